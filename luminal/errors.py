@@ -1,0 +1,43 @@
+"""Errors that Luminal raises on purpose.
+
+Every message names the value, the rule it broke and the fix. Each class also derives from the
+builtin a user would expect to catch, so `except ValueError` works as it does with NumPy.
+"""
+
+from __future__ import annotations
+
+
+class LuminalError(Exception):
+    """Base of every error Luminal raises on purpose."""
+
+
+class ShapeError(LuminalError, ValueError):
+    """Shapes do not fit an operation or one another."""
+
+
+class DTypeError(LuminalError, TypeError):
+    """A dtype is not accepted where it stands."""
+
+
+class DimError(LuminalError, ValueError):
+    """A symbolic dimension is missing, outside its interval, or not decidable."""
+
+
+class GraphError(LuminalError, ValueError):
+    """A graph is put together or used wrongly: mixed graphs, duplicate names, cycles."""
+
+
+class InputError(LuminalError, ValueError):
+    """A value given from outside (a run's input, a flag, an option) breaks its rule."""
+
+
+class CompileError(LuminalError, RuntimeError):
+    """A program could not be compiled."""
+
+
+class LoadError(LuminalError, ValueError):
+    """A file of weights, a configuration or a tokenizer could not be read."""
+
+
+class VerifyError(LuminalError, AssertionError):
+    """An IR broke its own invariants: a bug in Luminal, never in the user's model."""
