@@ -1,0 +1,121 @@
+"""Facts of the CPU this process runs on, and how to pretend that it has less."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from luminal import config
+from luminal.backends.cpu import compiler
+from luminal.errors import CompileError
+from luminal.target import Target
+
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+# Stand-ins where sysfs says nothing (some containers): small, so that tiles still fit.
+DEFAULT_CACHE_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One of x86-64's published feature levels: LLVM's CPU name and what it needs of the host."""
+
+    cpu: str
+    features: tuple[str, ...]
+    vector_bits: int
+    registers: int
+
+
+_AVX2 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_AVX512 = ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+LEVELS = {
+    "avx512": Level("x86-64-v4", _AVX2 + _AVX512, 512, 32),
+    "avx2": Level("x86-64-v3", _AVX2, 256, 16),
+    "baseline": Level("x86-64", (), 128, 16),
+}
+
+
+def current() -> Target:
+    """The target to compile for: this machine, capped by LUMINAL_TARGET."""
+    return cap(detect(), config.get("LUMINAL_TARGET"))
+
+
+@functools.cache
+def detect() -> Target:
+    """This machine's facts, all it has.
+
+    Raises CompileError where the CPU is not an x86-64 one.
+    """
+    host = compiler.host()
+    if not host.triple.startswith("x86_64"):
+        raise CompileError(
+            f"cpu backend: {host.triple}: only x86-64 is supported; use backend='reference'"
+        )
+    features = tuple(sorted(name for name, present in host.features.items() if present))
+    level = next(row for row in LEVELS.values() if set(row.features) <= set(features))
+    return Target(
+        name="native",
+        triple=host.triple,
+        cpu=host.cpu,
+        features=features,
+        llvm_features=",".join(
+            ("+" if present else "-") + name for name, present in sorted(host.features.items())
+        ),
+        vector_bits=level.vector_bits,
+        registers=level.registers,
+        fma="fma" in features,
+        bf16_dot="avx512bf16" in features,
+        cores=len(os.sched_getaffinity(0)),
+        l1_bytes=_cache_bytes(1),
+        l2_bytes=_cache_bytes(2),
+        l3_bytes=_cache_bytes(3),
+    )
+
+
+@functools.cache
+def cap(target: Target, name: str) -> Target:
+    """The target reduced to a feature level: "avx512", "avx2", "baseline"; "native" keeps it.
+
+    A capped target is the same on every machine but for its cores and caches, so code for older
+    CPUs can be tested on newer ones. Raises CompileError where the target lacks the level.
+    """
+    if name == "native":
+        return target
+    if name not in LEVELS:
+        raise CompileError(f"target {name!r}: takes native, {', '.join(LEVELS)}")
+    level = LEVELS[name]
+    missing = sorted(set(level.features) - set(target.features))
+    if missing:
+        raise CompileError(
+            f"target {name!r}: this CPU ({target.cpu}) lacks {', '.join(missing)}; "
+            "choose a lower level or native"
+        )
+    return replace(
+        target,
+        name=name,
+        cpu=level.cpu,
+        features=level.features,
+        llvm_features="",
+        vector_bits=level.vector_bits,
+        registers=level.registers,
+        fma="fma" in level.features,
+        bf16_dot=False,
+    )
+
+
+def _cache_bytes(level: int) -> int:
+    for index in sorted(CACHES.glob("index*")):
+        try:
+            kind = (index / "type").read_text().strip()
+            if int((index / "level").read_text()) == level and kind != "Instruction":
+                return _byte_count((index / "size").read_text().strip())
+        except (OSError, ValueError):
+            continue
+    return DEFAULT_CACHE_BYTES[level]
+
+
+def _byte_count(text: str) -> int:
+    """Bytes of a sysfs size such as "32K"."""
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
+    return int(text.rstrip("KMG")) * unit
