@@ -1,0 +1,1 @@
+"""Backends: a folder each, with its target facts, renderer, compiler and device."""

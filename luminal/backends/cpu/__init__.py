@@ -1,0 +1,1 @@
+"""The CPU backend: LLVM IR compiled in the process, run by a team of threads."""

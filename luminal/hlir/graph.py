@@ -1,0 +1,242 @@
+"""HLIR programs: a Builder interns nodes, a Graph is the frozen result that the compiler takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from luminal.dtypes import DType
+from luminal.errors import GraphError
+from luminal.hlir import ops
+from luminal.hlir.attributes import (
+    AxisAttrs,
+    Body,
+    CastAttrs,
+    ConstantAttrs,
+    CustomAttrs,
+    CustomKernel,
+    GatherAttrs,
+    InputAttrs,
+    IotaAttrs,
+    LoopAttrs,
+    ScanAttrs,
+    ScatterAttrs,
+    Shape,
+    StateAttrs,
+    ViewAttrs,
+    WeightAttrs,
+)
+from luminal.hlir.ops import Node, Value
+from luminal.hlir.state import Parameter, State
+from luminal.shape.expression import Expression, Symbol
+from luminal.shape.view import View, compose, identity
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A sink: `value` is computed and, unless `hidden` (Tensor.keep), returned under `name`."""
+
+    value: Value
+    name: str
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """A sink: `state` holds `value` at the end of the run."""
+
+    state: State
+    value: Value
+
+
+Sink = Output | Assign
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One program: its sinks in order, the dims it declares and the conditions its dims must meet."""
+
+    sinks: tuple[Sink, ...]
+    dims: tuple[Symbol, ...] = ()
+    requirements: tuple[Expression, ...] = ()
+
+    @property
+    def roots(self) -> tuple[Value, ...]:
+        return tuple(sink.value for sink in self.sinks)
+
+    def nodes(self) -> list[Node]:
+        """Every node below the sinks, operands first (Loop bodies not entered)."""
+        return topological(self.roots)
+
+
+def topological(roots: Iterable[Value]) -> list[Node]:
+    """Every node below `roots`, each after its operands, in a deterministic order. Iterative."""
+    order: list[Node] = []
+    done: set[Node] = set()
+    for root in roots:
+        stack = [root.node]
+        while stack:
+            node = stack[-1]
+            if node in done:
+                stack.pop()
+                continue
+            waiting = [arg.node for arg in reversed(node.args) if arg.node not in done]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                done.add(node)
+                order.append(node)
+                stack.pop()
+    return order
+
+
+class Builder:
+    """Makes nodes, each distinct content once: the same op, operands and attributes, the same Node."""
+
+    def __init__(self) -> None:
+        self._interned: dict[Any, Node] = {}
+
+    def __len__(self) -> int:
+        return len(self._interned)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._interned.values())
+
+    def make(self, name: str, args: Sequence[Value] = (), attrs: Any = None) -> Node:
+        """The node of op `name`; raises ShapeError or DTypeError if the operands do not fit."""
+        key = (name, tuple(args), attrs)
+        node = self._interned.get(key)
+        if node is None:
+            op = ops.OPS[name]
+            node = Node(op, key[1], attrs, ops.infer(op, args, attrs))
+            self._interned[key] = node
+        return node
+
+    # --- leaves
+
+    def input(self, name: str, shape: Shape, dtype: DType) -> Value:
+        return self.make("Input", (), InputAttrs(name, shape, dtype)).value
+
+    def weight(self, name: str, parameter: Parameter) -> Value:
+        return self.make("Weight", (), WeightAttrs(name, parameter)).value
+
+    def state(self, state: State) -> Value:
+        return self.make("State", (), StateAttrs(state)).value
+
+    def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
+        data = np.ascontiguousarray(array, dtype.numpy).tobytes()
+        return self.make("Constant", (), ConstantAttrs(array.shape, dtype, data)).value
+
+    def iota(self, expr: Expression, shape: Shape, dtype: DType) -> Value:
+        return self.make("Iota", (), IotaAttrs(expr, shape, dtype)).value
+
+    # --- operations
+
+    def apply(self, name: str, *args: Value) -> Value:
+        """An op without attributes: Exp .. Detach, Add .. Shr, Select."""
+        return self.make(name, args).value
+
+    def cast(self, x: Value, dtype: DType) -> Value:
+        return x if x.dtype is dtype else self.make("Cast", (x,), CastAttrs(dtype)).value
+
+    def bitcast(self, x: Value, dtype: DType) -> Value:
+        return x if x.dtype is dtype else self.make("Bitcast", (x,), CastAttrs(dtype)).value
+
+    def sum(self, x: Value, axis: int) -> Value:
+        return self.make("Sum", (x,), AxisAttrs(axis)).value
+
+    def max(self, x: Value, axis: int) -> Value:
+        return self.make("Max", (x,), AxisAttrs(axis)).value
+
+    def scan(self, x: Value, kind: str, axis: int) -> Value:
+        return self.make("Scan", (x,), ScanAttrs(kind, axis)).value
+
+    def sort(self, x: Value, axis: int) -> tuple[Value, Value]:
+        """(values ascending, order as i64)."""
+        node = self.make("Sort", (x,), AxisAttrs(axis))
+        return Value(node, 0), Value(node, 1)
+
+    def gather(
+        self, source: Value, shape: Shape, entries: Sequence[Expression | Value]
+    ) -> Value:
+        """`entries`: per source dimension an Expression in the output's indices or a tensor."""
+        indices, entries_ = _split_map(entries)
+        attrs = GatherAttrs(shape, entries_)
+        return self.make("Gather", (source, *indices), attrs).value
+
+    def scatter(
+        self, dest: Value, entries: Sequence[Expression | Value], source: Value, mode: str = "set"
+    ) -> Value:
+        """`entries`: per dest dimension an Expression in the source's indices or a tensor."""
+        indices, entries_ = _split_map(entries)
+        return self.make("Scatter", (dest, source, *indices), ScatterAttrs(entries_, mode)).value
+
+    def view(self, x: Value, view: View) -> Value:
+        """View of View composes here, so a View's operand is never a View; the identity vanishes."""
+        if isinstance(x.node.attrs, ViewAttrs):
+            view = compose(view, x.node.attrs.view)
+            x = x.node.args[0]
+        if view == identity(x.shape):
+            return x
+        return self.make("View", (x,), ViewAttrs(view)).value
+
+    def loop(
+        self,
+        trips: Expression,
+        body: Body,
+        carried: Sequence[Value],
+        streams: Sequence[Value | Sequence[Value]],
+        invariants: Sequence[Value],
+        assigned: tuple[tuple[State, ...] | None, ...] | None = None,
+    ) -> tuple[Value, ...]:
+        """(final carried values ..., ys ...)."""
+        args = [*carried]
+        counts = []
+        for stream in streams:
+            leaves = [stream] if isinstance(stream, Value) else [*stream]
+            args += leaves
+            counts.append(0 if isinstance(stream, Value) else len(leaves))
+        ys = len(body.results) - len(carried)
+        attrs = LoopAttrs(trips, body, len(carried), tuple(counts), assigned or (None,) * ys)
+        node = self.make("Loop", (*args, *invariants), attrs)
+        return tuple(Value(node, k) for k in range(len(node.types)))
+
+    def custom(self, kernel: CustomKernel, args: Sequence[Value]) -> tuple[Value, ...]:
+        node = self.make("Custom", args, CustomAttrs(kernel))
+        return tuple(Value(node, k) for k in range(len(node.types)))
+
+
+def _split_map(
+    entries: Sequence[Expression | Value],
+) -> tuple[list[Value], tuple[Expression | int, ...]]:
+    """The index tensors of a map and the map with each replaced by its number."""
+    indices: list[Value] = []
+    out: list[Expression | int] = []
+    for entry in entries:
+        if isinstance(entry, Value):
+            out.append(len(indices))
+            indices.append(entry)
+        else:
+            out.append(entry)
+    return indices, tuple(out)
+
+
+def check_sinks(sinks: Sequence[Sink]) -> None:
+    """Names are unique and no State is assigned twice; raises GraphError that names both sides."""
+    names: dict[str, Value] = {}
+    states: set[State] = set()
+    for sink in sinks:
+        if isinstance(sink, Output):
+            if sink.name in names:
+                raise GraphError(
+                    f"output: the name {sink.name!r} stands for {names[sink.name].type} and for "
+                    f"{sink.value.type}; give one of them another name"
+                )
+            names[sink.name] = sink.value
+        elif sink.state in states:
+            raise GraphError(f"assign: {sink.state!r} is assigned twice; assign it once per run")
+        else:
+            states.add(sink.state)

@@ -1,0 +1,131 @@
+"""State and Parameter: arrays that outlive graphs and executables, and are shared by them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.dtypes import DType
+from luminal.errors import DTypeError, ShapeError
+
+Array = np.ndarray[Any, Any]
+ALIGNMENT = 64  # bytes: one cache line and one AVX-512 register
+
+_ids = itertools.count()
+
+
+def aligned_empty(shape: Sequence[int], dtype: DType) -> Array:
+    """An uninitialised row-major array that starts on a cache line."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.size
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size].view(dtype.numpy).reshape(tuple(shape))
+
+
+def _literal_shape(what: str, shape: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(shape, int) or not all(isinstance(n, int | np.integer) and n >= 0 for n in shape):
+        raise ShapeError(f"{what}: shape {shape!r} is not a tuple of ints >= 0")
+    return tuple(int(n) for n in shape)
+
+
+def _checked(what: str, array: Any, shape: tuple[int, ...], dtype: DType) -> Array:
+    """`array` as an ndarray of exactly this shape and dtype; Python data is converted, arrays never."""
+    found = np.asarray(array) if isinstance(array, np.ndarray) else np.asarray(array, dtype.numpy)
+    if found.shape != shape:
+        raise ShapeError(f"{what}: expected shape {shape}, got {found.shape}")
+    if found.dtype != dtype.numpy:
+        fix = f"pass x.astype({dtype.numpy!s})"
+        raise DTypeError(f"{what}: expected {dtype.name}, got {found.dtype}; {fix}")
+    return found
+
+
+class State:
+    """A tensor that graphs read at the start of a run and assign for its end (a KV cache, a counter).
+
+    It owns its buffer outside every executable; those whose graphs use it share it. A run holds its
+    lock, so `numpy`, `set` and `reset` wait for a run in progress. `shape`: ints; `init`: the value
+    that `reset` restores, a scalar or an array of the shape.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: Any = dtypes.float32,
+        init: Any = 0,
+        name: str | None = None,
+    ) -> None:
+        self.id = next(_ids)
+        self.name = name or f"state{self.id}"
+        self.dtype = dtypes.dtype_of(dtype)
+        self.shape = _literal_shape(self.name, shape)
+        self._init = init if np.isscalar(init) else _checked(self.name, init, *self._type).copy()
+        self.lock = threading.RLock()  # runs take the locks of their states in id order
+        self.buffer = aligned_empty(self.shape, self.dtype)  # replaced only under the lock
+        self.spare: Array | None = None  # second buffer, made by runs that cannot update in place
+        self.reset()
+
+    @property
+    def _type(self) -> tuple[tuple[int, ...], DType]:
+        return self.shape, self.dtype
+
+    def numpy(self) -> Array:
+        """A copy of the current value."""
+        with self.lock:
+            return self.buffer.copy()
+
+    def set(self, value: Any) -> None:
+        """Replaces the value; raises ShapeError or DTypeError and changes nothing if it does not fit."""
+        array = _checked(self.name, value, *self._type)
+        with self.lock:
+            self.buffer[...] = array
+
+    def reset(self) -> None:
+        """Restores the initial value."""
+        with self.lock:
+            self.buffer[...] = self._init
+
+    def __repr__(self) -> str:
+        return f"State({self.name}: {self.dtype.short}{list(self.shape)})"
+
+
+class Parameter:
+    """A tensor set rarely (a weight of a model), shared by every graph and executable that uses it.
+
+    Setting it bumps `version`, and programs derive packed forms anew before their next run. Read-only
+    arrays (memory maps) are kept by reference, writable ones are copied.
+    """
+
+    def __init__(
+        self, shape: Sequence[int], dtype: Any = dtypes.float32, name: str | None = None
+    ) -> None:
+        self.id = next(_ids)
+        self.name = name or f"parameter{self.id}"
+        self.dtype = dtypes.dtype_of(dtype)
+        self.shape = _literal_shape(self.name, shape)
+        self.version = 0
+        self.array: Array | None = None
+
+    def set(self, value: Any) -> None:
+        """Replaces the value; raises ShapeError or DTypeError and changes nothing if it does not fit."""
+        array = _checked(self.name, value, self.shape, self.dtype)
+        if array.flags.writeable or not array.flags.c_contiguous:
+            kept = aligned_empty(self.shape, self.dtype)
+            kept[...] = array
+        else:
+            kept = array
+        self.array = kept
+        self.version += 1
+
+    def numpy(self) -> Array:
+        """The current value; raises ShapeError if it was never set."""
+        if self.array is None:
+            raise ShapeError(f"{self.name}: no value yet; call set(array) first")
+        return self.array
+
+    def __repr__(self) -> str:
+        return f"Parameter({self.name}: {self.dtype.short}{list(self.shape)})"

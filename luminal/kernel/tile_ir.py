@@ -1,0 +1,327 @@
+"""Tile IR: one kernel as loops over tiles, with every choice of schedule written out.
+
+A kernel runs its body once per point of its grid. Inside, each Loop walks one axis in steps of a
+*tile*: `unroll * vector` consecutive positions, handled together. A value computed inside has the tile
+axes it depends on: `%5[m, n]` with m unrolled 8 times and n in 2 vectors of 16 is an 8 x 32 register
+tile, `%3[m]` eight scalars, `%1[]` one. Operands broadcast along the axes they lack. Width lives only in
+the loops' bindings: renderers expand it.
+
+Tails are guards: a tile position with `axis >= stop` is dead. Dead loads read 0, dead stores do nothing,
+dead positions leave carried values as they are. Offsets, guards and bounds are Expressions over grid and
+loop axes, parameters and, for data-dependent access, symbols bound to integer tiles (`indices`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from luminal.dtypes import DType
+from luminal.shape.expression import TRUE, Expression, Symbol
+
+
+class Binding(enum.Enum):
+    """What walks an axis. The CPU uses grid, vector, unroll and serial."""
+
+    GRID = "grid"
+    GROUP = "group"
+    LANE = "lane"
+    VECTOR = "vector"
+    UNROLL = "unroll"
+    SERIAL = "serial"
+
+
+class Space(enum.Enum):
+    """Where a tile value or buffer lives. The CPU uses register, scratch and global."""
+
+    REGISTER = "register"
+    FRAGMENT = "fragment"
+    SHARED = "shared"
+    SCRATCH = "scratch"
+    GLOBAL = "global"
+
+
+class Role(enum.Enum):
+    """What a kernel does with a global buffer."""
+
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A value: one element per position of its tile axes. Defined once (SSA)."""
+
+    id: int
+    axes: tuple[Symbol, ...]
+    dtype: DType
+    space: Space = Space.REGISTER
+
+    def __str__(self) -> str:
+        return f"%{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A block of `size` elements: a kernel operand (global) or per-thread working memory (scratch)."""
+
+    name: str
+    dtype: DType
+    size: Expression
+    space: Space = Space.GLOBAL
+    role: Role = Role.IN
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """`out` is one exact value (a NumPy scalar of out's dtype; compared by its bytes)."""
+
+    out: Tile
+    data: bytes
+
+    @property
+    def value(self) -> Any:
+        return np.frombuffer(self.data, self.out.dtype.numpy)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`out` is an Expression in axes and parameters, as i64, at each tile position."""
+
+    out: Tile
+    expr: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """`out = op(args)`: an HLIR pointwise op; the operands broadcast to the union of their axes."""
+
+    out: Tile
+    op: str
+    args: tuple[Tile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`out = buffer[offset]` where `guard` holds, else 0. `indices` bind symbols to integer tiles."""
+
+    out: Tile
+    buffer: str
+    offset: Expression  # in elements
+    guard: Expression = TRUE
+    indices: tuple[tuple[Symbol, Tile], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`buffer[offset] = value` (or `+=`) where `guard` holds.
+
+    With data-dependent offsets positions are stored in row-major order of the loops, one at a time.
+    """
+
+    buffer: str
+    offset: Expression
+    value: Tile
+    guard: Expression = TRUE
+    indices: tuple[tuple[Symbol, Tile], ...] = ()
+    add: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """`out = acc + a * b` with one rounding per product (fma), over the axes of out."""
+
+    out: Tile
+    acc: Tile
+    a: Tile
+    b: Tile
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """`out = value` folded over the tile positions of `axis` with `op` (Add, Mul or Maximum).
+
+    It stands after the loop over `axis`: the carried partial results, one per position, become one.
+    """
+
+    out: Tile
+    op: str
+    value: Tile
+    axis: Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """A loop-carried value: `inner` is `init` in the first step, then the last step's `next`.
+
+    `result` is the value after the loop (`init` if it made no step). Its axes may include the loop's own
+    axis: one partial result per tile position.
+    """
+
+    result: Tile
+    init: Tile
+    inner: Tile
+    next: Tile
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Walks `axis` from `start` to `stop` in steps of `unroll * vector`."""
+
+    axis: Symbol
+    start: Expression
+    stop: Expression
+    body: tuple[Statement, ...]
+    carries: tuple[Carry, ...] = ()
+    unroll: int = 1
+    vector: int = 1
+
+    @property
+    def tile(self) -> int:
+        return self.unroll * self.vector
+
+    @property
+    def bindings(self) -> tuple[tuple[Binding, int], ...]:
+        pairs = ((Binding.UNROLL, self.unroll), (Binding.VECTOR, self.vector))
+        return ((Binding.SERIAL, 1), *(pair for pair in pairs if pair[1] > 1))
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Runs the body where `condition`, free of tile axes, holds."""
+
+    condition: Expression
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SortRow:
+    """Stable ascending sort of `extent` elements, NaN last, -0 equal to +0.
+
+    `source[offset + k*stride]` are the keys; the sorted keys go to `values` and their positions (i64) to
+    `order`, at the same offset and stride. `work` and `work_order` are scratch buffers of 2*extent.
+    """
+
+    source: str
+    values: str
+    order: str
+    offset: Expression
+    stride: Expression
+    extent: Expression
+    work: str
+    work_order: str
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All threads of `scope` (a group) meet; the CPU has no use for it inside a kernel."""
+
+    scope: Binding
+
+
+Statement = (
+    Literal | Index | Map | Load | Store | Contract | Reduce | Loop | If | SortRow | Barrier
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """One axis of the grid: `count` chunks, run in any order by any thread."""
+
+    axis: Symbol
+    count: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launchable piece of code.
+
+    `params` are the i64 parameters (dims of the program under canonical names), `buffers` the operands
+    in slot order, `scratch` this thread's working memory.
+    """
+
+    params: tuple[Symbol, ...]
+    buffers: tuple[Buffer, ...]
+    scratch: tuple[Buffer, ...]
+    grid: tuple[Grid, ...]
+    body: tuple[Statement, ...]
+
+    def statements(self) -> Iterator[Statement]:
+        """Every statement, outer before inner."""
+        stack = list(reversed(self.body))
+        while stack:
+            statement = stack.pop()
+            yield statement
+            if isinstance(statement, Loop | If):
+                stack.extend(reversed(statement.body))
+
+
+def to_text(kernel: Kernel) -> str:
+    """The kernel as text: canonical names make it the key under which it is compiled and priced."""
+    lines = [f"kernel({', '.join(f'{p.name} in {p.lo}..{p.hi}' for p in kernel.params)}) {{"]
+    for buffer in (*kernel.buffers, *kernel.scratch):
+        kind = buffer.role.value if buffer.space is Space.GLOBAL else buffer.space.value
+        lines.append(f"  {kind} {buffer.name}: {buffer.dtype}[{buffer.size}]")
+    for grid in kernel.grid:
+        lines.append(f"  grid {grid.axis.name} in 0..<{grid.count}")
+    _block(kernel.body, "  ", lines)
+    return "\n".join([*lines, "}"])
+
+
+def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
+    for statement in body:
+        if isinstance(statement, Loop):
+            carries = "".join(
+                f"\n{indent}  carry {_typed(c.inner)} = {c.init} -> {c.next}, after {_typed(c.result)}"
+                for c in statement.carries
+            )
+            bound = "".join(f" {kind.value}({n})" for kind, n in statement.bindings[1:])
+            head = f"for {statement.axis.name} in {statement.start}..<{statement.stop}{bound}:"
+            lines.append(f"{indent}{head}{carries}")
+            _block(statement.body, indent + "  ", lines)
+        elif isinstance(statement, If):
+            lines.append(f"{indent}if {statement.condition}:")
+            _block(statement.body, indent + "  ", lines)
+        else:
+            lines.append(indent + _line(statement))
+
+
+def _typed(tile: Tile) -> str:
+    return f"{tile}: {tile.dtype}[{', '.join(axis.name for axis in tile.axes)}]"
+
+
+def _access(statement: Load | Store) -> str:
+    bound = "".join(f", {symbol.name}={tile}" for symbol, tile in statement.indices)
+    guard = "" if statement.guard is TRUE else f" if {statement.guard}"
+    return f"{statement.buffer}[{statement.offset}{bound}]{guard}"
+
+
+def _line(statement: Statement) -> str:
+    match statement:
+        case Literal(out):
+            return f"{_typed(out)} = literal {statement.value} (0x{statement.data[::-1].hex()})"
+        case Index(out, expr):
+            return f"{_typed(out)} = index {expr}"
+        case Map(out, op, args):
+            return f"{_typed(out)} = {op} {' '.join(map(str, args))}"
+        case Load(out):
+            return f"{_typed(out)} = load {_access(statement)}"
+        case Store():
+            return f"{'add' if statement.add else 'store'} {_access(statement)} <- {statement.value}"
+        case Contract(out, acc, a, b):
+            return f"{_typed(out)} = contract {acc} + {a} * {b}"
+        case Reduce(out, op, value, axis):
+            return f"{_typed(out)} = reduce {op} {value} over {axis.name}"
+        case SortRow():
+            where = f"{statement.offset} + k*{statement.stride}, k < {statement.extent}"
+            target = f"{statement.values}, {statement.order}"
+            return f"sort {statement.source} -> {target} at {where}"
+        case Barrier(scope):
+            return f"barrier {scope.value}"
+        case _:
+            raise AssertionError(statement)
