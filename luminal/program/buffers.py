@@ -1,0 +1,110 @@
+"""Buffers: the blocks of memory a Program reads and writes, and how values lie in them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from luminal.dtypes import DType
+from luminal.hlir.attributes import ConstantAttrs, Shape, WeightAttrs
+from luminal.hlir.state import State
+from luminal.shape.expression import Expression, ceil_div, const
+
+CACHE_LINE = 64  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a tensor's elements lie in memory.
+
+    `order` lists the dimensions from outermost to innermost (None: row-major). `blocks` splits
+    dimensions, innermost last: `((1, 32),)` stores panels of 32 consecutive positions of dimension 1
+    together, the panel number taking the dimension's own place. The last panel is padded.
+    """
+
+    order: tuple[int, ...] | None = None
+    blocks: tuple[tuple[int, int], ...] = ()
+    padding: int = 0  # elements after each innermost row
+    alignment: int = CACHE_LINE  # bytes
+
+    def _extents(self, shape: Sequence[Expression]) -> list[tuple[int, Expression]]:
+        """(dimension, extent) of each storage axis, outermost first; blocks come last."""
+        order = self.order if self.order is not None else tuple(range(len(shape)))
+        block = dict(self.blocks)
+        outer = [(d, ceil_div(shape[d], const(block[d])) if d in block else shape[d]) for d in order]
+        return outer + [(d, const(n)) for d, n in self.blocks]
+
+    def size(self, shape: Sequence[Expression]) -> Expression:
+        """Elements of storage."""
+        total = const(1)
+        for position, (_, extent) in enumerate(reversed(self._extents(shape))):
+            total = total * (extent + self.padding if position == 0 else extent)
+        return total
+
+    def offset(self, index: Sequence[Expression], shape: Sequence[Expression]) -> Expression:
+        """Where the element at `index` (one Expression per dimension) lies, in elements."""
+        block = dict(self.blocks)
+        outer = len(shape)
+        total, stride = const(0), const(1)
+        for position, (d, extent) in reversed([*enumerate(self._extents(shape))]):
+            digit = index[d]
+            if d in block:
+                digit = digit // block[d] if position < outer else digit % block[d]
+            total = total + digit * stride
+            innermost = position == outer + len(block) - 1
+            stride = stride * (extent + self.padding if innermost else extent)
+        return total
+
+    def __str__(self) -> str:
+        if self == ROW_MAJOR:
+            return "row"
+        order = "" if self.order is None else f"order{list(self.order)}"
+        return order + "".join(f" panel({d}:{n})" for d, n in self.blocks)
+
+
+ROW_MAJOR = Layout()
+
+
+class BufferKind(enum.Enum):
+    """Who owns a buffer."""
+
+    INPUT = "input"  # the caller, per run
+    WEIGHT = "weight"  # a Parameter
+    STATE = "state"  # a State; updated in place if a launch writes it
+    NEXT = "next"  # a State's second buffer: the two change places after the run
+    CONSTANT = "constant"  # the program: an exact literal
+    DERIVED = "derived"  # the program: written by the prologue, read by runs
+    OUTPUT = "output"  # the caller, handed out after the run
+    ARENA = "arena"  # one run: placed by the memory plan
+
+
+Owner = str | WeightAttrs | State | ConstantAttrs | None
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """One block of memory. `owner`: the input's or output's name, the weight's attributes, the State or
+    the literal; None for arena and derived buffers.
+    """
+
+    id: int
+    kind: BufferKind
+    dtype: DType
+    shape: Shape
+    layout: Layout = ROW_MAJOR
+    owner: Owner = None
+
+    @property
+    def size(self) -> Expression:
+        """Elements."""
+        return self.layout.size(self.shape)
+
+    @property
+    def bytes(self) -> Expression:
+        return self.size * self.dtype.size
+
+    def __str__(self) -> str:
+        owner = getattr(self.owner, "name", self.owner if isinstance(self.owner, str) else "")
+        extents = ", ".join(map(str, self.shape))
+        return f"b{self.id}: {self.kind.value} {owner} {self.dtype}[{extents}] {self.layout}"

@@ -1,0 +1,130 @@
+"""A Program: kernels, buffers and the list of launches that runs them, before any memory is placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from luminal.hlir.state import State
+from luminal.kernel.tile_ir import Kernel, Role
+from luminal.program.buffers import Buffer
+from luminal.shape.expression import Expression, Symbol, const
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A buffer as one launch sees it: an entry of the Program's table, possibly moving with a Loop.
+
+    In iteration `i` of the enclosing Loop of nesting `depth` (0: none) the pointer is
+    `table[entry + (i + offset) % modulus] + i * stride`, stride in bytes: a stream is a tensor with a
+    stride or a list of `modulus` entries; a carried value is two entries that take turns.
+    """
+
+    entry: int
+    depth: int = 0
+    offset: Expression = const(0)
+    modulus: int = 1
+    stride: Expression = const(0)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLaunch:
+    """One launch of `Program.kernels[kernel]` over `chunks` grid chunks."""
+
+    kernel: int
+    operands: tuple[Operand, ...]  # one per buffer of the kernel
+    params: tuple[Expression, ...]  # values of the kernel's parameters, in the Program's dims
+    chunks: Expression
+    label: str  # what it computes, for reports: "softmax", "matmul+bias+gelu", ...
+    flops: Expression = const(0)
+    bytes: Expression = const(0)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLaunch:
+    """`trips` runs of `body`, with a barrier after each."""
+
+    trips: Expression
+    body: tuple[Launch, ...]
+
+
+Launch = KernelLaunch | LoopLaunch
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramOutput:
+    """A named result and the buffer that holds it; hidden ones are computed but not returned."""
+
+    name: str
+    buffer: int
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All that the runtime needs beside compiled code.
+
+    `table[e]` is the buffer of table entry e. `prologue` runs once per change of a weight, before the
+    next run. `swaps` are the States whose NEXT buffer becomes the State's own after a run.
+    """
+
+    dims: tuple[Symbol, ...]
+    requirements: tuple[Expression, ...]
+    buffers: tuple[Buffer, ...]
+    table: tuple[int, ...]
+    kernels: tuple[Kernel, ...]
+    prologue: tuple[Launch, ...]
+    launches: tuple[Launch, ...]
+    outputs: tuple[ProgramOutput, ...]
+    swaps: tuple[State, ...]
+
+    def entries(self, operand: Operand) -> range:
+        """The table entries an operand may point to."""
+        return range(operand.entry, operand.entry + operand.modulus)
+
+    def accesses(self, launch: Launch) -> Iterator[tuple[int, Role]]:
+        """(buffer id, role) of everything a launch touches; a Loop touches what its body touches."""
+        if isinstance(launch, LoopLaunch):
+            for inner in launch.body:
+                yield from self.accesses(inner)
+            return
+        for operand, buffer in zip(
+            launch.operands, self.kernels[launch.kernel].buffers, strict=True
+        ):
+            for entry in self.entries(operand):
+                yield self.table[entry], buffer.role
+
+
+def walk(launches: tuple[Launch, ...]) -> Iterator[KernelLaunch]:
+    """Every kernel launch, Loop bodies once."""
+    for launch in launches:
+        if isinstance(launch, LoopLaunch):
+            yield from walk(launch.body)
+        else:
+            yield launch
+
+
+def barriers(program: Program, launches: tuple[Launch, ...]) -> tuple[bool, ...]:
+    """For each launch of a list, whether a barrier must stand before it.
+
+    It must if since the last barrier a launch wrote what this one touches, or read what it writes.
+    """
+    flags = []
+    read: set[int] = set()
+    written: set[int] = set()
+    for launch in launches:
+        reads, writes = set(), set()
+        for buffer, role in program.accesses(launch):
+            if role is not Role.OUT:
+                reads.add(buffer)
+            if role is not Role.IN:
+                writes.add(buffer)
+        needed = bool(written & (reads | writes) or read & writes)
+        if needed:
+            read, written = set(), set()
+        flags.append(needed)
+        read |= reads
+        written |= writes
+        if isinstance(launch, LoopLaunch):  # a loop ends with a barrier
+            read, written = set(), set()
+    return tuple(flags)
