@@ -1,0 +1,137 @@
+"""Checkpoints and tokenizer files of llama2.c (legacy export, version 0).
+
+A checkpoint is 7 int32 (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len) and
+f32 weights in a fixed order; a negative vocab_size means that the output matrix is its own.
+https://github.com/karpathy/llama2.c/blob/master/export.py
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from pathlib import Path
+
+from luminal.errors import LoadError
+from luminal.loaders.llama_config import ARCHITECTURE, LlamaConfig, check_sizes
+from luminal.loaders.mapped import Array, array_at, map_file
+from luminal.loaders.sentencepiece import Kind, Piece, SentencePieceTokenizer
+
+_HEADER = struct.Struct("<7i")
+_VERSIONED_MAGIC = 0x616B3432  # "ak42": exports of version 1 and later
+
+
+def read_llama2c(path: Path) -> tuple[LlamaConfig, dict[str, Array]]:
+    """The configuration and the weights (views of the mapped file) under Hugging Face's names.
+
+    The format does not hold the norm's epsilon and the rotary base: they are llama2.c's constants.
+    """
+    data = map_file(path)
+    config = _read_config(data, path)
+    weights: dict[str, Array] = {}
+    offset = _HEADER.size
+    for name, shape in _layout(config):
+        size = 4 * math.prod(shape)
+        if offset + size > len(data):
+            raise LoadError(
+                f"{path}: truncated: {name} ends at byte {offset + size}, "
+                f"the file has {len(data)}; download it again"
+            )
+        if name.startswith("model.layers.*."):
+            stacked = array_at(data, offset, "<f4", shape)
+            for index in range(shape[0]):
+                weights[name.replace("*", str(index))] = stacked[index]
+        elif name != "rotary tables":
+            weights[name] = array_at(data, offset, "<f4", shape)
+        offset += size
+    if offset != len(data):
+        raise LoadError(f"{path}: {len(data) - offset} bytes too long; not a llama2.c checkpoint")
+    return config, weights
+
+
+def read_llama2c_tokenizer(path: Path) -> SentencePieceTokenizer:
+    """The tokenizer in a llama2.c `tokenizer.bin`: longest piece's length, then every piece.
+
+    A piece is an f32 score, an i32 length and its bytes. The file has no names for its special
+    pieces: 0 is unknown, 1 begins and 2 ends a text, 3 .. 258 are the bytes.
+    """
+    data = map_file(path)
+    pieces: list[Piece] = []
+    position = 4
+    while position < len(data):
+        if position + 8 > len(data):
+            raise LoadError(f"{path}: truncated in piece {len(pieces)}; download it again")
+        score, length = struct.unpack_from("<fi", data, position)
+        position += 8
+        if length < 0 or position + length > len(data):
+            raise LoadError(
+                f"{path}: truncated or not a llama2.c tokenizer: piece {len(pieces)} has length "
+                f"{length}, {len(data) - position} bytes are left"
+            )
+        text = bytes(data[position : position + length])
+        pieces.append(_piece(len(pieces), text, score))
+        position += length
+    if len(pieces) < 259:
+        raise LoadError(f"{path}: {len(pieces)} pieces; a llama2.c tokenizer has at least 259")
+    return SentencePieceTokenizer(pieces, bos_id=1, eos_id=2)
+
+
+def _piece(index: int, text: bytes, score: float) -> Piece:
+    if index < 3:
+        return Piece(text, score, Kind.CONTROL)
+    if index < 259:
+        return Piece(bytes([index - 3]), score, Kind.BYTE)
+    return Piece(text, score, Kind.TEXT)
+
+
+def _read_config(data: memoryview, path: Path) -> LlamaConfig:
+    if len(data) < _HEADER.size:
+        raise LoadError(f"{path}: truncated: {len(data)} bytes, the header has {_HEADER.size}")
+    dim, hidden, layers, heads, kv_heads, vocab, length = _HEADER.unpack_from(data)
+    if dim == _VERSIONED_MAGIC:
+        raise LoadError(
+            f"{path}: a llama2.c export of version {hidden}; only version 0 (legacy f32) is "
+            f"supported: export with --version 0"
+        )
+    config = LlamaConfig(
+        architecture=ARCHITECTURE,
+        hidden_size=dim,
+        intermediate_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=dim // max(heads, 1),
+        rms_norm_eps=1e-5,
+        rope_theta=10000.0,
+        rope_scaling=None,
+        rope_interleaved=True,
+        vocab_size=abs(vocab),
+        max_position_embeddings=length,
+        tie_word_embeddings=vocab > 0,
+    )
+    check_sizes(config, path)
+    return config
+
+
+def _layout(config: LlamaConfig) -> list[tuple[str, tuple[int, ...]]]:
+    """The blocks of the file in order; `*` stands for the layer, the leading dim of the block."""
+    layers, hidden = config["num_hidden_layers"], config["hidden_size"]
+    inner, head_dim = config["intermediate_size"], config["head_dim"]
+    q_rows = config["num_attention_heads"] * head_dim
+    kv_rows = config["num_key_value_heads"] * head_dim
+    blocks: list[tuple[str, tuple[int, ...]]] = [
+        ("model.embed_tokens.weight", (config["vocab_size"], hidden)),
+        ("model.layers.*.input_layernorm.weight", (layers, hidden)),
+        ("model.layers.*.self_attn.q_proj.weight", (layers, q_rows, hidden)),
+        ("model.layers.*.self_attn.k_proj.weight", (layers, kv_rows, hidden)),
+        ("model.layers.*.self_attn.v_proj.weight", (layers, kv_rows, hidden)),
+        ("model.layers.*.self_attn.o_proj.weight", (layers, hidden, q_rows)),
+        ("model.layers.*.post_attention_layernorm.weight", (layers, hidden)),
+        ("model.layers.*.mlp.gate_proj.weight", (layers, inner, hidden)),
+        ("model.layers.*.mlp.down_proj.weight", (layers, hidden, inner)),
+        ("model.layers.*.mlp.up_proj.weight", (layers, inner, hidden)),
+        ("model.norm.weight", (hidden,)),
+        ("rotary tables", (2, config["max_position_embeddings"], head_dim // 2)),
+    ]
+    if not config["tie_word_embeddings"]:
+        blocks.append(("lm_head.weight", (config["vocab_size"], hidden)))
+    return blocks
