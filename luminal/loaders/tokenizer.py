@@ -77,6 +77,9 @@ class HuggingFaceTokenizer:
         inner.no_truncation()
         inner.no_padding()
         self._inner = inner
+        # The library's own skip_special_tokens misses special tokens marked "normalized".
+        added = inner.get_added_tokens_decoder()
+        self._special = frozenset(index for index, token in added.items() if token.special)
         self.bos_id = bos_id
         self.eos_ids = eos_ids
         self.vocab_size: int = inner.get_vocab_size(with_added_tokens=True)
@@ -88,7 +91,7 @@ class HuggingFaceTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """See Tokenizer.decode."""
-        text: str = self._inner.decode(list(ids), skip_special_tokens=True)
+        text: str = self._inner.decode([i for i in ids if i not in self._special])
         return text
 
 
