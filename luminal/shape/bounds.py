@@ -1,0 +1,181 @@
+"""Intervals of Expressions, and symbolic bounds such as `i <= n - 1` for an axis of extent n."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from luminal.shape.arithmetic import (
+    CACHE,
+    add,
+    divide_monomial,
+    factors_of,
+    multiply,
+    scale,
+    subtract,
+)
+from luminal.shape.division import floordiv
+from luminal.shape.expression import CONDITION_OPS, ONE, Symbol
+from luminal.shape.interval import BOOLEAN, Interval
+
+if TYPE_CHECKING:
+    from luminal.shape.expression import Expression
+
+_INTERVAL_STEPS = 12
+"""Relaxations tried for one end of an interval."""
+
+
+def interval_of(e: Expression) -> Interval:
+    """A sound interval; computed once per node."""
+    if e.op == "const":
+        return Interval(e.constant, e.constant)
+    if e.op in CONDITION_OPS:
+        return BOOLEAN
+    if e.op == "add":
+        return _sum_interval(e)
+    if e.op == "mul":
+        return naive(e)
+    first, *others = (arg.interval for arg in e.args)
+    for other in others:
+        if e.op == "floordiv":
+            first = first.floordiv(other)
+        elif e.op == "mod":
+            first = first.mod(other)
+        else:
+            first = first.minimum(other) if e.op == "min" else first.maximum(other)
+    return first
+
+
+def naive(e: Expression) -> Interval:
+    """The interval from the terms one by one."""
+    total = Interval(e.constant, e.constant)
+    for monomial, factor in e.terms:
+        total = total.plus(_monomial_interval(monomial).scaled(factor))
+    return total
+
+
+def _monomial_interval(monomial: Expression) -> Interval:
+    if monomial._interval is None and monomial.op == "mul":
+        first, *others = monomial.args
+        result = first.interval
+        for other in others:
+            result = result.times(other.interval)
+        monomial._interval = result
+    return monomial.interval
+
+
+def _sum_interval(e: Expression) -> Interval:
+    """Terms one by one, tightened by symbolic bounds where terms of both signs may cancel."""
+    plain = naive(e)
+    signs = {factor > 0 for _, factor in e.terms}
+    if len(signs) < 2 or not any(_bounded(m) for m, _ in e.terms):
+        return plain
+    lo = lower_limit(e, (), _INTERVAL_STEPS)
+    negative = lower_limit(scale(e, -1), (), _INTERVAL_STEPS)
+    return plain.intersection(Interval(lo, None if negative is None else -negative))
+
+
+@lru_cache(CACHE)
+def _bounded(monomial: Expression) -> bool:
+    return any(upper_bounds(f) or lower_bounds(f) for f in factors_of(monomial))
+
+
+@lru_cache(CACHE)
+def upper_bounds(atom: Expression) -> tuple[Expression, ...]:
+    """Expressions that are never below the atom."""
+    if isinstance(atom, Symbol):
+        if atom.extent is None or atom.extent.is_const or not atom.extent.interval.at_least(1):
+            return ()
+        return (subtract(atom.extent, ONE),)
+    if atom.op == "mod" and not atom.args[1].is_const and atom.args[1].interval.at_least(1):
+        return (subtract(atom.args[1], ONE),)
+    if atom.op == "min":
+        return atom.args
+    if atom.op == "floordiv" and atom.args[1].interval.at_least(1):
+        x, b = atom.args
+        return tuple(floordiv(bound, b) for bound in _relaxed(x, upper=True))
+    return ()
+
+
+@lru_cache(CACHE)
+def lower_bounds(atom: Expression) -> tuple[Expression, ...]:
+    """Expressions that are never above the atom."""
+    if atom.op == "max":
+        return atom.args
+    if atom.op == "floordiv" and atom.args[1].interval.at_least(1):
+        x, b = atom.args
+        return tuple(floordiv(bound, b) for bound in _relaxed(x, upper=False))
+    return ()
+
+
+def _relaxed(x: Expression, upper: bool) -> tuple[Expression, ...]:
+    """x with every bounded term replaced by its first bound; nothing if no term is bounded."""
+    result = x if upper else scale(x, -1)
+    for _ in range(_INTERVAL_STEPS):
+        steps = _steps(scale(result, -1))
+        if not steps:
+            break
+        result = scale(steps[0], -1)
+    result = result if upper else scale(result, -1)
+    return () if result is x else (result,)
+
+
+def _steps(e: Expression) -> list[Expression]:
+    """Expressions <= e, from replacing one atom of one term by its symbolic bound."""
+    for monomial, factor in e.terms:
+        for atom in factors_of(monomial):
+            bounds = upper_bounds(atom) if factor < 0 else lower_bounds(atom)
+            if not bounds:
+                continue
+            others = divide_monomial(monomial, atom)
+            assert others is not None
+            if not _monomial_interval(others).at_least(0):
+                continue
+            return [
+                add(e, scale(multiply(subtract(bound, atom), others), factor)) for bound in bounds
+            ]
+    return []
+
+
+def lower_limit(e: Expression, facts: Sequence[Expression], steps: int) -> int | None:
+    """An integer that e never goes below where every fact is >= 0; None if none is found.
+
+    Depth first through at most `steps` expressions that bound a multiple of e from below.
+    """
+    best: int | None = None
+    work = [(e, 1)]
+    seen = {e}
+    while work and steps:
+        steps -= 1
+        current, multiple = work.pop()
+        lo = naive(current).lo
+        if lo is not None:
+            lo = -(-lo // multiple)
+            best = lo if best is None else max(best, lo)
+        following = [(step, multiple) for step in _steps(current)]
+        for fact in facts:
+            following += _cancellations(current, multiple, fact)
+        for item in reversed(following):
+            if item[0] not in seen:
+                seen.add(item[0])
+                work.append(item)
+    return best
+
+
+def _cancellations(
+    e: Expression, multiple: int, fact: Expression
+) -> list[tuple[Expression, int]]:
+    """s*e - w*fact for integers s > 0 and monomials w >= 0 that cancel a term of e."""
+    found = []
+    for monomial, factor in fact.terms:
+        for target, count in e.terms:
+            if (count > 0) != (factor > 0):
+                continue
+            weight = divide_monomial(target, monomial)
+            if weight is None or not _monomial_interval(weight).at_least(0):
+                continue
+            scaled = scale(e, abs(factor))
+            step = subtract(scaled, scale(multiply(fact, weight), abs(count)))
+            found.append((step, multiple * abs(factor)))
+    return found
