@@ -29,10 +29,8 @@ KERNEL = "kernel"
 OPT_LEVEL = 3
 
 # Held around every use of LLVM, and by a fork: a child never inherits LLVM in mid-call.
-_lock = threading.RLock()
-os.register_at_fork(
-    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-)
+lock = threading.RLock()
+os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ _library_numbers = itertools.count()
 
 def host() -> Host:
     """The machine this process runs on, as LLVM names it."""
-    with _lock:
+    with lock:
         return Host(
             llvm.get_process_triple(), llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
         )
@@ -77,7 +75,7 @@ def build(ir_text: str, target: Target, symbols: tuple[str, ...] = (KERNEL,)) ->
     Raises CompileError where the IR is not valid.
     """
     key = cache_key(ir_text, target)
-    with _lock:
+    with lock:
         code = _loaded.get(key)
         if code is None:
             objects = object_cache.default()
@@ -98,14 +96,14 @@ def cache_key(ir_text: str, target: Target) -> str:
 
 def compile_object(ir_text: str, target: Target) -> bytes:
     """Object code of a module. Raises CompileError with the offending line of the IR."""
-    with _lock:
+    with lock:
         module = _module(ir_text, target)
         return bytes(_machine(target).emit_object(module))
 
 
 def assembly(ir_text: str, target: Target) -> str:
     """The module's assembly text. Raises CompileError as `compile_object` does."""
-    with _lock:
+    with lock:
         module = _module(ir_text, target)
         return str(_machine(target).emit_assembly(module))
 
@@ -117,7 +115,7 @@ def load(object_bytes: bytes, symbols: tuple[str, ...] = (KERNEL,)) -> LoadedCod
     is missing, or one of `symbols` is.
     """
     digest = hashlib.sha256(object_bytes).hexdigest() + " ".join(symbols)
-    with _lock:
+    with lock:
         code = _loaded.get(digest)
         if code is None:
             code = _loaded[digest] = _link(object_bytes, symbols)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,12 +46,12 @@ def current() -> Target:
 def detect() -> Target:
     """This machine's facts, all it has.
 
-    Raises CompileError where the CPU is not an x86-64 one.
+    Raises CompileError where this is not Linux on x86-64.
     """
     host = compiler.host()
-    if not host.triple.startswith("x86_64"):
+    if not re.match("x86_64-.*linux", host.triple):
         raise CompileError(
-            f"cpu backend: {host.triple}: only x86-64 is supported; use backend='reference'"
+            f"cpu backend: {host.triple}: only x86-64 Linux is supported; use backend='reference'"
         )
     features = tuple(sorted(name for name, present in host.features.items() if present))
     level = next(row for row in LEVELS.values() if set(row.features) <= set(features))
