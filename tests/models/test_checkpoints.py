@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.models.numpy_llama import forward
 
 from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
+from tests.models.numpy_llama import forward
 
 STORY = "Once upon a time, there was a little girl named Lily. She loved to play outside."
 

@@ -1,0 +1,46 @@
+# make run and make test set up .venv themselves; a stamp there keeps repeated calls quick.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# What `make run` generates with: MODEL is a folder, a .gguf, a .bin or a Hugging Face id.
+export MODEL ?= raincandy-u/TinyStories-656K
+export PROMPT ?= Once upon a time
+ARGS ?=
+
+.PHONY: run test test-long lint bench clean
+
+run: $(VENV)/.installed
+	@$(BIN)/luminal generate --model "$$MODEL" --prompt "$$PROMPT" --stats $(ARGS)
+
+test: $(VENV)/.installed-test
+	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
+
+test-long: $(VENV)/.installed-test
+	@$(BIN)/python -m pytest -m long $(ARGS)
+
+lint: $(VENV)/.installed-test
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(VENV)/.installed-test
+	@$(BIN)/python -m bench $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		.import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $(VENV)/.installed $@

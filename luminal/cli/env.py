@@ -1,0 +1,35 @@
+"""`luminal env`: every flag with its value, and the versions in use."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+
+from rich.console import Console
+from rich.table import Table
+
+from luminal import config
+
+_PACKAGES = ("luminal", "numpy", "ml_dtypes", "llvmlite")
+
+
+def command() -> None:
+    """Show all flags (environment variables) with their values, and versions."""
+    console = Console()
+    flags = Table("flag", "value", "meaning", title="flags", title_justify="left")
+    for row in config.table():
+        value = "unset" if row.value is None else str(row.value)
+        origin = "default" if row.is_default else "set"
+        meaning = f"{row.flag.help}; {row.flag.rule}"
+        flags.add_row(row.flag.name, f"{value}\n({origin})", meaning)
+    console.print(flags)
+    console.print(f"python {platform.python_version()}, {platform.platform()}")
+    for package in _PACKAGES:
+        console.print(f"{package} {_version(package)}", highlight=False)
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,40 @@
+"""Entry point of the `luminal` command."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from luminal import config
+from luminal.cli import cache, compile, devices, env, generate
+from luminal.errors import LuminalError
+
+app = typer.Typer(
+    name="luminal",
+    help="A deep-learning compiler that searches.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("generate")(generate.command)
+app.command("compile")(compile.command)
+app.command("devices")(devices.command)
+app.command("env")(env.command)
+app.add_typer(cache.app, name="cache")
+
+
+def main() -> None:
+    """Run the command. A LuminalError becomes one message on stderr and exit status 1."""
+    debug = 0
+    try:
+        debug = config.get("LUMINAL_DEBUG")
+        app()
+    except LuminalError as error:
+        if debug >= 1:
+            raise
+        sys.exit(f"luminal: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Checkpoints and tokenizers from files, as NumPy arrays and plain records."""
