@@ -16,7 +16,7 @@ from luminal.shape.arithmetic import (
     subtract,
 )
 from luminal.shape.division import floordiv
-from luminal.shape.expression import CONDITION_OPS, ONE, Symbol
+from luminal.shape.expression import CONDITION_OPS, ONE, Symbol, const
 from luminal.shape.interval import BOOLEAN, Interval
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ def _sum_interval(e: Expression) -> Interval:
 
 @lru_cache(CACHE)
 def _bounded(monomial: Expression) -> bool:
-    return any(upper_bounds(f) or lower_bounds(f) for f in factors_of(monomial))
+    if monomial.op == "mul":
+        return True
+    return bool(upper_bounds(monomial) or lower_bounds(monomial))
 
 
 @lru_cache(CACHE)
@@ -113,7 +115,7 @@ def _relaxed(x: Expression, upper: bool) -> tuple[Expression, ...]:
     """x with every bounded term replaced by its first bound; nothing if no term is bounded."""
     result = x if upper else scale(x, -1)
     for _ in range(_INTERVAL_STEPS):
-        steps = _steps(scale(result, -1))
+        steps = _symbolic_steps(scale(result, -1))
         if not steps:
             break
         result = scale(steps[0], -1)
@@ -121,21 +123,46 @@ def _relaxed(x: Expression, upper: bool) -> tuple[Expression, ...]:
     return () if result is x else (result,)
 
 
-def _steps(e: Expression) -> list[Expression]:
-    """Expressions <= e, from replacing one atom of one term by its symbolic bound."""
+def _symbolic_steps(e: Expression) -> list[Expression]:
+    """Expressions <= e: the first atom that has symbolic bounds replaced by each of them."""
     for monomial, factor in e.terms:
         for atom in factors_of(monomial):
             bounds = upper_bounds(atom) if factor < 0 else lower_bounds(atom)
-            if not bounds:
-                continue
-            others = divide_monomial(monomial, atom)
-            assert others is not None
-            if not _monomial_interval(others).at_least(0):
-                continue
-            return [
-                add(e, scale(multiply(subtract(bound, atom), others), factor)) for bound in bounds
-            ]
+            steps = [_replaced(e, monomial, factor, atom, bound) for bound in bounds]
+            found = [step for step in steps if step is not None]
+            if found:
+                return found
     return []
+
+
+def _numeric_steps(e: Expression) -> list[Expression]:
+    """Expressions <= e: one atom of a product replaced by an end of its interval.
+
+    Axes and other atoms before dims, in which the bounds of the others are stated.
+    """
+    dims = []
+    for monomial, factor in e.terms:
+        for atom in factors_of(monomial) if monomial.op == "mul" else ():
+            end = atom.interval.hi if factor < 0 else atom.interval.lo
+            step = None if end is None else _replaced(e, monomial, factor, atom, const(end))
+            if step is None:
+                continue
+            if isinstance(atom, Symbol) and atom.extent is None:
+                dims.append(step)
+            else:
+                return [step]
+    return dims
+
+
+def _replaced(
+    e: Expression, monomial: Expression, factor: int, atom: Expression, bound: Expression
+) -> Expression | None:
+    """e with one atom of a term replaced by its bound, if the other factors are not negative."""
+    others = divide_monomial(monomial, atom)
+    assert others is not None
+    if not _monomial_interval(others).at_least(0):
+        return None
+    return add(e, scale(multiply(subtract(bound, atom), others), factor))
 
 
 def lower_limit(e: Expression, facts: Sequence[Expression], steps: int) -> int | None:
@@ -153,7 +180,8 @@ def lower_limit(e: Expression, facts: Sequence[Expression], steps: int) -> int |
         if lo is not None:
             lo = -(-lo // multiple)
             best = lo if best is None else max(best, lo)
-        following = [(step, multiple) for step in _steps(current)]
+        relaxed = _symbolic_steps(current) or _numeric_steps(current)
+        following = [(step, multiple) for step in relaxed]
         for fact in facts:
             following += _cancellations(current, multiple, fact)
         for item in reversed(following):
@@ -163,9 +191,7 @@ def lower_limit(e: Expression, facts: Sequence[Expression], steps: int) -> int |
     return best
 
 
-def _cancellations(
-    e: Expression, multiple: int, fact: Expression
-) -> list[tuple[Expression, int]]:
+def _cancellations(e: Expression, multiple: int, fact: Expression) -> list[tuple[Expression, int]]:
     """s*e - w*fact for integers s > 0 and monomials w >= 0 that cancel a term of e."""
     found = []
     for monomial, factor in fact.terms:

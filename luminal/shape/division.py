@@ -125,6 +125,8 @@ def _content(a: Expression) -> tuple[int, list[Expression]]:
 
 def _common_factor(a: Expression, b: Expression) -> Expression:
     """A positive factor of both, or 1; a and b are not 0."""
+    if b.op == "const":
+        return const(gcd(a.constant, b.constant, *(c for _, c in a.terms)))
     count, shared = _content(a)
     other_count, left = _content(b)
     common = []

@@ -32,8 +32,9 @@ SortKey: TypeAlias = tuple[str, int, int, int, bytes]
 
 
 class Expression:
-    """An immutable, canonical symbolic integer; `==` is structural, order comparisons are conditions.
+    """An immutable, canonical symbolic integer.
 
+    `==` is structural and gives a bool; the order comparisons, `eq` and `ne` give conditions.
     `op` is one of const, symbol, add, mul, floordiv, mod, min, max, lt, le, eq, ne, and, or.
     add, mul, min, max, and, or have any number of args; a product's coefficient is its last arg.
     """
@@ -274,7 +275,10 @@ def _intern(
         _, node.name, node.lo, node.hi, node.extent = key
         node._interval = Interval(node.lo, node.hi)
     with _intern_lock:
-        return _interned.setdefault(key, node)
+        found = _interned.get(key)
+        if found is None:
+            _interned[key] = found = node
+    return found
 
 
 def const(value: int) -> Expression:
@@ -353,25 +357,27 @@ def _args_of_sum(node: Expression) -> tuple[Expression, ...]:
     return (*parts, const(node.constant)) if node.constant else parts
 
 
+_DIGITS = "0123456789"
+_LAST = chr(0x10FFFF)
+"""The name under which constants sort: after every symbol."""
 _RANK = {op: rank for rank, op in enumerate(("symbol", "mul", "add", "floordiv", "mod"))}
 
 
 def _sort_key(node: Expression) -> SortKey:
-    """By the first symbol's name (numbers at its end compare as numbers), size, op, then content."""
+    """By the first symbol's name (a number at its end as a number), size, op, then content."""
     digest = hashlib.blake2b(node.op.encode(), digest_size=16)
     if isinstance(node, Symbol):
-        stem = node.name.rstrip("0123456789")
+        stem = node.name.rstrip(_DIGITS)
         number = int(node.name[len(stem) :] or -1)
-        inner = node.extent.sort_key[4] if node.extent is not None else b""
+        inner = b"" if node.extent is None else node.extent.sort_key[4]
         digest.update(repr((node.name, node.lo, node.hi)).encode() + inner)
         return (stem, number, 1, 0, digest.digest())
     if node.op == "const":
-        return ("", node.constant, 1, 0, str(node.constant).encode())
+        return (_LAST, node.constant, 1, 0, b"%d" % node.constant)
     keys = [arg.sort_key for arg in node.args]
     for key in keys:
-        digest.update(key[4] if len(key[4]) == 16 else b"c%d:" % len(key[4]) + key[4])
-    named = [key for key in keys if key[0]] or keys
-    first = min(named)
+        digest.update(b"%d:" % len(key[4]) + key[4])
+    first = min(keys)
     size = 1 + sum(key[2] for key in keys)
     return (first[0], first[1], size, _RANK.get(node.op, 9), digest.digest())
 

@@ -77,6 +77,8 @@ def to_text(e: Expression) -> str:
     level = _LEVEL[e.op]
     joined = f" {_INFIX[e.op]} "
     first, *others = e.args
+    if e.op == "le" and first.is_const:
+        return f"{_in(others[0], level + 1, to_text)} >= {first}"
     strict = level + 1
     texts = [_in(first, strict if level == 3 else level, to_text)]
     texts += [_in(other, strict, to_text) for other in others]
@@ -144,7 +146,7 @@ def to_c(e: Expression, names: Mapping[str, str]) -> str:
 
     def inner(arg: Expression) -> str:
         text = to_c(arg, names)
-        return text if arg.is_const and arg.constant >= 0 or text.isidentifier() else f"({text})"
+        return text if text.isalnum() or text.isidentifier() else f"({text})"
 
     if e.op in ("min", "max"):
         text = to_c(e.args[0], names)
