@@ -35,6 +35,8 @@ def _reduced(terms: tuple[Term, ...], divisor: int) -> tuple[Term, ...]:
 @lru_cache(CACHE)
 def non_negative(e: Expression) -> Expression:
     """The condition e >= 0."""
+    divisor = gcd(*(c for _, c in e.terms)) or 1
+    e = sum_of_terms(_reduced(e.terms, divisor), e.constant // divisor)
     lo, hi = e.interval
     if lo is not None and lo >= 0:
         return TRUE
@@ -42,9 +44,8 @@ def non_negative(e: Expression) -> Expression:
         return FALSE
     if hi == 0:
         return is_zero(e)
-    divisor = gcd(*(c for _, c in e.terms))
-    terms, constant = _reduced(e.terms, divisor), e.constant // divisor
-    right, left = _sides(terms)
+    constant = e.constant
+    right, left = _sides(e.terms)
     if left and right and constant == -1:
         return atom("lt", (sum_of_terms(left, 0), sum_of_terms(right, 0)))
     if not left or (right and constant < 0):
