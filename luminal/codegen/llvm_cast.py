@@ -53,8 +53,7 @@ def emit_cast(b: FunctionBuilder, source: DType, args: list[IRValue], target: DT
     if source.is_float and target.is_float:
         return b.cast("fpext" if target.size > source.size else "fptrunc", value, type_)
     if source.is_float:
-        op = "llvm.fptosi.sat" if target.is_signed else "llvm.fptoui.sat"
-        return b.intrinsic(op, type_, [value], [type_, value.type])
+        return _saturate(b, value, target)
     if target.is_float:
         return b.cast("sitofp" if source.is_signed else "uitofp", value, type_)
     if target.size <= source.size:
@@ -71,6 +70,20 @@ def emit_bitcast(b: FunctionBuilder, source: DType, args: list[IRValue], target:
     if bool_ in (source, target):
         return from_memory(b, target, to_memory(b, source, args[0]))
     return b.cast("bitcast", args[0], register_type(target, args[0].type.lanes))
+
+
+def _saturate(b: FunctionBuilder, value: IRValue, target: DType) -> IRValue:
+    """Float to int toward zero, clamped, NaN to 0 (LLVM's `fptosi.sat` goes lane by lane)."""
+    type_ = register_type(target, value.type.lanes)
+    lowest = -(1 << target.bits - 1) if target.is_signed else 0
+    highest = lowest + (1 << target.bits) - 1
+    low, end = b.const(value.type, lowest), b.const(value.type, highest + 1)  # powers of two: exact
+    below, above = b.fcmp("olt", value, low), b.fcmp("oge", value, end)
+    inside = b.binary("and", b.fcmp("oge", value, low), b.fcmp("olt", value, end))
+    safe = b.select(inside, value, b.const(value.type, 0.0))
+    whole = b.cast("fptosi" if target.is_signed else "fptoui", safe, type_)
+    whole = b.select(below, b.const(type_, lowest), whole)
+    return b.select(above, b.const(type_, highest), whole)
 
 
 def _nonzero(b: FunctionBuilder, value: IRValue) -> IRValue:

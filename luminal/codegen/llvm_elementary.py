@@ -6,7 +6,9 @@ minimax in relative error, made by Remez exchange in 80-bit floats: one coeffici
 was rounded to f32 and the rest fitted again. In f64, and for f32 sines of huge arguments, libm is
 called lane by lane.
 
-Largest error measured over all f32 arguments, against libm in f64 (in ulp of the f32 result):
+Largest error measured on 2**26 to 2**27 arguments of all magnitudes against libm in f64, in ulp of
+the f32 result (subnormal ones too): exp 1.00, exp2 0.86, log 0.86, log2 1.10; sin and cos up to
+|x| = 2**20 1.61, or 2**-23.7 absolute. What is beyond there is libm's f64 result rounded: 0.50.
 """
 
 from collections.abc import Callable, Sequence

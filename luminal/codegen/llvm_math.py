@@ -57,13 +57,13 @@ def _arithmetic(op: str, float_op: str, int_op: str) -> Emit:
     return emitter
 
 
-def _logical(op: str) -> Emit:
+def _logical(op: str, instruction: str) -> Emit:
     """One bitwise instruction on ints or bools."""
 
     def emitter(b: FunctionBuilder, dtype: DType, args: list[IRValue], _out: DType) -> IRValue:
         if dtype.is_float:
             raise CompileError(f"{op}: takes integers or bool, got {dtype}; Bitcast the operands")
-        return b.binary(op, args[0], args[1])
+        return b.binary(instruction, args[0], args[1])
 
     return emitter
 
@@ -264,9 +264,9 @@ POINTWISE: dict[str, Emit] = {
     "Maximum": _maximum,
     "LessThan": _comparison("LessThan", "olt", "slt", "ult"),
     "Equal": _comparison("Equal", "oeq", "eq", "eq"),
-    "And": _logical("and"),
-    "Or": _logical("or"),
-    "Xor": _logical("xor"),
+    "And": _logical("And", "and"),
+    "Or": _logical("Or", "or"),
+    "Xor": _logical("Xor", "xor"),
     "Shl": _shl,
     "Shr": _shr,
     "Select": _select,
