@@ -161,9 +161,17 @@ def _located(message: str, ir_text: str) -> str:
     position = re.search(r"<string>:(\d+):\d+", message)
     if position:
         number = int(position[1])
-    else:  # the verifier quotes the instruction, in its own spacing
-        quoted = {"".join(text.split()) for text in message.splitlines()[1:]}
-        number = next((i for i, line in enumerate(lines, 1) if "".join(line.split()) in quoted), 0)
+    else:  # the verifier quotes instructions in its own spacing, with defaults at their end
+        quoted = tuple("".join(text.split()) for text in message.splitlines()[1:])
+        compact = ("".join(line.split()) for line in lines)
+        number = next(
+            (
+                i
+                for i, line in enumerate(compact, 1)
+                if line and any(q.startswith(line) for q in quoted)
+            ),
+            0,
+        )
     line = f"\n  line {number}: {lines[number - 1].strip()}" if 1 <= number <= len(lines) else ""
     return f"LLVM refuses the IR: {message.strip()}{line}"
 
