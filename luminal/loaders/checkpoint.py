@@ -81,7 +81,7 @@ def _locate(path_or_id: str | Path) -> Path:
     path = Path(path_or_id).expanduser()
     if path.exists():
         return path
-    if isinstance(path_or_id, str) and not path.suffix and hub.is_hub_id(path_or_id):
+    if isinstance(path_or_id, str) and hub.is_hub_id(path_or_id):
         return hub.fetch(path_or_id)
     raise LoadError(
         f"{path_or_id}: no such file or folder; pass a folder, a .gguf, a llama2.c .bin, or a "

@@ -15,8 +15,12 @@ _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def is_hub_id(text: str) -> bool:
-    """Whether `text` has the form owner/name."""
-    return _ID.fullmatch(text) is not None and not text.startswith(".")
+    """Whether `text` has the form owner/name and does not end as the path of a file would."""
+    return (
+        _ID.fullmatch(text) is not None
+        and not text.startswith(".")
+        and not text.endswith((".gguf", ".bin", ".safetensors", ".json"))
+    )
 
 
 def fetch(model_id: str) -> Path:

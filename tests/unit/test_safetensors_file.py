@@ -1,0 +1,122 @@
+"""safetensors files: what the library writes is read back without a copy; damage is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from luminal.errors import LoadError
+from luminal.loaders.safetensors_file import read_safetensors, read_sharded
+
+
+def write(path: Path, header: Any, data: bytes = b"") -> Path:
+    """A file with any header, padded to 8 bytes as the library does."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
+
+
+def entry(dtype: str, shape: list[int], begin: int, end: int) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def test_every_dtype_comes_back(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    dtypes = "? u1 i1 u2 i2 u4 i4 u8 i8 f2 f4 f8".split()
+    tensors = {name: rng.integers(0, 2, (3, 5)).astype(name) for name in dtypes}
+    tensors |= {"scalar": np.array(3.5, np.float32), "empty": np.zeros((0, 4), np.float32)}
+    save_file(tensors, tmp_path / "m.safetensors")
+    back = read_safetensors(tmp_path / "m.safetensors")
+    assert back.keys() == tensors.keys()
+    for name, expected in tensors.items():
+        assert back[name].dtype == expected.dtype
+        np.testing.assert_array_equal(back[name], expected, strict=True)
+        assert not back[name].flags.writeable
+
+
+def test_bfloat16_is_ml_dtypes(tmp_path: Path) -> None:
+    values = np.array([1.5, -2.0, np.inf], ml_dtypes.bfloat16)
+    path = write(tmp_path / "m.safetensors", {"a": entry("BF16", [3], 0, 6)}, values.tobytes())
+    back = read_safetensors(path)["a"]
+    assert back.dtype == ml_dtypes.bfloat16
+    assert back.tobytes() == values.tobytes()
+    assert not back.flags.owndata
+
+
+def test_an_unaligned_tensor_is_copied(tmp_path: Path) -> None:
+    header = {"a": entry("U8", [1], 0, 1), "b": entry("F32", [2], 1, 9)}
+    data = b"\x07" + np.array([1, 2], "<f4").tobytes()
+    back = read_safetensors(write(tmp_path / "m.safetensors", header, data))["b"]
+    assert back.flags.aligned
+    assert not back.flags.writeable
+    assert back.tolist() == [1, 2]
+
+
+DAMAGE = [
+    ({"a": entry("F32", [2], 0, 8)}, bytes(4), "truncated: tensor 'a' ends at byte"),
+    ({"a": entry("F32", [2], 0, 4)}, bytes(4), r"'a': F32 \[2\] takes 8 bytes, the header gives 4"),
+    ({"a": entry("F4", [2], 0, 1)}, bytes(1), "dtype 'F4' is not supported; supported are BOOL"),
+    ({"a": entry("F32", [-1], 0, 4)}, bytes(4), r"shape \[-1\] .* must be integers >= 0"),
+    ({"a": entry("F32", [], 0, 4), "b": entry("F32", [], 0, 4)}, bytes(4), "'b' overlaps 'a'"),
+    ({"a": entry("U8", [1], 1, 2)}, bytes(2), "1 unused bytes before tensor 'a'"),
+    ({"a": entry("U8", [1], 0, 1)}, bytes(4), "3 unused bytes after tensor 'a'"),
+    ({"a": {"dtype": "F32"}}, b"", "'a': the header entry needs dtype, shape and two data_offsets"),
+    ({"a": 3}, b"", "'a': the header entry needs"),
+    ([1], b"", "the header is not a JSON object"),
+    (b"{...", b"", "header is not JSON"),
+    (b"\xff\xfe\x00", b"", "header is not JSON"),
+]
+
+
+@pytest.mark.parametrize(("header", "data", "message"), DAMAGE)
+def test_damage_is_named(tmp_path: Path, header: Any, data: bytes, message: str) -> None:
+    path = write(tmp_path / "m.safetensors", header, data)
+    with pytest.raises(LoadError, match=rf"m\.safetensors: .*{message}"):
+        read_safetensors(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"abc", "truncated: 3 bytes"),
+        (b"\xff" * 8, "truncated or not a safetensors file: its header ends at byte 184467440737"),
+    ],
+)
+def test_a_file_without_a_header(tmp_path: Path, data: bytes, message: str) -> None:
+    (tmp_path / "m").write_bytes(data)
+    with pytest.raises(LoadError, match=message):
+        read_safetensors(tmp_path / "m")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match=r"none\.safetensors: cannot be read: No such file"):
+        read_safetensors(tmp_path / "none.safetensors")
+
+
+def test_shards(tmp_path: Path) -> None:
+    a, b = np.arange(3, dtype=np.float32), np.arange(4, dtype=np.float32)
+    save_file({"a": a}, tmp_path / "1.safetensors")
+    save_file({"b": b}, tmp_path / "2.safetensors")
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}))
+    back = read_sharded(index)
+    np.testing.assert_array_equal(back["a"], a)
+    np.testing.assert_array_equal(back["b"], b)
+
+    index.write_text(json.dumps({"weight_map": {"a": "2.safetensors"}}))
+    with pytest.raises(LoadError, match=r"tensor 'a' is not in 2\.safetensors, as it says"):
+        read_sharded(index)
+    index.write_text(json.dumps({"weight_map": {"a": "3.safetensors"}}))
+    with pytest.raises(LoadError, match=r"3\.safetensors: cannot be read"):
+        read_sharded(index)
+    index.write_text("{}")
+    with pytest.raises(LoadError, match="no weight_map"):
+        read_sharded(index)
