@@ -1,0 +1,84 @@
+"""The command line: what it prints, and how errors leave it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from luminal import config
+from luminal.cli.main import main
+from luminal.errors import InputError
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
+    """Run the command in this process; its exit status, or the message it exits with."""
+    monkeypatch.setattr(sys, "argv", ["luminal", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return caught.value.code
+
+
+def test_env_names_every_flag(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LUMINAL_THREADS", "3")
+    assert run(monkeypatch, "env") == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in config.FLAGS)
+    assert "(set)" in printed
+    assert "llvmlite 0.50" in printed
+
+
+def test_cache_info_and_clear(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with config.override(LUMINAL_CACHE_DIR=tmp_path, LUMINAL_CACHE_BYTES=1000):
+        assert run(monkeypatch, "cache", "info") == 0
+        assert run(monkeypatch, "cache", "clear") == 0
+    printed = capsys.readouterr().out
+    assert str(tmp_path) in printed
+    assert "0 of at most 1000 (LUMINAL_CACHE_BYTES)" in printed
+    assert "removed 0 entries" in printed
+
+
+@pytest.mark.parametrize("command", ["generate", "compile", "devices", "env", "cache"])
+def test_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert run(monkeypatch, command, "--help") == 0
+    assert command in capsys.readouterr().out
+
+
+def test_wrong_usage_exits_with_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, "generate") == 2
+    assert run(monkeypatch, "compile", "f.py:f", "--dump", "everything") == 2
+
+
+def test_an_error_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUMINAL_THREADS", "0")
+    message = run(monkeypatch, "env")
+    assert isinstance(message, str)
+    assert message.startswith("luminal: LUMINAL_THREADS=0: LUMINAL_THREADS takes an integer >= 1")
+
+
+def test_debug_lets_the_error_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUMINAL_THREADS", "0")
+    monkeypatch.setattr(sys, "argv", ["luminal", "env"])
+    with config.override(LUMINAL_DEBUG=1), pytest.raises(InputError):
+        main()
+
+
+def test_the_process_exits_with_1_and_no_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "luminal.cli.main", "env"],
+        env={"LUMINAL_DEBUG": "9", "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == "luminal: LUMINAL_DEBUG=9: LUMINAL_DEBUG takes an integer from 0 to 6\n"

@@ -1,0 +1,34 @@
+"""What the documents say stays true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_readme_example_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+
+
+def test_the_folder_map_names_every_folder_and_module() -> None:
+    text = (ROOT / "docs/README.md").read_text("utf-8")
+    for path in sorted((ROOT / "luminal").iterdir()):
+        if path.is_dir() and any(path.glob("*.py")):
+            assert f"`{path.name}/`" in text
+        elif path.suffix == ".py" and path.name != "__init__.py":
+            assert f"`{path.name}`" in text
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text("utf-8")):
+        if "://" not in target:
+            assert (document.parent / target).exists(), target
