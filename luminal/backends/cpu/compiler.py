@@ -27,6 +27,7 @@ from luminal.target import Target
 
 KERNEL = "kernel"
 OPT_LEVEL = 3
+PIPELINE = f"sroa, codegen {OPT_LEVEL}, pic, small"  # in the cache key: keep it true
 
 # Held around every use of LLVM, and by a fork: a child never inherits LLVM in mid-call.
 lock = threading.RLock()
@@ -75,23 +76,23 @@ def build(ir_text: str, target: Target, symbols: tuple[str, ...] = (KERNEL,)) ->
     Raises CompileError where the IR is not valid.
     """
     key = cache_key(ir_text, target)
+    name = f"{key} {symbols}"
     with lock:
-        code = _loaded.get(key)
+        code = _loaded.get(name)
         if code is None:
             objects = object_cache.default()
             object_bytes = objects.get(key)
             if object_bytes is None:
                 object_bytes = compile_object(ir_text, target)
                 objects.put(key, object_bytes)
-            code = _loaded[key] = load(object_bytes, symbols)
+            code = _loaded[name] = load(object_bytes, symbols)
         return code
 
 
 def cache_key(ir_text: str, target: Target) -> str:
     """The object cache's key: everything that object code depends on."""
-    return object_cache.key(
-        ir_text, target.triple, target.cpu, target.llvm_features, _versions(), config.cache_key()
-    )
+    machine = (target.triple, target.cpu, target.llvm_features)
+    return object_cache.key(ir_text, machine, PIPELINE, _versions(), config.cache_key())
 
 
 def compile_object(ir_text: str, target: Target) -> bytes:
@@ -114,11 +115,11 @@ def load(object_bytes: bytes, symbols: tuple[str, ...] = (KERNEL,)) -> LoadedCod
     Undefined symbols are looked for in the process (libc, libm). Raises CompileError where one
     is missing, or one of `symbols` is.
     """
-    digest = hashlib.sha256(object_bytes).hexdigest() + " ".join(symbols)
+    name = f"{hashlib.sha256(object_bytes).hexdigest()} {symbols}"
     with lock:
-        code = _loaded.get(digest)
+        code = _loaded.get(name)
         if code is None:
-            code = _loaded[digest] = _link(object_bytes, symbols)
+            code = _loaded[name] = _link(object_bytes, symbols)
         return code
 
 
@@ -141,6 +142,7 @@ def _module(ir_text: str, target: Target) -> Any:
     except RuntimeError as error:
         raise CompileError(_located(str(error), ir_text)) from None
     module.triple = target.triple
+    module.data_layout = str(_machine(target).target_data)
     if " = alloca " in ir_text:
         _promote_allocas(module, target)
     return module
