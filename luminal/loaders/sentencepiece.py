@@ -65,8 +65,8 @@ class SentencePieceTokenizer:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of `ids` without the dummy space."""
-        pieces = (self._pieces[i] for i in ids)
+        """The text of `ids` without the dummy space; an id of a padded vocabulary has none."""
+        pieces = (self._pieces[i] for i in ids if i < self.vocab_size)
         data = b"".join(piece.text for piece in pieces if piece.kind is not Kind.CONTROL)
         text = data.decode("utf-8", "replace")
         return text.removeprefix(" ") if self._add_space else text

@@ -168,6 +168,11 @@ def test_an_unfinished_character_comes_out_at_the_end() -> None:
     assert stream.finish() == "\ufffd"
 
 
+def test_ids_of_a_padded_vocabulary_have_no_text() -> None:
+    tokenizer = small_tokenizer(SCORES)
+    assert tokenizer.decode([*tokenizer.encode("ab"), tokenizer.vocab_size + 5, 2]) == "ab"
+
+
 def test_hugging_face_defaults() -> None:
     config = from_hugging_face(TINY, PATH)
     assert config["head_dim"] == 2
