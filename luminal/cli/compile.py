@@ -40,7 +40,11 @@ def command(
     """Compile FILE.py:FUNCTION and print the stages asked for, else the kernels."""
     from luminal import session
 
-    graph = _graph(target)
+    graph = _call(target)
+    if not isinstance(graph, session.Graph):
+        raise InputError(
+            f"compile: {target} returned a {type(graph).__name__}; it must return a luminal.Graph"
+        )
     executable = session.compile(graph, backend=backend, mode=mode)
     for stage in dump or []:
         typer.echo(executable.dump(stage.value))
@@ -49,7 +53,7 @@ def command(
             typer.echo(str(row))
 
 
-def _graph(target: str) -> Any:
+def _call(target: str) -> Any:
     """Import the file as `python FILE.py` would, and call the function without arguments."""
     file, _, name = target.rpartition(":")
     path = Path(file)

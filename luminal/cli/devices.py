@@ -10,7 +10,8 @@ def command() -> None:
     """List the usable backends, and the reason where one is not."""
     from luminal import session
 
-    table = Table("backend", "usable", "detail")
+    table = Table("backend", "what it is", "usable")
     for device in session.devices():
-        table.add_row(device.name, "yes" if device.usable else "no", device.detail)
+        usable = "yes" if device.usable else f"no: {device.reason}"
+        table.add_row(device.name, device.summary, usable)
     Console().print(table)
