@@ -1,9 +1,9 @@
 """The NumPy meaning of every HLIR op: what each computes, on any input, to the last bit.
 
-A meaning takes (attributes, values of the dims, operand arrays) and gives the tuple of result arrays.
-Every op is total and works in its own dtype, except that float Sum and Scan accumulate in float64 and
-round once, and float32 transcendentals are evaluated in float64 and rounded. Slow and plain on purpose:
-all other ways to run a program are compared with this one.
+A meaning takes (attributes, values of the dims, operand arrays) and gives the result arrays. Every
+op is total and works in its own dtype, except that float Sum and Scan accumulate in float64 and
+round once, and float32 transcendentals are evaluated in float64 and rounded. Slow and plain on
+purpose: all other ways to run a program are compared with this one.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _round_to_odd_float32(x: Array) -> Array:
 
 
 def _sticky(x: Array) -> Array:
-    """64-bit integers with at most 44 significant bits, the lowest of which stands for those lost."""
+    """64-bit integers cut to at most 44 significant bits; the lowest stands for those lost."""
     if x.dtype.kind == "f" or x.dtype.itemsize < 8:
         return x
     unit = x.dtype.type(1 << 20)

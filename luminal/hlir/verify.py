@@ -1,0 +1,165 @@
+"""Checks of HLIR's own invariants; run between steps, always on in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from luminal.errors import GraphError, LuminalError, VerifyError
+from luminal.hlir.attributes import (
+    ConstantAttrs,
+    GatherAttrs,
+    InputAttrs,
+    IotaAttrs,
+    LoopAttrs,
+    ScatterAttrs,
+    Shape,
+    ViewAttrs,
+)
+from luminal.hlir.graph import Assign, Graph, check_sinks, topological
+from luminal.hlir.ops import OPS, Node, TensorType, Value, infer
+from luminal.hlir.printer import Printer
+from luminal.hlir.state import State
+from luminal.shape.expression import Expression, Symbol, const
+from luminal.shape.view import index
+
+
+def verify(graph: Graph) -> None:
+    """Raises VerifyError that prints the node which breaks a rule.
+
+    Types follow from operands and attributes; equal nodes are one; a View's operand is no View;
+    Expressions use declared dims and the node's own axes; Loop bodies are closed; names of inputs,
+    outputs and dims are unique; a State is assigned once, a value of its own type.
+    """
+    try:
+        _Verifier(graph).run()
+    except GraphError as error:
+        raise VerifyError(str(error)) from error
+
+
+class _Verifier:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.dims = frozenset(graph.dims)
+        self.assigned: set[State] = set()
+
+    def run(self) -> None:
+        check_sinks(self.graph.sinks)
+        names = [dim.name for dim in self.graph.dims]
+        if len(set(names)) < len(names):
+            raise VerifyError(f"dims: a name is declared twice in {', '.join(names)}")
+        for requirement in self.graph.requirements:
+            self._check_symbols(f"require {requirement}", requirement, self.dims)
+        self._block(self.graph.nodes(), Printer(self.graph))
+        for sink in self.graph.sinks:
+            if isinstance(sink, Assign):
+                self._assignment(str(sink.state), sink.state, sink.value.type)
+
+    def _block(self, nodes: Sequence[Node], printer: Printer) -> None:
+        """The nodes of one block, which may not repeat an input's name or a node's content."""
+        inputs: set[str] = set()
+        contents: set[object] = set()
+        for node in nodes:
+            where = printer.node(node)[0].removesuffix(" {")
+            self._node(node, where)
+            content = (node.op.name, node.args, node.attrs)
+            if content in contents:
+                raise VerifyError(f"{where}: this node is there twice; make nodes with one Builder")
+            contents.add(content)
+            if isinstance(node.attrs, InputAttrs):
+                if node.attrs.name in inputs:
+                    raise VerifyError(f"{where}: two inputs have this name")
+                inputs.add(node.attrs.name)
+            if isinstance(node.attrs, LoopAttrs):
+                self._loop(node, node.attrs, where)
+
+    def _node(self, node: Node, where: str) -> None:
+        if OPS.get(node.op.name) is not node.op:
+            raise VerifyError(f"{where}: the op is not a row of the table")
+        if not isinstance(node.attrs, node.op.attrs or type(None)):
+            raise VerifyError(f"{where}: the attributes are a {type(node.attrs).__name__}")
+        for arg in node.args:
+            if not 0 <= arg.index < len(arg.node.types):
+                raise VerifyError(f"{where}: {arg.node!r} has no result {arg.index}")
+        try:
+            types = infer(node.op, node.args, node.attrs)
+        except LuminalError as error:
+            raise VerifyError(f"{where}: {error}") from error
+        if types != node.types:
+            raise VerifyError(f"{where}: the op gives {', '.join(map(str, types))}")
+        if isinstance(node.attrs, ViewAttrs) and isinstance(node.args[0].node.attrs, ViewAttrs):
+            raise VerifyError(f"{where}: the operand is a View itself; compose the two")
+        if isinstance(node.attrs, ConstantAttrs):
+            _check_literal(node.attrs, where)
+        self._expressions(node, where)
+
+    def _expressions(self, node: Node, where: str) -> None:
+        for type_ in node.types:
+            for extent in type_.shape:
+                self._check_symbols(where, extent, self.dims)
+        expressions, shape = _indexing(node)
+        allowed = self.dims | {index(k, extent) for k, extent in enumerate(shape)}
+        for expression in expressions:
+            self._check_symbols(where, expression, allowed)
+
+    def _check_symbols(
+        self, where: str, expression: Expression, allowed: frozenset[Symbol]
+    ) -> None:
+        unknown = sorted(s.name for s in expression.symbols() - allowed)
+        if unknown:
+            raise VerifyError(
+                f"{where}: {expression} uses {', '.join(unknown)}, which is neither a declared dim "
+                "nor an axis of the node"
+            )
+
+    def _loop(self, node: Node, attrs: LoopAttrs, where: str) -> None:
+        """The body is closed, its arguments are distinct, and Lists of leaves have one per trip."""
+        arguments = attrs.body.arguments
+        if len(set(arguments)) < len(arguments):
+            raise VerifyError(f"{where}: an argument of the body stands there twice")
+        inner = topological([*(a.value for a in arguments), *attrs.body.results])
+        for leaf in inner:
+            closed = leaf in arguments or leaf.op.name in ("Constant", "Iota")
+            if leaf.op.group == "leaf" and not closed:
+                raise VerifyError(f"{where}: the body reads {leaf!r}, which is no argument of it")
+        self._block(inner, Printer.of_body(self.graph, attrs))
+        counts = [count for count in attrs.streams if count]
+        counts += [len(states) for states in attrs.assigned if states is not None]
+        for count in counts:
+            if attrs.trips != const(count):
+                raise VerifyError(f"{where}: a list of {count} leaves for {attrs.trips} trips")
+        for y, states in zip(node.types[attrs.carried :], attrs.assigned, strict=True):
+            for state in states or ():
+                self._assignment(where, state, TensorType(y.shape[1:], y.dtype))
+
+    def _assignment(self, where: str, state: State, type_: TensorType) -> None:
+        expected = TensorType(tuple(map(const, state.shape)), state.dtype)
+        if type_ != expected:
+            raise VerifyError(f"{where}: {state!r} is assigned a {type_}")
+        if state in self.assigned:
+            raise VerifyError(f"{where}: {state!r} is assigned twice")
+        self.assigned.add(state)
+
+
+def _check_literal(attrs: ConstantAttrs, where: str) -> None:
+    expected = attrs.dtype.size
+    for extent in attrs.shape:
+        expected *= extent
+    if len(attrs.data) != expected:
+        raise VerifyError(f"{where}: {len(attrs.data)} bytes of data, the type has {expected}")
+
+
+def _indexing(node: Node) -> tuple[Iterable[Expression], Shape]:
+    """The Expressions among a node's attributes and the shape whose axes they may use."""
+    match node.attrs:
+        case IotaAttrs(expr=expr, shape=shape):
+            return (expr,), shape
+        case GatherAttrs(shape=shape, map=entries):
+            return [e for e in entries if isinstance(e, Expression)], shape
+        case ScatterAttrs(map=entries):
+            source: Value = node.args[1]
+            return [e for e in entries if isinstance(e, Expression)], source.shape
+        case ViewAttrs(view=view):
+            return (*view.map, view.domain), view.shape
+        case LoopAttrs(trips=trips):
+            return (trips,), ()
+    return (), ()
