@@ -45,18 +45,19 @@ def _recombine(terms: dict[Expression, int]) -> bool:
 
 def _recombine_one(terms: dict[Expression, int], monomial: Expression, rest: Expression) -> bool:
     x, b = rest.args
-    if b.interval.contains(0):
+    if not division.positive(b, x) and not b.interval.at_most(-1):
         return False
     others = divide_monomial(monomial, rest)
     assert others is not None
     partner = multiply(multiply(division.floordiv(x, b), b), others)
-    if len(partner.terms) != 1 or partner.constant:
-        return False
-    whole, factor = partner.terms[0]
     count = terms[monomial]
-    if whole is monomial or terms.get(whole) != count * factor:
+    if partner.constant or not partner.terms or any(m is monomial for m, _ in partner.terms):
         return False
-    del terms[whole], terms[monomial]
+    if any(terms.get(m) != c * count for m, c in partner.terms):
+        return False
+    for whole, _ in partner.terms:
+        del terms[whole]
+    del terms[monomial]
     joined = multiply(x, others)
     for m, c in joined.terms:
         terms[m] = terms.get(m, 0) + c * count

@@ -87,7 +87,7 @@ def _bounded(monomial: Expression) -> bool:
 def upper_bounds(atom: Expression) -> tuple[Expression, ...]:
     """Expressions that are never below the atom."""
     if isinstance(atom, Symbol):
-        if atom.extent is None or atom.extent.is_const or not atom.extent.interval.at_least(1):
+        if atom.extent is None or atom.extent.is_const:
             return ()
         return (subtract(atom.extent, ONE),)
     if atom.op == "mod" and not atom.args[1].is_const and atom.args[1].interval.at_least(1):

@@ -93,6 +93,14 @@ def _leading_quotient(a: Expression, lead: Expression, lead_factor: int) -> Expr
     return None
 
 
+def positive(b: Expression, a: Expression) -> bool:
+    """Is b > 0: by its interval, or since an axis in `a` has a position below a multiple of b?"""
+    if b.interval.at_least(1) or not b.interval.at_least(0):
+        return b.interval.at_least(1)
+    extents = (s.extent for s in a.symbols())
+    return any(extent is not None and split(extent, b)[1] is ZERO for extent in extents)
+
+
 def _period(a: Expression, b: Expression) -> Expression | None:
     """The k with k*b <= a < (k+1)*b, where it is one known integer; b > 0."""
     if b.op == "const":
@@ -131,7 +139,7 @@ def _common_factor(a: Expression, b: Expression) -> Expression:
     other_count, left = _content(b)
     common = []
     for factor in shared:
-        if factor in left and factor.interval.at_least(1):
+        if factor in left and positive(factor, a):
             left.remove(factor)
             common.append(factor)
     return scale(product_of_factors(common), gcd(count, other_count))
@@ -145,7 +153,7 @@ def _divisors(a: Expression, b: Expression) -> list[Expression]:
     count, atoms = _content(b)
     products: list[Expression] = [ONE]
     for factor in atoms[:4]:
-        if factor.interval.at_least(1):
+        if positive(factor, a):
             products += [p for p in (multiply(q, factor) for q in products) if p not in products]
     if len(b.terms) > 1 or b.constant:
         primitive = split(b, scale(product_of_factors(atoms), count))[0]
@@ -183,7 +191,7 @@ def floordiv(a: Expression, b: Expression) -> Expression:
         return ZERO
     if b.interval.at_most(-1):
         return floordiv(scale(a, -1), scale(b, -1))
-    if not b.interval.at_least(1):
+    if not positive(b, a):
         return atom("floordiv", (a, b))
     common = _common_factor(a, b)
     if common is not ONE:
@@ -223,7 +231,7 @@ def mod(a: Expression, b: Expression) -> Expression:
         return ZERO
     if b.interval.at_most(-1):
         return scale(mod(scale(a, -1), scale(b, -1)), -1)
-    if not b.interval.at_least(1):
+    if not positive(b, a):
         return atom("mod", (a, b))
     common = _common_factor(a, b)
     if common is not ONE:

@@ -21,13 +21,15 @@ D = symbol("d", -3, 3)
 I = axis("i", 6)
 J = axis("j", N)
 K = axis("k", S * N)
-LEAVES = {x.name: x for x in (S, N, PAST, D, I, J, K)}
+Z = symbol("z", 0, 4)
+M = axis("m", Z)
+LEAVES = {x.name: x for x in (S, N, PAST, D, I, J, K, Z, M)}
 Tree = Any  # ("s",) | (7,) | (op, tree, tree)
 
 
 def draw_env(random: np.random.Generator) -> dict[str, int]:
-    """A value of every symbol that respects intervals and extents."""
-    s, n = int(random.integers(1, 7)), int(random.integers(1, 6))
+    """A value of every symbol that respects intervals and extents (so z > 0, as m exists)."""
+    s, n, z = int(random.integers(1, 7)), int(random.integers(1, 6)), int(random.integers(1, 5))
     return {
         "s": s,
         "n": n,
@@ -36,6 +38,8 @@ def draw_env(random: np.random.Generator) -> dict[str, int]:
         "i": int(random.integers(0, 6)),
         "j": int(random.integers(0, n)),
         "k": int(random.integers(0, s * n)),
+        "z": z,
+        "m": int(random.integers(0, z)),
     }
 
 
