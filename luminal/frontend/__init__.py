@@ -1,0 +1,1 @@
+"""Recording: Tensor methods and the Recorder turn user code into HLIR nodes."""

@@ -1,0 +1,309 @@
+"""Two or three tensors in, one out, element by element, with NumPy's broadcasting.
+
+Python numbers, NumPy scalars and Expressions of dims are weak: they adopt the tensor's type. Arrays
+and lists become constants of their own dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.dtypes import DType
+from luminal.errors import DTypeError, ShapeError
+from luminal.frontend.data import array_of
+from luminal.frontend.handle import Operand, Shape, apply, describe, is_tensor, together, work_dtype
+from luminal.frontend.power import power as _power
+from luminal.shape.expression import Expression
+from luminal.shape.view import broadcast_shapes, expand
+
+if TYPE_CHECKING:
+    from luminal.frontend.graph import Recorder
+    from luminal.frontend.tensor import Tensor
+
+
+# --- promotion and broadcasting -------------------------------------------------------------------
+
+
+def unified(
+    what: str, operands: Sequence[Operand], *, floating: bool = False
+) -> tuple[list[Tensor], DType]:
+    """The operands in one compute dtype and one shape, and the dtype that the result goes back to.
+
+    `floating` turns integers into float32.
+    """
+    graph = graph_of(what, operands)
+    result = promotion(operands)
+    if floating and not result.is_float:
+        result = work_dtype(result)
+    tensors = [lifted(what, graph, x, result.compute) for x in operands]
+    shape = common_shape(what, tensors)
+    return [broadcast(x, shape) for x in tensors], result
+
+
+def promotion(operands: Sequence[Operand]) -> DType:
+    """The dtype that the operands meet in."""
+    strong = [dtype_of_operand(x) for x in operands if not _is_weak(x)]
+    weak = [_python_scalar(x) for x in operands if _is_weak(x)]
+    start = reduce(dtypes.promote, strong) if strong else dtypes.default_dtype(weak[0])
+    return reduce(dtypes.promote_scalar, weak, start)
+
+
+def dtype_of_operand(x: Operand) -> DType:
+    """The dtype of a Tensor, an array, or the array that a list makes."""
+    return x.dtype if is_tensor(x) else dtypes.dtype_of(array_of(x))
+
+
+def lifted(what: str, graph: Recorder, x: Operand, dtype: DType) -> Tensor:
+    """`x` as a Tensor of `dtype`: weak numbers become 0-d constants of it, the rest is cast."""
+    return _scalar(what, graph, x, dtype) if _is_weak(x) else graph.constant(x).cast(dtype)
+
+
+def graph_of(what: str, operands: Sequence[Operand]) -> Recorder:
+    """The graph that records an operation on `operands`; DTypeError if none is a Tensor."""
+    tensors = [x for x in operands if is_tensor(x)]
+    if not tensors:
+        raise DTypeError(f"{what}: no operand is a Tensor; make one with cx.constant(...)")
+    return together(*tensors)[0]
+
+
+def common_shape(what: str, tensors: Sequence[Tensor]) -> Shape:
+    """The shape that all broadcast to; raises ShapeError that names the operands."""
+    shapes = [x.extents for x in tensors]
+    if all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
+    try:
+        return broadcast_shapes(*shapes)
+    except ShapeError as error:
+        raise ShapeError(f"{what}({', '.join(map(describe, tensors))}): {error}") from None
+
+
+def broadcast(x: Tensor, shape: Shape) -> Tensor:
+    """`x` repeated along the dims it lacks, or has with extent 1, up to `shape`."""
+    if x.extents == shape:
+        return x
+    return x.graph.wrap(x.graph.builder.view(x.value, expand(x.extents, shape)))
+
+
+def _is_weak(x: Any) -> bool:
+    return isinstance(x, bool | int | float | np.generic | Expression)
+
+
+def _python_scalar(x: Any) -> bool | int | float:
+    """A number that promotes as `x` does."""
+    if isinstance(x, Expression):
+        return 1
+    found: bool | int | float = x.item() if isinstance(x, np.generic) else x
+    return found
+
+
+def _scalar(what: str, graph: Recorder, x: Any, dtype: DType) -> Tensor:
+    """A weak number as a 0-d constant of `dtype`."""
+    if isinstance(x, Expression):
+        return graph.constant(x, dtype)
+    number = _python_scalar(x)
+    if isinstance(number, int) and dtype.is_int:
+        limits = np.iinfo(dtype.numpy)
+        if not limits.min <= number <= limits.max:
+            raise DTypeError(
+                f"{what}: {number} does not fit {dtype.name} "
+                f"({limits.min}..{limits.max}); cast the tensor to a wider type"
+            )
+    return graph.constant(np.asarray(number).astype(dtype.numpy))
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+
+def _arithmetic(op: str, what: str, a: Operand, b: Operand, bool_op: str | None = None) -> Tensor:
+    """`op` in the promoted type; bools take `bool_op`, or count as integers where that is None."""
+    (x, y), result = unified(what, (a, b))
+    if result is dtypes.bool_:
+        if bool_op is not None:
+            return apply(bool_op, x, y)
+        return apply(op, x.cast(dtypes.int64), y.cast(dtypes.int64))
+    return apply(op, x, y).cast(result)
+
+
+def add(a: Operand, b: Operand) -> Tensor:
+    """a + b; `or` for bools."""
+    return _arithmetic("Add", "add", a, b, "Or")
+
+
+def mul(a: Operand, b: Operand) -> Tensor:
+    """a * b; `and` for bools."""
+    return _arithmetic("Mul", "mul", a, b, "And")
+
+
+def sub(a: Operand, b: Operand) -> Tensor:
+    """a - b."""
+    (x, y), result = unified("sub", (a, b))
+    if result is dtypes.bool_:
+        raise DTypeError("sub: bools have no difference; use ^ or cast to an integer")
+    return apply("Add", x, -y).cast(result)
+
+
+def div(a: Operand, b: Operand) -> Tensor:
+    """a / b, correctly rounded; integers give float32."""
+    (x, y), result = unified("div", (a, b), floating=True)
+    return apply("Div", x, y).cast(result)
+
+
+def floor_div(a: Operand, b: Operand) -> Tensor:
+    """a // b, rounded down; integers by 0 give 0."""
+    return _arithmetic("FloorDiv", "floor_div", a, b)
+
+
+def mod(a: Operand, b: Operand) -> Tensor:
+    """a % b with the sign of b; integers by 0 give 0."""
+    return _arithmetic("Mod", "mod", a, b)
+
+
+def pow(a: Operand, b: Operand) -> Tensor:
+    """a ** b. Small integer exponents multiply; 0 ** 0 is 1; a negative base takes whole exponents.
+
+    Integers to negative powers truncate toward 0, as 1 // |a| ** n does.
+    """
+    if is_tensor(a) and isinstance(b, np.generic):
+        b = b.item()
+    if is_tensor(a) and isinstance(b, int | float):
+        return power_of(a, b)
+    (x, y), result = unified("pow", (a, b))
+    if result is dtypes.bool_:
+        return apply("Or", x, ~y)
+    return _power(x, y).cast(result)
+
+
+def power_of(x: Tensor, exponent: int | float) -> Tensor:
+    """x ** exponent for a Python number."""
+    dtype = dtypes.promote_scalar(x.dtype, exponent)
+    whole = float(exponent).is_integer() and -64 <= exponent <= 64
+    x = x.cast(dtype.compute)
+    if exponent == 0.5:
+        result = x.sqrt()
+    elif whole and exponent >= 0:
+        result = _repeated(x, int(exponent))
+    elif whole and dtype.is_float:
+        result = _repeated(x, -int(exponent)).reciprocal()
+    else:
+        result = _power(*unified("pow", (x, exponent))[0])
+    return result.cast(dtype)
+
+
+def _repeated(x: Tensor, exponent: int) -> Tensor:
+    """x multiplied by itself, by squaring."""
+    result: Tensor | None = None
+    while exponent:
+        if exponent & 1:
+            result = x if result is None else result * x
+        exponent >>= 1
+        if exponent:
+            x = x * x
+    return x.graph.full(x.extents, 1, x.dtype) if result is None else result
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def maximum(a: Operand, b: Operand) -> Tensor:
+    """The greater; NaN where either is NaN."""
+    return _arithmetic("Maximum", "maximum", a, b, "Or")
+
+
+def minimum(a: Operand, b: Operand) -> Tensor:
+    """The lesser; NaN where either is NaN."""
+    (x, y), result = unified("minimum", (a, b))
+    if result is dtypes.bool_:
+        return apply("And", x, y)
+    if result.is_float:
+        return (-apply("Maximum", -x, -y)).cast(result)
+    return apply("Select", apply("LessThan", x, y), x, y)
+
+
+def clip(x: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """x, but at least `min` and at most `max`; NaN stays."""
+    if min is None and max is None:
+        raise ShapeError("clip: neither min nor max is given; give at least one")
+    if min is not None:
+        x = maximum(x, min)
+    return x if max is None else minimum(x, max)
+
+
+def _compared(what: str, a: Operand, b: Operand) -> list[Tensor]:
+    """The operands as a comparison takes them: bools count as 0 and 1."""
+    pair, result = unified(what, (a, b))
+    return [x.cast(dtypes.uint8) for x in pair] if result is dtypes.bool_ else pair
+
+
+def less(a: Operand, b: Operand) -> Tensor:
+    """a < b; False with NaN."""
+    x, y = _compared("<", a, b)
+    return apply("LessThan", x, y)
+
+
+def less_equal(a: Operand, b: Operand) -> Tensor:
+    """a <= b; False with NaN."""
+    x, y = _compared("<=", a, b)
+    if x.dtype.is_float:
+        return apply("Or", apply("LessThan", x, y), apply("Equal", x, y))
+    return ~apply("LessThan", y, x)
+
+
+def equal(a: Operand, b: Operand) -> Tensor:
+    """a == b, elementwise; False with NaN."""
+    x, y = _compared("==", a, b)
+    return apply("Equal", x, y)
+
+
+def not_equal(a: Operand, b: Operand) -> Tensor:
+    """a != b, elementwise; True with NaN."""
+    return ~equal(a, b)
+
+
+# --- bits and choice ------------------------------------------------------------------------------
+
+
+def _bits(op: str, what: str, a: Operand, b: Operand) -> Tensor:
+    (x, y), result = unified(what, (a, b))
+    if result.is_float or (op in ("Shl", "Shr") and result is dtypes.bool_):
+        raise DTypeError(f"{what}: {result.name} has no such bit operation; cast to an integer")
+    return apply(op, x, y)
+
+
+def bit_and(a: Operand, b: Operand) -> Tensor:
+    """a & b, of bools or of bits."""
+    return _bits("And", "&", a, b)
+
+
+def bit_or(a: Operand, b: Operand) -> Tensor:
+    """a | b, of bools or of bits."""
+    return _bits("Or", "|", a, b)
+
+
+def bit_xor(a: Operand, b: Operand) -> Tensor:
+    """a ^ b, of bools or of bits."""
+    return _bits("Xor", "^", a, b)
+
+
+def shift_left(a: Operand, b: Operand) -> Tensor:
+    """a << b; 0 for negative counts and those past the width."""
+    return _bits("Shl", "<<", a, b)
+
+
+def shift_right(a: Operand, b: Operand) -> Tensor:
+    """a >> b, keeping the sign; past the width 0 or -1."""
+    return _bits("Shr", ">>", a, b)
+
+
+def where(condition: Operand, a: Operand, b: Operand) -> Tensor:
+    """a where `condition` is true (not 0), else b; all three broadcast."""
+    graph = graph_of("where", (condition, a, b))
+    mask = graph.constant(condition).cast(dtypes.bool_)
+    result = promotion((a, b))
+    tensors = [mask, *(lifted("where", graph, x, result) for x in (a, b))]
+    shape = common_shape("where", tensors)
+    return apply("Select", *(broadcast(x, shape) for x in tensors))

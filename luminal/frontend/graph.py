@@ -1,0 +1,285 @@
+"""The Recorder: one lazy graph. It makes leaves, dims and sinks, and keeps values and results."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.errors import DimError, GraphError, ShapeError
+from luminal.frontend import creation, data
+from luminal.frontend.handle import Array, Extent, Shape, describe
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.attributes import InputAttrs
+from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
+from luminal.hlir.ops import Value
+from luminal.hlir.state import Parameter, State
+from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
+from luminal.shape.prove import prove
+
+_numbers = itertools.count()
+
+
+class Recorder:
+    """Records Tensors' operations into one graph. `values` holds inputs set, `results` what ran.
+
+    `name` stands for the graph in error texts.
+    """
+
+    depth = 0  # how many scan bodies this graph lies inside of
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name or f"graph{next(_numbers)}"
+        self.builder = Builder()
+        self.dims: dict[str, Symbol] = {}
+        self.requirements: list[Expression] = []
+        self.sinks: list[Sink] = []
+        self.leaves: dict[str, Value] = {}  # Inputs and Weights by name
+        self.values: dict[str, Array] = {}
+        self.results: dict[Value, Array] = {}
+        self._weights: dict[Parameter, Value] = {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {len(self.builder)} nodes>"
+
+    # --- dims
+
+    def dim(self, name: str, lo: int = 1, hi: int = MAX_DIM) -> Symbol:
+        """A symbolic extent with values lo..hi, both included; the same name is the same dim.
+
+        Raises DimError if the name already stands for another interval.
+        """
+        wanted = symbol(name, lo, hi)
+        known = self.dims.setdefault(name, wanted)
+        if known is not wanted:
+            raise DimError(
+                f"dim {name}: declared as {known.lo}..{known.hi} and as {lo}..{hi}; "
+                "declare it once, before its first use in a shape"
+            )
+        return known
+
+    def extent(self, n: Extent) -> Expression:
+        """`n` as an Expression whose dims this graph declares; a name declares itself if new."""
+        if isinstance(n, str):
+            return self.dims.get(n) or self.dim(n)
+        if isinstance(n, Expression):
+            for each in sorted(n.symbols(), key=lambda each: each.name):
+                if each.extent is None:
+                    self.dim(each.name, each.lo or 0, MAX_DIM if each.hi is None else each.hi)
+            return n
+        if isinstance(n, bool) or not isinstance(n, int | np.integer):
+            raise ShapeError(f"shape: {n!r} is not an int, the name of a dim, or an Expression")
+        return const(int(n))
+
+    def extents(self, shape: Sequence[Extent]) -> Shape:
+        """A shape as Expressions; raises ShapeError where an extent can only be negative."""
+        if isinstance(shape, str | Expression | int):
+            raise ShapeError(f"shape: {shape!r} is not a tuple; write ({shape!r},)")
+        found = tuple(self.extent(n) for n in shape)
+        for n in found:
+            if n.interval.hi is not None and n.interval.hi < 0:
+                raise ShapeError(f"shape: {tuple(shape)} has the negative extent {n}")
+        return found
+
+    def require(self, condition: Expression | bool, what: str = "require") -> None:
+        """Makes `condition`, of the dims, a requirement that every run is checked for.
+
+        What the dims' intervals prove is dropped; what they refute raises DimError.
+        """
+        if isinstance(condition, Expression):
+            self.extent(condition)
+            verdict = prove(condition, tuple(self.requirements))
+        else:
+            verdict = bool(condition)
+        if verdict is False:
+            raise DimError(f"{what}: {condition} never holds; check the dims' intervals")
+        if verdict is None and isinstance(condition, Expression):
+            self.requirements.append(condition)
+
+    # --- leaves
+
+    def tensor(self, shape_or_data: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+        """An Input. A tuple is its shape; a list, a number or an array is data, set as its value.
+
+        Shapes hold ints, names of dims, Expressions. The default dtype is float32, or the data's.
+        """
+        wanted = None if dtype is None else dtypes.dtype_of(dtype)
+        name = self._leaf_name(name, "in")
+        if isinstance(shape_or_data, tuple):
+            shape, array = self.extents(shape_or_data), None
+        else:
+            array = data.array_of(shape_or_data, wanted)
+            shape, wanted = tuple(map(const, array.shape)), dtypes.dtype_of(array)
+        value = self.builder.input(name, shape, wanted or dtypes.float32)
+        self.leaves[name] = value
+        if array is not None:
+            self.values[name] = array
+        return self.wrap(value)
+
+    def weight(self, shape: Sequence[int], dtype: Any = dtypes.float32, name: str = "") -> Tensor:
+        """A Weight with its own Parameter: set rarely, packed once per setting. Shapes are ints."""
+        name = self._leaf_name(name or None, "weight")
+        return self.weight_of(Parameter(shape, dtype, name), name)
+
+    def weight_of(self, parameter: Parameter, name: str | None = None) -> Tensor:
+        """The one Weight of `parameter` in this graph, named at its first use."""
+        value = self._weights.get(parameter)
+        if value is None:
+            name = self._free_name(name or parameter.name)
+            value = self._weights[parameter] = self.builder.weight(name, parameter)
+            self.leaves[name] = value
+        return self.wrap(value)
+
+    def state(
+        self, shape: Sequence[int], dtype: Any = dtypes.float32, init: Any = 0, name: str = ""
+    ) -> Tensor:
+        """Makes a State and reads it; `t.state` is the State."""
+        return self.read(State(shape, dtype, init, name or None))
+
+    def read(self, state: State) -> Tensor:
+        """The value that `state` has at the start of a run."""
+        return self.wrap(self.builder.state(state))
+
+    def assign(self, state: State, value: Tensor) -> None:
+        """`state` holds `value` at the end of a run.
+
+        Raises GraphError if the types differ, if it is assigned twice, or inside `scan`.
+        """
+        if value.graph.depth > self.depth:
+            raise GraphError(
+                f"assign: {state!r} inside scan; return the value from the function as a carried "
+                "value, and assign scan's result"
+            )
+        found = self.bring(value)
+        whole = self.builder.state(state)
+        if found.type != whole.type:
+            raise GraphError(f"assign: {state!r} cannot hold {found.type}; make both types agree")
+        if any(isinstance(sink, Assign) and sink.state is state for sink in self.sinks):
+            raise GraphError(f"assign: {state!r} is assigned twice; assign it once per graph")
+        self.sinks.append(Assign(state, found))
+
+    def _leaf_name(self, name: str | None, stem: str) -> str:
+        """A name for a new leaf: `name`, or the first free of stem0, stem1 ..."""
+        if name is None:
+            return next(n for k in itertools.count() if (n := f"{stem}{k}") not in self.leaves)
+        if name in self.leaves:
+            known = self.leaves[name].type
+            raise GraphError(f"{name}: the name stands for {known} already; choose another name")
+        return name
+
+    def _free_name(self, name: str) -> str:
+        numbered = (f"{name}.{k}" for k in itertools.count(1))
+        return next(n for n in itertools.chain((name,), numbered) if n not in self.leaves)
+
+    # --- tensors from nothing
+
+    def constant(self, value: Any, dtype: Any = None) -> Tensor:
+        """A Tensor of exactly this number, list, array, or Expression of dims (int64)."""
+        if isinstance(value, Tensor):
+            return self.wrap(self.bring(value))
+        return creation.constant(self, value, dtype)
+
+    def arange(self, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
+        """`start, start + step, ...` below `stop`; one argument counts from 0. Ints give int64."""
+        return creation.arange(self, start, stop, step, dtype)
+
+    def iota(self, shape: Sequence[Extent], dim: int = -1, dtype: Any = dtypes.int64) -> Tensor:
+        """Each element's position along `dim`."""
+        return creation.iota(self, shape, dim, dtype)
+
+    def zeros(self, shape: Sequence[Extent], dtype: Any = dtypes.float32) -> Tensor:
+        """All zeros."""
+        return creation.full(self, shape, 0, dtype)
+
+    def ones(self, shape: Sequence[Extent], dtype: Any = dtypes.float32) -> Tensor:
+        """All ones."""
+        return creation.full(self, shape, 1, dtype)
+
+    def full(self, shape: Sequence[Extent], value: Any, dtype: Any = None) -> Tensor:
+        """All `value`, a number; the dtype is the number's own by default."""
+        return creation.full(self, shape, value, dtype)
+
+    def eye(self, rows: Extent, columns: Extent | None = None, dtype: Any = float) -> Tensor:
+        """Ones on the main diagonal, zeros elsewhere."""
+        return creation.eye(self, rows, columns, dtype)
+
+    # --- sinks and results
+
+    def output(self, value: Tensor, name: str | None = None, *, hidden: bool = False) -> None:
+        """Makes `value` an output, by default `out0`, `out1` ...; hidden: computed, not returned."""
+        found = self.bring(value)
+        outputs = [sink for sink in self.sinks if isinstance(sink, Output)]
+        if name is None:
+            if any(sink.value == found and sink.hidden == hidden for sink in outputs):
+                return
+            taken = {sink.name for sink in outputs}
+            stem = "keep" if hidden else "out"
+            name = next(n for k in itertools.count() if (n := f"{stem}{k}") not in taken)
+        for sink in outputs:
+            if sink.name == name:
+                raise GraphError(
+                    f"output: the name {name!r} stands for {sink.value.type} and for {found.type}; "
+                    "give one of them another name"
+                )
+        self.sinks.append(Output(found, name, hidden))
+
+    def graph(self) -> Graph:
+        """What is recorded so far, frozen. Raises GraphError if nothing is output or assigned."""
+        if not self.sinks:
+            fix = "call .output(name) on a Tensor or assign a State"
+            raise GraphError(f"{self.name}: nothing to compute; {fix}")
+        return Graph(tuple(self.sinks), tuple(self.dims.values()), tuple(self.requirements))
+
+    def set_value(self, value: Value, array: Any) -> None:
+        """Stores an Input's value; raises ShapeError or DTypeError if it does not fit."""
+        attrs = value.node.attrs
+        if not isinstance(attrs, InputAttrs):
+            raise GraphError(f"set: {value.type} is computed; only inputs and weights are set")
+        converted = data.preserved(attrs.name, array, attrs.dtype)
+        check_shape(attrs.name, converted.shape, attrs.shape)
+        self.values[attrs.name] = converted
+
+    def result(self, value: Value) -> Array:
+        """What the last execution computed for `value`; raises GraphError if there is nothing."""
+        if value in self.results:
+            return self.results[value]
+        attrs = value.node.attrs
+        if isinstance(attrs, InputAttrs) and attrs.name in self.values:
+            return self.values[attrs.name]
+        raise GraphError(
+            f"{value.type}: no result yet; call .retrieve() on the Tensor, then compile() and "
+            "execute() on its graph"
+        )
+
+    # --- values
+
+    def wrap(self, value: Value) -> Tensor:
+        """`value`, of this graph, as a Tensor."""
+        return Tensor(value, self)
+
+    def bring(self, x: Tensor) -> Value:
+        """The value of `x` in this graph; raises GraphError if `x` belongs to another one."""
+        if x.graph is self:
+            return x.value
+        raise GraphError(
+            f"tensors of two graphs meet: {describe(x)} of {x.graph.name}, used in {self.name}; "
+            "record both in one graph"
+        )
+
+
+def check_shape(name: str, found: tuple[int, ...], wanted: Shape) -> None:
+    """Raises ShapeError unless `found` has the rank of `wanted` and fits each extent's interval."""
+    fits = len(found) == len(wanted) and all(
+        n == w.value if w.is_const else _within(n, w) for n, w in zip(found, wanted, strict=True)
+    )
+    if not fits:
+        expected = ", ".join(map(str, wanted))
+        raise ShapeError(f"{name}: expected shape ({expected}), got {found}; reshape the array")
+
+
+def _within(n: int, extent: Expression) -> bool:
+    lo, hi = extent.interval
+    return (lo is None or lo <= n) and (hi is None or n <= hi)

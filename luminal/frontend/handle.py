@@ -1,0 +1,149 @@
+"""What a Tensor is beneath its methods, a value of a graph; the families of methods use this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeGuard, TypeVar
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.dtypes import DType
+from luminal.errors import DTypeError, ShapeError
+from luminal.hlir.attributes import InputAttrs, WeightAttrs
+from luminal.hlir.ops import Value
+from luminal.shape.expression import Expression
+
+if TYPE_CHECKING:
+    from luminal.frontend.graph import Recorder
+    from luminal.frontend.tensor import Tensor
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Scalar: TypeAlias = bool | int | float
+Extent: TypeAlias = int | str | Expression
+"""One entry of a shape: an int, the name of a dim, or an Expression of dims."""
+Shape: TypeAlias = tuple[Expression, ...]
+Operand: TypeAlias = "Tensor | Scalar | Expression | Array | np.generic | Sequence[Any]"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Handle:
+    """A value and the graph that records it. Immutable in effect: methods return new Tensors."""
+
+    __slots__ = ("graph", "value")
+
+    def __init__(self, value: Value, graph: Recorder) -> None:
+        self.value = value
+        self.graph = graph
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.value.dtype
+
+    @property
+    def extents(self) -> Shape:
+        """The shape as Expressions."""
+        return self.value.shape
+
+    @property
+    def shape(self) -> tuple[int | Expression, ...]:
+        """The shape: ints where an extent is literal, Expressions of the graph's dims elsewhere."""
+        return tuple(n.value if n.is_const else n for n in self.value.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.value.shape)
+
+
+def is_tensor(x: object) -> TypeGuard[Tensor]:
+    """Is `x` a Tensor?"""
+    return isinstance(x, Handle)
+
+
+def describe(x: Handle) -> str:
+    """`x: f32[s, 64]`, for an error text; without the name where it has none."""
+    attrs = x.value.node.attrs
+    if isinstance(attrs, InputAttrs | WeightAttrs):
+        return f"{attrs.name}: {x.value.type}"
+    return str(x.value.type)
+
+
+def together(*tensors: Tensor) -> tuple[Recorder, list[Value]]:
+    """The graph that records an operation on `tensors`, and their values in it.
+
+    Inside `scan`, outer tensors come in as invariants. Raises GraphError where graphs are mixed.
+    """
+    graph = max((x.graph for x in tensors), key=lambda graph: graph.depth)
+    return graph, [graph.bring(x) for x in tensors]
+
+
+def apply(name: str, *tensors: Tensor) -> Tensor:
+    """Records the HLIR op `name`, one without attributes, on operands of equal shape and dtype."""
+    graph, values = together(*tensors)
+    return graph.wrap(graph.builder.apply(name, *values))
+
+
+def axis_of(what: str, dim: int, rank: int) -> int:
+    """`dim` counted from the front; raises ShapeError if it is not in -rank .. rank-1."""
+    if isinstance(dim, bool) or not isinstance(dim, int | np.integer):
+        raise ShapeError(f"{what}: dim {dim!r} is not an int")
+    if not -rank <= dim < rank:
+        allowed = f"-{rank}..{rank - 1}" if rank else "empty: the tensor has no dimensions"
+        raise ShapeError(f"{what}: dim {dim} is out of range; the range is {allowed}")
+    return int(dim) % rank
+
+
+def axes_of(what: str, dim: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """Distinct dims in ascending order; None means all. Raises ShapeError as `axis_of`."""
+    if dim is None:
+        return tuple(range(rank))
+    given = (dim,) if isinstance(dim, int | np.integer) else tuple(dim)
+    found = sorted(axis_of(what, d, rank) for d in given)
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{what}: dims {given} name one dimension twice; name each once")
+    return tuple(found)
+
+
+def numpy_names(function: Callable[P, R]) -> Callable[P, R]:
+    """Lets callers write NumPy's `axis` for `dim` and `keepdims` for `keepdim`."""
+
+    @wraps(function)
+    def accepting(*args: P.args, **kwargs: P.kwargs) -> R:
+        for theirs, ours in (("axis", "dim"), ("keepdims", "keepdim")):
+            if theirs in kwargs:
+                if ours in kwargs:
+                    raise ShapeError(f"{function.__name__}: give {ours} or {theirs}, not both")
+                kwargs[ours] = kwargs.pop(theirs)
+        return function(*args, **kwargs)
+
+    return accepting
+
+
+def work_dtype(dtype: DType) -> DType:
+    """The float type that float functions compute in: f32, or f64 for f64."""
+    return dtype if dtype is dtypes.float64 else dtypes.float32
+
+
+def in_float(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """Runs a float function in f32 or f64: one Cast up before, one down after for 16-bit floats.
+
+    Integers and bools give f32. The first parameter decides; other tensors are cast alike.
+    """
+
+    @wraps(function)
+    def cast_around(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        first = args[0]
+        if not is_tensor(first):
+            raise DTypeError(f"{function.__name__}: {first!r} is no Tensor; use cx.constant(...)")
+        work = work_dtype(first.dtype)
+        up: list[Any] = [x.cast(work) if is_tensor(x) else x for x in args]
+        named: dict[str, Any] = {k: x.cast(work) if is_tensor(x) else x for k, x in kwargs.items()}
+        result = function(*up, **named)
+        return result.cast(first.dtype) if first.dtype.is_storage else result
+
+    return cast_around

@@ -1,0 +1,300 @@
+"""Views: other shapes, orders, parts and repetitions of a tensor's elements; nothing is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.errors import ShapeError
+from luminal.frontend.binary import promotion, where
+from luminal.frontend.creation import position
+from luminal.frontend.handle import (
+    Extent,
+    Shape,
+    axes_of,
+    axis_of,
+    describe,
+    numpy_names,
+    together,
+)
+from luminal.shape import view as views
+from luminal.shape.expression import Expression, const, product_of, sum_of
+from luminal.shape.view import View, index
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+
+def view_of(x: Tensor, view: View) -> Tensor:
+    """`x` through an index map."""
+    return x.graph.wrap(x.graph.builder.view(x.value, view))
+
+
+def _listed(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """`f(2, 3)` and `f((2, 3))` mean the same."""
+    if len(shape) == 1 and isinstance(shape[0], tuple | list):
+        return tuple(shape[0])
+    return tuple(shape)
+
+
+# --- shape ----------------------------------------------------------------------------------------
+
+
+def reshape(x: Tensor, *shape: Extent | Sequence[Extent]) -> Tensor:
+    """The same elements in row-major order in another shape; one extent may be -1: the rest."""
+    given = _listed(shape)
+    unknown = [k for k, n in enumerate(given) if isinstance(n, int) and n == -1]
+    if len(unknown) > 1:
+        raise ShapeError(f"reshape: {given} has more than one -1; give all extents but one")
+    known = [x.graph.extent(n) for n in given if not (isinstance(n, int) and n == -1)]
+    if unknown:
+        rest = product_of(x.extents).exact_div(product_of(known))
+        if rest is None:
+            raise ShapeError(f"reshape: {describe(x)} does not divide into {given}")
+        known.insert(unknown[0], rest)
+    try:
+        return view_of(x, views.reshape(x.extents, tuple(known)))
+    except ShapeError as error:
+        raise ShapeError(f"reshape: {error}") from None
+
+
+def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """The dims start_dim .. end_dim, both included, as one; a 0-d tensor becomes 1-d."""
+    if x.ndim == 0:
+        return reshape(x, 1)
+    first, last = (axis_of("flatten", d, x.ndim) for d in (start_dim, end_dim))
+    if first > last:
+        raise ShapeError(f"flatten: start_dim {first} comes after end_dim {last}; swap them")
+    merged = product_of(x.extents[first : last + 1])
+    return reshape(x, *x.extents[:first], merged, *x.extents[last + 1 :])
+
+
+def unflatten(x: Tensor, dim: int, sizes: Sequence[Extent]) -> Tensor:
+    """One dim split into several, in row-major order."""
+    axis = axis_of("unflatten", dim, x.ndim)
+    return reshape(x, *x.extents[:axis], *_split_sizes(x, axis, sizes), *x.extents[axis + 1 :])
+
+
+def _split_sizes(x: Tensor, axis: int, sizes: Sequence[Extent]) -> Shape:
+    """`sizes` with a -1 replaced by what is left of the extent."""
+    known = [x.graph.extent(n) for n in sizes if not (isinstance(n, int) and n == -1)]
+    if len(known) == len(sizes):
+        return tuple(known)
+    rest = x.extents[axis].exact_div(product_of(known))
+    if rest is None or len(known) + 1 != len(sizes):
+        raise ShapeError(f"unflatten: {x.extents[axis]} does not divide into {tuple(sizes)}")
+    return tuple(rest if n == -1 else x.graph.extent(n) for n in sizes)
+
+
+def permute(x: Tensor, *dims: int | Sequence[int]) -> Tensor:
+    """The dims in another order: result dim k is x's dim dims[k]."""
+    order = tuple(axis_of("permute", d, x.ndim) for d in _listed(dims))
+    if sorted(order) != list(range(x.ndim)):
+        raise ShapeError(f"permute: {_listed(dims)} does not name each dim of {describe(x)} once")
+    return view_of(x, views.permute(x.extents, order))
+
+
+def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two dims exchanged."""
+    order = list(range(x.ndim))
+    a, b = axis_of("transpose", dim0, x.ndim), axis_of("transpose", dim1, x.ndim)
+    order[a], order[b] = b, a
+    return permute(x, *order)
+
+
+def expand(x: Tensor, *shape: Extent | Sequence[Extent]) -> Tensor:
+    """Dims of extent 1, and new ones in front, repeated to `shape`; -1 keeps an extent."""
+    given = _listed(shape)
+    offset = len(given) - x.ndim
+    kept = [
+        x.extents[k - offset] if isinstance(n, int) and n == -1 and k >= offset else n
+        for k, n in enumerate(given)
+    ]
+    try:
+        return view_of(x, views.expand(x.extents, x.graph.extents(kept)))
+    except ShapeError as error:
+        raise ShapeError(f"expand: {error}") from None
+
+
+def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Without the dims of extent 1 among `dim` (None: among all), as PyTorch."""
+    gone = [k for k in axes_of("squeeze", dim, x.ndim) if x.extents[k] == const(1)]
+    return reshape(x, tuple(n for k, n in enumerate(x.extents) if k not in gone))
+
+
+def unsqueeze(x: Tensor, dim: int | Sequence[int]) -> Tensor:
+    """With new dims of extent 1, at these positions of the result."""
+    count = 1 if isinstance(dim, int) else len(dim)
+    new = axes_of("unsqueeze", dim, x.ndim + count)
+    old = iter(x.extents)
+    return reshape(x, tuple(const(1) if k in new else next(old) for k in range(x.ndim + count)))
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def narrow(x: Tensor, dim: int, start: Extent, length: Extent) -> Tensor:
+    """`length` elements along `dim` from `start` on."""
+    axis = axis_of("narrow", dim, x.ndim)
+    first, count = x.graph.extent(start), x.graph.extent(length)
+    x.graph.require(first >= 0, "narrow")
+    x.graph.require(first + count <= x.extents[axis], "narrow")
+    starts = [const(0)] * x.ndim
+    extents = list(x.extents)
+    starts[axis], extents[axis] = first, count
+    ones = (const(1),) * x.ndim
+    return view_of(x, views.slice_(x.extents, tuple(starts), ones, tuple(extents)))
+
+
+def select(x: Tensor, dim: int, position: Extent) -> Tensor:
+    """The slice at one position of `dim`, which goes away; negative ints count from the end."""
+    axis = axis_of("select", dim, x.ndim)
+    if isinstance(position, int) and position < 0:
+        position = x.extents[axis] + position
+    part = narrow(x, axis, position, 1)
+    return reshape(part, tuple(n for k, n in enumerate(part.extents) if k != axis))
+
+
+@numpy_names
+def split(x: Tensor, sizes: int | Sequence[Extent], dim: int = 0) -> tuple[Tensor, ...]:
+    """Parts along `dim`: of the given sizes, or of one size with a smaller last part."""
+    axis = axis_of("split", dim, x.ndim)
+    extent = x.extents[axis]
+    if isinstance(sizes, int):
+        if sizes < 1 or not extent.is_const:
+            raise ShapeError(f"split: {extent} by {sizes}; give a list of sizes, or a size >= 1")
+        whole, rest = divmod(extent.value, sizes)
+        sizes = [sizes] * whole + ([rest] if rest or not whole else [])
+    counts = [x.graph.extent(n) for n in sizes]
+    total = sum_of(counts)
+    if total != extent:
+        raise ShapeError(f"split: sizes {tuple(sizes)} add up to {total}, dim {axis} has {extent}")
+    starts = [sum_of(counts[:k]) for k in range(len(counts))]
+    return tuple(narrow(x, axis, a, n) for a, n in zip(starts, counts, strict=True))
+
+
+@numpy_names
+def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """`chunks` equal parts along `dim`; raises ShapeError if it does not divide."""
+    axis = axis_of("chunk", dim, x.ndim)
+    size = x.extents[axis].exact_div(chunks)
+    if size is None:
+        raise ShapeError(f"chunk: dim {axis} of {describe(x)} does not divide by {chunks}")
+    return split(x, [size] * chunks, axis)
+
+
+@numpy_names
+def flip(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Backwards along `dim` (an int, several, or None: all)."""
+    for axis in axes_of("flip", dim, x.ndim):
+        x = view_of(x, views.flip(x.extents, axis))
+    return x
+
+
+# --- more elements --------------------------------------------------------------------------------
+
+
+def pad(x: Tensor, pairs: Sequence[Sequence[Extent]], value: float = 0) -> Tensor:
+    """`value` around `x`; `pairs` holds (before, after) for each dim, from the first on."""
+    if len(pairs) != x.ndim or not all(len(pair) == 2 for pair in pairs):
+        raise ShapeError(
+            f"pad: {pairs} is not a (before, after) pair for each dim of {describe(x)}"
+        )
+    amounts = tuple((x.graph.extent(a), x.graph.extent(b)) for a, b in pairs)
+    for amount in (n for pair in amounts for n in pair):
+        x.graph.require(amount >= 0, "pad: an amount")
+    view = views.pad(x.extents, amounts)
+    padded = view_of(x, view)
+    if value == 0 and not np.signbit(value):
+        return padded
+    valid = position(x.graph, view.domain, view.shape, dtypes.bool_)
+    return where(valid, padded, np.asarray(value).astype(x.dtype.numpy))
+
+
+@numpy_names
+def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """The tensors one after the other along `dim`; their other extents agree."""
+    if not tensors:
+        raise ShapeError("concat: no tensors; give at least one")
+    graph, values = together(*tensors)
+    dtype = promotion(tensors)
+    parts = [graph.wrap(value).cast(dtype) for value in values]
+    axis = axis_of("concat", dim, parts[0].ndim)
+    for part in parts:
+        _check_concat(parts[0], part, axis)
+    ends = [sum_of(p.extents[axis] for p in parts[: k + 1]) for k in range(len(parts))]
+    result = _placed(parts[-1], axis, ends[-1] - parts[-1].extents[axis], ends[-1])
+    for part, end in zip(parts[-2::-1], ends[-2::-1], strict=True):
+        earlier = position(graph, index(axis, ends[-1]) < end, result.extents, dtypes.bool_)
+        result = where(earlier, _placed(part, axis, end - part.extents[axis], ends[-1]), result)
+    return result
+
+
+def _check_concat(first: Tensor, other: Tensor, axis: int) -> None:
+    rest = [(*x.extents[:axis], *x.extents[axis + 1 :]) for x in (first, other)]
+    if first.ndim != other.ndim or rest[0] != rest[1]:
+        raise ShapeError(
+            f"concat: {describe(first)} and {describe(other)} differ outside of dim {axis}; "
+            "make their other extents equal"
+        )
+
+
+def _placed(x: Tensor, axis: int, start: Expression, total: Expression) -> Tensor:
+    """`x` from `start` on in an extent of `total` along `axis`, zeros around it."""
+    pairs = [(const(0), const(0))] * x.ndim
+    pairs[axis] = (start, total - start - x.extents[axis])
+    return view_of(x, views.pad(x.extents, tuple(pairs)))
+
+
+@numpy_names
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Tensors of one shape side by side along a new dim."""
+    if not tensors:
+        raise ShapeError("stack: no tensors; give at least one")
+    axis = axis_of("stack", dim, tensors[0].ndim + 1)
+    return concat([unsqueeze(x, axis) for x in tensors], axis)
+
+
+def repeat(x: Tensor, *times: Extent | Sequence[Extent]) -> Tensor:
+    """`x` tiled: times[k] copies along dim k, counted from the last dim, as PyTorch's repeat."""
+    counts = x.graph.extents(_listed(times))
+    if len(counts) < x.ndim:
+        raise ShapeError(f"repeat: {_listed(times)} has fewer entries than {describe(x)} has dims")
+    x = reshape(x, (const(1),) * (len(counts) - x.ndim) + x.extents)
+    pairs = [pair for n in x.extents for pair in (const(1), n)]
+    wide = [n for count, extent in zip(counts, x.extents, strict=True) for n in (count, extent)]
+    merged = tuple(count * n for count, n in zip(counts, x.extents, strict=True))
+    return reshape(expand(reshape(x, pairs), wide), merged)
+
+
+def repeat_interleave(x: Tensor, times: Extent, dim: int) -> Tensor:
+    """Each element along `dim` repeated `times` times in a row."""
+    axis = axis_of("repeat_interleave", dim, x.ndim)
+    wide = list(unsqueeze(x, axis + 1).extents)
+    wide[axis + 1] = x.graph.extent(times)
+    merged = (*x.extents[:axis], x.extents[axis] * wide[axis + 1], *x.extents[axis + 1 :])
+    return reshape(expand(unsqueeze(x, axis + 1), wide), merged)
+
+
+# --- triangles ------------------------------------------------------------------------------------
+
+
+def tril(x: Tensor, diagonal: int = 0) -> Tensor:
+    """`x` at and below a diagonal of its last two dims, 0 above it."""
+    return _triangle("tril", x, diagonal, lower=True)
+
+
+def triu(x: Tensor, diagonal: int = 0) -> Tensor:
+    """`x` at and above a diagonal of its last two dims, 0 below it."""
+    return _triangle("triu", x, diagonal, lower=False)
+
+
+def _triangle(what: str, x: Tensor, diagonal: int, *, lower: bool) -> Tensor:
+    if x.ndim < 2:
+        raise ShapeError(f"{what}: {describe(x)} has no last two dims; unsqueeze it first")
+    row, column = (index(k, x.extents[k]) for k in (x.ndim - 2, x.ndim - 1))
+    inside = column <= row + diagonal if lower else column >= row + diagonal
+    return where(position(x.graph, inside, x.extents, dtypes.bool_), x, 0)

@@ -1,0 +1,191 @@
+"""`x[...]`: ints, slices, None, Ellipsis and integer tensors, with NumPy's rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal.errors import DTypeError, ShapeError
+from luminal.frontend.binary import broadcast, common_shape
+from luminal.frontend.handle import Shape, describe, is_tensor
+from luminal.frontend.indexing import gather_at, wrapped
+from luminal.frontend.movement import reshape, view_of
+from luminal.shape import view as views
+from luminal.shape.expression import Expression, ceil_div, const
+from luminal.shape.view import index
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What an index does to `x`: a slice of every dim, then the places of the result's dims."""
+
+    x: Tensor
+    starts: list[Expression] = field(default_factory=list)
+    steps: list[Expression] = field(default_factory=list)
+    extents: list[Expression] = field(default_factory=list)
+    places: list[int | None] = field(default_factory=list)  # result dims: of x or new
+    picks: dict[int, Tensor | None] = field(default_factory=dict)  # indexed dims: by tensor or int
+    first_pick: int = 0  # where in `places` the dims of the integer tensors go
+    last_entry: Any = None
+
+    def take(self, start: Expression, step: int, extent: Expression) -> None:
+        """Slices the next dim of x."""
+        self.starts.append(start)
+        self.steps.append(const(step))
+        self.extents.append(extent)
+
+
+def subscript(x: Tensor, key: Any) -> Tensor:
+    """`x[key]`. A slice bound must lie in the dim: what is not proved, the graph requires.
+
+    Literal bounds of literal dims are clamped as NumPy's. Raises ShapeError or DTypeError.
+    """
+    entries = _entries(x, key if isinstance(key, tuple) else (key,))
+    tensors = [e for e in entries if is_tensor(e)]
+    plan = _Plan(x)
+    for entry in entries:
+        _plan_entry(plan, entry, together_with_tensors=bool(tensors))
+    view = views.slice_(x.extents, tuple(plan.starts), tuple(plan.steps), tuple(plan.extents))
+    part = view_of(x, view)
+    if not tensors:
+        shape = [const(1) if k is None else part.extents[k] for k in plan.places]
+        return reshape(part, tuple(shape))
+    return _gathered(part, plan, _is_split(entries))
+
+
+def _entries(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
+    """One entry per dim of x, besides None: Ellipsis is filled in, arrays are constants."""
+    entries = [_entry(x, each) for each in key]
+    used = len([e for e in entries if e is not None and e is not Ellipsis])
+    if used > x.ndim:
+        raise ShapeError(f"index: {used} entries for {describe(x)}, which has {x.ndim} dims")
+    gaps = [k for k, e in enumerate(entries) if e is Ellipsis]
+    if len(gaps) > 1:
+        raise ShapeError("index: more than one Ellipsis; keep one")
+    at = gaps[0] if gaps else len(entries)
+    return entries[:at] + [slice(None)] * (x.ndim - used) + entries[at + 1 :]
+
+
+def _entry(x: Tensor, entry: Any) -> Any:
+    """An entry with arrays and lists as Tensors and NumPy's ints as ints."""
+    if isinstance(entry, np.integer):
+        return int(entry)
+    if isinstance(entry, list | np.ndarray):
+        entry = x.graph.constant(np.asarray(entry))
+    if is_tensor(entry) and not entry.dtype.is_int:
+        fix = "use lm.where for masks, or cast to an integer"
+        raise DTypeError(f"index: {describe(entry)} does not hold integers; {fix}")
+    known = isinstance(entry, int | Expression | slice) and not isinstance(entry, bool)
+    if known or is_tensor(entry) or entry is None or entry is Ellipsis:
+        return entry
+    raise DTypeError(
+        f"index: {entry!r} is not an int, slice, None, Ellipsis, Expression or integer tensor"
+    )
+
+
+def _is_split(entries: list[Any]) -> bool:
+    """Do slices or None part the entries that pick elements? NumPy then moves those first."""
+    picks = [k for k, e in enumerate(entries) if is_tensor(e) or isinstance(e, int | Expression)]
+    return picks[-1] - picks[0] + 1 != len(picks)
+
+
+def _plan_entry(plan: _Plan, entry: Any, *, together_with_tensors: bool) -> None:
+    """Adds one entry of the index to the plan."""
+    if entry is None:
+        plan.places.append(None)
+        return
+    dim = len(plan.starts)
+    extent = plan.x.extents[dim]
+    if isinstance(entry, slice):
+        plan.take(*_slice(plan.x, dim, entry))
+        plan.places.append(dim)
+        return
+    if not plan.picks:
+        plan.first_pick = len(plan.places)
+    if is_tensor(entry):
+        plan.take(const(0), 1, extent)
+        plan.picks[dim] = entry
+        return
+    plan.take(_position(plan.x, dim, entry), 1, const(1))
+    if together_with_tensors:
+        plan.picks[dim] = None
+
+
+def _position(x: Tensor, dim: int, entry: int | Expression) -> Expression:
+    """An int index counted from the front; raises ShapeError where it is out of range."""
+    extent = x.extents[dim]
+    position = x.graph.extent(entry)
+    if position.is_const and position.value < 0:
+        position = extent + position
+    inside = (position >= 0) & (position < extent)
+    if inside.is_const and not inside.value:
+        raise ShapeError(f"index: {entry} is out of range for dim {dim} of {describe(x)}")
+    x.graph.require(inside, f"index {entry}")
+    return position
+
+
+def _slice(x: Tensor, dim: int, entry: slice) -> tuple[Expression, int, Expression]:
+    """(start, step, extent) of a slice of dim `dim`."""
+    extent = x.extents[dim]
+    step = 1 if entry.step is None else entry.step
+    if not isinstance(step, int) or step == 0:
+        raise ShapeError(f"index: the step {step!r} of a slice is not an int other than 0")
+    literal = (entry.start, entry.stop)
+    if extent.is_const and all(n is None or isinstance(n, int | np.integer) for n in literal):
+        start, stop, _ = entry.indices(extent.value)
+        return const(start), step, const(len(range(start, stop, step)))
+    return _symbolic_slice(x, extent, entry, step)
+
+
+def _symbolic_slice(
+    x: Tensor, extent: Expression, entry: slice, step: int
+) -> tuple[Expression, int, Expression]:
+    """As `_slice`, without clamping: 0 <= start <= stop <= extent is proved or required."""
+
+    def bound(given: Any, default: Expression) -> Expression:
+        if given is None:
+            return default
+        found = x.graph.extent(given)
+        return extent + found if found.is_const and found.value < 0 else found
+
+    what = "index: the bounds of a slice"
+    if step > 0:
+        start, stop = bound(entry.start, const(0)), bound(entry.stop, extent)
+        for condition in (start >= 0, stop <= extent, start <= stop):
+            x.graph.require(condition, what)
+        return start, step, ceil_div(stop - start, step)
+    start, stop = bound(entry.start, extent - 1), bound(entry.stop, const(-1))
+    for condition in (start < extent, stop >= -1, stop <= start):
+        x.graph.require(condition, what)
+    return start, step, ceil_div(start - stop, -step)
+
+
+def _gathered(part: Tensor, plan: _Plan, split: bool) -> Tensor:
+    """Gathers along the picked dims of `part`; their common shape stands where NumPy puts it."""
+    tensors = {dim: pick for dim, pick in plan.picks.items() if pick is not None}
+    common = common_shape("index", list(tensors.values()))
+    at = 0 if split else plan.first_pick
+    rest = [const(1) if k is None else part.extents[k] for k in plan.places]
+    shape: Shape = (*rest[:at], *common, *rest[at:])
+    after = len(shape) - at - len(common)
+    place = {k: n if n < at else n + len(common) for n, k in enumerate(plan.places)}
+    entries: list[Expression | Tensor] = []
+    for dim in range(part.ndim):
+        if dim in tensors:
+            pick = wrapped(tensors[dim], part.extents[dim])
+            entries.append(broadcast(_with_trailing(pick, common, after), shape))
+        elif dim in plan.picks:
+            entries.append(const(0))
+        else:
+            entries.append(index(place[dim], part.extents[dim]))
+    return gather_at(part, shape, entries)
+
+
+def _with_trailing(pick: Tensor, common: Shape, after: int) -> Tensor:
+    """`pick` in the common shape, with `after` dims of extent 1 behind it."""
+    return reshape(broadcast(pick, common), (*common, *(const(1),) * after))

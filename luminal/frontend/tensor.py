@@ -1,0 +1,275 @@
+"""Tensor, a value of a lazy graph. Its methods record operations; family modules define them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from luminal.errors import GraphError, ShapeError
+from luminal.frontend import (
+    binary,
+    indexing,
+    linalg,
+    movement,
+    ordered,
+    reduce,
+    unary,
+)
+from luminal.frontend.handle import Array, Handle, Operand, describe
+from luminal.frontend.subscript import subscript
+from luminal.hlir.attributes import StateAttrs, WeightAttrs
+from luminal.hlir.state import Parameter, State
+
+
+class Tensor(Handle):
+    """One value of a graph: known shape and dtype, no elements before the graph has run.
+
+    Methods follow torch.Tensor in names and defaults; `axis` and `keepdims` are accepted too.
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None  # makes NumPy leave `array + tensor` to Tensor
+    __hash__ = object.__hash__
+
+    # --- setting, keeping, reading
+
+    def set(self, value: Any) -> Tensor:
+        """Sets an Input, Weight or State; raises ShapeError or DTypeError if it does not fit."""
+        attrs = self.value.node.attrs
+        if isinstance(attrs, WeightAttrs):
+            attrs.parameter.set(value)
+        elif isinstance(attrs, StateAttrs):
+            attrs.state.set(value)
+        else:
+            self.graph.set_value(self.value, value)
+        return self
+
+    def output(self, name: str | None = None) -> Tensor:
+        """Makes this a result of the graph, by default named out0, out1, ..."""
+        self.graph.output(self, name)
+        return self
+
+    def retrieve(self, name: str | None = None) -> Tensor:
+        """The same as `output`."""
+        return self.output(name)
+
+    def keep(self) -> Tensor:
+        """Has this computed and readable with `numpy()`, without being among the results."""
+        self.graph.output(self, hidden=True)
+        return self
+
+    def numpy(self) -> Array:
+        """The value from the last execution; raises GraphError before there is one."""
+        return self.graph.result(self.value)
+
+    @property
+    def state(self) -> State:
+        """The State this reads; raises GraphError if it is another kind of value."""
+        attrs = self.value.node.attrs
+        if isinstance(attrs, StateAttrs):
+            return attrs.state
+        raise GraphError(f"state: {describe(self)} does not read a State; use cx.state(...)")
+
+    @property
+    def parameter(self) -> Parameter:
+        """The Parameter behind a Weight; raises GraphError for other values."""
+        attrs = self.value.node.attrs
+        if isinstance(attrs, WeightAttrs):
+            return attrs.parameter
+        raise GraphError(f"parameter: {describe(self)} is not a Weight; use cx.weight(...)")
+
+    # --- Python's manners
+
+    def __repr__(self) -> str:
+        return f"Tensor({describe(self)})"
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise ShapeError("len: a 0-d tensor has no length")
+        extent = self.extents[0]
+        if not extent.is_const:
+            raise ShapeError(f"len: the first extent is {extent}, not a literal; use x.shape[0]")
+        return extent.value
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[k] for k in range(len(self)))
+
+    def _no_value(self, wanted: str) -> NoReturn:
+        raise GraphError(
+            f"{wanted} of {describe(self)}: a Tensor has no elements before its graph runs; use "
+            "lm.where for choices by element, and .numpy() after execute()"
+        )
+
+    def __bool__(self) -> bool:
+        self._no_value("bool")
+
+    def __float__(self) -> float:
+        self._no_value("float")
+
+    def __int__(self) -> int:
+        self._no_value("int")
+
+    def __index__(self) -> int:
+        raise TypeError(f"{describe(self)} is not an int; a Tensor has no elements before a run")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        self._no_value("array")
+
+    def __contains__(self, item: object) -> bool:
+        self._no_value("in")
+
+    # --- operators
+
+    # fmt: off
+    def __add__(self, other: Operand) -> Tensor: return binary.add(self, other)
+    def __radd__(self, other: Operand) -> Tensor: return binary.add(other, self)
+    def __sub__(self, other: Operand) -> Tensor: return binary.sub(self, other)
+    def __rsub__(self, other: Operand) -> Tensor: return binary.sub(other, self)
+    def __mul__(self, other: Operand) -> Tensor: return binary.mul(self, other)
+    def __rmul__(self, other: Operand) -> Tensor: return binary.mul(other, self)
+    def __truediv__(self, other: Operand) -> Tensor: return binary.div(self, other)
+    def __rtruediv__(self, other: Operand) -> Tensor: return binary.div(other, self)
+    def __floordiv__(self, other: Operand) -> Tensor: return binary.floor_div(self, other)
+    def __rfloordiv__(self, other: Operand) -> Tensor: return binary.floor_div(other, self)
+    def __mod__(self, other: Operand) -> Tensor: return binary.mod(self, other)
+    def __rmod__(self, other: Operand) -> Tensor: return binary.mod(other, self)
+    def __pow__(self, other: Operand) -> Tensor: return binary.pow(self, other)
+    def __rpow__(self, other: Operand) -> Tensor: return binary.pow(other, self)
+    def __matmul__(self, other: Operand) -> Tensor: return linalg.matmul(self, other)
+    def __rmatmul__(self, other: Operand) -> Tensor: return linalg.matmul(other, self)
+    def __and__(self, other: Operand) -> Tensor: return binary.bit_and(self, other)
+    def __rand__(self, other: Operand) -> Tensor: return binary.bit_and(other, self)
+    def __or__(self, other: Operand) -> Tensor: return binary.bit_or(self, other)
+    def __ror__(self, other: Operand) -> Tensor: return binary.bit_or(other, self)
+    def __xor__(self, other: Operand) -> Tensor: return binary.bit_xor(self, other)
+    def __rxor__(self, other: Operand) -> Tensor: return binary.bit_xor(other, self)
+    def __lshift__(self, other: Operand) -> Tensor: return binary.shift_left(self, other)
+    def __rlshift__(self, other: Operand) -> Tensor: return binary.shift_left(other, self)
+    def __rshift__(self, other: Operand) -> Tensor: return binary.shift_right(self, other)
+    def __rrshift__(self, other: Operand) -> Tensor: return binary.shift_right(other, self)
+    def __lt__(self, other: Operand) -> Tensor: return binary.less(self, other)
+    def __le__(self, other: Operand) -> Tensor: return binary.less_equal(self, other)
+    def __gt__(self, other: Operand) -> Tensor: return binary.less(other, self)
+    def __ge__(self, other: Operand) -> Tensor: return binary.less_equal(other, self)
+    def __eq__(self, other: Operand) -> Tensor: return binary.equal(self, other)  # type: ignore[override]
+    def __ne__(self, other: Operand) -> Tensor: return binary.not_equal(self, other)  # type: ignore[override]
+    def __neg__(self) -> Tensor: return unary.neg(self)
+    def __pos__(self) -> Tensor: return self
+    def __abs__(self) -> Tensor: return unary.abs(self)
+    def __invert__(self) -> Tensor: return unary.invert(self)
+    def __getitem__(self, key: Any) -> Tensor: return subscript(self, key)
+    # fmt: on
+
+    # --- named methods: functions whose first parameter is the Tensor
+
+    cast = to = unary.cast
+    bitcast = unary.bitcast
+    stop_gradient = detach = unary.stop_gradient
+    exp = unary.exp
+    exp2 = unary.exp2
+    log = unary.log
+    log2 = unary.log2
+    sqrt = unary.sqrt
+    rsqrt = unary.rsqrt
+    reciprocal = unary.reciprocal
+    sin = unary.sin
+    cos = unary.cos
+    tanh = unary.tanh
+    sigmoid = unary.sigmoid
+    erf = unary.erf
+    abs = unary.abs
+    neg = unary.neg
+    sign = unary.sign
+    square = unary.square
+    floor = unary.floor
+    ceil = unary.ceil
+    isnan = unary.isnan
+    logical_not = unary.logical_not
+    relu = unary.relu
+    silu = unary.silu
+    gelu = unary.gelu
+
+    add = binary.add
+    sub = binary.sub
+    mul = binary.mul
+    div = binary.div
+    pow = binary.pow
+    maximum = binary.maximum
+    minimum = binary.minimum
+    clip = clamp = binary.clip
+    eq = binary.equal
+    ne = binary.not_equal
+    lt = binary.less
+    le = binary.less_equal
+
+    sum = reduce.sum
+    mean = reduce.mean
+    var = reduce.var
+    std = reduce.std
+    prod = reduce.prod
+    max = reduce.max
+    min = reduce.min
+    amax = reduce.amax
+    amin = reduce.amin
+    argmax = reduce.argmax
+    argmin = reduce.argmin
+    any = reduce.any
+    all = reduce.all
+    softmax = reduce.softmax
+    log_softmax = reduce.log_softmax
+    logsumexp = reduce.logsumexp
+    layer_norm = reduce.layer_norm
+    rms_norm = reduce.rms_norm
+    batch_norm = reduce.batch_norm
+
+    cumsum = ordered.cumsum
+    cumprod = ordered.cumprod
+    sort = ordered.sort
+    argsort = ordered.argsort
+    topk = ordered.topk
+
+    reshape = view = movement.reshape
+    flatten = movement.flatten
+    unflatten = movement.unflatten
+    permute = movement.permute
+    transpose = movement.transpose
+    expand = movement.expand
+    squeeze = movement.squeeze
+    unsqueeze = movement.unsqueeze
+    narrow = slice = movement.narrow
+    select = movement.select
+    split = movement.split
+    chunk = movement.chunk
+    flip = movement.flip
+    pad = movement.pad
+    repeat = movement.repeat
+    repeat_interleave = movement.repeat_interleave
+    tril = movement.tril
+    triu = movement.triu
+
+    gather = indexing.gather
+    take = indexing.take
+    scatter = indexing.scatter
+    scatter_add = indexing.scatter_add
+    slice_scatter = indexing.slice_scatter
+    embedding = indexing.embedding
+    one_hot = indexing.one_hot
+
+    matmul = linalg.matmul
+    conv2d = linalg.conv2d
+    max_pool2d = linalg.max_pool2d
+    avg_pool2d = linalg.avg_pool2d
+
+    def where(self, condition: Operand, other: Operand) -> Tensor:
+        """This where `condition` is true, else `other`, as torch.Tensor.where."""
+        return binary.where(condition, self, other)
+
+    @property
+    def T(self) -> Tensor:
+        """All dims in reverse order."""
+        return movement.permute(self, *reversed(range(self.ndim)))
+
+    @property
+    def mT(self) -> Tensor:
+        """The last two dims exchanged."""
+        return movement.transpose(self, -1, -2)

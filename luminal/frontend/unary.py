@@ -1,0 +1,183 @@
+"""One tensor in, one out, element by element: the primitives and what is written with them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.errors import DTypeError
+from luminal.frontend.binary import where
+from luminal.frontend.handle import apply, in_float
+from luminal.frontend.special import erf as _erf
+from luminal.frontend.special import tanh as _tanh
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+
+def cast(x: Tensor, dtype: Any) -> Tensor:
+    """`x` converted: floats to ints truncate and saturate, narrowing rounds to nearest even."""
+    return x.graph.wrap(x.graph.builder.cast(x.value, dtypes.dtype_of(dtype)))
+
+
+def bitcast(x: Tensor, dtype: Any) -> Tensor:
+    """The same bits read as another dtype of the same width."""
+    return x.graph.wrap(x.graph.builder.bitcast(x.value, dtypes.dtype_of(dtype)))
+
+
+def stop_gradient(x: Tensor) -> Tensor:
+    """`x`, taken as a constant by differentiation."""
+    return apply("Detach", x)
+
+
+@in_float
+def exp(x: Tensor) -> Tensor:
+    """e ** x."""
+    return apply("Exp", x)
+
+
+@in_float
+def exp2(x: Tensor) -> Tensor:
+    """2 ** x."""
+    return apply("Exp2", x)
+
+
+@in_float
+def log(x: Tensor) -> Tensor:
+    """The natural logarithm; NaN below 0."""
+    return apply("Log", x)
+
+
+@in_float
+def log2(x: Tensor) -> Tensor:
+    """The logarithm to base 2; NaN below 0."""
+    return apply("Log2", x)
+
+
+@in_float
+def sqrt(x: Tensor) -> Tensor:
+    """The square root; NaN below 0."""
+    return apply("Sqrt", x)
+
+
+@in_float
+def reciprocal(x: Tensor) -> Tensor:
+    """1 / x, correctly rounded."""
+    return apply("Recip", x)
+
+
+@in_float
+def rsqrt(x: Tensor) -> Tensor:
+    """1 / sqrt(x)."""
+    return reciprocal(sqrt(x))
+
+
+@in_float
+def sin(x: Tensor) -> Tensor:
+    """The sine of x in radians."""
+    return apply("Sin", x)
+
+
+@in_float
+def cos(x: Tensor) -> Tensor:
+    """The cosine of x in radians."""
+    return apply("Cos", x)
+
+
+tanh = _tanh
+erf = _erf
+
+
+@in_float
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + exp(-x)); 0 and 1 at the far ends."""
+    return reciprocal(1 + exp(-x))
+
+
+def floor(x: Tensor) -> Tensor:
+    """The greatest integer not above x, in x's dtype; integers are unchanged."""
+    if not x.dtype.is_float:
+        return x
+    return apply("Floor", x.cast(x.dtype.compute)).cast(x.dtype)
+
+
+def ceil(x: Tensor) -> Tensor:
+    """The least integer not below x, in x's dtype."""
+    return -floor(-x) if x.dtype.is_float else x
+
+
+def neg(x: Tensor) -> Tensor:
+    """-x; -0.0 for 0.0. Unsigned integers wrap."""
+    if x.dtype is dtypes.bool_:
+        raise DTypeError("neg: bool has no sign; use ~x for not")
+    if x.dtype.is_signed:
+        return x * -1
+    return x * x.graph.constant(np.iinfo(x.dtype.numpy).max, x.dtype)  # -1 modulo 2**bits
+
+
+def logical_not(x: Tensor) -> Tensor:
+    """True where x is 0."""
+    return invert(x.cast(dtypes.bool_))
+
+
+def invert(x: Tensor) -> Tensor:
+    """Not of bools, the complement of every bit of integers."""
+    if x.dtype.is_float:
+        raise DTypeError(f"~: {x.dtype.name} has no bitwise complement; cast to an integer first")
+    ones = np.ones((), bool) if x.dtype is dtypes.bool_ else np.asarray(-1).astype(x.dtype.numpy)
+    return x ^ x.graph.constant(ones)
+
+
+def abs(x: Tensor) -> Tensor:
+    """|x|; +0.0 for -0.0. The lowest integer, which has no negative, is unchanged."""
+    if x.dtype.kind in ("bool", "uint"):
+        return x
+    return x.maximum(-x)
+
+
+def sign(x: Tensor) -> Tensor:
+    """-1, 0 or 1 in x's dtype; NaN stays."""
+    if x.dtype.kind in ("bool", "uint"):
+        return x.cast(dtypes.bool_).cast(x.dtype)
+    return where(x > 0, 1, where(x < 0, -1, x))
+
+
+def square(x: Tensor) -> Tensor:
+    """x * x."""
+    return x * x
+
+
+def isnan(x: Tensor) -> Tensor:
+    """True where x is NaN."""
+    return x != x
+
+
+# --- activations ----------------------------------------------------------------------------------
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0); NaN stays."""
+    return x.maximum(0)
+
+
+@in_float
+def silu(x: Tensor) -> Tensor:
+    """x * sigmoid(x), also called swish."""
+    return x * sigmoid(x)
+
+
+@in_float
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """x * Phi(x), Phi the normal distribution: exactly through erf, or the "tanh" approximation.
+
+    Hendrycks and Gimpel, arXiv 1606.08415.
+    """
+    if approximate == "none":
+        return x * 0.5 * (1 + erf(x * math.sqrt(0.5)))
+    if approximate == "tanh":
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
+        return x * 0.5 * (1 + tanh(inner))
+    raise DTypeError(f'gelu: approximate={approximate!r} is not known; use "none" or "tanh"')
