@@ -1,0 +1,90 @@
+"""The reference backend's runner: HLIR evaluated with NumPy, for every shape and dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from luminal.backends.reference.interpreter import Trace, evaluate
+from luminal.hlir.attributes import InputAttrs
+from luminal.hlir.graph import Graph, Output
+from luminal.hlir.ops import Node
+from luminal.runtime.arrays import Array
+from luminal.runtime.report import KernelRow, Report, WorkMemory, table_lines
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceRunner:
+    """Evaluates `graph`; `trace` is called after each node."""
+
+    graph: Graph
+    trace: Trace | None = None
+
+    def bind(self, dims: Mapping[str, int]) -> BoundReference:
+        """The graph for these dims."""
+        nodes = self.graph.nodes()
+        inputs = [node.attrs.name for node in nodes if isinstance(node.attrs, InputAttrs)]
+        outputs = [s.name for s in self.graph.sinks if isinstance(s, Output) and not s.hidden]
+        return BoundReference(self, dict(dims), tuple(inputs), tuple(outputs))
+
+    def memory(self) -> WorkMemory:
+        """Nothing is held between runs."""
+        return WorkMemory()
+
+
+@dataclass(frozen=True, slots=True)
+class BoundReference:
+    """The graph with its dims."""
+
+    runner: ReferenceRunner
+    dims: dict[str, int]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Evaluates, then copies the results into `outputs`."""
+        given = dict(zip(self.inputs, inputs, strict=True))
+        found = evaluate(self.runner.graph, given, self.dims, self.runner.trace)
+        for name, array in zip(self.outputs, outputs, strict=True):
+            array[...] = found[name]
+
+    def report(self) -> Report:
+        """One row a node; the work is not estimated."""
+        nodes = [node for node in self.runner.graph.nodes() if node.op.group != "leaf"]
+        rows = (KernelRow(node.op.name, k, 1, 1, 0, 0) for k, node in enumerate(nodes))
+        return Report(self.dims, tuple(rows))
+
+
+@dataclass(slots=True)
+class OpTrace:
+    """Collects a row for every result of every op that runs: what `execute_debug` prints."""
+
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+    def __call__(self, node: Node, arrays: tuple[Any, ...], seconds: float) -> None:
+        """The interpreter's trace callback."""
+        for array in arrays:
+            what = getattr(node.attrs, "name", "")
+            label = f"{node.op.name} {what}".rstrip()
+            milliseconds = f"{seconds * 1e3:.3f}"
+            self.rows.append(
+                (label, f"{array.dtype}{list(array.shape)}", milliseconds, _range(array))
+            )
+
+    def table(self) -> str:
+        """The rows in columns, in the order in which the ops ran."""
+        return "\n".join(table_lines([("op", "result", "ms", "values"), *self.rows]))
+
+
+def _range(array: Array) -> str:
+    """The smallest and largest value, and what is not finite."""
+    if array.size == 0:
+        return "empty"
+    values = array.astype(np.float64) if array.dtype.kind not in "iub" else array
+    finite = values[np.isfinite(values)]
+    text = f"{finite.min():.6g} .. {finite.max():.6g}" if finite.size else "none finite"
+    nan, inf = int(np.isnan(values).sum()), int(np.isinf(values).sum())
+    return text + (f", {nan} nan" if nan else "") + (f", {inf} inf" if inf else "")

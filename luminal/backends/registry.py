@@ -1,0 +1,88 @@
+"""The backends by name. A backend is one row; its code is imported when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from luminal.errors import CompileError
+from luminal.hlir.graph import Graph
+from luminal.program.launch_list import Program
+from luminal.runtime.runner import Runner
+from luminal.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One backend. One with a target runs Programs compiled for it, one without runs HLIR."""
+
+    name: str
+    summary: str
+    unavailable: Callable[[], str | None]  # why it cannot be used here, or None
+    target: Callable[[], Target] | None
+    make_runner: Callable[[Any], Runner]
+
+
+def _cpu_unavailable() -> str | None:
+    try:
+        _cpu_target()
+    except (CompileError, ImportError) as error:
+        return str(error)
+    return None
+
+
+def _cpu_target() -> Target:
+    from luminal.backends.cpu import target
+
+    return target.current()
+
+
+def _cpu_runner(program: Program) -> Runner:
+    from luminal.backends.cpu import device
+
+    return device.CpuRunner(program, _cpu_target())
+
+
+def _reference_runner(graph: Graph) -> Runner:
+    from luminal.backends.reference.device import ReferenceRunner
+
+    return ReferenceRunner(graph)
+
+
+BACKENDS = {
+    backend.name: backend
+    for backend in (
+        Backend(
+            "cpu",
+            "native code through LLVM, run by a team of threads",
+            _cpu_unavailable,
+            _cpu_target,
+            _cpu_runner,
+        ),
+        Backend(
+            "reference",
+            "NumPy, slow: the meaning of every operation",
+            lambda: None,
+            None,
+            _reference_runner,
+        ),
+    )
+}
+
+
+def find(name: str) -> Backend:
+    """The backend `name`, or the first usable one for "auto".
+
+    Raises CompileError for an unknown name and for a backend that cannot be used here.
+    """
+    if name == "auto":
+        return next(b for b in BACKENDS.values() if b.unavailable() is None)
+    backend = BACKENDS.get(name)
+    if backend is None:
+        known = ", ".join(map(repr, BACKENDS))
+        raise CompileError(f"backend {name!r}: takes {known} or 'auto'")
+    reason = backend.unavailable()
+    if reason is not None:
+        raise CompileError(f"backend {name!r} is not usable: {reason}")
+    return backend

@@ -1,0 +1,149 @@
+"""Integer inputs that serve as indices: found in the graph, checked before a run as NumPy would.
+
+The frontend records an index `x` into an extent n as `Select(x < 0, x + n, x)`, so that negative
+indices count from the end. Where that x is an Input (through casts and views), every index of it
+must lie in [-n, n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from luminal.errors import InputError
+from luminal.hlir.attributes import (
+    GatherAttrs,
+    InputAttrs,
+    LoopAttrs,
+    ScatterAttrs,
+    ViewAttrs,
+)
+from luminal.hlir.graph import Graph, topological
+from luminal.hlir.ops import Node, Value
+from luminal.shape.expression import Expression, Symbol
+
+Array = np.ndarray[Any, Any]
+Arguments = Mapping[Node, Value | None]
+"""Of Loop bodies: the outer value that an argument is, or is a slice of; None for any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInput:
+    """The input `name` indexes an extent; `steps` lead from it to the indices, nearest first."""
+
+    name: str
+    extent: Expression
+    steps: tuple[Node, ...]  # the Casts and Views that matter for which elements are read
+
+    def check(self, array: Array, dims: Mapping[str, int]) -> None:
+        """Raises InputError if an index is out of range; the text names the first such index."""
+        indices = array
+        for node in self.steps:
+            assert node.op.evaluate is not None
+            (indices,) = node.op.evaluate(node.attrs, dims, [indices])
+        if not indices.size:
+            return
+        n = int(self.extent.evaluate(dims))
+        if -n <= int(indices.min()) and int(indices.max()) < n:
+            return
+        wrong = int(indices[(indices < -n) | (indices >= n)].flat[0])
+        raise InputError(
+            f"{self.name}: index {wrong} is out of range for an extent of {n}; "
+            f"indices lie in -{n}..{n - 1}"
+        )
+
+
+def index_inputs(graph: Graph) -> tuple[IndexInput, ...]:
+    """Every use of an Input as indices, in Loop bodies too; each use once."""
+    return tuple(dict.fromkeys(_uses(graph.roots, {}, 0)))
+
+
+def _uses(roots: Sequence[Value], outer: Arguments, depth: int) -> Iterator[IndexInput]:
+    """`depth`: how many Loop bodies `roots` lie in; `outer`: the arguments of all of them."""
+    for node in topological(roots):
+        attrs = node.attrs
+        if isinstance(attrs, LoopAttrs):
+            yield from _uses(attrs.body.results, {**outer, **dict(_arguments(node))}, depth + 1)
+        elif isinstance(attrs, GatherAttrs | ScatterAttrs):
+            first = 1 if isinstance(attrs, GatherAttrs) else 2
+            for extent, entry in zip(node.args[0].shape, attrs.map, strict=True):
+                if isinstance(entry, int):
+                    yield from _use(node.args[first + entry], extent, outer, depth)
+
+
+def _use(index: Value, extent: Expression, outer: Arguments, depth: int) -> Iterator[IndexInput]:
+    wrapped = _wrapped(index)
+    found = None if wrapped is None else _input_below(wrapped, outer, depth)
+    if found is not None:
+        yield IndexInput(found[0], extent, found[1])
+
+
+def _wrapped(value: Value) -> Value | None:
+    """The x of `Select(x < 0, x + n, x)`, seen through casts and views."""
+    while value.node.op.name in ("Cast", "View"):
+        value = value.node.args[0]
+    if value.node.op.name != "Select":
+        return None
+    condition, shifted, x = value.node.args
+    is_wrap = (
+        condition.node.op.name == "LessThan"
+        and condition.node.args[0] == x
+        and shifted.node.op.name == "Add"
+        and x in shifted.node.args
+    )
+    return x if is_wrap else None
+
+
+def _input_below(value: Value, outer: Arguments, depth: int) -> tuple[str, tuple[Node, ...]] | None:
+    """The Input that `value` is a cast or view of, and the steps to evaluate on its array."""
+    steps: list[Node] = []
+    while True:
+        node = value.node
+        if node in outer:
+            whole = outer[node]
+            if whole is None:
+                return None
+            value, depth = whole, depth - 1
+        elif isinstance(node.attrs, InputAttrs):
+            return node.attrs.name, tuple(reversed(steps))
+        elif node.op.name == "Cast" and node.args[0].dtype.is_int:
+            given, cast = node.args[0].dtype, node.types[0].dtype
+            if given.kind != cast.kind or given.size > cast.size:
+                steps.append(node)
+            value = node.args[0]
+        elif isinstance(node.attrs, ViewAttrs):
+            if not _reads_all(node):
+                if depth:  # the view takes from a slice; which slices exist is the Loop's business
+                    return None
+                steps.append(node)
+            value = node.args[0]
+        else:
+            return None
+
+
+def _reads_all(node: Node) -> bool:
+    """Whether a View reads every element of its source and nothing else."""
+    view = node.attrs.view
+    source = node.args[0].shape
+    axes = [entry for entry in view.map if isinstance(entry, Symbol)]
+    whole = all(
+        entry.extent == extent if isinstance(entry, Symbol) else extent == 1
+        for entry, extent in zip(view.map, source, strict=True)
+    )
+    return whole and len(set(axes)) == len(axes) and view.domain.is_const
+
+
+def _arguments(node: Node) -> Iterator[tuple[Node, Value | None]]:
+    """Each argument of a Loop's body and the operand it is, or is one slice of."""
+    attrs: LoopAttrs = node.attrs
+    position = attrs.carried
+    arguments = iter(attrs.body.arguments)
+    for _ in range(attrs.carried):
+        yield next(arguments), None
+    for leaves in attrs.streams:
+        yield next(arguments), node.args[position] if leaves == 0 else None
+        position += max(leaves, 1)
+    yield from zip(arguments, node.args[position:], strict=True)

@@ -1,0 +1,160 @@
+"""From the shapes a caller gives to the values of all dims, with every rule checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from luminal.dtypes import DType
+from luminal.errors import DimError, GraphError, InputError, ShapeError
+from luminal.hlir.attributes import InputAttrs, Shape
+from luminal.hlir.graph import Graph
+from luminal.hlir.substitute import used_dims
+from luminal.shape.expression import Expression, Symbol
+
+Interval = tuple[int, int]
+Dims = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One Input of a graph: what a caller has to give."""
+
+    name: str
+    shape: Shape
+    dtype: DType
+
+    @property
+    def text(self) -> str:
+        """`(s, 64)`"""
+        return f"({', '.join(map(str, self.shape))}{',' if len(self.shape) == 1 else ''})"
+
+
+class Signature:
+    """The inputs and dims of a graph, and the rules that a run's shapes and dims must meet.
+
+    `intervals` narrows the graph's own. Raises GraphError if two inputs share a name.
+    """
+
+    def __init__(self, graph: Graph, intervals: Mapping[str, Interval] | None = None) -> None:
+        self.inputs = tuple(
+            InputSpec(*node.attrs) for node in graph.nodes() if isinstance(node.attrs, InputAttrs)
+        )
+        self.requirements = graph.requirements
+        symbols = sorted(used_dims(graph), key=lambda symbol: symbol.name)
+        self.intervals = {s.name: _interval(s) for s in symbols} | dict(intervals or {})
+        self.needed = tuple(symbol.name for symbol in symbols)
+        self.declared = frozenset(dim.name for dim in graph.dims) | frozenset(self.needed)
+        names = [spec.name for spec in self.inputs]
+        for name in names:
+            if names.count(name) > 1:
+                raise GraphError(f"{name}: two inputs have this name; rename one")
+
+    def resolve(self, shapes: Sequence[tuple[int, ...]], given: Mapping[Any, int]) -> Dims:
+        """The value of every dim, for one shape per input and the dims a caller names.
+
+        Raises ShapeError or DimError that names the value, the rule and the fix.
+        """
+        dims = self._given(given)
+        source = dict.fromkeys(dims, "dims")
+        for spec, shape in zip(self.inputs, shapes, strict=True):
+            _read_dims(spec, shape, dims, source)
+        for name in self.needed:
+            if name not in dims:
+                fix = f'pass dims={{"{name}": n}}'
+                raise DimError(f"{name}: no input's shape gives this dim; {fix}")
+            lo, hi = self.intervals[name]
+            if not lo <= dims[name] <= hi:
+                raise DimError(f"{name}: {dims[name]} is outside its interval {lo}..{hi}")
+        for spec, shape in zip(self.inputs, shapes, strict=True):
+            _check_extents(spec, shape, dims)
+        for condition in self.requirements:
+            if not condition.evaluate(dims):
+                raise DimError(unmet(condition, dims))
+        return dims
+
+    def upper_ends(self) -> Dims:
+        """Every dim at the upper end of its interval, lowered until the requirements hold."""
+        dims = {name: self.intervals[name][1] for name in self.needed}
+        for _ in range(64 * len(dims)):
+            broken = [c for c in self.requirements if not c.evaluate(dims)]
+            if not broken:
+                break
+            name = max((s.name for s in broken[0].symbols()), key=lambda name: dims[name])
+            dims[name] = max(self.intervals[name][0], dims[name] // 2)
+        return dims
+
+    def _given(self, given: Mapping[Any, int]) -> Dims:
+        dims: Dims = {}
+        for key, value in given.items():
+            name = key.name if isinstance(key, Symbol) else key
+            if name not in self.declared:
+                known = ", ".join(sorted(self.declared)) or "none"
+                raise DimError(f"{name}: no such dim; the dims are {known}")
+            if isinstance(value, bool) or not hasattr(value, "__index__"):
+                raise DimError(f"{name}: {value!r} is not an int")
+            dims[name] = int(value)
+        return dims
+
+
+def _interval(symbol: Symbol) -> Interval:
+    assert symbol.lo is not None
+    assert symbol.hi is not None
+    return symbol.lo, symbol.hi
+
+
+def _read_dims(spec: InputSpec, shape: tuple[int, ...], dims: Dims, source: dict[str, str]) -> None:
+    """Takes the dims that stand bare in the input's shape."""
+    if len(shape) != len(spec.shape):
+        raise ShapeError(f"{spec.name}: expected shape {spec.text}, got {shape}")
+    for extent, n in zip(spec.shape, shape, strict=True):
+        if not isinstance(extent, Symbol):
+            continue
+        known = dims.setdefault(extent.name, n)
+        if known != n:
+            first = source[extent.name]
+            raise DimError(
+                f"{extent.name}: {first} says {known}, {spec.name} of shape {shape} says {n}; "
+                "all occurrences of a dim agree"
+            )
+        source.setdefault(extent.name, spec.name)
+
+
+def _check_extents(spec: InputSpec, shape: tuple[int, ...], dims: Dims) -> None:
+    for position, (extent, n) in enumerate(zip(spec.shape, shape, strict=True)):
+        wanted = extent.evaluate(dims)
+        if wanted != n:
+            why = "" if extent.is_const else f"; {explained(extent, dims)}"
+            raise ShapeError(
+                f"{spec.name}: expected shape {spec.text}, got {shape}: "
+                f"dimension {position} is {n}, not {wanted}{why}"
+            )
+
+
+def explained(expression: Expression, dims: Mapping[str, int]) -> str:
+    """`past + s = 3 + ... = 7` as `past + s = 7 with past = 3, s = 4`."""
+    names = sorted(symbol.name for symbol in expression.symbols())
+    values = ", ".join(f"{name} = {dims[name]}" for name in names)
+    return f"{expression} = {expression.evaluate(dims)}" + (f" with {values}" if values else "")
+
+
+def unmet(condition: Expression, dims: Mapping[str, int]) -> str:
+    """The text for a requirement that these dims break: both sides with their values."""
+    if condition.op == "and":
+        condition = next(part for part in condition.args if not part.evaluate(dims))
+    if condition.op not in ("lt", "le", "eq", "ne"):
+        return f"requirement {condition} does not hold: {explained(condition, dims)}"
+    left, right = condition.args
+    names = sorted(symbol.name for symbol in condition.symbols())
+    values = ", ".join(f"{name} = {dims[name]}" for name in names)
+    sides = f"the left side is {left.evaluate(dims)}, the right side {right.evaluate(dims)}"
+    return f"requirement {condition} does not hold: {sides}, with {values}"
+
+
+def missing_input(spec: InputSpec) -> InputError:
+    """The error for an input that no call and no `set` has given."""
+    return InputError(
+        f"{spec.name}: no value yet; pass an array of shape {spec.text} as "
+        f'exe({{"{spec.name}": array}}), or set it on the graph'
+    )

@@ -1,0 +1,365 @@
+"""Executable: a compiled graph that takes arrays, checks them, runs and returns arrays.
+
+Everything that can fail is checked before the backend's runner starts, so that a call that raises
+leaves inputs and States as they were.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from luminal.dtypes import DType
+from luminal.errors import DimError, InputError, ShapeError
+from luminal.frontend.data import preserved
+from luminal.frontend.graph import check_shape
+from luminal.hlir.attributes import InputAttrs, LoopAttrs, StateAttrs, WeightAttrs
+from luminal.hlir.graph import Assign, Graph, Output
+from luminal.hlir.index_inputs import index_inputs
+from luminal.hlir.state import Parameter, State
+from luminal.hlir.substitute import all_nodes
+from luminal.runtime.arrays import Array, accept, accept_output
+from luminal.runtime.binding import Dims, Interval, Signature, missing_input
+from luminal.runtime.output_pool import OutputPool
+from luminal.runtime.report import MemoryReport, Report
+from luminal.runtime.results import Results
+from luminal.runtime.runner import BoundRunner, Runner
+
+MAX_BINDINGS = 64  # shapes whose bindings are kept, the least recently used go first
+
+Given = Mapping[Any, Any]
+_Key = tuple[tuple[tuple[int, ...], ...], tuple[tuple[Any, int], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A runner and the dims it was compiled for; the empty mapping takes all."""
+
+    intervals: Mapping[str, Interval]
+    runner: Runner
+
+    def takes(self, dims: Dims) -> bool:
+        """Whether the dims lie in the intervals."""
+        return all(lo <= dims[name] <= hi for name, (lo, hi) in self.intervals.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _OutputPlan:
+    """One output of a binding."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """All that a run needs beside arrays, for one set of input shapes and dims."""
+
+    key: _Key
+    dims: Dims
+    outputs: tuple[_OutputPlan, ...]
+    names: tuple[str, ...]  # of the outputs
+    bound: BoundRunner
+
+
+class _Received(NamedTuple):
+    """What one call gives: the arrays of all slots so far, the slots it gave, weights to set."""
+
+    arrays: list[Array | None]
+    slots: set[int]
+    weights: list[tuple[Parameter, Array]]
+
+
+class Executable:
+    """A compiled graph: `exe({"x": array})` runs it; several threads may call, one runs at a time.
+
+    `values` are the arrays set on the graph: they serve where no call has given an input.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        variants: Sequence[Variant],
+        values: Mapping[str, Array] | None = None,
+        intervals: Mapping[str, Interval] | None = None,
+    ) -> None:
+        self.graph = graph
+        self._variants = tuple(variants)
+        self._values = {} if values is None else values
+        self._signature = Signature(graph, intervals)
+        self._inputs = self._signature.inputs
+        self._slots: dict[Any, int] = {}  # by name and by Value
+        self._weights: dict[str, Parameter] = {}
+        self._parameters: dict[Any, tuple[str, Parameter]] = {}  # by name, Value and Parameter
+        self._read_leaves()
+        self._states = _states(graph)
+        outputs = [s for s in graph.sinks if isinstance(s, Output) and not s.hidden]
+        self._outputs = tuple(outputs)
+        self._names = {sink.value: sink.name for sink in outputs}
+        self._checks = tuple((self._slots[use.name], use) for use in index_inputs(graph))
+        self._lock = threading.RLock()
+        self._arrays: list[Array | None] = [None] * len(self._inputs)  # given by calls, for good
+        self._used: list[Array] = []  # what the last run took
+        self._binding: _Binding | None = None
+        self._bindings: OrderedDict[_Key, _Binding] = OrderedDict()
+        self._pool = OutputPool()
+
+    def _read_leaves(self) -> None:
+        for node in self.graph.nodes():
+            if isinstance(node.attrs, InputAttrs):
+                slot = next(k for k, s in enumerate(self._inputs) if s.name == node.attrs.name)
+                self._slots[node.attrs.name] = self._slots[node.value] = slot
+            elif isinstance(node.attrs, WeightAttrs):
+                name, parameter = node.attrs
+                self._weights[name] = parameter
+                for key in (name, node.value, parameter):
+                    self._parameters[key] = name, parameter
+
+    # --- running
+
+    def __call__(
+        self,
+        inputs: Given | None = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        out: Any = None,
+        **named: Any,
+    ) -> Results:
+        """Runs once. `inputs`: arrays by name or Tensor, kept for later runs; Weights stay set.
+
+        `dims`: the dims that no input's shape gives. `out`: arrays to write into, by output name or
+        Tensor, or the only output's array. Raises InputError, ShapeError, DTypeError, DimError.
+        """
+        if named:
+            inputs = {**(inputs or {}), **named}
+        with self._lock:
+            given = self._receive(inputs) if inputs else _Received(self._arrays, set(), [])
+            used = self._completed(given.arrays)
+            binding = self._bind(used, dims)
+            if self._checks:
+                self._check_indices(used, given.slots, binding)
+            self._check_weights(given.weights)
+            outputs = self._take_outputs(binding, used, out)
+            for parameter, array in given.weights:
+                parameter.set(array)
+            self._run(binding.bound, used, outputs)
+            self._arrays, self._used, self._binding = given.arrays, used, binding
+        names = binding.names
+        return Results(dict(zip(names, outputs, strict=True)), self._names)
+
+    def _run(self, bound: BoundRunner, inputs: list[Array], outputs: list[Array]) -> None:
+        if not self._states:
+            bound.run(inputs, outputs)
+            return
+        with ExitStack() as held:
+            for state in self._states:
+                held.enter_context(state.lock)
+            bound.run(inputs, outputs)
+
+    def _receive(self, inputs: Given) -> _Received:
+        """Checks dtypes and names; changes nothing."""
+        received = _Received(self._arrays.copy(), set(), [])
+        for key, value in inputs.items():
+            slot = self._slots.get(key if isinstance(key, str) else getattr(key, "value", key))
+            if slot is not None:
+                spec = self._inputs[slot]
+                received.arrays[slot] = accept(spec.name, value, spec.dtype)
+                received.slots.add(slot)
+            else:
+                name, parameter = self._parameter(key)
+                received.weights.append((parameter, _fitting(name, parameter, value)))
+        return received
+
+    def _completed(self, arrays: list[Array | None]) -> list[Array]:
+        """`arrays` with the graph's own values in the open slots."""
+        used: list[Array] = []
+        for slot, array in enumerate(arrays):
+            if array is None:
+                spec = self._inputs[slot]
+                value = self._values.get(spec.name)
+                if value is None:
+                    raise missing_input(spec)
+                array = accept(spec.name, value, spec.dtype)
+            used.append(array)
+        return used
+
+    def _bind(self, used: list[Array], dims: Mapping[str, int] | None) -> _Binding:
+        shapes = tuple([array.shape for array in used])
+        key = (shapes, tuple(dims.items()) if dims else ())
+        last = self._binding
+        if last is not None and last.key == key:
+            return last
+        found = self._bindings.get(key)
+        if found is None:
+            found = self._new_binding(key, self._signature.resolve(shapes, dims or {}))
+            if len(self._bindings) >= MAX_BINDINGS:
+                self._bindings.popitem(last=False)
+            self._bindings[key] = found
+        else:
+            self._bindings.move_to_end(key)
+        return found
+
+    def _new_binding(self, key: _Key, dims: Dims) -> _Binding:
+        plans = []
+        for sink in self._outputs:
+            shape = tuple(int(n.evaluate(dims)) for n in sink.value.shape)
+            if min(shape, default=0) < 0:
+                raise DimError(f"{sink.name}: shape {shape} has a negative extent at {dims}")
+            size = prod(shape) * sink.value.dtype.size
+            plans.append(_OutputPlan(sink.name, shape, sink.value.dtype, size))
+        self._pool.expect([plan.bytes for plan in plans])
+        names = tuple(plan.name for plan in plans)
+        return _Binding(key, dims, tuple(plans), names, self._runner(dims).bind(dims))
+
+    def _runner(self, dims: Dims) -> Runner:
+        return next(variant.runner for variant in self._variants if variant.takes(dims))
+
+    def _check_indices(self, used: list[Array], slots: set[int], binding: _Binding) -> None:
+        """Inputs given again, and all where an extent may have changed."""
+        for slot, use in self._checks:
+            seen = binding is self._binding and used[slot] is self._used[slot]
+            if slot in slots or not seen:
+                use.check(used[slot], binding.dims)
+
+    def _check_weights(self, coming: list[tuple[Parameter, Array]]) -> None:
+        set_now = [parameter for parameter, _ in coming]
+        missing = [
+            name for name, p in self._weights.items() if p.array is None and p not in set_now
+        ]
+        if missing:
+            shown = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
+            raise InputError(
+                f"{len(missing)} weights have no value: {shown}; call exe.set({{name: array}}) or "
+                "exe.load_state_dict(...) first"
+            )
+
+    def _take_outputs(self, binding: _Binding, used: list[Array], out: Any) -> list[Array]:
+        take = self._pool.take
+        if out is None:
+            return [take(plan.shape, plan.dtype, plan.bytes) for plan in binding.outputs]
+        wanted = self._out_arrays(out)
+        outputs: list[Array] = []
+        for plan in binding.outputs:
+            if plan.name not in wanted:
+                outputs.append(take(plan.shape, plan.dtype, plan.bytes))
+                continue
+            array = accept_output(plan.name, wanted[plan.name], plan.shape, plan.dtype)
+            owned = [parameter.array for parameter in self._weights.values()]
+            owned += [buffer for state in self._states for buffer in (state.buffer, state.spare)]
+            for other in (*used, *outputs, *owned):
+                if other is not None and np.may_share_memory(array, other):
+                    raise InputError(
+                        f"out: {plan.name} shares memory with an input, a weight, a State or "
+                        "another output of this run; pass an array of its own"
+                    )
+            outputs.append(array)
+        return outputs
+
+    def _out_arrays(self, out: Any) -> dict[str, Any]:
+        """`out` by output name."""
+        if isinstance(out, np.ndarray):
+            if len(self._outputs) != 1:
+                raise InputError(f"out: this graph has {len(self._outputs)} outputs; pass a dict")
+            return {self._outputs[0].name: out}
+        wanted: dict[str, Any] = {}
+        for key, array in out.items():
+            name = key if isinstance(key, str) else self._names.get(getattr(key, "value", key))
+            if name is None or all(sink.name != name for sink in self._outputs):
+                known = ", ".join(sink.name for sink in self._outputs)
+                raise InputError(f"out: {key!r} is not an output; the outputs are {known}")
+            wanted[name] = array
+        return wanted
+
+    # --- values for good
+
+    def set(self, values: Given | None = None, **named: Any) -> None:
+        """Sets weights (and inputs) for good, by name, Tensor or Parameter: all of them or none."""
+        with self._lock:
+            received = self._receive({**(values or {}), **named})
+            for slot in received.slots:
+                array = received.arrays[slot]
+                assert array is not None
+                check_shape(self._inputs[slot].name, array.shape, self._inputs[slot].shape)
+            for parameter, array in received.weights:
+                parameter.set(array)
+            self._arrays = received.arrays
+
+    def load_state_dict(self, weights: Mapping[str, Any], strict: bool = True) -> None:
+        """Sets every weight of the graph by name; not strict: others may be missing or unexpected.
+
+        Raises InputError that lists missing and unexpected names; then nothing is set.
+        """
+        missing = [name for name in self._weights if name not in weights]
+        unexpected = [name for name in weights if name not in self._weights]
+        if strict and (missing or unexpected):
+            raise InputError(
+                "load_state_dict: the names differ from the graph's weights; "
+                f"missing: {', '.join(missing) or 'none'}; "
+                f"unexpected: {', '.join(unexpected) or 'none'}"
+            )
+        self.set({name: value for name, value in weights.items() if name in self._weights})
+
+    def _parameter(self, key: Any) -> tuple[str, Parameter]:
+        found = self._parameters.get(key if isinstance(key, str) else getattr(key, "value", key))
+        if found is None:
+            known = ", ".join([*(spec.name for spec in self._inputs), *self._weights]) or "none"
+            name = key if isinstance(key, str) else "this tensor"
+            raise InputError(f"{name}: no such input or weight; this graph takes {known}")
+        return found
+
+    # --- reports
+
+    def report(self, dims: Mapping[str, int] | None = None) -> Report:
+        """The launches of one run, by default at the last run's dims; before any, the upper ends."""
+        with self._lock:
+            if dims is None and self._binding is not None:
+                return self._binding.bound.report()
+            wanted = self._signature.upper_ends() | dict(dims or {})
+            return self._runner(wanted).bind(wanted).report()
+
+    def memory_report(self) -> MemoryReport:
+        """What is held now, in bytes."""
+        with self._lock:
+            held = [variant.runner.memory() for variant in self._variants]
+            states = [array for s in self._states for array in (s.buffer, s.spare)]
+            return MemoryReport(
+                input_bytes=_bytes_of(self._used or self._arrays),
+                weight_bytes=_bytes_of(p.array for p in self._weights.values()),
+                derived_bytes=sum(memory.derived_bytes for memory in held),
+                state_bytes=_bytes_of(states),
+                arena_bytes=sum(memory.arena_bytes for memory in held),
+                scratch_bytes=sum(memory.scratch_bytes for memory in held),
+                output_pool_bytes=self._pool.free_bytes,
+            )
+
+
+def _states(graph: Graph) -> tuple[State, ...]:
+    """Every State that the graph reads or assigns, in the order in which locks are taken."""
+    found = {sink.state for sink in graph.sinks if isinstance(sink, Assign)}
+    for node in all_nodes(graph):
+        if isinstance(node.attrs, StateAttrs):
+            found.add(node.attrs.state)
+        elif isinstance(node.attrs, LoopAttrs):
+            found.update(state for states in node.attrs.assigned for state in states or ())
+    return tuple(sorted(found, key=lambda state: state.id))
+
+
+def _fitting(name: str, parameter: Parameter, value: Any) -> Array:
+    """An array that `parameter.set` takes."""
+    array = preserved(name, value, parameter.dtype)
+    if array.shape != parameter.shape:
+        raise ShapeError(f"{name}: expected shape {parameter.shape}, got {array.shape}")
+    return array
+
+
+def _bytes_of(arrays: Iterable[Array | None]) -> int:
+    return sum(array.nbytes for array in arrays if array is not None)

@@ -1,0 +1,314 @@
+"""What users work with: `Graph` that compiles and executes, `compile`, and the default graph."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from luminal import trace
+from luminal.backends import registry
+from luminal.backends.reference.device import OpTrace, ReferenceRunner
+from luminal.dtypes import float32, int64
+from luminal.errors import CompileError, DimError, GraphError
+from luminal.frontend.graph import Recorder
+from luminal.frontend.handle import Extent
+from luminal.frontend.tensor import Tensor
+from luminal.hlir import graph as hlir
+from luminal.hlir.graph import Output
+from luminal.hlir.state import State
+from luminal.hlir.substitute import substitute_dims
+from luminal.runtime.binding import Interval
+from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.results import Results
+from luminal.runtime.runner import Runner
+from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
+
+DimChoice: TypeAlias = "int | Interval | Sequence[Interval]"
+"""An int or one interval narrows a dim; a list of intervals compiles a program for each as well."""
+
+MODES = ("fast",)
+NUMERICS = ("exact", "standard", "relaxed")
+
+_compile_count = 0
+
+
+class Graph(Recorder):
+    """A lazy graph: record Tensors, mark outputs, compile, execute.
+
+    Either `exe = lm.compile(cx)` and `exe({...})`, or set values on Tensors, then `cx.compile()`,
+    `cx.execute()` and `t.numpy()`.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self._executable: Executable | None = None
+
+    def compile(self, backend: str = "cpu", **options: Any) -> Executable:
+        """Compiles what is recorded so far (see `luminal.compile`); `execute` runs it."""
+        self._executable = compile(self, backend, **options)
+        return self._executable
+
+    def execute(self, dims: Mapping[str, int] | None = None) -> Results:
+        """Runs the compiled graph on the values set; afterwards `t.numpy()` gives each output.
+
+        Raises GraphError if the graph is not compiled or has changed since.
+        """
+        if self._executable is None:
+            raise GraphError(f"{self.name}: not compiled; call compile() before execute()")
+        if self._executable.graph != self.graph():
+            raise GraphError(
+                f"{self.name}: the graph changed after compile: "
+                f"{_sink_names(self._executable.graph)} then, {_sink_names(self.graph())} now; "
+                "call compile() again"
+            )
+        return self._keep(self._executable(dims=dims))
+
+    def execute_debug(self, dims: Mapping[str, int] | None = None) -> Results:
+        """Runs with the reference backend, no compile needed, and prints a row for every op."""
+        graph, ops = self.graph(), OpTrace()
+        runner = ReferenceRunner(graph, ops)
+        results = Executable(graph, [Variant({}, runner)], self.values)(dims=dims)
+        print(ops.table())
+        return self._keep(results)
+
+    def _keep(self, results: Results) -> Results:
+        self.results = {
+            sink.value: results[sink.name]
+            for sink in self.sinks
+            if isinstance(sink, Output) and not sink.hidden
+        }
+        return results
+
+
+def compile(
+    graph: Graph | str | None = None,
+    backend: str = "cpu",
+    mode: str = "fast",
+    dims: Mapping[Any, DimChoice] | None = None,
+    numerics: str = "standard",
+) -> Executable:
+    """Compiles a graph; without one, or with only a backend's name, the default graph.
+
+    `backend`: "cpu", "reference" or "auto". `mode`: "fast" (choices by rules, nothing is timed).
+    `dims`: {"s": (1, 256)} narrows a dim, {"s": [(1, 1), (2, 256)]} compiles further programs for
+    these intervals. `numerics`: which rewrites may change rounding. Raises CompileError, DimError.
+    """
+    if graph is None or isinstance(graph, str):
+        backend = backend if graph is None else graph
+        return default_graph().compile(backend, mode=mode, dims=dims, numerics=numerics)
+    if mode not in MODES:
+        raise CompileError(f"mode {mode!r}: takes 'fast'; the search is not built yet")
+    if numerics not in NUMERICS:
+        raise CompileError(f"numerics {numerics!r}: takes one of {', '.join(map(repr, NUMERICS))}")
+    chosen = registry.find(backend)
+    frozen = graph.graph()
+    choices = _Choices.of(frozen, dims or {})
+    variants = []
+    for intervals in choices.variants():
+        narrowed = _narrowed(frozen, choices.narrow | intervals)
+        variants.append(Variant(intervals, _runner(chosen, narrowed, numerics)))
+    global _compile_count
+    _compile_count += 1
+    return Executable(frozen, variants, graph.values, choices.narrow)
+
+
+def compile_count() -> int:
+    """How many graphs this process has compiled."""
+    return _compile_count
+
+
+def _runner(backend: registry.Backend, graph: hlir.Graph, numerics: str) -> Runner:
+    if backend.target is None:
+        return backend.make_runner(graph)
+    from luminal import compiler  # late: the compiler is most of what there is to import
+
+    with trace.span("lower"):
+        program = compiler.lower_to_program(graph, backend.target(), numerics=numerics)
+    with trace.span("build"):
+        return backend.make_runner(program)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """`dims=` of a compile: intervals that hold for all runs, and buckets by dim."""
+
+    narrow: dict[str, Interval]
+    buckets: dict[str, list[Interval]]
+
+    @classmethod
+    def of(cls, graph: hlir.Graph, dims: Mapping[Any, DimChoice]) -> _Choices:
+        """Raises DimError for an unknown dim or an interval outside the declared one."""
+        declared = {dim.name: dim for dim in graph.dims}
+        choices = cls({}, {})
+        for key, choice in dims.items():
+            name = key.name if isinstance(key, Symbol) else key
+            if name not in declared:
+                raise DimError(f"{name}: no such dim; the dims are {', '.join(declared) or 'none'}")
+            if isinstance(choice, list):
+                choices.buckets[name] = [_interval(declared[name], each) for each in choice]
+            else:
+                choices.narrow[name] = _interval(declared[name], choice)
+        return choices
+
+    def variants(self) -> Iterable[dict[str, Interval]]:
+        """Every combination of buckets, then the general program."""
+        if self.buckets:
+            for combination in itertools.product(*self.buckets.values()):
+                yield dict(zip(self.buckets, combination, strict=True))
+        yield {}
+
+
+def _interval(dim: Symbol, choice: Any) -> Interval:
+    try:
+        lo, hi = (choice, choice) if isinstance(choice, int) else choice
+        inside = (dim.lo or 0) <= lo <= hi and (dim.hi is None or hi <= dim.hi)
+    except (TypeError, ValueError):
+        raise DimError(f"dims: {dim.name}: {choice!r} is not an interval (lo, hi)") from None
+    if not inside:
+        raise DimError(f"dims: {dim.name}: ({lo}, {hi}) is not within its {dim.lo}..{dim.hi}")
+    return int(lo), int(hi)
+
+
+def _narrowed(graph: hlir.Graph, intervals: Mapping[str, Interval]) -> hlir.Graph:
+    """The graph with dims of smaller intervals; a dim with one value left becomes that literal."""
+    replaced: dict[Symbol, Expression] = {}
+    for dim in graph.dims:
+        if dim.name in intervals:
+            lo, hi = intervals[dim.name]
+            replaced[dim] = const(lo) if lo == hi else symbol(dim.name, lo, hi)
+    return substitute_dims(graph, replaced) if replaced else graph
+
+
+def _sink_names(graph: hlir.Graph) -> str:
+    return ", ".join(
+        sink.name if isinstance(sink, Output) else f"assign {sink.state.name}"
+        for sink in graph.sinks
+    )
+
+
+# --- the default graph ----------------------------------------------------------------------------
+
+_default: ContextVar[Graph | None] = ContextVar("luminal_default_graph", default=None)
+
+
+def default_graph() -> Graph:
+    """The graph of this context that `lm.tensor`, `lm.arange`, ... record into."""
+    graph = _default.get()
+    if graph is None:
+        graph = Graph("default graph")
+        _default.set(graph)
+    return graph
+
+
+@contextmanager
+def recording(graph: Graph) -> Iterator[Graph]:
+    """Makes `graph` the default graph inside the block."""
+    token = _default.set(graph)
+    try:
+        yield graph
+    finally:
+        _default.reset(token)
+
+
+def reset() -> None:
+    """Starts a new default graph; Tensors of the old one stay valid."""
+    _default.set(None)
+
+
+def execute(dims: Mapping[str, int] | None = None) -> Results:
+    """Runs the default graph (see `Graph.execute`)."""
+    return default_graph().execute(dims)
+
+
+def tensor(shape_or_data: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    """An Input of the default graph: a tuple is a shape, a list, number or array is its value."""
+    return default_graph().tensor(shape_or_data, dtype, name)
+
+
+def weight(shape: Sequence[int], dtype: Any = float32, name: str = "") -> Tensor:
+    """A Weight of the default graph."""
+    return default_graph().weight(shape, dtype, name)
+
+
+def read(state: State) -> Tensor:
+    """The value of a State at the start of a run of the default graph."""
+    return default_graph().read(state)
+
+
+def assign(state: State, value: Tensor) -> None:
+    """`state` holds `value` at the end of a run."""
+    value.graph.assign(state, value)
+
+
+def dim(name: str, lo: int = 1, hi: int = MAX_DIM) -> Symbol:
+    """A dim of the default graph, with values lo..hi."""
+    return default_graph().dim(name, lo, hi)
+
+
+def require(condition: Expression | bool) -> None:
+    """A condition that every run of the default graph must meet."""
+    default_graph().require(condition)
+
+
+def constant(value: Any, dtype: Any = None) -> Tensor:
+    """Exactly this number, list or array, in the default graph."""
+    return default_graph().constant(value, dtype)
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
+    """`start, start + step, ...` below `stop`, in the default graph."""
+    return default_graph().arange(start, stop, step, dtype)
+
+
+def iota(shape: Sequence[Extent], dim: int = -1, dtype: Any = int64) -> Tensor:
+    """Each element's position along `dim`, in the default graph."""
+    return default_graph().iota(shape, dim, dtype)
+
+
+def zeros(shape: Sequence[Extent], dtype: Any = float32) -> Tensor:
+    """All zeros, in the default graph."""
+    return default_graph().zeros(shape, dtype)
+
+
+def ones(shape: Sequence[Extent], dtype: Any = float32) -> Tensor:
+    """All ones, in the default graph."""
+    return default_graph().ones(shape, dtype)
+
+
+def full(shape: Sequence[Extent], value: Any, dtype: Any = None) -> Tensor:
+    """All `value`, in the default graph."""
+    return default_graph().full(shape, value, dtype)
+
+
+def eye(rows: Extent, columns: Extent | None = None, dtype: Any = float32) -> Tensor:
+    """Ones on the main diagonal, in the default graph."""
+    return default_graph().eye(rows, columns, dtype)
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One backend as this machine has it."""
+
+    name: str
+    summary: str
+    usable: bool
+    reason: str | None  # why it is not usable
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.summary}" if self.usable else f"{self.name}: {self.reason}"
+
+
+def devices() -> list[Device]:
+    """Every backend: usable ones, and why the rest is not."""
+    rows = []
+    for backend in registry.BACKENDS.values():
+        reason = backend.unavailable()
+        rows.append(Device(backend.name, backend.summary, reason is None, reason))
+    return rows
