@@ -224,9 +224,7 @@ class Barrier:
     scope: Binding
 
 
-Statement = (
-    Literal | Index | Map | Load | Store | Contract | Reduce | Loop | If | SortRow | Barrier
-)
+Statement = Literal | Index | Map | Load | Store | Contract | Reduce | Loop | If | SortRow | Barrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +271,13 @@ def to_text(kernel: Kernel) -> str:
     return "\n".join([*lines, "}"])
 
 
+def headline(statement: Statement) -> str:
+    """The statement's own printed line: of a Loop or If, its head without carries and body."""
+    lines: list[str] = []
+    _block((statement,), "", lines)
+    return lines[0].split("\n")[0]
+
+
 def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
     for statement in body:
         if isinstance(statement, Loop):
@@ -312,7 +317,9 @@ def _line(statement: Statement) -> str:
         case Load(out):
             return f"{_typed(out)} = load {_access(statement)}"
         case Store():
-            return f"{'add' if statement.add else 'store'} {_access(statement)} <- {statement.value}"
+            return (
+                f"{'add' if statement.add else 'store'} {_access(statement)} <- {statement.value}"
+            )
         case Contract(out, acc, a, b):
             return f"{_typed(out)} = contract {acc} + {a} * {b}"
         case Reduce(out, op, value, axis):

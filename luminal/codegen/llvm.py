@@ -1,0 +1,214 @@
+"""Tile IR to LLVM IR: one module with `@kernel` of the CPU's kernel ABI.
+
+`void @kernel(ptr %slots, ptr %dims, i64 %begin, i64 %end, ptr %scratch)` runs the grid chunks
+begin..end-1: `slots[i]` points to the i-th buffer, `dims[i]` is the i-th parameter, `scratch` is
+this thread's working memory (64-byte aligned, laid out by `kernel.scratch`). Everything is
+explicit: vectors, unrolling, fma; no fast-math and no optimiser is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from luminal.codegen import llvm_access
+from luminal.codegen.llvm_builder import (
+    I8,
+    I64,
+    PTR,
+    VOID,
+    FunctionBuilder,
+    IRType,
+    IRValue,
+    ModuleBuilder,
+)
+from luminal.codegen.llvm_cast import register_type
+from luminal.codegen.llvm_index import Indexer, Lanes
+from luminal.codegen.llvm_loops import counted, emit_loop, prepare
+from luminal.codegen.llvm_math import POINTWISE
+from luminal.codegen.llvm_sort import emit_sort
+from luminal.codegen.llvm_values import Context, Elements
+from luminal.dtypes import DType
+from luminal.errors import CompileError
+from luminal.kernel.scratch import scratch_offsets
+from luminal.kernel.tile_ir import (
+    Barrier,
+    Contract,
+    If,
+    Index,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Map,
+    Reduce,
+    SortRow,
+    Statement,
+    Store,
+)
+from luminal.shape.expression import ZERO, Expression, opaque
+from luminal.target import Target
+
+_PARAMS = [
+    ("slots", PTR),
+    ("dims", PTR),
+    ("begin", I64),
+    ("end", I64),
+    ("scratch", PTR),
+]
+_CHUNK = opaque("chunk", 0, 2**62)
+
+
+def render(kernel: Kernel, target: Target) -> str:
+    """The LLVM IR text of a verified kernel for a target."""
+    module = ModuleBuilder(target.features)
+    bits = target.vector_bits
+    width = f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+    b = FunctionBuilder(module, "kernel", VOID, _PARAMS, attributes=width)
+    slots, dims, begin, end, scratch = b.params
+    index = Indexer(b)
+    for k, param in enumerate(kernel.params):
+        index.bind(param, b.load(I64, b.gep(dims, b.const(I64, k), I64), 8))
+    pointers = {}
+    for k, buffer in enumerate(kernel.buffers):
+        pointers[buffer.name] = b.load(PTR, b.gep(slots, b.const(I64, k), PTR), 8)
+    for buffer, offset in zip(kernel.scratch, scratch_offsets(kernel), strict=False):
+        at = scratch if offset is ZERO else b.gep(scratch, index.scalar(offset), I8)
+        pointers[buffer.name] = at
+    buffers = {buffer.name: buffer for buffer in (*kernel.buffers, *kernel.scratch)}
+    writer = _Writer(Context(b, index, buffers, pointers))
+    writer.grid(kernel, begin, end)
+    b.ret()
+    return module.text()
+
+
+class _Writer:
+    """Writes statements; one method per kind."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+        self.b = ctx.b
+
+    def grid(self, kernel: Kernel, begin: IRValue, end: IRValue) -> None:
+        """The loop over chunks; the axes of the grid are digits of the chunk's number."""
+
+        def chunk(number: IRValue, _: list[IRValue]) -> list[IRValue]:
+            index = self.ctx.index
+            index.bind(_CHUNK, number)
+            rest: Expression = _CHUNK
+            for position, grid in reversed(list(enumerate(kernel.grid))):
+                digit = rest % grid.count if position else rest
+                rest = rest // grid.count
+                index.bind(grid.axis, index.scalar(digit))
+            self.body(kernel.body)
+            return []
+
+        prepare(self.ctx, kernel.body)
+        counted(self.ctx, "chunk", (begin, end, 1), (None, None), (), chunk)
+
+    def body(self, body: tuple[Statement, ...]) -> None:
+        for statement in body:
+            self.RULES[type(statement)](self, statement)
+
+    def literal(self, statement: Literal) -> None:
+        out = statement.out
+        bits = int.from_bytes(statement.data, "little")
+        self.ctx.values[out.id] = {(): self.b.const_bits(register_type(out.dtype), bits)}
+
+    def index(self, statement: Index) -> None:
+        ctx, axes = self.ctx, statement.out.axes
+        vector = ctx.vector_axis(axes)
+        elements: Elements = {}
+        for key, position in ctx.positions(axes):
+            expr = ctx.moved(statement.expr, position)
+            if vector is None:
+                elements[key] = ctx.index.scalar(expr)
+            else:
+                lanes = Lanes(vector, ctx.shapes[vector][1], {})
+                value = ctx.index.vector(expr, lanes)
+                elements[key] = self.b.cast("sext", value, IRType("i64", lanes.count))
+        ctx.values[statement.out.id] = elements
+
+    def map(self, statement: Map) -> None:
+        emit = POINTWISE.get(statement.op)
+        if emit is None:
+            raise CompileError(f"cpu: {statement.op} has no LLVM meaning; drop it when lowering")
+        ctx, out = self.ctx, statement.out
+        lanes = ctx.lanes(out.axes)
+        dtype = statement.args[-1].dtype  # of Select, the arms'
+        ctx.values[out.id] = {
+            key: emit(self.b, dtype, [ctx.element(t, at, lanes) for t in statement.args], out.dtype)
+            for key, at in ctx.positions(out.axes)
+        }
+
+    def contract(self, statement: Contract) -> None:
+        ctx, out = self.ctx, statement.out
+        lanes = ctx.lanes(out.axes)
+        elements: Elements = {}
+        for key, at in ctx.positions(out.axes):
+            tiles = (statement.a, statement.b, statement.acc)
+            a, b, acc = (ctx.element(tile, at, lanes) for tile in tiles)
+            elements[key] = self.multiply_add(out.dtype, a, b, acc)
+        ctx.values[out.id] = elements
+
+    def multiply_add(self, dtype: DType, a: IRValue, b: IRValue, acc: IRValue) -> IRValue:
+        if dtype.is_float:
+            return self.b.intrinsic("llvm.fma", acc.type, [a, b, acc])
+        return self.b.binary("add", acc, self.b.binary("mul", a, b))
+
+    def reduce(self, statement: Reduce) -> None:
+        ctx, value, out = self.ctx, statement.value, statement.out
+
+        def combine(x: IRValue, y: IRValue) -> IRValue:
+            return POINTWISE[statement.op](self.b, out.dtype, [x, y], out.dtype)
+
+        unroll, vector = ctx.shapes[statement.axis]
+        elements: Elements = {}
+        for key, at in ctx.positions(out.axes):
+            parts = [ctx.element(value, {**at, statement.axis: u}) for u in range(unroll)]
+            while len(parts) > 1:
+                pairs = zip(parts[::2], parts[1::2], strict=False)
+                parts = [combine(x, y) for x, y in pairs] + parts[len(parts) & ~1 :]
+            elements[key] = parts[0] if vector == 1 else self.fold_lanes(parts[0], combine)
+        ctx.values[out.id] = elements
+
+    def fold_lanes(self, value: IRValue, combine: Callable[[IRValue, IRValue], IRValue]) -> IRValue:
+        """The lanes of a vector combined, halves at a time."""
+        while value.type.lanes > 1:
+            half = value.type.lanes // 2
+            low = self.b.shuffle(value, value, range(half))
+            value = combine(low, self.b.shuffle(value, value, range(half, 2 * half)))
+        return value
+
+    def loop(self, statement: Loop) -> None:
+        emit_loop(self.ctx, statement, self.body)
+
+    def branch(self, statement: If) -> None:
+        with self.ctx.branch(self.ctx.index.condition(statement.condition)):
+            self.body(statement.body)
+
+    def load(self, statement: Load) -> None:
+        llvm_access.load(self.ctx, statement)
+
+    def store(self, statement: Store) -> None:
+        llvm_access.store(self.ctx, statement)
+
+    def sort(self, statement: SortRow) -> None:
+        emit_sort(self.ctx, statement)
+
+    def barrier(self, statement: Barrier) -> None:
+        """One thread runs a whole chunk: there is nobody to wait for."""
+
+    RULES: Mapping[type, Callable[..., Any]] = {
+        Literal: literal,
+        Index: index,
+        Map: map,
+        Load: load,
+        Store: store,
+        Contract: contract,
+        Reduce: reduce,
+        Loop: loop,
+        If: branch,
+        SortRow: sort,
+        Barrier: barrier,
+    }

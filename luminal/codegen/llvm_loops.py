@@ -1,0 +1,200 @@
+"""Loops over tiles as LLVM IR: whole tiles without masks, then a tail of single vectors.
+
+The main loop steps by unroll * vector. What is left takes steps of one vector (unroll 1), masked
+unless the trip count is a multiple of the vector. Code that provably never runs is not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from luminal.codegen import llvm_access
+from luminal.codegen.llvm_builder import I64, IRValue
+from luminal.codegen.llvm_values import Context, Elements, Key
+from luminal.kernel.tile_ir import Carry, If, Index, Load, Loop, SortRow, Statement, Store
+from luminal.shape.expression import ZERO, Expression, maximum
+
+Body = Callable[[tuple[Statement, ...]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """A run of equal steps of one loop: from `start` below `stop`, `unroll` vectors at a time."""
+
+    start: Expression
+    stop: Expression
+    unroll: int
+    masked: bool
+
+    def trips(self, vector: int) -> tuple[int | None, int | None]:
+        """Bounds of how many steps are taken."""
+        lo, hi = (self.stop - self.start).interval
+        size = self.unroll * vector
+        return (
+            None if lo is None else max(0, -(-lo // size)),
+            None if hi is None else -(-hi // size),
+        )
+
+
+def _phases(loop: Loop) -> Iterator[_Steps]:
+    """The main loop and the tail, where they may take a step."""
+    vector, tile = loop.vector, loop.tile
+    if tile == 1:
+        yield _Steps(loop.start, loop.stop, 1, False)
+        return
+    trips = loop.stop - loop.start
+    if not trips.interval.at_least(0):
+        trips = maximum(trips, 0)
+    whole = loop.start + trips // tile * tile
+    if not trips.interval.at_most(tile - 1):
+        yield _Steps(loop.start, whole, loop.unroll, False)
+    if (trips % tile) != ZERO:
+        yield _Steps(whole, loop.stop, 1, (trips % vector) != ZERO)
+
+
+def emit_loop(ctx: Context, loop: Loop, body: Body) -> None:
+    """Write the loop; `body` writes its statements. The carries' results are bound after it."""
+    prepare(ctx, loop.body)
+    shape = (loop.unroll, loop.vector)
+    if loop.tile > 1:
+        ctx.shapes[loop.axis] = shape
+    state = [_initial(ctx, carry) for carry in loop.carries]
+    for steps in _phases(loop):
+        state = _emit_phase(ctx, loop, steps, state, body)
+        if loop.tile > 1:
+            ctx.shapes[loop.axis] = shape
+    for carry, elements in zip(loop.carries, state, strict=True):
+        ctx.values[carry.result.id] = elements
+
+
+def _initial(ctx: Context, carry: Carry) -> Elements:
+    """The carry's init, broadcast to all its positions."""
+    axes = carry.inner.axes
+    lanes = ctx.lanes(axes)
+    return {key: ctx.element(carry.init, at, lanes) for key, at in ctx.positions(axes)}
+
+
+def _emit_phase(
+    ctx: Context, loop: Loop, steps: _Steps, state: list[Elements], body: Body
+) -> list[Elements]:
+    """Write one run of steps; gives the carried values after it."""
+    if loop.tile > 1:
+        ctx.shapes[loop.axis] = (steps.unroll, loop.vector)
+    # The positions this phase updates; of the loop's own axis a tail takes the first only.
+    updated = [[key for key, _ in ctx.positions(c.inner.axes)] for c in loop.carries]
+    flat = [old[key] for old, keys in zip(state, updated, strict=True) for key in keys]
+
+    def step(base: IRValue, carried: list[IRValue]) -> list[IRValue]:
+        _enter(ctx, loop, steps, base)
+        current = iter(carried)
+        for carry, keys in zip(loop.carries, updated, strict=True):
+            ctx.values[carry.inner.id] = {key: next(current) for key in keys}
+        body(loop.body)
+        following = [
+            _next(ctx, loop, carry, key)
+            for carry, keys in zip(loop.carries, updated, strict=True)
+            for key in keys
+        ]
+        _leave(ctx, loop)
+        return following
+
+    bounds = steps.trips(loop.vector)
+    start, stop = ctx.index.scalar(steps.start), ctx.index.scalar(steps.stop)
+    size = steps.unroll * loop.vector
+    after = iter(counted(ctx, loop.axis.name, (start, stop, size), bounds, flat, step))
+    return [
+        {**old, **{key: next(after) for key in keys}}
+        for old, keys in zip(state, updated, strict=True)
+    ]
+
+
+def _enter(ctx: Context, loop: Loop, steps: _Steps, base: IRValue) -> None:
+    ctx.index.bind(loop.axis, base)
+    if loop.tile > 1:
+        ctx.active.append(loop.axis)
+    if steps.masked:
+        left = ctx.b.binary("sub", ctx.index.scalar(steps.stop), base)
+        ctx.live[loop.axis] = ctx.index.compare_lanes("slt", left, loop.vector)
+
+
+def _leave(ctx: Context, loop: Loop) -> None:
+    ctx.live.pop(loop.axis, None)
+    if loop.tile > 1:
+        ctx.active.pop()
+
+
+def _next(ctx: Context, loop: Loop, carry: Carry, key: Key) -> IRValue:
+    """The carried value for the next step; dead lanes keep theirs."""
+    axes = carry.inner.axes
+    position = dict(zip(axes, key, strict=True))
+    value = ctx.element(carry.next, position, ctx.lanes(axes))
+    if loop.axis in axes and loop.axis in ctx.live:
+        return ctx.b.select(ctx.live[loop.axis], value, ctx.values[carry.inner.id][key])
+    return value
+
+
+def counted(
+    ctx: Context,
+    name: str,
+    count: tuple[IRValue, IRValue, int],
+    trips: tuple[int | None, int | None],
+    carried: Sequence[IRValue],
+    step: Callable[[IRValue, list[IRValue]], list[IRValue]],
+) -> list[IRValue]:
+    """A loop from start to stop by a step; `step(i, carried)` writes its body.
+
+    `trips` bounds the number of steps: a single one is written without a loop, and the first test
+    is left out where at least one is certain. Gives the carried values after the loop.
+    """
+    b, index = ctx.b, ctx.index
+    start, stop, size = count
+    at_least, at_most = trips
+    if at_most is not None and at_most <= 0:
+        return list(carried)
+    index.push()
+    if at_least == at_most == 1:
+        result = step(start, list(carried))
+        index.pop()
+        return result
+    head, done = b.label(f"{name}.loop"), b.label(f"{name}.done")
+    before = b.current
+    if at_least is not None and at_least >= 1:
+        b.br(head)
+    else:
+        b.cond_br(b.icmp("slt", start, stop), head, done)
+    b.block(head)
+    i = b.phi(I64, [(start, before)])
+    phis = [b.phi(value.type, [(value, before)]) for value in carried]
+    following = step(i, phis)
+    index.pop()
+    after = b.binary("add", i, b.const(I64, size))
+    latch = b.current
+    for phi, value in zip((i, *phis), (after, *following), strict=True):
+        b.add_incoming(phi, value, latch)
+    b.cond_br(b.icmp("slt", after, stop), head, done)
+    b.block(done)
+    if at_least is not None and at_least >= 1:
+        return following
+    pairs = zip(carried, following, strict=True)
+    return [b.phi(old.type, [(old, before), (new, latch)]) for old, new in pairs]
+
+
+def prepare(ctx: Context, body: tuple[Statement, ...]) -> None:
+    """Emit what the statements of a loop's body need and is known before it is entered."""
+    for statement in body:
+        match statement:
+            case Load() | Store():
+                llvm_access.prepare(ctx, statement)
+            case Index():
+                ctx.index.prepare(statement.expr)
+            case Loop():
+                ctx.index.prepare(statement.start)
+                ctx.index.prepare(statement.stop)
+                prepare(ctx, statement.body)
+            case If():
+                ctx.index.prepare(statement.condition)
+                prepare(ctx, statement.body)
+            case SortRow():
+                for expr in (statement.offset, statement.stride, statement.extent):
+                    ctx.index.prepare(expr)

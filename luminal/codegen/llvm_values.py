@@ -1,0 +1,95 @@
+"""The state of rendering one kernel: tile values as grids of IR values, tile shapes, pointers.
+
+A value with tile axes is one IR value per combination of unroll positions of its axes; each is a
+vector where one of the axes is bound to lanes, else a scalar.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from luminal.codegen.llvm_builder import FunctionBuilder, IRValue
+from luminal.codegen.llvm_cast import memory_type
+from luminal.codegen.llvm_index import Indexer
+from luminal.kernel.tile_ir import Buffer, Tile
+from luminal.shape.expression import Expression, Symbol, const, sum_of_terms
+
+Position = dict[Symbol, int]
+Key = tuple[int, ...]
+Elements = dict[Key, IRValue]
+
+
+@dataclass(slots=True)
+class Context:
+    """What the code written so far has bound."""
+
+    b: FunctionBuilder
+    index: Indexer
+    buffers: dict[str, Buffer]
+    pointers: dict[str, IRValue]
+    values: dict[int, Elements] = field(default_factory=dict)
+    shapes: dict[Symbol, tuple[int, int]] = field(default_factory=dict)  # unroll, vector
+    active: list[Symbol] = field(default_factory=list)  # tiled axes of the enclosing loops
+    live: dict[Symbol, IRValue] = field(default_factory=dict)  # lane masks of masked tails
+
+    def positions(self, axes: Iterable[Symbol]) -> Iterator[tuple[Key, Position]]:
+        """Every combination of unroll positions, in row-major order."""
+        axes = tuple(axes)
+        for key in itertools.product(*(range(self.shapes[axis][0]) for axis in axes)):
+            yield key, dict(zip(axes, key, strict=True))
+
+    def vector_axis(self, axes: Iterable[Symbol]) -> Symbol | None:
+        """The axis bound to lanes, if there is one."""
+        return next((axis for axis in axes if self.shapes[axis][1] > 1), None)
+
+    def lanes(self, axes: Iterable[Symbol]) -> int:
+        """How many lanes a value with these axes has."""
+        axis = self.vector_axis(axes)
+        return 1 if axis is None else self.shapes[axis][1]
+
+    def element(self, tile: Tile, position: Position, lanes: int = 1) -> IRValue:
+        """The tile's value at a position of its axes, or more axes, in as many lanes as asked."""
+        value = self.values[tile.id][tuple(position[axis] for axis in tile.axes)]
+        return self.index.spread(value, lanes) if lanes > 1 else value
+
+    def moved(self, expr: Expression, position: Position) -> Expression:
+        """The Expression at an unroll position: each axis's symbol stands for its first lane."""
+        steps = {
+            axis: axis + unroll * self.shapes[axis][1]
+            for axis, unroll in position.items()
+            if unroll
+        }
+        return expr.substitute(steps) if steps else expr
+
+    @contextmanager
+    def branch(self, condition: IRValue) -> Iterator[None]:
+        """What is emitted inside runs where the scalar condition holds."""
+        then, after = self.b.label("then"), self.b.label("after")
+        self.b.cond_br(condition, then, after)
+        self.b.block(then)
+        self.index.push()
+        yield
+        self.index.pop()
+        self.b.block(after)
+
+    def pointer(self, name: str, offset: Expression) -> IRValue:
+        """The address of `buffer[offset]`, built from the outermost terms inwards.
+
+        The constant comes last, where an addressing mode takes it for nothing.
+        """
+        key = (name, offset)
+        found = self.index.find(key)
+        if found is not None:
+            return found
+        if offset.is_const and not offset.constant:
+            return self.pointers[name]
+        if offset.constant:
+            outer, inner = sum_of_terms(offset.terms, 0), const(offset.constant)
+        else:
+            outer, inner = self.index.split(offset)
+        base = self.pointer(name, outer)
+        element = memory_type(self.buffers[name].dtype)
+        return self.index.keep(key, self.b.gep(base, self.index.scalar(inner), element))

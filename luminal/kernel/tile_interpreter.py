@@ -1,0 +1,315 @@
+"""The meaning of tile IR: a slow, exact run of one kernel in NumPy.
+
+Every access is checked: a live position whose guard holds and that lies outside its buffer raises
+VerifyError. Loops take the steps that renderers take (whole tiles, then one vector at a time), so that
+sums are formed in the same order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from luminal.dtypes import DType
+from luminal.errors import VerifyError
+from luminal.hlir import semantics
+from luminal.hlir.attributes import AxisAttrs, CastAttrs
+from luminal.hlir.ops import OPS
+from luminal.kernel.tile_ir import (
+    Barrier,
+    Buffer,
+    Contract,
+    If,
+    Index,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Map,
+    Reduce,
+    SortRow,
+    Statement,
+    Store,
+    Tile,
+    headline,
+)
+from luminal.shape.expression import Expression, Symbol
+
+Array = np.ndarray[Any, Any]
+
+
+def run(kernel: Kernel, buffers: Mapping[str, Array], params: Mapping[str, int]) -> None:
+    """Run every grid chunk of `kernel` on the flat or shaped, contiguous arrays in `buffers`.
+
+    `params` are the kernel's parameters by name. Raises VerifyError on an access out of bounds.
+    """
+    _Interpreter(kernel, buffers, dict(params)).run()
+
+
+class _Step:
+    """The tile of one loop in this step: positions base .. base+count-1, live below stop."""
+
+    def __init__(self, base: int, count: int, stop: int) -> None:
+        self.positions = np.arange(base, base + count, dtype=np.int64)
+        self.live = self.positions < stop
+
+
+class _Interpreter:
+    def __init__(
+        self, kernel: Kernel, buffers: Mapping[str, Array], params: dict[str, int]
+    ) -> None:
+        self.kernel = kernel
+        self.env: dict[str, int] = params  # symbols with one value, by name
+        self.values: dict[int, Array] = {}
+        self.steps: dict[Symbol, _Step] = {}  # tiles of the enclosing loops, outer first
+        self.sizes: dict[Symbol, tuple[int, int]] = {}  # unroll and vector, by axis
+        self.memory = {b.name: self.bind(b, buffers) for b in kernel.buffers}
+        for buffer in kernel.scratch:
+            size = int(buffer.size.evaluate(params))
+            self.memory[buffer.name] = np.zeros(size, buffer.dtype.numpy)
+
+    def bind(self, buffer: Buffer, buffers: Mapping[str, Array]) -> Array:
+        array = buffers[buffer.name]
+        size = int(buffer.size.evaluate(self.env))
+        if array.dtype != buffer.dtype.numpy or array.size < size or not array.flags.c_contiguous:
+            raise VerifyError(
+                f"tile IR: buffer {buffer.name}: {array.dtype}[{array.size}] given; "
+                f"it takes contiguous {buffer.dtype}[{size}]"
+            )
+        return array.reshape(-1)[:size]
+
+    def run(self) -> None:
+        grid = self.kernel.grid
+        counts = [range(int(g.count.evaluate(self.env))) for g in grid]
+        for point in itertools.product(*counts):
+            self.env.update(zip((g.axis.name for g in grid), point, strict=True))
+            for buffer in self.kernel.scratch:  # chunks share nothing, and may not rely on zeros
+                self.memory[buffer.name].view(np.uint8)[:] = 0xA5
+            self.body(self.kernel.body)
+
+    def body(self, body: tuple[Statement, ...]) -> None:
+        for statement in body:
+            self.RULES[type(statement)](self, statement)
+
+    # --- values -------------------------------------------------------------------------------------
+
+    def aligned(self, tile: Tile, axes: tuple[Symbol, ...]) -> Array:
+        """The tile's elements, broadcastable along `axes`."""
+        array = self.values[tile.id]
+        order = sorted(range(len(tile.axes)), key=lambda k: axes.index(tile.axes[k]))
+        array = array.transpose(order)
+        shape = iter(array.shape)
+        return array.reshape([next(shape) if axis in tile.axes else 1 for axis in axes])
+
+    def evaluate(self, expr: Expression, axes: tuple[Symbol, ...], bound: Mapping[str, Any]) -> Any:
+        """An Expression at the tile positions along `axes`."""
+        env: dict[str, Any] = {**self.env, **bound}
+        for k, axis in enumerate(axes):
+            shape = [1] * len(axes)
+            shape[k] = -1
+            env[axis.name] = self.steps[axis].positions.reshape(shape)
+        return expr.evaluate(env)
+
+    def extents(self, axes: tuple[Symbol, ...]) -> tuple[int, ...]:
+        return tuple(len(self.steps[axis].positions) for axis in axes)
+
+    def literal(self, statement: Literal) -> None:
+        self.values[statement.out.id] = np.asarray(statement.value)
+
+    def index(self, statement: Index) -> None:
+        axes = statement.out.axes
+        value = np.asarray(self.evaluate(statement.expr, axes, {}), np.int64)
+        self.values[statement.out.id] = np.broadcast_to(value, self.extents(axes))
+
+    def map(self, statement: Map) -> None:
+        out = statement.out
+        args = [self.aligned(tile, out.axes) for tile in statement.args]
+        self.values[out.id] = apply(statement.op, out.dtype, *args)
+
+    def contract(self, statement: Contract) -> None:
+        axes = statement.out.axes
+        acc, a, b = (self.aligned(tile, axes) for tile in (statement.acc, statement.a, statement.b))
+        self.values[statement.out.id] = multiply_add(statement.out.dtype, acc, a, b)
+
+    def reduce(self, statement: Reduce) -> None:
+        value = statement.value
+        array = np.moveaxis(self.values[value.id], value.axes.index(statement.axis), 0)
+        unroll, vector = self.sizes[statement.axis]
+        array = array.reshape(unroll, vector, *array.shape[1:])
+        parts = list(array)
+        while len(parts) > 1:
+            pairs = range(0, len(parts) - 1, 2)
+            paired = [apply(statement.op, value.dtype, parts[k], parts[k + 1]) for k in pairs]
+            parts = paired + parts[2 * len(paired) :]
+        (lanes,) = parts
+        while len(lanes) > 1:
+            half = len(lanes) // 2
+            lanes = apply(statement.op, value.dtype, lanes[:half], lanes[half:])
+        left = [axis for axis in value.axes if axis is not statement.axis]
+        self.values[statement.out.id] = lanes[0].transpose(
+            [left.index(a) for a in statement.out.axes]
+        )
+
+    # --- memory -------------------------------------------------------------------------------------
+
+    def positions(self, statement: Load | Store, axes: tuple[Symbol, ...]) -> tuple[Array, Array]:
+        """(offset, active) at every position of an access; checked against the buffer's bounds."""
+        bound = {
+            symbol.name: self.aligned(tile, axes).astype(np.int64)
+            for symbol, tile in statement.indices
+        }
+        shape = self.extents(axes)
+        with np.errstate(over="ignore"):
+            offset = np.broadcast_to(self.evaluate(statement.offset, axes, bound), shape)
+            active = np.broadcast_to(self.evaluate(statement.guard, axes, bound), shape) != 0
+        for k, axis in enumerate(axes):
+            live = self.steps[axis].live.reshape([-1 if n == k else 1 for n in range(len(axes))])
+            active = active & live
+        size = self.memory[statement.buffer].size
+        outside = active & ((offset < 0) | (offset >= size))
+        if outside.any():
+            raise VerifyError(
+                f"tile IR: `{headline(statement)}`: offset {offset[outside].flat[0]} is outside "
+                f"{statement.buffer}[{size}]; guard it"
+            )
+        return np.where(active, offset, 0), active
+
+    def load(self, statement: Load) -> None:
+        out = statement.out
+        offset, active = self.positions(statement, out.axes)
+        memory = self.memory[statement.buffer]
+        zero = memory.dtype.type(0)
+        read = memory[offset] if memory.size else np.full(offset.shape, zero, memory.dtype)
+        self.values[out.id] = np.asarray(np.where(active, read, zero), memory.dtype)
+
+    def store(self, statement: Store) -> None:
+        symbols = statement.offset.symbols() | statement.guard.symbols()
+        symbols |= frozenset(a for _, tile in statement.indices for a in tile.axes)
+        symbols |= frozenset(statement.value.axes)
+        axes = tuple(axis for axis in self.steps if axis in symbols)
+        offset, active = self.positions(statement, axes)
+        value = np.broadcast_to(self.aligned(statement.value, axes), offset.shape)
+        memory = self.memory[statement.buffer]
+        for position in np.argwhere(active):
+            where = tuple(position)
+            kept = value[where]
+            if statement.add:
+                kept = apply("Add", statement.value.dtype, memory[offset[where]], kept)
+            memory[offset[where]] = kept
+
+    # --- control ------------------------------------------------------------------------------------
+
+    def loop(self, statement: Loop) -> None:
+        start = int(statement.start.evaluate(self.env))
+        stop = int(statement.stop.evaluate(self.env))
+        self.sizes[statement.axis] = (statement.unroll, statement.vector)
+        for carry in statement.carries:
+            shape = tuple(self.carried_extent(axis, statement) for axis in carry.inner.axes)
+            init = self.aligned(carry.init, carry.inner.axes)
+            self.values[carry.result.id] = np.array(np.broadcast_to(init, shape))
+        base = start
+        while base < stop:
+            count = statement.tile if base + statement.tile <= stop else statement.vector
+            self.step(statement, _Step(base, count, stop))
+            base += count
+
+    def carried_extent(self, axis: Symbol, loop: Loop) -> int:
+        unroll, vector = self.sizes[axis]
+        inside = axis is not loop.axis and axis in self.steps
+        return len(self.steps[axis].positions) if inside else unroll * vector
+
+    def step(self, loop: Loop, step: _Step) -> None:
+        count = len(step.positions)
+        self.env[loop.axis.name] = int(step.positions[0])
+        if loop.tile > 1:
+            self.steps[loop.axis] = step
+        for carry in loop.carries:
+            view = self.own_positions(carry.inner, self.values[carry.result.id], loop, count)
+            self.values[carry.inner.id] = view.copy()
+        self.body(loop.body)
+        for carry in loop.carries:
+            view = self.own_positions(carry.inner, self.values[carry.result.id], loop, count)
+            following = np.broadcast_to(self.aligned(carry.next, carry.inner.axes), view.shape)
+            if loop.axis in carry.inner.axes:
+                k = carry.inner.axes.index(loop.axis)
+                live = step.live.reshape([-1 if n == k else 1 for n in range(view.ndim)])
+                following = np.where(live, following, view)
+            view[...] = following
+        self.steps.pop(loop.axis, None)
+
+    @staticmethod
+    def own_positions(tile: Tile, array: Array, loop: Loop, count: int) -> Array:
+        """The first `count` partial results along the loop's own axis: those this step updates."""
+        return array[tuple(slice(count if a is loop.axis else None) for a in tile.axes)]
+
+    def branch(self, statement: If) -> None:
+        if statement.condition.evaluate(self.env):
+            self.body(statement.body)
+
+    def sort(self, statement: SortRow) -> None:
+        exprs = (statement.offset, statement.stride, statement.extent)
+        offset, stride, extent = (int(e.evaluate(self.env)) for e in exprs)
+        where = offset + stride * np.arange(extent)
+        for name in (statement.source, statement.values, statement.order):
+            if extent and not 0 <= where.min() <= where.max() < self.memory[name].size:
+                raise VerifyError(
+                    f"tile IR: `{headline(statement)}`: positions {where.min()}..{where.max()} are "
+                    f"outside {name}[{self.memory[name].size}]"
+                )
+        keys = self.memory[statement.source][where]
+        values, order = semantics.sort(AxisAttrs(0), {}, (keys,))
+        self.memory[statement.values][where] = values
+        self.memory[statement.order][where] = order
+
+    def barrier(self, statement: Barrier) -> None:
+        return
+
+    RULES: Mapping[type, Callable[..., None]] = {
+        Literal: literal,
+        Index: index,
+        Map: map,
+        Load: load,
+        Store: store,
+        Contract: contract,
+        Reduce: reduce,
+        Loop: loop,
+        If: branch,
+        SortRow: sort,
+        Barrier: barrier,
+    }
+
+
+def apply(op: str, dtype: DType, *args: Array) -> Array:
+    """An HLIR pointwise op on arrays that broadcast together."""
+    row = OPS[op]
+    assert row.evaluate is not None
+    attrs = CastAttrs(dtype) if row.attrs is CastAttrs else None
+    shape = np.broadcast_shapes(*(arg.shape for arg in args))
+    whole = [np.ascontiguousarray(np.broadcast_to(arg, shape)).reshape(shape) for arg in args]
+    return np.asarray(row.evaluate(attrs, {}, whole)[0], dtype.numpy)
+
+
+def _libm_fma() -> Mapping[int, Callable[..., float]]:
+    """fma by element size, correctly rounded; np.frompyfunc calls it per element."""
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    table = {}
+    for size, name, kind in ((4, "fmaf", ctypes.c_float), (8, "fma", ctypes.c_double)):
+        function = getattr(libm, name)
+        function.restype, function.argtypes = kind, [kind] * 3
+        table[size] = np.frompyfunc(function, 3, 1)
+    return table
+
+
+_FMA = _libm_fma()
+
+
+def multiply_add(dtype: DType, acc: Array, a: Array, b: Array) -> Array:
+    """acc + a*b: rounded once for floats, wrapping for integers."""
+    if dtype.is_float:
+        return np.asarray(_FMA[dtype.size](a, b, acc)).astype(dtype.numpy)
+    return apply("Add", dtype, acc, apply("Mul", dtype, a, b))

@@ -1,0 +1,324 @@
+"""The tile IR's invariants, checked between steps.
+
+Values are defined once, before their use and in scope; axes, dtypes, buffers and symbols agree. A
+VerifyError names the kernel's line at fault, the rule and the fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from luminal import dtypes
+from luminal.errors import VerifyError
+from luminal.hlir.attributes import CastAttrs
+from luminal.hlir.ops import OPS, TensorType
+from luminal.kernel.tile_ir import (
+    Barrier,
+    Buffer,
+    Carry,
+    Contract,
+    If,
+    Index,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Map,
+    Reduce,
+    Role,
+    SortRow,
+    Space,
+    Statement,
+    Store,
+    Tile,
+    headline,
+)
+from luminal.shape.expression import Expression, Symbol
+
+REDUCTIONS = ("Add", "Mul", "Maximum")
+
+
+def verify(kernel: Kernel) -> None:
+    """Raise VerifyError unless `kernel` is well formed."""
+    _Verifier(kernel).run()
+
+
+@dataclass(slots=True)
+class _Scope:
+    """What a statement may name: tiles by id, bound symbols, and the enclosing tiled loops."""
+
+    tiles: dict[int, Tile]
+    symbols: frozenset[Symbol]
+    tiled: dict[Symbol, tuple[int, int]] = field(default_factory=dict)  # axis: (unroll, vector)
+
+    def inside(self, loop: Loop) -> _Scope:
+        """The scope of the loop's body: values laid out along its own axis stay outside."""
+        tiles = {i: tile for i, tile in self.tiles.items() if loop.axis not in tile.axes}
+        tiled = dict(self.tiled)
+        if loop.tile > 1:
+            tiled[loop.axis] = (loop.unroll, loop.vector)
+        return _Scope(tiles, self.symbols | {loop.axis}, tiled)
+
+    def copy(self) -> _Scope:
+        return _Scope(dict(self.tiles), self.symbols, self.tiled)
+
+
+class _Verifier:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.defined: set[int] = set()
+        self.buffers: dict[str, Buffer] = {}
+        self.stored: set[str] = set()
+        self.tile_sizes: dict[Symbol, tuple[int, int]] = {}
+        self.line = "kernel"
+
+    def run(self) -> None:
+        kernel = self.kernel
+        params = frozenset(kernel.params)
+        for buffer in (*kernel.buffers, *kernel.scratch):
+            self.line = f"buffer {buffer.name}"
+            if buffer.name in self.buffers:
+                self.fail("two buffers have this name; rename one")
+            if (buffer.space is Space.SCRATCH) != (buffer in kernel.scratch):
+                self.fail(
+                    f"its space is {buffer.space.value}; `scratch` lists scratch buffers only"
+                )
+            self.known(buffer.size, params)
+            self.buffers[buffer.name] = buffer
+        axes: set[Symbol] = set()
+        for grid in kernel.grid:
+            self.line = f"grid {grid.axis.name}"
+            if grid.axis in axes | params:
+                self.fail("the name is bound twice; use another axis")
+            self.known(grid.count, params)
+            axes.add(grid.axis)
+        self.body(kernel.body, _Scope({}, params | axes))
+
+    def fail(self, text: str) -> NoReturn:
+        raise VerifyError(f"tile IR: `{self.line}`: {text}")
+
+    # --- rules shared by the statements -----------------------------------------------------------
+
+    def known(self, expr: Expression, symbols: Iterable[Symbol]) -> None:
+        missing = expr.symbols() - frozenset(symbols)
+        if missing:
+            names = ", ".join(sorted(symbol.name for symbol in missing))
+            self.fail(f"{names} in {expr} is not bound here; bind it by a loop, param or index")
+
+    def uniform(self, expr: Expression, scope: _Scope) -> None:
+        self.known(expr, scope.symbols)
+        tiled = expr.symbols() & scope.tiled.keys()
+        if tiled:
+            names = ", ".join(sorted(axis.name for axis in tiled))
+            self.fail(f"{expr} depends on the tile axis {names}; it takes one value per step")
+
+    def read(self, tile: Tile, scope: _Scope) -> Tile:
+        if scope.tiles.get(tile.id) != tile:
+            known = "defined elsewhere" if tile.id in self.defined else "not defined before"
+            self.fail(f"{tile} is {known}; use it in the scope and with the type of its definition")
+        return tile
+
+    def define(self, out: Tile, axes: Iterable[Symbol], scope: _Scope) -> None:
+        if out.id in self.defined:
+            self.fail(f"{out} is defined twice; give the second one a fresh id")
+        expected = frozenset(axes)
+        if len(set(out.axes)) != len(out.axes) or frozenset(out.axes) != expected:
+            self.fail(
+                f"{out} has axes [{_names(out.axes)}]; its operands give [{_names(expected)}]"
+            )
+        vectors = [axis for axis in out.axes if self.tile_sizes[axis][1] > 1]
+        if len(vectors) > 1:
+            self.fail(f"{out} has vector axes {_names(vectors)}; a value has at most one")
+        self.defined.add(out.id)
+        scope.tiles[out.id] = out
+
+    def same_dtype(self, what: str, found: dtypes.DType, expected: dtypes.DType) -> None:
+        if found is not expected:
+            self.fail(f"{what} is {found}, expected {expected}; cast it first")
+
+    def buffer(self, name: str, *, written: bool) -> Buffer:
+        buffer = self.buffers.get(name)
+        if buffer is None:
+            self.fail(f"there is no buffer {name}; the kernel has {', '.join(self.buffers)}")
+        if buffer.space is Space.SCRATCH:
+            return buffer
+        if written and buffer.role is Role.IN:
+            self.fail(f"{name} is an input; give it the role out or inout to store to it")
+        if not written and buffer.role is Role.OUT and name not in self.stored:
+            self.fail(f"{name} is an output that nothing was stored to; give it the role inout")
+        return buffer
+
+    # --- statements ---------------------------------------------------------------------------------
+
+    def body(self, body: tuple[Statement, ...], scope: _Scope) -> None:
+        for statement in body:
+            self.line = headline(statement)
+            rule: Callable[..., None] | None = self.RULES.get(type(statement))
+            if rule is None:
+                self.fail(f"{type(statement).__name__} is not a statement of the tile IR")
+            rule(self, statement, scope)
+
+    def literal(self, statement: Literal, scope: _Scope) -> None:
+        if len(statement.data) != statement.out.dtype.size:
+            self.fail(f"{len(statement.data)} bytes for {statement.out.dtype}")
+        self.define(statement.out, (), scope)
+
+    def index(self, statement: Index, scope: _Scope) -> None:
+        self.known(statement.expr, scope.symbols)
+        self.same_dtype("the result", statement.out.dtype, dtypes.int64)
+        self.define(statement.out, statement.expr.symbols() & scope.tiled.keys(), scope)
+
+    def map(self, statement: Map, scope: _Scope) -> None:
+        op = OPS.get(statement.op)
+        if op is None or not op.is_pointwise:
+            self.fail(f"{statement.op} is not a pointwise op of HLIR")
+        args = [self.read(tile, scope) for tile in statement.args]
+        if len(args) != op.arity:
+            self.fail(f"{op.name} takes {op.arity} operands, got {len(args)}")
+        for tile in args[1:] if op.name == "Select" else args:
+            if tile.dtype not in op.takes:
+                self.fail(f"{tile} is {tile.dtype}; {op.name} takes {dtypes.names(op.takes)}")
+        out = statement.out
+        attrs = CastAttrs(out.dtype) if op.attrs is CastAttrs else None
+        try:
+            (result,) = op.infer([TensorType((), tile.dtype) for tile in args], attrs)
+        except (TypeError, ValueError) as error:
+            self.fail(str(error))
+        self.same_dtype(str(out), out.dtype, result.dtype)
+        self.define(out, (axis for tile in args for axis in tile.axes), scope)
+
+    def access(self, statement: Load | Store, scope: _Scope) -> frozenset[Symbol]:
+        """The tile axes of an access; checks its offset, guard and indices."""
+        symbols = scope.symbols
+        axes: set[Symbol] = set()
+        for symbol, tile in statement.indices:
+            if symbol in symbols:
+                self.fail(f"{symbol.name} is bound twice; use another symbol")
+            if not self.read(tile, scope).dtype.is_int:
+                self.fail(f"the index {tile} is {tile.dtype}; cast it to an integer")
+            symbols |= {symbol}
+            axes |= set(tile.axes)
+        used = frozenset[Symbol]()
+        for expr in (statement.offset, statement.guard):
+            self.known(expr, symbols)
+            used |= expr.symbols()
+        return frozenset(axes) | (used & scope.tiled.keys())
+
+    def load(self, statement: Load, scope: _Scope) -> None:
+        buffer = self.buffer(statement.buffer, written=False)
+        self.same_dtype(str(statement.out), statement.out.dtype, buffer.dtype)
+        self.define(statement.out, self.access(statement, scope), scope)
+
+    def store(self, statement: Store, scope: _Scope) -> None:
+        buffer = self.buffer(statement.buffer, written=True)
+        value = self.read(statement.value, scope)
+        self.same_dtype(str(value), value.dtype, buffer.dtype)
+        axes = self.access(statement, scope) | frozenset(value.axes)
+        self.only(axes, scope.tiled, "a store happens in the loops over its axes")
+        if statement.add:
+            if buffer.dtype not in OPS["Add"].takes:
+                self.fail(f"{buffer.dtype} is not added; it takes {dtypes.names(OPS['Add'].takes)}")
+            missing = scope.tiled.keys() - axes
+            if missing:
+                self.fail(f"an added store lacks the tile axis {_names(missing)} of its loops")
+        self.stored.add(statement.buffer)
+
+    def only(self, axes: Iterable[Symbol], allowed: Iterable[Symbol], rule: str) -> None:
+        extra = set(axes) - set(allowed)
+        if extra:
+            self.fail(f"the axis {_names(extra)} does not belong here: {rule}")
+
+    def contract(self, statement: Contract, scope: _Scope) -> None:
+        tiles = [self.read(tile, scope) for tile in (statement.acc, statement.a, statement.b)]
+        for tile in tiles:
+            self.same_dtype(str(tile), tile.dtype, statement.out.dtype)
+        if statement.out.dtype not in OPS["Mul"].takes:
+            self.fail(f"{statement.out.dtype} is not computed with; cast the operands first")
+        self.define(statement.out, (axis for tile in tiles for axis in tile.axes), scope)
+
+    def reduce(self, statement: Reduce, scope: _Scope) -> None:
+        value = self.read(statement.value, scope)
+        if statement.op not in REDUCTIONS:
+            self.fail(f"{statement.op} is no reduction; it takes {', '.join(REDUCTIONS)}")
+        self.same_dtype(str(statement.out), statement.out.dtype, value.dtype)
+        if value.dtype not in OPS[statement.op].takes:
+            self.fail(f"{value.dtype} is not computed with; cast the operand first")
+        if statement.axis not in value.axes or statement.axis in scope.tiled:
+            self.fail(f"{value} has no partial results of a finished loop over {statement.axis}")
+        self.define(statement.out, set(value.axes) - {statement.axis}, scope)
+
+    def loop(self, statement: Loop, scope: _Scope) -> None:
+        if statement.axis in scope.symbols:
+            self.fail(f"{statement.axis.name} is bound already; use another axis")
+        if statement.unroll < 1 or statement.vector < 1 or statement.vector.bit_count() != 1:
+            self.fail("unroll is at least 1 and vector a power of two")
+        self.uniform(statement.start, scope)
+        self.uniform(statement.stop, scope)
+        shape = (statement.unroll, statement.vector)
+        left = [tile for tile in scope.tiles.values() if statement.axis in tile.axes]
+        if left and self.tile_sizes[statement.axis] != shape:
+            self.fail(f"{left[0]} holds another tile of this axis; use the same unroll and vector")
+        self.tile_sizes[statement.axis] = shape
+        line = self.line
+        inner = scope.inside(statement)
+        for carry in statement.carries:
+            self.carry_in(carry, statement, scope, inner)
+        self.body(statement.body, inner)
+        self.line = line
+        for carry in statement.carries:
+            self.read(carry.next, inner)
+            self.same_dtype(str(carry.next), carry.next.dtype, carry.inner.dtype)
+            self.only(carry.next.axes, carry.inner.axes, f"{carry.inner} is carried without it")
+            self.define(carry.result, carry.inner.axes, scope)
+
+    def carry_in(self, carry: Carry, loop: Loop, scope: _Scope, inner: _Scope) -> None:
+        axes = carry.inner.axes
+        for tile in (self.read(carry.init, scope), carry.result):
+            self.same_dtype(str(tile), tile.dtype, carry.inner.dtype)
+        self.only(axes, self.tile_sizes, "no loop so far walks it")
+        if loop.tile == 1:
+            self.only(axes, self.tile_sizes.keys() - {loop.axis}, "its loop has no tile")
+        self.only(carry.init.axes, axes, f"{carry.inner} is carried without it")
+        self.define(carry.inner, axes, inner)
+
+    def branch(self, statement: If, scope: _Scope) -> None:
+        self.uniform(statement.condition, scope)
+        self.body(statement.body, scope.copy())
+
+    def sort(self, statement: SortRow, scope: _Scope) -> None:
+        for expr in (statement.offset, statement.stride, statement.extent):
+            self.uniform(expr, scope)
+        source = self.buffer(statement.source, written=False)
+        if source.dtype not in OPS["Sort"].takes:
+            self.fail(f"{source.dtype} is not sorted; cast the keys first")
+        for name, expected in (
+            (statement.values, source.dtype),
+            (statement.order, dtypes.int64),
+            (statement.work, source.dtype),
+            (statement.work_order, dtypes.int64),
+        ):
+            self.same_dtype(name, self.buffer(name, written=True).dtype, expected)
+            self.stored.add(name)
+
+    def barrier(self, statement: Barrier, scope: _Scope) -> None:
+        return
+
+    RULES: Mapping[type, Callable[..., None]] = {
+        Literal: literal,
+        Index: index,
+        Map: map,
+        Load: load,
+        Store: store,
+        Contract: contract,
+        Reduce: reduce,
+        Loop: loop,
+        If: branch,
+        SortRow: sort,
+        Barrier: barrier,
+    }
+
+
+def _names(axes: Iterable[Symbol]) -> str:
+    return ", ".join(sorted(axis.name for axis in axes))
