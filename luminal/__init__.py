@@ -32,6 +32,7 @@ from luminal.errors import (
 from luminal.frontend.binary import maximum, minimum, where
 from luminal.frontend.linalg import matmul
 from luminal.frontend.movement import concat, stack
+from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import Parameter, State
 from luminal.jit import jit
@@ -99,6 +100,7 @@ __all__ = [
     "maximum",
     "minimum",
     "matmul",
+    "scan",
     # dtypes
     "DType",
     "bool_",

@@ -17,8 +17,8 @@ from luminal.dtypes import DType, dtype_of
 from luminal.errors import DTypeError, InputError
 from luminal.frontend.data import array_of
 from luminal.frontend.tensor import Tensor
+from luminal.frontend.tree import Tree, flatten
 from luminal.hlir.state import Parameter, State
-from luminal.runtime import pytree
 from luminal.runtime.arrays import Array
 from luminal.runtime.executable import Executable
 from luminal.session import Graph, compile, recording
@@ -43,10 +43,11 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One compiled form of the function. `result` holds output names at Tensors' places."""
+    """One compiled form of the function; `results` are the leaves of what it returns."""
 
     executable: Executable
-    result: Any
+    results: tuple[Any, ...]  # a _Name for each Tensor
+    tree: Tree
 
 
 class Jitted:
@@ -85,46 +86,38 @@ class Jitted:
         bound.apply_defaults()
         static = {n: v for n, v in bound.arguments.items() if n in self._static}
         dynamic = {n: v for n, v in bound.arguments.items() if n not in self._static}
-        leaves = [_leaf(path, value) for path, value in pytree.paths(dynamic)]
+        leaves, tree = _leaves(dynamic)
         types = tuple(leaf.type(self._shapes) for leaf in leaves)
-        kind = (_static_key(static), pytree.structure(dynamic))
+        kind = (_static_key(static), tree)
         with self._lock:
             entry = self._entries.get((kind, types))
             if entry is None:
                 self._warn_of_lengths(kind, leaves, types)
-                entry = self._compile(static, dynamic, leaves)
+                entry = self._compile(static, leaves, tree)
                 while len(self._entries) >= self._max_entries:
                     self._entries.popitem(last=False)
                 self._entries[kind, types] = entry
             self._entries.move_to_end((kind, types))
         results = entry.executable({leaf.path: leaf.array for leaf in leaves})
-        return pytree.map_leaves(
-            lambda leaf: results[leaf.name] if isinstance(leaf, _Name) else leaf, entry.result
-        )
+        values = [results[r.name] if isinstance(r, _Name) else r for r in entry.results]
+        return entry.tree.build(values)
 
-    def _compile(
-        self, static: Mapping[str, Any], dynamic: dict[str, Any], leaves: list[_Leaf]
-    ) -> _Entry:
+    def _compile(self, static: Mapping[str, Any], leaves: list[_Leaf], tree: Tree) -> _Entry:
         graph = Graph(self._function.__name__)
         tensors = []
         for leaf in leaves:
             shape, dtype = leaf.type(self._shapes)
             tensors.append(graph.tensor(shape, dtype, leaf.path))
-        remaining = iter(tensors)
-        arguments = pytree.map_leaves(lambda _: next(remaining), dynamic)
+        arguments = {**tree.build(tensors), **static}
         call = self._signature.bind_partial()
-        call.arguments.update({**arguments, **static})
-        # bind() keeps the order of the signature; *args and **kwargs lie under their own names.
-        call.arguments = {
-            name: call.arguments[name]
-            for name in self._signature.parameters
-            if name in call.arguments
-        }
+        for name in self._signature.parameters:  # BoundArguments keep the signature's order
+            if name in arguments:
+                call.arguments[name] = arguments[name]
         with recording(graph):
             result = self._function(*call.args, **call.kwargs)
-        names = pytree.map_leaves(functools.partial(_named_output, graph), result)
-        executable = compile(graph, **self._options)
-        return _Entry(executable, names)
+        values, result_tree = flatten(result)
+        results = tuple(_named_output(graph, value) for value in values)
+        return _Entry(compile(graph, **self._options), results, result_tree)
 
     def _warn_of_lengths(
         self, kind: Key, leaves: list[_Leaf], types: tuple[tuple[Shape, DType], ...]
@@ -179,7 +172,7 @@ def jit(
     """Compiles a function of Tensors; calls take and return nested tuples, lists, dicts of arrays.
 
     It is recorded once per shapes and dtypes of its arguments. `shapes`: {"x": ("s", 64)} declares
-    symbolic lengths, by argument or path ("batch.ids"), for one program over all of them. `static`:
+    symbolic lengths, by argument or path ("batch['ids']"), for one program over all of them. `static`:
     arguments passed on as they are, hashable; each value compiles anew. `options`: of `lm.compile`.
     """
     if function is None:
@@ -199,6 +192,14 @@ def jit_function(
     """`jit` as a plain function of the function."""
     names = (static,) if isinstance(static, str) else tuple(static)
     return Jitted(function, shapes or {}, names, max_entries, options)
+
+
+def _leaves(arguments: dict[str, Any]) -> tuple[list[_Leaf], Tree]:
+    """The arrays in the arguments, named by where they stand."""
+    values, tree = flatten(arguments)
+    parts = zip(arguments, tree.parts, strict=True)
+    paths = [path for name, part in parts for path in part.paths(name)]
+    return [_leaf(path, value) for path, value in zip(paths, values, strict=True)], tree
 
 
 def _leaf(path: str, value: Any) -> _Leaf:

@@ -319,7 +319,7 @@ class Executable:
     # --- reports
 
     def report(self, dims: Mapping[str, int] | None = None) -> Report:
-        """The launches of one run, by default at the last run's dims; before any, the upper ends."""
+        """The launches of one run at `dims`: the last run's, or before any the upper ends."""
         with self._lock:
             if dims is None and self._binding is not None:
                 return self._binding.bound.report()
