@@ -11,8 +11,8 @@ from luminal.shape.expression import ONE, ZERO, Term, atom, const, sum_of_terms
 if TYPE_CHECKING:
     from luminal.shape.expression import Expression, Symbol
 
-CACHE = 1 << 16
-"""Entries of each operator's memo: a few compilations' worth, some tens of MB at most."""
+CACHE = 1 << 15
+"""Entries of each operator's memo: some compilations' worth, a few tens of MB at most."""
 _EXPAND = 32
 """Products of sums are multiplied out up to this many terms."""
 

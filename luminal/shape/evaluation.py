@@ -147,5 +147,5 @@ def compiled(e: Expression, names: tuple[str, ...]) -> Callable[..., int]:
         raise DimError(f"no value for {missing[0]} in {e}; add it to the names {names}")
     variables = {name: f"v{position}" for position, name in enumerate(names)}
     source = f"lambda {', '.join(variables.values())}: {to_python(e, variables)}"
-    function: Callable[..., int] = eval(source, {"min": min, "max": max})
+    function: Callable[..., int] = eval(source, {"min": min, "max": max, "sum": sum})
     return function

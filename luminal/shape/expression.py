@@ -10,12 +10,13 @@ conditions). Conditions are Expressions with the values 0 and 1.
 
 from __future__ import annotations
 
-import hashlib
 import operator
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
+
+import numpy as np
 
 from luminal.errors import DimError
 from luminal.shape.interval import Interval
@@ -23,12 +24,53 @@ from luminal.shape.interval import Interval
 MAX_DIM = 2**31 - 1
 """The default upper end of a dim's interval."""
 
+_INTEGER = (int, np.integer)
+
 CONDITION_OPS = frozenset(("lt", "le", "eq", "ne", "and", "or"))
 
 ExpressionLike: TypeAlias = "Expression | int"
 Term: TypeAlias = "tuple[Expression, int]"
 """A monomial and its coefficient."""
 SortKey: TypeAlias = tuple[str, int, int, int, bytes]
+
+
+_Method: TypeAlias = "Callable[[Expression, ExpressionLike], Expression]"
+
+
+def _operators(rule: Callable[[Expression, Expression], Expression]) -> tuple[_Method, _Method]:
+    """The method for `self op other` and its mirror; other types than integers get their turn."""
+
+    def method(self: Expression, other: object) -> Any:
+        if isinstance(other, Expression):
+            return rule(self, other)
+        return rule(self, const(int(other))) if isinstance(other, _INTEGER) else NotImplemented
+
+    def mirrored(self: Expression, other: object) -> Any:
+        if isinstance(other, Expression):
+            return rule(other, self)
+        return rule(const(int(other)), self) if isinstance(other, _INTEGER) else NotImplemented
+
+    return method, mirrored
+
+
+def _sum(a: Expression, b: Expression) -> Expression:
+    return arithmetic.add(a, b)
+
+
+def _difference(a: Expression, b: Expression) -> Expression:
+    return arithmetic.subtract(a, b)
+
+
+def _product(a: Expression, b: Expression) -> Expression:
+    return arithmetic.multiply(a, b)
+
+
+def _quotient(a: Expression, b: Expression) -> Expression:
+    return division.floordiv(a, b)
+
+
+def _remainder(a: Expression, b: Expression) -> Expression:
+    return division.mod(a, b)
 
 
 class Expression:
@@ -100,7 +142,7 @@ class Expression:
     def sort_key(self) -> SortKey:
         """A total order that depends on nothing but the structure."""
         if self._key is None:
-            self._key = _sort_key(self)
+            self._key = ordering.sort_key(self)
         return self._key
 
     def symbols(self) -> frozenset[Symbol]:
@@ -138,53 +180,23 @@ class Expression:
         """C text over 64-bit integers (see `text.C_HELPERS`); `names` renames the symbols."""
         return text.to_c(self, names or {})
 
-    def __add__(self, other: ExpressionLike) -> Expression:
-        return arithmetic.add(self, as_expression(other))
+    __array_ufunc__ = None  # numpy leaves `np.int64(4) * e` to the operators here
 
-    def __radd__(self, other: int) -> Expression:
-        return arithmetic.add(as_expression(other), self)
-
-    def __sub__(self, other: ExpressionLike) -> Expression:
-        return arithmetic.subtract(self, as_expression(other))
-
-    def __rsub__(self, other: int) -> Expression:
-        return arithmetic.subtract(as_expression(other), self)
-
-    def __mul__(self, other: ExpressionLike) -> Expression:
-        return arithmetic.multiply(self, as_expression(other))
-
-    def __rmul__(self, other: int) -> Expression:
-        return arithmetic.multiply(as_expression(other), self)
+    __add__, __radd__ = _operators(_sum)
+    __sub__, __rsub__ = _operators(_difference)
+    __mul__, __rmul__ = _operators(_product)
+    __floordiv__, __rfloordiv__ = _operators(_quotient)
+    __mod__, __rmod__ = _operators(_remainder)
+    __lt__, __gt__ = _operators(lambda a, b: condition.less(a, b))
+    __le__, __ge__ = _operators(lambda a, b: condition.less_equal(a, b))
+    __and__, __rand__ = _operators(lambda a, b: condition.conjunction((a, b)))
+    __or__, __ror__ = _operators(lambda a, b: condition.disjunction((a, b)))
 
     def __neg__(self) -> Expression:
         return arithmetic.scale(self, -1)
 
     def __pos__(self) -> Expression:
         return self
-
-    def __floordiv__(self, other: ExpressionLike) -> Expression:
-        return division.floordiv(self, as_expression(other))
-
-    def __rfloordiv__(self, other: int) -> Expression:
-        return division.floordiv(as_expression(other), self)
-
-    def __mod__(self, other: ExpressionLike) -> Expression:
-        return division.mod(self, as_expression(other))
-
-    def __rmod__(self, other: int) -> Expression:
-        return division.mod(as_expression(other), self)
-
-    def __lt__(self, other: ExpressionLike) -> Expression:
-        return condition.less(self, as_expression(other))
-
-    def __le__(self, other: ExpressionLike) -> Expression:
-        return condition.less_equal(self, as_expression(other))
-
-    def __gt__(self, other: ExpressionLike) -> Expression:
-        return condition.less(as_expression(other), self)
-
-    def __ge__(self, other: ExpressionLike) -> Expression:
-        return condition.less_equal(as_expression(other), self)
 
     def eq(self, other: ExpressionLike) -> Expression:
         """The condition that both have the same value."""
@@ -193,16 +205,6 @@ class Expression:
     def ne(self, other: ExpressionLike) -> Expression:
         """The condition that the values differ."""
         return condition.negation(self.eq(other))
-
-    def __and__(self, other: ExpressionLike) -> Expression:
-        return condition.conjunction((self, as_expression(other)))
-
-    __rand__ = __and__
-
-    def __or__(self, other: ExpressionLike) -> Expression:
-        return condition.disjunction((self, as_expression(other)))
-
-    __ror__ = __or__
 
     def __invert__(self) -> Expression:
         return condition.negation(self)
@@ -223,7 +225,7 @@ class Expression:
             return True
         if isinstance(other, Expression) or self.op != "const":
             return False
-        return isinstance(other, int) and self.constant == other
+        return isinstance(other, _INTEGER) and self.constant == int(other)
 
     def __hash__(self) -> int:
         return self._hash
@@ -357,31 +359,6 @@ def _args_of_sum(node: Expression) -> tuple[Expression, ...]:
     return (*parts, const(node.constant)) if node.constant else parts
 
 
-_DIGITS = "0123456789"
-_LAST = chr(0x10FFFF)
-"""The name under which constants sort: after every symbol."""
-_RANK = {op: rank for rank, op in enumerate(("symbol", "mul", "add", "floordiv", "mod"))}
-
-
-def _sort_key(node: Expression) -> SortKey:
-    """By the first symbol's name (a number at its end as a number), size, op, then content."""
-    digest = hashlib.blake2b(node.op.encode(), digest_size=16)
-    if isinstance(node, Symbol):
-        stem = node.name.rstrip(_DIGITS)
-        number = int(node.name[len(stem) :] or -1)
-        inner = b"" if node.extent is None else node.extent.sort_key[4]
-        digest.update(repr((node.name, node.lo, node.hi)).encode() + inner)
-        return (stem, number, 1, 0, digest.digest())
-    if node.op == "const":
-        return (_LAST, node.constant, 1, 0, b"%d" % node.constant)
-    keys = [arg.sort_key for arg in node.args]
-    for key in keys:
-        digest.update(b"%d:" % len(key[4]) + key[4])
-    first = min(keys)
-    size = 1 + sum(key[2] for key in keys)
-    return (first[0], first[1], size, _RANK.get(node.op, 9), digest.digest())
-
-
 def _rebuild(op: str, args: tuple[Expression, ...], constant: int) -> Expression:
     """Unpickle: canonicalise again, since the text may come from another version."""
     return const(constant) if op == "const" else evaluation.REBUILD[op](args)
@@ -428,5 +405,6 @@ from luminal.shape import (  # noqa: E402
     condition,
     division,
     evaluation,
+    ordering,
     text,
 )

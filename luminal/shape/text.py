@@ -25,6 +25,8 @@ _LEVEL = {"or": 1, "and": 2, "lt": 3, "le": 3, "eq": 3, "ne": 3, "add": 4}
 _LEVEL |= {"mul": 5, "floordiv": 5, "mod": 5}
 _UNARY = 6
 _LEAF = 7
+_LONG = 100
+"""Sums beyond this length are Python `sum` calls: the compiler recurses into chains of `+`."""
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
@@ -129,6 +131,8 @@ def to_python(e: Expression, names: Mapping[str, str]) -> str:
     args = [to_python(arg, names) for arg in e.args]
     if e.op in ("min", "max"):
         return f"{e.op}({', '.join(args)})"
+    if len(args) > _LONG and e.op == "add":
+        return f"sum(({', '.join(args)}))"
     if e.op in ("add", "mul"):
         return f"({(' + ' if e.op == 'add' else ' * ').join(args)})"
     joined = f"({f' {_INFIX[e.op]} '.join(args)})"

@@ -54,6 +54,7 @@ def test_equal_expressions_are_one_object() -> None:
     assert symbol("s", 1, 512) is s
     assert symbol("s", 1, 513) != s
     assert np.int64(4) * s is 4 * s
+    assert np.int64(3) == const(3)
 
 
 def test_interning_is_weak() -> None:
@@ -217,6 +218,7 @@ def test_long_sums_are_flat() -> None:
     total = sum_of(parts)
     assert len(total.args) == 5000
     assert total.evaluate({part.name: 1 for part in parts}) == 5000
+    assert total.compiled(tuple(part.name for part in parts))(*range(5000)) == 12497500
     assert total - sum_of(parts[1:]) is parts[0]
 
 
@@ -259,6 +261,16 @@ def test_c_text() -> None:
     assert minimum(past, s).to_c() == "lm_min(past, s)"
     assert ((past + s) * 2**40).to_c() == "past * 1099511627776LL + s * 1099511627776LL"
     assert ((i < n) & (j < 2)).to_c() == "(i < n) && (j <= 1)"
+
+
+def test_other_types_get_their_turn() -> None:
+    class Tensor:
+        def __radd__(self, other: Expression) -> str:
+            return f"{other} + tensor"
+
+    assert s + Tensor() == "s + tensor"  # type: ignore[operator]
+    with pytest.raises(TypeError, match="unsupported operand"):
+        s + "text"  # type: ignore[operator]
 
 
 def test_pickle_interns_again() -> None:
