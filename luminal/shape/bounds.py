@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import gcd
 from typing import TYPE_CHECKING
 
 from luminal.shape.arithmetic import (
     CACHE,
     add,
     divide_monomial,
+    exact_div,
     factors_of,
     multiply,
     scale,
@@ -78,7 +80,7 @@ def _sum_interval(e: Expression) -> Interval:
 
 @lru_cache(CACHE)
 def _bounded(monomial: Expression) -> bool:
-    if monomial.op == "mul":
+    if monomial.op in ("mul", "floordiv"):
         return True
     return bool(upper_bounds(monomial) or lower_bounds(monomial))
 
@@ -154,6 +156,25 @@ def _numeric_steps(e: Expression) -> list[Expression]:
     return dims
 
 
+def _floor_steps(e: Expression) -> list[tuple[Expression, int]]:
+    """(z, m) with z <= m*e, from x - b + 1 <= b * (x // b) <= x for the first such term."""
+    for monomial, factor in e.terms:
+        for atom in factors_of(monomial):
+            if atom.op != "floordiv" or not atom.args[1].interval.at_least(1):
+                continue
+            x, b = atom.args
+            others = divide_monomial(monomial, atom)
+            assert others is not None
+            multiple = b.constant // gcd(b.constant, factor) if b.is_const else 1
+            weight = exact_div(scale(others, factor * multiple), b)
+            if weight is None or not _monomial_interval(others).at_least(0):
+                continue
+            bound = x if factor < 0 else add(subtract(x, b), ONE)
+            rest = scale(subtract(e, scale(monomial, factor)), multiple)
+            return [(add(rest, multiply(bound, weight)), multiple)]
+    return []
+
+
 def _replaced(
     e: Expression, monomial: Expression, factor: int, atom: Expression, bound: Expression
 ) -> Expression | None:
@@ -182,6 +203,7 @@ def lower_limit(e: Expression, facts: Sequence[Expression], steps: int) -> int |
             best = lo if best is None else max(best, lo)
         relaxed = _symbolic_steps(current) or _numeric_steps(current)
         following = [(step, multiple) for step in relaxed]
+        following += [(step, multiple * m) for step, m in _floor_steps(current)]
         for fact in facts:
             following += _cancellations(current, multiple, fact)
         for item in reversed(following):

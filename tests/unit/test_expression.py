@@ -252,6 +252,19 @@ def test_facts() -> None:
     assert simplify((i < 3) & (j < 2), [i < 2]) is (j < 2)
 
 
+def test_tiles_and_windows_stay_inside() -> None:
+    tile, lane = axis("tile", ceil_div(n, 16)), axis("lane", 16)
+    assert prove(tile * 16 < n) is True
+    assert prove(tile * 16 + lane < n + 15) is True
+    assert prove(tile * 16 + lane < n) is None
+    assert prove(tile * 16 + lane < n, [tile < n // 16]) is True
+    out, w = axis("out", (n - 1) // 2 + 1), axis("w", 3)
+    assert prove(out * 2 + w - 1 <= n) is True
+    assert prove(out * 2 + w - 1 < n) is None
+    assert prove(axis("o", n + 2) + w < n + 4) is True
+    assert (n - n // 4 * 4).interval == Interval(0, 3)
+
+
 def test_c_text() -> None:
     assert past.to_c() == "past"
     assert (past // 4 % 3).to_c({"past": "p0"}) == "(p0 / 4) % 3"

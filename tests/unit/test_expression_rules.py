@@ -135,6 +135,8 @@ RULES = [
         q1 <= q2,
         (z3.Implies(q1 >= q2 + 1, (q1 - q2 - 1) * b >= 0),),
     ),
+    # b * (x // b) lies in x - b + 1 .. x
+    Rule("floor-bounds", (b > 0, divided(x, b, q, r)), z3.And(b * q <= x, x - b + 1 <= b * q)),
     # a term f*x*w with f < 0, w >= 0 is least where x is greatest
     Rule(
         "replace-by-bound",
