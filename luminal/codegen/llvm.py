@@ -27,7 +27,7 @@ from luminal.codegen.llvm_index import Indexer, Lanes
 from luminal.codegen.llvm_loops import counted, emit_loop, prepare
 from luminal.codegen.llvm_math import POINTWISE
 from luminal.codegen.llvm_sort import emit_sort
-from luminal.codegen.llvm_values import Context, Elements
+from luminal.codegen.llvm_values import Context, Elements, held_type
 from luminal.dtypes import DType
 from luminal.errors import CompileError
 from luminal.kernel.scratch import scratch_offsets
@@ -113,7 +113,7 @@ class _Writer:
     def literal(self, statement: Literal) -> None:
         out = statement.out
         bits = int.from_bytes(statement.data, "little")
-        self.ctx.values[out.id] = {(): self.b.const_bits(register_type(out.dtype), bits)}
+        self.ctx.values[out.id] = {(): self.b.const_bits(held_type(out.dtype), bits)}
 
     def index(self, statement: Index) -> None:
         ctx, axes = self.ctx, statement.out.axes
@@ -136,10 +136,15 @@ class _Writer:
         ctx, out = self.ctx, statement.out
         lanes = ctx.lanes(out.axes)
         dtype = statement.args[-1].dtype  # of Select, the arms'
-        ctx.values[out.id] = {
-            key: emit(self.b, dtype, [ctx.element(t, at, lanes) for t in statement.args], out.dtype)
-            for key, at in ctx.positions(out.axes)
-        }
+        converts = statement.op in ("Cast", "Bitcast")
+        elements: Elements = {}
+        for key, at in ctx.positions(out.axes):
+            args = [ctx.element(tile, at, lanes) for tile in statement.args]
+            if converts:
+                args = [self.b.cast("bitcast", args[0], register_type(dtype, lanes))]
+            value = emit(self.b, dtype, args, out.dtype)
+            elements[key] = self.b.cast("bitcast", value, held_type(out.dtype, lanes))
+        ctx.values[out.id] = elements
 
     def contract(self, statement: Contract) -> None:
         ctx, out = self.ctx, statement.out

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
-from luminal.codegen.llvm_cast import from_memory, memory_type, register_type, to_memory
+from luminal.codegen.llvm_cast import from_memory, to_memory
 from luminal.codegen.llvm_index import Lanes
 from luminal.codegen.llvm_math import POINTWISE
-from luminal.codegen.llvm_values import Context, Position
+from luminal.codegen.llvm_values import Context, Position, memory_type
 from luminal.dtypes import DType
 from luminal.kernel.tile_ir import Load, Store
 from luminal.shape.expression import ONE, TRUE, Expression, Symbol, sum_of_terms
@@ -181,20 +181,20 @@ def _load_contiguous(ctx: Context, access: _Access, active: IRValue | None) -> I
     if active is None or active.type.lanes == 1:
         return _load_at(ctx, access, active, access.lanes.count)
     pointer = ctx.pointer(access.buffer, access.offset)
-    type_ = _masked_type(access.dtype, access.lanes.count)
+    type_ = memory_type(access.dtype, access.lanes.count)
     b = ctx.b
     value = b.masked_load(type_, pointer, active, access.dtype.size, b.zero(type_))
-    return _from_masked(b, access.dtype, value)
+    return from_memory(b, access.dtype, value)
 
 
 def _gather(ctx: Context, access: _Access, active: IRValue | None) -> IRValue:
     assert access.lanes is not None
     b = ctx.b
-    type_ = _masked_type(access.dtype, access.lanes.count)
+    type_ = memory_type(access.dtype, access.lanes.count)
     mask = _full_mask(ctx, active, access.lanes.count)
     pointers = _lane_pointers(ctx, access)
     value = b.masked_gather(type_, pointers, mask, access.dtype.size, b.zero(type_))
-    return _from_masked(b, access.dtype, value)
+    return from_memory(b, access.dtype, value)
 
 
 def _full_mask(ctx: Context, active: IRValue | None, lanes: int) -> IRValue:
@@ -216,23 +216,6 @@ def _lane_pointers(ctx: Context, access: _Access) -> IRValue:
     varying = tuple(t for t in access.offset.terms if t[0].symbols() & lanes.symbols)
     base = ctx.pointer(access.buffer, sum_of_terms(free, access.offset.constant))
     return b.gep(base, ctx.index.vector(sum_of_terms(varying, 0), lanes), element)
-
-
-def _masked_type(dtype: DType, lanes: int) -> IRType:
-    """The type of a masked access: 16-bit floats go as integers, which every target takes."""
-    return IRType("i16", lanes) if dtype.is_storage else memory_type(dtype, lanes)
-
-
-def _from_masked(b: FunctionBuilder, dtype: DType, value: IRValue) -> IRValue:
-    if dtype.is_storage:
-        return b.cast("bitcast", value, register_type(dtype, value.type.lanes))
-    return from_memory(b, dtype, value)
-
-
-def _to_masked(b: FunctionBuilder, dtype: DType, value: IRValue) -> IRValue:
-    if dtype.is_storage:
-        return b.cast("bitcast", value, IRType("i16", value.type.lanes))
-    return to_memory(b, dtype, value)
 
 
 # --- stores ---------------------------------------------------------------------------------------
@@ -287,7 +270,7 @@ def _store_active(
     b, dtype = ctx.b, access.dtype
     if access.lanes is not None and access.step is not ONE:
         mask = _full_mask(ctx, mask, access.lanes.count)
-        stored = _to_masked(b, dtype, value)
+        stored = to_memory(b, dtype, value)
         b.masked_scatter(stored, _lane_pointers(ctx, access), mask, dtype.size)
         return
     if add:
@@ -297,7 +280,7 @@ def _store_active(
     if mask is None:
         b.store(to_memory(b, dtype, value), pointer, dtype.size)
     else:
-        b.masked_store(_to_masked(b, dtype, value), pointer, mask, dtype.size)
+        b.masked_store(to_memory(b, dtype, value), pointer, mask, dtype.size)
 
 
 def _store_by_lane(ctx: Context, statement: Store, axes: tuple[Symbol, ...]) -> None:

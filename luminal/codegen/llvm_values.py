@@ -11,15 +11,26 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from luminal.codegen.llvm_builder import FunctionBuilder, IRValue
-from luminal.codegen.llvm_cast import memory_type
+from luminal.codegen import llvm_cast
+from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_index import Indexer
+from luminal.dtypes import DType
 from luminal.kernel.tile_ir import Buffer, Tile
 from luminal.shape.expression import Expression, Symbol, const, sum_of_terms
 
 Position = dict[Symbol, int]
 Key = tuple[int, ...]
 Elements = dict[Key, IRValue]
+
+
+def memory_type(dtype: DType, lanes: int = 1) -> IRType:
+    """How values lie in memory; 16-bit floats as integers, which every target can move."""
+    return IRType("i16", lanes) if dtype.is_storage else llvm_cast.memory_type(dtype, lanes)
+
+
+def held_type(dtype: DType, lanes: int = 1) -> IRType:
+    """How tile values are held in registers; 16-bit floats as in memory."""
+    return memory_type(dtype, lanes) if dtype.is_storage else llvm_cast.register_type(dtype, lanes)
 
 
 @dataclass(slots=True)
