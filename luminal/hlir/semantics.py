@@ -16,6 +16,8 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.dtypes import DType
+from luminal.shape.expression import TRUE
+from luminal.shape.view import View, index
 
 if TYPE_CHECKING:
     from luminal.hlir.attributes import (
@@ -295,9 +297,35 @@ def scatter(attrs: ScatterAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
 def view(attrs: ViewAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
     (source,) = args
     shape = extents(attrs.view.shape, dims)
+    strided = _strided(source, attrs.view, shape, dims)
+    if strided is not None:
+        return (strided,)
     flat, valid = _locate(attrs.view.map, (), shape, source.shape, dims)
     domain = np.asarray(attrs.view.domain.evaluate(_index_values(shape, dims))).astype(np.bool_)
     return (_read(source, flat, valid & domain),)
+
+
+def _strided(source: Array, view: View, shape: tuple[int, ...], dims: Dims) -> Array | None:
+    """The view without a copy, where its map is affine, inside the source and unconditional."""
+    if view.domain is not TRUE or source.size == 0 or 0 in shape:
+        return None
+    origin = {**dims, **{f"i{k}": 0 for k in range(len(shape))}}
+    starts: list[slice] = []
+    strides = [0] * len(shape)
+    for entry, extent, stride in zip(view.map, source.shape, source.strides, strict=True):
+        start = low = high = int(entry.evaluate(origin))
+        for k, size in enumerate(shape):
+            factor = entry.coefficient(index(k, view.shape[k]))
+            if factor is None or any(s.extent is not None for s in factor.symbols()):
+                return None
+            step = int(factor.evaluate(dims))
+            low, high = low + min(step * (size - 1), 0), high + max(step * (size - 1), 0)
+            strides[k] += step * stride
+        if low < 0 or high >= extent:
+            return None
+        starts.append(slice(start, None))
+    corner = source[tuple(starts)]
+    return np.lib.stride_tricks.as_strided(corner, shape, strides, writeable=False)
 
 
 def iota(attrs: IotaAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:

@@ -90,7 +90,7 @@ def _unless_integer(rule: Callable[[Step], Pair]) -> Rule:
 
 
 def _limits(dtype: np.dtype[Any]) -> Any:
-    return ml_dtypes.finfo(dtype)
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
 def _rounding(y: Array, underflows: Any = False) -> Array:

@@ -77,7 +77,7 @@ def evaluate(
     node, in Loop bodies once per trip. Raises InputError for a missing input.
     """
     results = interpret(graph, inputs, dims or {}, Arrays(), trace)
-    outputs = {name: np.array(array) for name, array in results.outputs.items()}
+    outputs = {name: np.array(array, order="C") for name, array in results.outputs.items()}
     for state, array in results.states.items():
         state.set(array)
     return outputs
