@@ -76,7 +76,7 @@ def render(kernel: Kernel, target: Target) -> str:
         at = scratch if offset is ZERO else b.gep(scratch, index.scalar(offset), I8)
         pointers[buffer.name] = at
     buffers = {buffer.name: buffer for buffer in (*kernel.buffers, *kernel.scratch)}
-    writer = _Writer(Context(b, index, buffers, pointers))
+    writer = _Writer(Context(b, index, buffers, pointers, kernel.tile_shapes()))
     writer.grid(kernel, begin, end)
     b.ret()
     return module.text()

@@ -41,8 +41,8 @@ class Context:
     index: Indexer
     buffers: dict[str, Buffer]
     pointers: dict[str, IRValue]
+    shapes: dict[Symbol, tuple[int, int]]  # unroll and vector
     values: dict[int, Elements] = field(default_factory=dict)
-    shapes: dict[Symbol, tuple[int, int]] = field(default_factory=dict)  # unroll, vector
     active: list[Symbol] = field(default_factory=list)  # tiled axes of the enclosing loops
     live: dict[Symbol, IRValue] = field(default_factory=dict)  # lane masks of masked tails
 

@@ -67,7 +67,7 @@ class _Interpreter:
         self.env: dict[str, int] = params  # symbols with one value, by name
         self.values: dict[int, Array] = {}
         self.steps: dict[Symbol, _Step] = {}  # tiles of the enclosing loops, outer first
-        self.sizes: dict[Symbol, tuple[int, int]] = {}  # unroll and vector, by axis
+        self.sizes = kernel.tile_shapes()
         self.memory = {b.name: self.bind(b, buffers) for b in kernel.buffers}
         for buffer in kernel.scratch:
             size = int(buffer.size.evaluate(params))
@@ -245,7 +245,7 @@ class _Interpreter:
     @staticmethod
     def own_positions(tile: Tile, array: Array, loop: Loop, count: int) -> Array:
         """The first `count` partial results along the loop's own axis: those this step updates."""
-        return array[tuple(slice(count if a is loop.axis else None) for a in tile.axes)]
+        return array[(*(slice(count if a is loop.axis else None) for a in tile.axes), ...)]
 
     def branch(self, statement: If) -> None:
         if statement.condition.evaluate(self.env):

@@ -258,6 +258,14 @@ class Kernel:
             if isinstance(statement, Loop | If):
                 stack.extend(reversed(statement.body))
 
+    def tile_shapes(self) -> dict[Symbol, tuple[int, int]]:
+        """Unroll and vector of each loop axis, by the first loop over it."""
+        shapes: dict[Symbol, tuple[int, int]] = {}
+        for statement in self.statements():
+            if isinstance(statement, Loop):
+                shapes.setdefault(statement.axis, (statement.unroll, statement.vector))
+        return shapes
+
 
 def to_text(kernel: Kernel) -> str:
     """The kernel as text: canonical names make it the key under which it is compiled and priced."""

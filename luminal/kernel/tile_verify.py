@@ -71,7 +71,7 @@ class _Verifier:
         self.defined: set[int] = set()
         self.buffers: dict[str, Buffer] = {}
         self.stored: set[str] = set()
-        self.tile_sizes: dict[Symbol, tuple[int, int]] = {}
+        self.tile_sizes = kernel.tile_shapes()
         self.line = "kernel"
 
     def run(self) -> None:
@@ -277,7 +277,7 @@ class _Verifier:
         axes = carry.inner.axes
         for tile in (self.read(carry.init, scope), carry.result):
             self.same_dtype(str(tile), tile.dtype, carry.inner.dtype)
-        self.only(axes, self.tile_sizes, "no loop so far walks it")
+        self.only(axes, self.tile_sizes, "no loop walks it")
         if loop.tile == 1:
             self.only(axes, self.tile_sizes.keys() - {loop.axis}, "its loop has no tile")
         self.only(carry.init.axes, axes, f"{carry.inner} is carried without it")
