@@ -64,7 +64,7 @@ class Recorder:
     def extent(self, n: Extent) -> Expression:
         """`n` as an Expression whose dims this graph declares; a name declares itself if new."""
         if isinstance(n, str):
-            return self.dims.get(n) or self.dim(n)
+            return self.dims[n] if n in self.dims else self.dim(n)
         if isinstance(n, Expression):
             for each in sorted(n.symbols(), key=lambda each: each.name):
                 if each.extent is None:
@@ -209,7 +209,7 @@ class Recorder:
     # --- sinks and results
 
     def output(self, value: Tensor, name: str | None = None, *, hidden: bool = False) -> None:
-        """Makes `value` an output, by default `out0`, `out1` ...; hidden: computed, not returned."""
+        """Makes `value` an output, by default `out0`, `out1` ...; hidden: it is not returned."""
         found = self.bring(value)
         outputs = [sink for sink in self.sinks if isinstance(sink, Output)]
         if name is None:

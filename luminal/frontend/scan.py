@@ -1,0 +1,155 @@
+"""`scan`: a loop over the leading axis of tensors, recorded as one Loop node with its own body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from luminal.errors import GraphError, ShapeError
+from luminal.frontend.binary import graph_of
+from luminal.frontend.graph import Recorder
+from luminal.frontend.handle import Extent, describe
+from luminal.frontend.tensor import Tensor
+from luminal.frontend.tree import Tree, flatten
+from luminal.hlir.attributes import Body
+from luminal.hlir.ops import TensorType, Value
+from luminal.hlir.state import Parameter, State
+from luminal.shape.expression import Expression
+
+Step = Callable[[Any, Any], tuple[Any, Any]]
+
+
+def scan(fn: Step, init: Any, xs: Any = None, length: Extent | None = None) -> tuple[Any, Any]:
+    """Runs `carry, y = fn(carry, x)` for each x of xs; gives the last carry and the stacked ys.
+
+    init, xs and ys are trees (tuples, lists, dicts) of Tensors; xs are cut along their first dim,
+    whose extent is the number of trips (`length` where xs is None; it may be a dim). Tensors and
+    Weights from outside that fn uses come in by themselves. A carried value keeps its type.
+    """
+    carried, carry_tree = flatten(init)
+    streams, stream_tree = flatten(xs)
+    graph = graph_of("scan", [*carried, *streams])
+    carried_tensors = [graph.constant(x) for x in carried]
+    stream_tensors = [graph.constant(x) for x in streams]
+    trips = _trips(graph, stream_tensors, stream_tree, length)
+
+    body = BodyRecorder(graph)
+    carry_args = [body.argument(x.value.type) for x in carried_tensors]
+    stream_args = [body.argument(_slice_type(x)) for x in stream_tensors]
+    returned = fn(carry_tree.build(carry_args), stream_tree.build(stream_args))
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise GraphError(f"scan: the function returned {returned!r}; return (carry, y)")
+    next_leaves, next_tree = flatten(returned[0])
+    ys, ys_tree = flatten(returned[1])
+    results = [body.constant(x) for x in (*next_leaves, *ys)]
+    _check_carry(carry_tree, next_tree, carry_args, results)
+
+    arguments = [*carry_args, *stream_args, *map(body.wrap, body.captured.values())]
+    block = Body(
+        tuple(x.value.node for x in arguments), tuple(body.bring(result) for result in results)
+    )
+    made = graph.builder.loop(
+        trips,
+        block,
+        [x.value for x in carried_tensors],
+        [x.value for x in stream_tensors],
+        list(body.captured),
+    )
+    outputs = [graph.wrap(value) for value in made]
+    count = len(carried_tensors)
+    return carry_tree.build(outputs[:count]), ys_tree.build(outputs[count:])
+
+
+def _trips(
+    graph: Recorder, streams: Sequence[Tensor], tree: Tree, length: Extent | None
+) -> Expression:
+    """The number of iterations; raises ShapeError where the streams and `length` disagree."""
+    trips = None if length is None else graph.extent(length)
+    for x, path in zip(streams, tree.paths("xs"), strict=True):
+        if x.ndim == 0:
+            raise ShapeError(f"scan: {path} is {describe(x)}; it takes a leading dim to run along")
+        if trips is None:
+            trips = x.extents[0]
+        if x.extents[0] != trips:
+            raise ShapeError(
+                f"scan: {path} is {describe(x)}, but the loop has {trips} trips; "
+                "make the leading extents equal"
+            )
+    if trips is None:
+        raise ShapeError("scan: the number of trips is unknown; give xs or length")
+    return trips
+
+
+def _slice_type(x: Tensor) -> TensorType:
+    return TensorType(x.extents[1:], x.dtype)
+
+
+def _check_carry(
+    before: Tree, after: Tree, arguments: Sequence[Tensor], results: Sequence[Tensor]
+) -> None:
+    if before != after:
+        raise ShapeError(
+            f"scan: the carry starts as {before.paths('carry')} and is returned as "
+            f"{after.paths('carry')}; return the same structure"
+        )
+    for path, old, new in zip(before.paths("carry"), arguments, results, strict=False):
+        if old.value.type != new.value.type:
+            raise ShapeError(
+                f"scan: {path} starts as {old.value.type} and is returned as {new.value.type}; "
+                "cast or reshape it so that both agree"
+            )
+
+
+class BodyRecorder(Recorder):
+    """Records one iteration. Values from outside become invariants at their first use."""
+
+    def __init__(self, parent: Recorder) -> None:
+        super().__init__(f"the body of a scan in {parent.name}")
+        self.parent = parent
+        self.depth = parent.depth + 1
+        self.dims = parent.dims
+        self.requirements = parent.requirements
+        self.captured: dict[
+            Value, Value
+        ] = {}  # the parent's value: the argument that stands for it
+
+    def argument(self, of_type: TensorType) -> Tensor:
+        """A new argument of the body."""
+        name = f"arg{len(self.leaves)}"
+        value = self.leaves[name] = self.builder.input(name, *of_type)
+        return self.wrap(value)
+
+    def bring(self, x: Tensor) -> Value:
+        """The value of `x` in the body: constants are recorded again, others become invariants."""
+        if x.graph is self:
+            return x.value
+        outer = self.parent.bring(x)
+        node = outer.node
+        if node.op.name in ("Constant", "Iota"):
+            return self.builder.make(node.op.name, (), node.attrs).value
+        if outer not in self.captured:
+            self.captured[outer] = self.argument(outer.type).value
+        return self.captured[outer]
+
+    def weight_of(self, parameter: Parameter, name: str | None = None) -> Tensor:
+        """The Weight of the graph around the body, as an invariant."""
+        return self.wrap(self.bring(self.parent.weight_of(parameter, name)))
+
+    def read(self, state: State) -> Tensor:
+        """The State's value at the start of the run, as an invariant."""
+        return self.wrap(self.bring(self.parent.read(state)))
+
+    def tensor(self, shape_or_data: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+        """Raises GraphError: inputs belong to the graph around the body."""
+        self._refuse("tensor", "make the input outside of the function and use it inside")
+
+    def assign(self, state: State, value: Tensor) -> None:
+        """Raises GraphError: a State is assigned once per run."""
+        self._refuse("assign", "carry the value and assign scan's result")
+
+    def output(self, value: Tensor, name: str | None = None, *, hidden: bool = False) -> None:
+        """Raises GraphError: what leaves the body is returned from the function."""
+        self._refuse("output", "return the value as a y and output scan's result")
+
+    def _refuse(self, what: str, fix: str) -> NoReturn:
+        raise GraphError(f"{what}: not inside the function of scan; {fix}")

@@ -1,0 +1,62 @@
+"""Records a function of Tensors, runs it on the reference backend and gives NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from luminal.backends.reference import evaluate
+from luminal.frontend.graph import Recorder
+from luminal.frontend.tree import flatten
+from luminal.hlir.verify import verify
+
+Array = np.ndarray[Any, Any]
+
+
+def run(fn: Callable[..., Any], *arrays: Any, shapes: Any = None, dims: Any = None) -> Any:
+    """`fn` of Tensors with the values `arrays`; the result has the structure that fn returns.
+
+    `shapes` gives the inputs symbolic shapes, `dims` the dims' values.
+    """
+    cx = Recorder()
+    given = [np.asarray(a) for a in arrays]
+    symbolic = shapes or [a.shape for a in given]
+    tensors = [
+        cx.tensor(tuple(s), a.dtype, f"x{k}")
+        for k, (a, s) in enumerate(zip(given, symbolic, strict=True))
+    ]
+    leaves, tree = flatten(fn(*tensors))
+    for leaf in leaves:
+        leaf.graph.output(leaf)
+    return tree.build(results(cx, leaves, {f"x{k}": a for k, a in enumerate(given)}, dims))
+
+
+def results(
+    cx: Recorder, leaves: list[Any], inputs: Mapping[str, Array], dims: Any = None
+) -> list[Array]:
+    """The values of `leaves`, which are outputs of `cx`."""
+    graph = cx.graph()
+    verify(graph)
+    found = evaluate(graph, {**cx.values, **inputs}, dims or {})
+    names = {sink.value: sink.name for sink in graph.sinks if hasattr(sink, "name")}
+    return [found[names[leaf.value]] for leaf in leaves]
+
+
+def close(actual: Array, expected: Any, ulp: float = 4) -> None:
+    """Asserts equal dtype and shape, and values within `ulp` ulp of the largest.
+
+    Integers and bools agree exactly; NaN and infinities by position.
+    """
+    wanted = np.asarray(expected)
+    assert actual.shape == wanted.shape, (actual.shape, wanted.shape)
+    if actual.dtype.kind in "iub":
+        assert actual.dtype == wanted.dtype, (actual.dtype, wanted.dtype)
+        np.testing.assert_array_equal(actual, wanted)
+        return
+    eps = float(np.finfo(actual.dtype).eps) if actual.dtype.kind == "f" else 2.0**-7
+    scale = np.abs(np.asarray(wanted, np.float64))
+    largest = float(np.max(scale[np.isfinite(scale)], initial=0.0))
+    wide = np.asarray(actual, np.float64), np.asarray(wanted, np.float64)
+    np.testing.assert_allclose(*wide, rtol=ulp * eps, atol=ulp * eps * largest)
