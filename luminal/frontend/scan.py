@@ -48,6 +48,7 @@ def scan(fn: Step, init: Any, xs: Any = None, length: Extent | None = None) -> t
     block = Body(
         tuple(x.value.node for x in arguments), tuple(body.bring(result) for result in results)
     )
+    body.closed = True
     made = graph.builder.loop(
         trips,
         block,
@@ -109,6 +110,7 @@ class BodyRecorder(Recorder):
         self.depth = parent.depth + 1
         self.dims = parent.dims
         self.requirements = parent.requirements
+        self.closed = False
         self.captured: dict[
             Value, Value
         ] = {}  # the parent's value: the argument that stands for it
@@ -121,6 +123,11 @@ class BodyRecorder(Recorder):
 
     def bring(self, x: Tensor) -> Value:
         """The value of `x` in the body: constants are recorded again, others become invariants."""
+        if self.closed:
+            raise GraphError(
+                f"{describe(x)} meets a value that was recorded in {self.name} and has left it; "
+                "return such values from the function"
+            )
         if x.graph is self:
             return x.value
         outer = self.parent.bring(x)

@@ -79,7 +79,7 @@ def test_empty_parts() -> None:
 
 KEYS: dict[str, Any] = {
     "int": np.s_[1], "negative int": np.s_[:, -1], "slice": np.s_[:, 1:, ::2],
-    "step": np.s_[..., ::-1], "negative step": np.s_[:, 2:0:-1, -1:-4:-2], 
+    "step": np.s_[..., ::-1], "negative step": np.s_[:, 2:0:-1, -1:-4:-2],
     "clamped": np.s_[:, -9:99],
     "none": np.s_[None, :, None, 1], "ellipsis": np.s_[0, ..., 1, None], "empty": np.s_[:, 2:1],
     "all": np.s_[...], "0-d": np.s_[1, 2, 3, 4],
