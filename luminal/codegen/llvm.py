@@ -23,8 +23,9 @@ from luminal.codegen.llvm_builder import (
     ModuleBuilder,
 )
 from luminal.codegen.llvm_cast import register_type
+from luminal.codegen.llvm_control import counted
 from luminal.codegen.llvm_index import Indexer, Lanes
-from luminal.codegen.llvm_loops import counted, emit_loop, prepare
+from luminal.codegen.llvm_loops import emit_loop, prepare
 from luminal.codegen.llvm_math import POINTWISE
 from luminal.codegen.llvm_sort import emit_sort
 from luminal.codegen.llvm_values import Context, Elements, held_type
@@ -93,7 +94,7 @@ class _Writer:
         """The loop over chunks; the axes of the grid are digits of the chunk's number."""
 
         def chunk(number: IRValue, _: list[IRValue]) -> list[IRValue]:
-            index = self.ctx.index
+            index.push()
             index.bind(_CHUNK, number)
             rest: Expression = _CHUNK
             for position, grid in reversed(list(enumerate(kernel.grid))):
@@ -101,10 +102,12 @@ class _Writer:
                 rest = rest // grid.count
                 index.bind(grid.axis, index.scalar(digit))
             self.body(kernel.body)
+            index.pop()
             return []
 
+        index = self.ctx.index
         prepare(self.ctx, kernel.body)
-        counted(self.ctx, "chunk", (begin, end, 1), (None, None), (), chunk)
+        counted(self.b, "chunk", (begin, end), 1, (), chunk)
 
     def body(self, body: tuple[Statement, ...]) -> None:
         for statement in body:

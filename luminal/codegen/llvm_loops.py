@@ -6,11 +6,12 @@ unless the trip count is a multiple of the vector. Code that provably never runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from luminal.codegen import llvm_access
-from luminal.codegen.llvm_builder import I64, IRValue
+from luminal.codegen.llvm_builder import IRValue
+from luminal.codegen.llvm_control import Trips, counted
 from luminal.codegen.llvm_values import Context, Elements, Key
 from luminal.kernel.tile_ir import Carry, If, Index, Load, Loop, SortRow, Statement, Store
 from luminal.shape.expression import ZERO, Expression, maximum
@@ -27,7 +28,7 @@ class _Steps:
     unroll: int
     masked: bool
 
-    def trips(self, vector: int) -> tuple[int | None, int | None]:
+    def trips(self, vector: int) -> Trips:
         """Bounds of how many steps are taken."""
         lo, hi = (self.stop - self.start).interval
         size = self.unroll * vector
@@ -86,6 +87,7 @@ def _emit_phase(
     flat = [old[key] for old, keys in zip(state, updated, strict=True) for key in keys]
 
     def step(base: IRValue, carried: list[IRValue]) -> list[IRValue]:
+        ctx.index.push()
         _enter(ctx, loop, steps, base)
         current = iter(carried)
         for carry, keys in zip(loop.carries, updated, strict=True):
@@ -97,12 +99,13 @@ def _emit_phase(
             for key in keys
         ]
         _leave(ctx, loop)
+        ctx.index.pop()
         return following
 
-    bounds = steps.trips(loop.vector)
-    start, stop = ctx.index.scalar(steps.start), ctx.index.scalar(steps.stop)
+    bounds = ctx.index.scalar(steps.start), ctx.index.scalar(steps.stop)
     size = steps.unroll * loop.vector
-    after = iter(counted(ctx, loop.axis.name, (start, stop, size), bounds, flat, step))
+    trips = steps.trips(loop.vector)
+    after = iter(counted(ctx.b, loop.axis.name, bounds, size, flat, step, trips))
     return [
         {**old, **{key: next(after) for key in keys}}
         for old, keys in zip(state, updated, strict=True)
@@ -132,52 +135,6 @@ def _next(ctx: Context, loop: Loop, carry: Carry, key: Key) -> IRValue:
     if loop.axis in axes and loop.axis in ctx.live:
         return ctx.b.select(ctx.live[loop.axis], value, ctx.values[carry.inner.id][key])
     return value
-
-
-def counted(
-    ctx: Context,
-    name: str,
-    count: tuple[IRValue, IRValue, int],
-    trips: tuple[int | None, int | None],
-    carried: Sequence[IRValue],
-    step: Callable[[IRValue, list[IRValue]], list[IRValue]],
-) -> list[IRValue]:
-    """A loop from start to stop by a step; `step(i, carried)` writes its body.
-
-    `trips` bounds the number of steps: a single one is written without a loop, and the first test
-    is left out where at least one is certain. Gives the carried values after the loop.
-    """
-    b, index = ctx.b, ctx.index
-    start, stop, size = count
-    at_least, at_most = trips
-    if at_most is not None and at_most <= 0:
-        return list(carried)
-    index.push()
-    if at_least == at_most == 1:
-        result = step(start, list(carried))
-        index.pop()
-        return result
-    head, done = b.label(f"{name}.loop"), b.label(f"{name}.done")
-    before = b.current
-    if at_least is not None and at_least >= 1:
-        b.br(head)
-    else:
-        b.cond_br(b.icmp("slt", start, stop), head, done)
-    b.block(head)
-    i = b.phi(I64, [(start, before)])
-    phis = [b.phi(value.type, [(value, before)]) for value in carried]
-    following = step(i, phis)
-    index.pop()
-    after = b.binary("add", i, b.const(I64, size))
-    latch = b.current
-    for phi, value in zip((i, *phis), (after, *following), strict=True):
-        b.add_incoming(phi, value, latch)
-    b.cond_br(b.icmp("slt", after, stop), head, done)
-    b.block(done)
-    if at_least is not None and at_least >= 1:
-        return following
-    pairs = zip(carried, following, strict=True)
-    return [b.phi(old.type, [(old, before), (new, latch)]) for old, new in pairs]
 
 
 def prepare(ctx: Context, body: tuple[Statement, ...]) -> None:

@@ -1,8 +1,8 @@
 """The meaning of tile IR: a slow, exact run of one kernel in NumPy.
 
 Every access is checked: a live position whose guard holds and that lies outside its buffer raises
-VerifyError. Loops take the steps that renderers take (whole tiles, then one vector at a time), so that
-sums are formed in the same order.
+VerifyError. Loops take the steps that renderers take (whole tiles, then one vector at a time), so
+that sums are formed in the same order.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Interpreter:
         for statement in body:
             self.RULES[type(statement)](self, statement)
 
-    # --- values -------------------------------------------------------------------------------------
+    # --- values -----------------------------------------------------------------------------------
 
     def aligned(self, tile: Tile, axes: tuple[Symbol, ...]) -> Array:
         """The tile's elements, broadcastable along `axes`."""
@@ -155,7 +155,7 @@ class _Interpreter:
             [left.index(a) for a in statement.out.axes]
         )
 
-    # --- memory -------------------------------------------------------------------------------------
+    # --- memory -----------------------------------------------------------------------------------
 
     def positions(self, statement: Load | Store, axes: tuple[Symbol, ...]) -> tuple[Array, Array]:
         """(offset, active) at every position of an access; checked against the buffer's bounds."""
@@ -202,7 +202,7 @@ class _Interpreter:
                 kept = apply("Add", statement.value.dtype, memory[offset[where]], kept)
             memory[offset[where]] = kept
 
-    # --- control ------------------------------------------------------------------------------------
+    # --- control ----------------------------------------------------------------------------------
 
     def loop(self, statement: Loop) -> None:
         start = int(statement.start.evaluate(self.env))

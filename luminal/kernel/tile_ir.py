@@ -1,14 +1,15 @@
 """Tile IR: one kernel as loops over tiles, with every choice of schedule written out.
 
 A kernel runs its body once per point of its grid. Inside, each Loop walks one axis in steps of a
-*tile*: `unroll * vector` consecutive positions, handled together. A value computed inside has the tile
-axes it depends on: `%5[m, n]` with m unrolled 8 times and n in 2 vectors of 16 is an 8 x 32 register
-tile, `%3[m]` eight scalars, `%1[]` one. Operands broadcast along the axes they lack. Width lives only in
-the loops' bindings: renderers expand it.
+*tile*: `unroll * vector` consecutive positions, handled together. A value computed inside has the
+tile axes it depends on: `%5[m, n]` with m unrolled 8 times and n in 2 vectors of 16 is an 8 x 32
+register tile, `%3[m]` eight scalars, `%1[]` one. Operands broadcast along the axes they lack. Width
+lives only in the loops' bindings: renderers expand it.
 
-Tails are guards: a tile position with `axis >= stop` is dead. Dead loads read 0, dead stores do nothing,
-dead positions leave carried values as they are. Offsets, guards and bounds are Expressions over grid and
-loop axes, parameters and, for data-dependent access, symbols bound to integer tiles (`indices`).
+Tails are guards: a tile position with `axis >= stop` is dead. Dead loads read 0, dead stores do
+nothing, dead positions leave carried values as they are. Offsets, guards and bounds are Expressions
+over grid and loop axes, parameters and, for data-dependent access, symbols bound to integer tiles
+(`indices`).
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A block of `size` elements: a kernel operand (global) or per-thread working memory (scratch)."""
+    """`size` elements: a kernel operand (global) or per-thread working memory (scratch)."""
 
     name: str
     dtype: DType
@@ -108,7 +109,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`out = buffer[offset]` where `guard` holds, else 0. `indices` bind symbols to integer tiles."""
+    """`out = buffer[offset]` where `guard` holds, else 0; `indices` bind symbols to tiles."""
 
     out: Tile
     buffer: str
@@ -159,8 +160,8 @@ class Reduce:
 class Carry:
     """A loop-carried value: `inner` is `init` in the first step, then the last step's `next`.
 
-    `result` is the value after the loop (`init` if it made no step). Its axes may include the loop's own
-    axis: one partial result per tile position.
+    `result` is the value after the loop (`init` if it made no step). Its axes may include the
+    loop's own axis: one partial result per tile position.
     """
 
     result: Tile
@@ -203,8 +204,9 @@ class If:
 class SortRow:
     """Stable ascending sort of `extent` elements, NaN last, -0 equal to +0.
 
-    `source[offset + k*stride]` are the keys; the sorted keys go to `values` and their positions (i64) to
-    `order`, at the same offset and stride. `work` and `work_order` are scratch buffers of 2*extent.
+    `source[offset + k*stride]` are the keys; the sorted keys go to `values` and their positions
+    (i64) to `order`, at the same offset and stride. `work` and `work_order` are scratch buffers of
+    2*extent.
     """
 
     source: str
@@ -239,8 +241,8 @@ class Grid:
 class Kernel:
     """One launchable piece of code.
 
-    `params` are the i64 parameters (dims of the program under canonical names), `buffers` the operands
-    in slot order, `scratch` this thread's working memory.
+    `params` are the i64 parameters (dims of the program under canonical names), `buffers` the
+    operands in slot order, `scratch` this thread's working memory.
     """
 
     params: tuple[Symbol, ...]
@@ -289,10 +291,7 @@ def headline(statement: Statement) -> str:
 def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
     for statement in body:
         if isinstance(statement, Loop):
-            carries = "".join(
-                f"\n{indent}  carry {_typed(c.inner)} = {c.init} -> {c.next}, after {_typed(c.result)}"
-                for c in statement.carries
-            )
+            carries = "".join(f"\n{indent}  {_carry(c)}" for c in statement.carries)
             bound = "".join(f" {kind.value}({n})" for kind, n in statement.bindings[1:])
             head = f"for {statement.axis.name} in {statement.start}..<{statement.stop}{bound}:"
             lines.append(f"{indent}{head}{carries}")
@@ -306,6 +305,11 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
 
 def _typed(tile: Tile) -> str:
     return f"{tile}: {tile.dtype}[{', '.join(axis.name for axis in tile.axes)}]"
+
+
+def _carry(carry: Carry) -> str:
+    after = _typed(carry.result)
+    return f"carry {_typed(carry.inner)} = {carry.init} -> {carry.next}, after {after}"
 
 
 def _access(statement: Load | Store) -> str:

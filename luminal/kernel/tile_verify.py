@@ -150,7 +150,7 @@ class _Verifier:
             self.fail(f"{name} is an output that nothing was stored to; give it the role inout")
         return buffer
 
-    # --- statements ---------------------------------------------------------------------------------
+    # --- statements -------------------------------------------------------------------------------
 
     def body(self, body: tuple[Statement, ...], scope: _Scope) -> None:
         for statement in body:

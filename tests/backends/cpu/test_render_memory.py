@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from luminal.shape.expression import opaque
+from luminal.kernel.tile_ir import SortRow
+from luminal.shape.expression import as_expression, opaque
 from tests.backends.cpu.tile_builder import TileBuilder, run_all
 
 
@@ -123,3 +124,27 @@ def test_branch_and_serial_carry() -> None:
     out = run_all(k.kernel(), {"x": x, "y": np.full((m, n), -1)})
     expected = np.where(np.arange(m)[:, None] % 2 == 0, x.cumsum(1), -1)
     np.testing.assert_array_equal(out["y"], expected)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 100, 513])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i8", "u16", "i64"])
+def test_sorted_columns(n: int, dtype: str) -> None:
+    """Columns of a matrix: stable, NaN last, -0 equal to +0."""
+    columns = 3
+    k = TileBuilder()
+    for name, role, kind in (("x", "in", dtype), ("v", "out", dtype), ("o", "out", "i64")):
+        k.buffer(name, n * columns, role, kind)
+    k.scratch("work", 2 * n, dtype)
+    k.scratch("work_order", 2 * n, "i64")
+    column = k.grid("column", columns)
+    at = (column, as_expression(columns), as_expression(n))
+    k.emit(SortRow("x", "v", "o", *at, "work", "work_order"))
+    real = k.buffers[0].dtype.numpy
+    x = (rng().standard_normal((n, columns)) * 9).round().astype(real)
+    if real.kind == "f" and n > 4:
+        x[[2, n - 1], 1], x[[0, 4], 2], x[3, 2] = np.nan, -0.0, 0.0
+    arrays = {"x": x, "v": np.zeros_like(x), "o": np.zeros((n, columns), np.int64)}
+    out = run_all(k.kernel(), arrays)
+    order = np.argsort(x, axis=0, kind="stable")
+    np.testing.assert_array_equal(out["o"], order)
+    np.testing.assert_array_equal(out["v"], np.take_along_axis(x, order, 0))

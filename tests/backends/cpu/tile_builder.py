@@ -237,7 +237,9 @@ def compare(name: str, found: np.ndarray, expected: np.ndarray, rtol: float) -> 
         np.testing.assert_allclose(*wide, rtol=rtol, atol=rtol * 1e-3, err_msg=name)
         return
     same = found.reshape(-1).view(np.uint8) == expected.reshape(-1).view(np.uint8)
-    nan = np.repeat(np.isnan(found.reshape(-1)), found.itemsize) if found.dtype.kind == "f" else False
+    nan = (
+        np.repeat(np.isnan(found.reshape(-1)), found.itemsize) if found.dtype.kind == "f" else False
+    )
     if not (same | nan).all():
         np.testing.assert_array_equal(found, expected, err_msg=name)
         raise AssertionError(f"{name}: zeros differ in sign")
