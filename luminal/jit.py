@@ -172,8 +172,8 @@ def jit(
     """Compiles a function of Tensors; calls take and return nested tuples, lists, dicts of arrays.
 
     It is recorded once per shapes and dtypes of its arguments. `shapes`: {"x": ("s", 64)} declares
-    symbolic lengths, by argument or path ("batch['ids']"), for one program over all of them. `static`:
-    arguments passed on as they are, hashable; each value compiles anew. `options`: of `lm.compile`.
+    symbolic lengths, by argument or path ("batch['ids']"): one program serves them all. `static`:
+    hashable arguments passed on as they are; each value compiles anew. `options`: `lm.compile`'s.
     """
     if function is None:
         return functools.partial(

@@ -218,10 +218,12 @@ class Executable:
             plans.append(_OutputPlan(sink.name, shape, sink.value.dtype, size))
         self._pool.expect([plan.bytes for plan in plans])
         names = tuple(plan.name for plan in plans)
-        return _Binding(key, dims, tuple(plans), names, self._runner(dims).bind(dims))
+        return _Binding(key, dims, tuple(plans), names, self._bound(dims))
 
-    def _runner(self, dims: Dims) -> Runner:
-        return next(variant.runner for variant in self._variants if variant.takes(dims))
+    def _bound(self, dims: Dims) -> BoundRunner:
+        runner = next(variant.runner for variant in self._variants if variant.takes(dims))
+        inputs = [spec.name for spec in self._inputs]
+        return runner.bind(dims, inputs, [sink.name for sink in self._outputs])
 
     def _check_indices(self, used: list[Array], slots: set[int], binding: _Binding) -> None:
         """Inputs given again, and all where an extent may have changed."""
@@ -324,7 +326,7 @@ class Executable:
             if dims is None and self._binding is not None:
                 return self._binding.bound.report()
             wanted = self._signature.upper_ends() | dict(dims or {})
-            return self._runner(wanted).bind(wanted).report()
+            return self._bound(wanted).report()
 
     def memory_report(self) -> MemoryReport:
         """What is held now, in bytes."""

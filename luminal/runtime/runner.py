@@ -15,9 +15,8 @@ class BoundRunner(Protocol):
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Computes the outputs and updates the States.
 
-        `inputs` are row-major, in the order of the graph's Input nodes; `outputs`, in the order of
-        the graph's visible Outputs, are written to. The caller holds the States' locks. Raises only
-        before anything is written to a State.
+        All arrays are row-major; `outputs` are written to and share no memory with anything else.
+        The caller holds the States' locks. Raises only before anything is written to a State.
         """
 
     def report(self) -> Report:
@@ -27,8 +26,10 @@ class BoundRunner(Protocol):
 class Runner(Protocol):
     """A compiled program. Calls come one at a time."""
 
-    def bind(self, dims: Mapping[str, int]) -> BoundRunner:
-        """The program for these dims; the caller keeps it for later runs."""
+    def bind(
+        self, dims: Mapping[str, int], inputs: Sequence[str], outputs: Sequence[str]
+    ) -> BoundRunner:
+        """The program for these dims, to be run with the named arrays in this order."""
 
     def memory(self) -> WorkMemory:
         """What is held now."""

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from luminal.backends.reference.interpreter import Trace, evaluate
-from luminal.hlir.attributes import InputAttrs
-from luminal.hlir.graph import Graph, Output
+from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node
 from luminal.runtime.arrays import Array
 from luminal.runtime.report import KernelRow, Report, WorkMemory, table_lines
@@ -23,11 +22,10 @@ class ReferenceRunner:
     graph: Graph
     trace: Trace | None = None
 
-    def bind(self, dims: Mapping[str, int]) -> BoundReference:
+    def bind(
+        self, dims: Mapping[str, int], inputs: Sequence[str], outputs: Sequence[str]
+    ) -> BoundReference:
         """The graph for these dims."""
-        nodes = self.graph.nodes()
-        inputs = [node.attrs.name for node in nodes if isinstance(node.attrs, InputAttrs)]
-        outputs = [s.name for s in self.graph.sinks if isinstance(s, Output) and not s.hidden]
         return BoundReference(self, dict(dims), tuple(inputs), tuple(outputs))
 
     def memory(self) -> WorkMemory:

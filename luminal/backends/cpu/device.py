@@ -1,0 +1,242 @@
+"""The CPU's runner: a Program compiled to native code and run by the team of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luminal.backends.cpu import kernels, team
+from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
+from luminal.backends.cpu.prologue import Prologue
+from luminal.dtypes import uint8
+from luminal.hlir.state import State, aligned_empty
+from luminal.kernel import tile_ir
+from luminal.program import memory_plan
+from luminal.program.buffers import BufferKind
+from luminal.program.launch_list import Program
+from luminal.program.memory_plan import Placement
+from luminal.program.quantities import Quantities
+from luminal.runtime.arrays import Array, address
+from luminal.runtime.output_pool import block_bytes
+from luminal.runtime.report import Report, WorkMemory
+from luminal.target import Target
+
+ALONE_SECONDS = 50e-6
+"""Work below this runs on the caller alone: a worker asleep takes 36-130 us to wake."""
+
+BYTES_PER_SECOND = 10e9  # of one core; a guess that only decides between alone and team
+FLOPS_PER_LANE = 1e9  # per second, of elementwise code
+
+MAX_PLACEMENTS = 8  # of arenas, kept while dims come and go
+
+
+class CpuRunner:
+    """A Program with its code, arena and derived weights. One run at a time (the caller's lock)."""
+
+    def __init__(self, program: Program, target: Target) -> None:
+        self.program = program
+        self.target = target
+        texts = [tile_ir.to_text(kernel) for kernel in program.kernels]
+        pairs = zip(program.kernels, texts, strict=True)
+        self._code = [kernels.build(kernel, text, target) for kernel, text in pairs]
+        functions = [code.address for code in self._code]
+        self.quantities = Quantities(tuple(dim.name for dim in program.dims))
+        self.rows = LaunchRows(program, program.launches, functions, self.quantities)
+        self.prologue = Prologue(program, texts, functions)
+        self.plan = memory_plan.plan(program, program.launches)
+        self._sizes = [self.quantities.add(program.buffers[b].bytes) for b in self.plan.buffers]
+        self._placements: list[Placement] = []
+        self.arena = aligned_empty((0,), uint8)
+        self.scratch = aligned_empty((0,), uint8)
+        self.memory_stamp = 0  # counts their replacements
+
+    def bind(
+        self, dims: Mapping[str, int], inputs: Sequence[str], outputs: Sequence[str]
+    ) -> BoundCpu:
+        """Numbers and offsets for these dims."""
+        values = self.quantities.evaluate(dims)
+        placement = self._placement([block_bytes(values[number]) for number in self._sizes])
+        return BoundCpu(self, dict(dims), values, placement, _Table.of(self, inputs, outputs))
+
+    def memory(self) -> WorkMemory:
+        """The arena, scratch and derived weights held now."""
+        return WorkMemory(self.prologue.nbytes, self.arena.nbytes, self.scratch.nbytes)
+
+    def reserve(self, arena_bytes: int, scratch_bytes: int) -> None:
+        """Grows the arena and the scratch; they never shrink."""
+        if self.arena.nbytes < arena_bytes:
+            self.arena = aligned_empty((arena_bytes,), uint8)
+            self.memory_stamp += 1
+        if self.scratch.nbytes < scratch_bytes:
+            self.scratch = aligned_empty((scratch_bytes,), uint8)
+            self.memory_stamp += 1
+
+    def seconds(self, values: Sequence[int]) -> float:
+        """A rough time of one run on one core."""
+        flops, moved = self.rows.work(values)
+        lanes = self.target.vector_lanes(4)
+        return flops / (FLOPS_PER_LANE * lanes) + moved / BYTES_PER_SECOND
+
+    def _placement(self, sizes: Sequence[int]) -> Placement:
+        """A placement of buffers at least this big: an old one, unless it is twice too big.
+
+        The sizes come rounded up, so that a growing dim (a decoder's `past`) seldom needs a new one.
+        """
+        for known in self._placements:
+            fits = all(n <= m for n, m in zip(sizes, known.sizes, strict=True))
+            if fits and sum(known.sizes) <= 2 * sum(sizes):
+                return known
+        placement = memory_plan.place(self.plan, sizes)
+        self._placements = [placement, *self._placements[: MAX_PLACEMENTS - 1]]
+        return placement
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What the entries of a Program's table hold: (entry, which array) by kind of buffer."""
+
+    inputs: tuple[tuple[int, int], ...]
+    outputs: tuple[tuple[int, int], ...]
+    copies: tuple[tuple[int, int], ...]  # outputs of one buffer: (from, to)
+    states: tuple[tuple[int, State], ...]
+    following: tuple[tuple[int, State], ...]
+    fixed: tuple[tuple[int, int], ...]  # weights, literals, derived: (entry, buffer)
+    arena: tuple[tuple[int, int], ...]
+    hidden: tuple[tuple[int, int], ...]  # outputs that nobody takes: (entry, buffer)
+
+    @classmethod
+    def of(cls, runner: CpuRunner, inputs: Sequence[str], outputs: Sequence[str]) -> _Table:
+        """`inputs` and `outputs`: the names of a run's arrays, in order."""
+        program = runner.program
+        place = {name: k for k, name in enumerate(outputs)}
+        first: dict[int, int] = {}
+        copies = []
+        for output in program.outputs:
+            if output.name in place:
+                k = place[output.name]
+                if first.setdefault(output.buffer, k) != k:
+                    copies.append((first[output.buffer], k))
+        planned = {number: k for k, number in enumerate(runner.plan.buffers)}
+        found: dict[BufferKind, list[tuple[int, Any]]] = {kind: [] for kind in BufferKind}
+        hidden = []
+        for entry, number in enumerate(program.table):
+            buffer = program.buffers[number]
+            match buffer.kind:
+                case BufferKind.INPUT:
+                    found[buffer.kind].append((entry, inputs.index(str(buffer.owner))))
+                case BufferKind.OUTPUT if number in first:
+                    found[buffer.kind].append((entry, first[number]))
+                case BufferKind.OUTPUT:
+                    hidden.append((entry, number))
+                case BufferKind.STATE | BufferKind.NEXT:
+                    found[buffer.kind].append((entry, buffer.owner))
+                case BufferKind.ARENA if number in planned:
+                    found[buffer.kind].append((entry, planned[number]))
+                case BufferKind.WEIGHT | BufferKind.CONSTANT | BufferKind.DERIVED:
+                    found[BufferKind.WEIGHT].append((entry, number))
+        return cls(
+            inputs=tuple(found[BufferKind.INPUT]),
+            outputs=tuple(found[BufferKind.OUTPUT]),
+            copies=tuple(copies),
+            states=tuple(found[BufferKind.STATE]),
+            following=tuple(found[BufferKind.NEXT]),
+            fixed=tuple(found[BufferKind.WEIGHT]),
+            arena=tuple(found[BufferKind.ARENA]),
+            hidden=tuple(hidden),
+        )
+
+
+class BoundCpu:
+    """A Program for one binding of its dims; a run writes addresses and enters native code."""
+
+    def __init__(
+        self,
+        runner: CpuRunner,
+        dims: dict[str, int],
+        values: Sequence[int],
+        placement: Placement,
+        table: _Table,
+    ) -> None:
+        self._runner = runner
+        self._dims = dims
+        self._values = values
+        self._placement = placement
+        self._table = table
+        self._filled = runner.rows.fill(values)
+        self._alone = runner.seconds(values) < ALONE_SECONDS
+        self._addresses = np.zeros(len(runner.program.table), np.uint64)
+        self._slots = memoryview(self._addresses)
+        self._hidden: list[Array] = []
+        for entry, number in table.hidden:
+            size = runner.program.buffers[number].bytes.evaluate(dims)
+            self._hidden.append(aligned_empty((size,), uint8))
+            self._slots[entry] = address(self._hidden[-1])
+        self._weights_stamp = -1  # which weights, and which memory, the addresses are of
+        self._memory_stamp = -1
+        self._threads = 0
+        self._record: NDArray[Any] | None = None
+        self._record_address = 0
+        self._enter = team.entry()
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Enters native code once; what follows cannot fail."""
+        runner, table, slots = self._runner, self._table, self._slots
+        if runner.prologue.refresh() != self._weights_stamp:
+            self._take_weights()
+        threads = 1 if self._alone else team.team_size_default()
+        if threads != self._threads or runner.memory_stamp != self._memory_stamp:
+            self._take_memory(threads)
+        for entry, k in table.inputs:
+            slots[entry] = address(inputs[k])
+        for entry, k in table.outputs:
+            slots[entry] = address(outputs[k])
+        for entry, state in table.states:
+            slots[entry] = address(state.buffer)
+        for entry, state in table.following:
+            slots[entry] = address(_spare(state))
+        self._enter(self._record_address)
+        for state in runner.program.swaps:
+            state.buffer, state.spare = _spare(state), state.buffer
+        for source, copy in table.copies:
+            outputs[copy][...] = outputs[source]
+
+    def report(self) -> Report:
+        """The launches of one run."""
+        runner = self._runner
+        return Report(self._dims, runner.rows.report(self._values), runner.prologue.report())
+
+    def _take_weights(self) -> None:
+        prologue = self._runner.prologue
+        for entry, number in self._table.fixed:
+            self._slots[entry] = address(prologue.arrays[number])
+        self._weights_stamp = prologue.stamp
+
+    def _take_memory(self, threads: int) -> None:
+        """Reserves arena and scratch, and makes the record that points to them."""
+        runner, filled = self._runner, self._filled
+        stride = filled.scratch_stride
+        runner.reserve(self._placement.arena_bytes, threads * stride + CACHE_LINES)
+        arena, scratch = address(runner.arena), address(runner.scratch)
+        for entry, k in self._table.arena:
+            self._slots[entry] = arena + self._placement.offsets[k]
+        self._record = team.run_record(
+            filled.launches,
+            filled.slot_refs,
+            self._addresses,
+            threads,
+            scratch + -scratch % CACHE_LINES,
+            stride,
+        )
+        self._record_address = self._record.ctypes.data
+        self._memory_stamp, self._threads = runner.memory_stamp, threads
+
+
+def _spare(state: State) -> Array:
+    """The State's second buffer, made at first use."""
+    if state.spare is None:
+        state.spare = aligned_empty(state.shape, state.dtype)
+    return state.spare

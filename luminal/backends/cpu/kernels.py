@@ -1,0 +1,54 @@
+"""Kernels to code in this process: from here, else from the object cache, else rendered."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from importlib.resources import files
+from weakref import WeakValueDictionary
+
+from luminal import trace
+from luminal.backends.cpu import compiler
+from luminal.backends.cpu.compiler import LoadedCode
+from luminal.codegen.llvm import render
+from luminal.kernel.tile_ir import Kernel
+from luminal.runtime import object_cache
+from luminal.target import Target
+
+_built: WeakValueDictionary[tuple[str, Target], LoadedCode] = WeakValueDictionary()
+
+
+def build(kernel: Kernel, text: str, target: Target) -> LoadedCode:
+    """The kernel's code; `text` is its canonical text, which names it in every cache.
+
+    Raises CompileError where the kernel cannot be rendered or compiled.
+    """
+    code = _built.get((text, target))
+    if code is None:
+        code = _built[text, target] = compiler.load(_object(kernel, text, target))
+    return code
+
+
+def _object(kernel: Kernel, text: str, target: Target) -> bytes:
+    key = compiler.cache_key(f"{_renderer()}\n{target.vector_bits}\n{text}", target)
+    objects = object_cache.default()
+    found = objects.get(key)
+    if found is None:
+        with trace.span("render"):
+            ir_text = render(kernel, target)
+        trace.debug(5, ir_text)
+        with trace.span("compile"):
+            found = compiler.compile_object(ir_text, target)
+        objects.put(key, found)
+    return found
+
+
+@functools.cache
+def _renderer() -> str:
+    """A hash over the renderer's own source: another renderer makes other code from a kernel."""
+    digest = hashlib.sha256()
+    for package in ("luminal.codegen", "luminal.kernel"):
+        for path in sorted(files(package).iterdir(), key=lambda path: path.name):
+            if path.name.endswith(".py"):
+                digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,69 @@
+"""Programs as text: buffers, kernels by number, launches with their barriers."""
+
+from __future__ import annotations
+
+from luminal.kernel import tile_ir
+from luminal.program.launch_list import (
+    KernelLaunch,
+    Launch,
+    LoopLaunch,
+    Operand,
+    Program,
+    barriers,
+)
+
+
+def to_text(program: Program, *, kernels: bool = False) -> str:
+    """The program; with `kernels` the tile IR of each distinct kernel as well."""
+    lines = ["program {"]
+    lines += [f"  dim {dim.name} in {dim.lo}..{dim.hi}" for dim in program.dims]
+    lines += [f"  require {condition}" for condition in program.requirements]
+    lines += [f"  {buffer}" for buffer in program.buffers]
+    if program.prologue:
+        lines += ["  prologue:", *_launches(program, program.prologue, "    ")]
+    lines += ["  run:", *_launches(program, program.launches, "    ")]
+    for output in program.outputs:
+        hidden = " hidden" if output.hidden else ""
+        lines.append(f"  output {output.name} = b{output.buffer}{hidden}")
+    lines += [f"  swap {state.name}" for state in program.swaps]
+    lines.append("}")
+    if kernels:
+        for number, kernel in enumerate(program.kernels):
+            lines += ["", f"k{number}:", tile_ir.to_text(kernel)]
+    return "\n".join(lines)
+
+
+def _launches(program: Program, launches: tuple[Launch, ...], indent: str) -> list[str]:
+    lines = []
+    for launch, barrier in zip(launches, barriers(program, launches), strict=True):
+        if barrier:
+            lines.append(f"{indent}barrier")
+        if isinstance(launch, LoopLaunch):
+            lines.append(f"{indent}loop {launch.trips}:")
+            lines += _launches(program, launch.body, indent + "  ")
+        else:
+            lines.append(indent + _kernel_launch(program, launch))
+    return lines
+
+
+def _kernel_launch(program: Program, launch: KernelLaunch) -> str:
+    kernel = program.kernels[launch.kernel]
+    operands = ", ".join(
+        f"{buffer.role.value} {_operand(program, operand)}"
+        for operand, buffer in zip(launch.operands, kernel.buffers, strict=True)
+    )
+    pairs = zip(kernel.params, launch.params, strict=True)
+    params = ", ".join(f"{symbol.name}={value}" for symbol, value in pairs)
+    given = operands + (f"; {params}" if params else "")
+    return f"k{launch.kernel}[{launch.chunks}]({given})  # {launch.label}"
+
+
+def _operand(program: Program, operand: Operand) -> str:
+    """`b4`, `b4 + i1*256` for a stream, `(b4 b5)[i1 + 1]` for buffers that take turns."""
+    names = " ".join(f"b{program.table[entry]}" for entry in program.entries(operand))
+    iteration = f"i{operand.depth}"
+    text = names
+    if operand.modulus > 1:
+        offset = "" if operand.offset == 0 else f" + {operand.offset}"
+        text = f"({names})[{iteration}{offset}]"
+    return text if operand.stride == 0 else f"{text} + {iteration}*{operand.stride}"

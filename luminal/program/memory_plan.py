@@ -1,0 +1,156 @@
+"""Where the temporary buffers of a launch list lie: lifetimes, then offsets in one arena.
+
+Lifetimes count *barrier epochs*, not launches: between two barriers threads run skewed, so buffers
+used in one epoch never share memory. A Loop is one epoch of the list around it. What lives only
+inside its body, written anew in each iteration, has epochs of that body; everything else that the
+body touches lives through the whole Loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luminal.kernel.tile_ir import Role
+from luminal.program.buffers import CACHE_LINE, BufferKind
+from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
+
+Path = tuple[int, ...]
+"""The Loops around a launch: the epoch of each in the list that it stands in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """The epochs `first` to `last`, both included, of the body that `loops` lead to."""
+
+    loops: Path
+    first: int
+    last: int
+
+    def overlaps(self, other: Lifetime) -> bool:
+        """Whether both may hold data at one time."""
+        for mine, theirs in zip(self.loops, other.loops, strict=False):
+            if mine != theirs:
+                return False
+        depth = min(len(self.loops), len(other.loops))
+        first, last = self._at(depth)
+        other_first, other_last = other._at(depth)
+        return first <= other_last and other_first <= last
+
+    def _at(self, depth: int) -> tuple[int, int]:
+        """The epochs as the list at this depth sees them."""
+        if depth < len(self.loops):
+            return self.loops[depth], self.loops[depth]
+        return self.first, self.last
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Arena buffers of a launch list, by id, with their lifetimes; `conflicts[i, j]`: overlap."""
+
+    buffers: tuple[int, ...]
+    lifetimes: tuple[Lifetime, ...]
+    conflicts: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Offsets in bytes, multiples of 64, of a plan's buffers, for buffers of `sizes` bytes."""
+
+    sizes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    arena_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One access of a buffer, in the order of the list."""
+
+    loops: Path
+    epoch: int
+    role: Role
+    moves: bool  # with a Loop's iterations: it is part of a stream or a carried value
+
+
+def plan(program: Program, launches: tuple[Launch, ...]) -> MemoryPlan:
+    """The lifetimes of all ARENA buffers that `launches` touch."""
+    kinds = {buffer.id: buffer.kind for buffer in program.buffers}
+    uses: dict[int, list[_Use]] = {}
+    for buffer, use in _uses(program, launches, ()):
+        if kinds[buffer] is BufferKind.ARENA:
+            uses.setdefault(buffer, []).append(use)
+    lifetimes = tuple(_lifetime(found) for found in uses.values())
+    conflicts = np.array([[a.overlaps(b) for b in lifetimes] for a in lifetimes], np.bool_)
+    return MemoryPlan(tuple(uses), lifetimes, conflicts.reshape(len(uses), len(uses)))
+
+
+def place(plan: MemoryPlan, sizes: Sequence[int]) -> Placement:
+    """Best-fit greedy by size: the largest first, each into the smallest gap that holds it."""
+    offsets = np.zeros(len(sizes), np.int64)
+    ends = np.zeros(len(sizes), np.int64)
+    placed = np.zeros(len(sizes), np.bool_)
+    for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], k)):
+        taken = np.flatnonzero(plan.conflicts[k] & placed)
+        taken = taken[np.argsort(offsets[taken], kind="stable")]
+        offsets[k] = _best_gap(offsets[taken].tolist(), ends[taken].tolist(), sizes[k])
+        ends[k] = offsets[k] + aligned(sizes[k])
+        placed[k] = True
+    arena = int(ends.max(initial=0))
+    return Placement(tuple(sizes), tuple(offsets.tolist()), arena)
+
+
+def aligned(size: int) -> int:
+    """`size` rounded up to whole cache lines."""
+    return -(-size // CACHE_LINE) * CACHE_LINE
+
+
+def _best_gap(starts: Sequence[int], ends: Sequence[int], size: int) -> int:
+    """Where `size` bytes fit between the taken ranges, which are sorted by their starts."""
+    best, best_gap, reached = -1, -1, 0
+    for start, end in zip(starts, ends, strict=True):
+        gap = start - reached
+        if gap >= size and (best < 0 or gap < best_gap):
+            best, best_gap = reached, gap
+        reached = max(reached, end)
+    return best if best >= 0 else reached
+
+
+def _uses(
+    program: Program, launches: tuple[Launch, ...], loops: Path
+) -> Iterator[tuple[int, _Use]]:
+    epoch = 0
+    for launch, barrier in zip(launches, barriers(program, launches), strict=True):
+        epoch += barrier
+        if isinstance(launch, LoopLaunch):
+            yield from _uses(program, launch.body, (*loops, epoch))
+            epoch += 1  # a Loop ends with a barrier
+        else:
+            yield from _launch_uses(program, launch, loops, epoch)
+
+
+def _launch_uses(
+    program: Program, launch: KernelLaunch, loops: Path, epoch: int
+) -> Iterator[tuple[int, _Use]]:
+    buffers = program.kernels[launch.kernel].buffers
+    for operand, buffer in zip(launch.operands, buffers, strict=True):
+        moves = operand.modulus > 1 or operand.stride != 0
+        for entry in program.entries(operand):
+            yield program.table[entry], _Use(loops, epoch, buffer.role, moves)
+
+
+def _lifetime(uses: list[_Use]) -> Lifetime:
+    """The epochs of the innermost body that all uses share and that writes the buffer anew."""
+    loops = uses[0].loops
+    for use in uses:
+        common = 0
+        while common < min(len(loops), len(use.loops)) and loops[common] == use.loops[common]:
+            common += 1
+        loops = loops[:common]
+    if uses[0].role is not Role.OUT or any(use.moves for use in uses):
+        loops = ()  # carried from iteration to iteration
+    depth = len(loops)
+    epochs = [use.loops[depth] if len(use.loops) > depth else use.epoch for use in uses]
+    return Lifetime(loops, min(epochs), max(epochs))

@@ -1,0 +1,32 @@
+"""Many Expressions of a program's dims, evaluated together: what a binding of dims costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from luminal.shape.expression import Expression
+from luminal.shape.text import to_python
+
+
+class Quantities:
+    """Distinct Expressions by number. One generated function evaluates those that vary."""
+
+    def __init__(self, dims: tuple[str, ...]) -> None:
+        self._dims = dims
+        self._numbers: dict[Expression, int] = {}
+        self._function: Callable[..., tuple[int, ...]] | None = None
+
+    def add(self, expression: Expression) -> int:
+        """The expression's number: where its value stands in `evaluate`'s result."""
+        number = self._numbers.setdefault(expression, len(self._numbers))
+        self._function = None if number == len(self._numbers) - 1 else self._function
+        return number
+
+    def evaluate(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """Every value, by number."""
+        if self._function is None:
+            names = {name: f"d{k}" for k, name in enumerate(self._dims)}
+            texts = "".join(f"{to_python(each, names)}, " for each in self._numbers)
+            source = f"lambda {', '.join(names.values())}: ({texts})"
+            self._function = eval(source, {"min": min, "max": max, "sum": sum})
+        return self._function(*(dims[name] for name in self._dims))

@@ -1,0 +1,217 @@
+"""What must hold of a Program and of a placement of its buffers; raises VerifyError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from luminal.errors import VerifyError
+from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
+from luminal.hlir.state import State
+from luminal.kernel.tile_ir import Role
+from luminal.program.buffers import CACHE_LINE, Buffer, BufferKind
+from luminal.program.launch_list import (
+    KernelLaunch,
+    Launch,
+    LoopLaunch,
+    Operand,
+    Program,
+    barriers,
+    walk,
+)
+from luminal.program.memory_plan import MemoryPlan, Placement
+from luminal.shape.expression import Expression
+
+READ_ONLY = (BufferKind.INPUT, BufferKind.WEIGHT, BufferKind.CONSTANT)
+OWNERS: dict[BufferKind, type] = {
+    BufferKind.INPUT: str,
+    BufferKind.OUTPUT: str,
+    BufferKind.WEIGHT: WeightAttrs,
+    BufferKind.STATE: State,
+    BufferKind.NEXT: State,
+    BufferKind.CONSTANT: ConstantAttrs,
+}
+
+
+def verify(program: Program) -> None:
+    """Checks references, roles, dims and that every buffer is written before it is read."""
+    for number, buffer in enumerate(program.buffers):
+        _verify_buffer(number, buffer)
+    for entry, number in enumerate(program.table):
+        if not 0 <= number < len(program.buffers):
+            raise VerifyError(f"table entry {entry}: no buffer {number}")
+    names = {dim.name for dim in program.dims}
+    for launches, prologue in ((program.prologue, True), (program.launches, False)):
+        _verify_launches(program, launches, 0, set() if prologue else names)
+        _verify_accesses(program, launches, prologue)
+    derived = {b.id for b in program.buffers if b.kind is BufferKind.DERIVED}
+    _verify_written(program, program.prologue, set())
+    _verify_written(program, program.launches, derived)
+    _verify_outputs(program)
+
+
+def _verify_buffer(number: int, buffer: Buffer) -> None:
+    if buffer.id != number:
+        raise VerifyError(f"{buffer}: its id is {buffer.id}, its place {number}")
+    owner = OWNERS.get(buffer.kind)
+    if owner is not None and not isinstance(buffer.owner, owner):
+        raise VerifyError(f"{buffer}: its owner {buffer.owner!r} is not a {owner.__name__}")
+
+
+def _verify_launches(
+    program: Program, launches: tuple[Launch, ...], depth: int, dims: set[str]
+) -> None:
+    for launch in launches:
+        if isinstance(launch, LoopLaunch):
+            _verify_dims("loop", launch.trips, dims)
+            _verify_launches(program, launch.body, depth + 1, dims)
+            continue
+        if not 0 <= launch.kernel < len(program.kernels):
+            raise VerifyError(f"{launch.label}: no kernel {launch.kernel}")
+        kernel = program.kernels[launch.kernel]
+        for what, given, wanted in (
+            ("operands", len(launch.operands), len(kernel.buffers)),
+            ("params", len(launch.params), len(kernel.params)),
+        ):
+            if given != wanted:
+                raise VerifyError(f"{launch.label}: {given} {what}, k{launch.kernel} has {wanted}")
+        for expression in (launch.chunks, launch.flops, launch.bytes, *launch.params):
+            _verify_dims(launch.label, expression, dims)
+        for operand in launch.operands:
+            _verify_operand(program, launch, operand, depth, dims)
+
+
+def _verify_operand(
+    program: Program, launch: KernelLaunch, operand: Operand, depth: int, dims: set[str]
+) -> None:
+    if operand.modulus < 1 or not 0 <= operand.entry <= len(program.table) - operand.modulus:
+        raise VerifyError(f"{launch.label}: {operand} is outside the table")
+    if not 0 <= operand.depth <= depth:
+        raise VerifyError(f"{launch.label}: {operand} counts a Loop that is not around it")
+    if operand.depth == 0 and (operand.modulus > 1 or operand.stride != 0):
+        raise VerifyError(f"{launch.label}: {operand} moves outside every Loop")
+    _verify_dims(launch.label, operand.offset, dims)
+    _verify_dims(launch.label, operand.stride, dims)
+
+
+def _verify_dims(what: str, expression: Expression, dims: set[str]) -> None:
+    unknown = sorted({symbol.name for symbol in expression.symbols()} - dims)
+    if unknown:
+        raise VerifyError(f"{what}: {expression} uses {', '.join(unknown)}, no dim of the program")
+
+
+def _verify_accesses(program: Program, launches: tuple[Launch, ...], prologue: bool) -> None:
+    """Who may write what: only the prologue writes DERIVED buffers, and it sees no run's data."""
+    hidden = (BufferKind.INPUT, BufferKind.STATE, BufferKind.NEXT, BufferKind.OUTPUT)
+    for launch in walk(launches):
+        for number, role in program.accesses(launch):
+            buffer = program.buffers[number]
+            if prologue and buffer.kind in hidden:
+                raise VerifyError(f"{launch.label}: the prologue touches {buffer}")
+            frozen = buffer.kind in READ_ONLY or (
+                buffer.kind is BufferKind.DERIVED and not prologue
+            )
+            if role is not Role.IN and frozen:
+                raise VerifyError(f"{launch.label}: writes {buffer}")
+
+
+def _verify_written(program: Program, launches: tuple[Launch, ...], written: set[int]) -> None:
+    """ARENA, NEXT, OUTPUT and DERIVED buffers hold nothing before a launch writes them."""
+    empty = (BufferKind.ARENA, BufferKind.NEXT, BufferKind.OUTPUT, BufferKind.DERIVED)
+    for launch in walk(launches):
+        accesses = list(program.accesses(launch))
+        now = {number for number, role in accesses if role is not Role.IN}
+        for number, role in accesses:
+            buffer = program.buffers[number]
+            turns = number in now  # two buffers that take turns: one launch reads and writes both
+            if role is Role.IN and buffer.kind in empty and number not in written and not turns:
+                raise VerifyError(f"{launch.label}: reads {buffer} before it is written")
+        written |= now
+
+
+def _verify_outputs(program: Program) -> None:
+    written = {
+        number
+        for launch in walk(program.launches)
+        for number, role in program.accesses(launch)
+        if role is not Role.IN
+    }
+    for output in program.outputs:
+        kind = program.buffers[output.buffer].kind
+        if kind is not BufferKind.OUTPUT and not output.hidden:
+            raise VerifyError(f"output {output.name}: b{output.buffer} is an {kind.value} buffer")
+        if kind is BufferKind.OUTPUT and output.buffer not in written:
+            raise VerifyError(f"output {output.name}: no launch writes b{output.buffer}")
+    following = {b.owner for b in program.buffers if b.kind is BufferKind.NEXT}
+    if following != set(program.swaps):
+        raise VerifyError("swaps: they are not the States with a second buffer")
+
+
+# --- placements -----------------------------------------------------------------------------------
+
+Range = tuple[int, int]
+
+
+def verify_placement(
+    program: Program, launches: tuple[Launch, ...], plan: MemoryPlan, placement: Placement
+) -> None:
+    """Plays the launches, Loops twice: between a write and its reads nobody else may write there.
+
+    Independent of how the plan was made. Raises VerifyError that names both buffers.
+    """
+    ranges: dict[int, Range] = {}
+    for buffer, offset, size in zip(plan.buffers, placement.offsets, placement.sizes, strict=True):
+        if offset % CACHE_LINE or offset + size > placement.arena_bytes:
+            raise VerifyError(f"b{buffer}: bytes {offset}..{offset + size} do not fit the arena")
+        ranges[buffer] = (offset, offset + size)
+    history: dict[int, int] = {}  # buffer: the epoch of its last write
+    epochs = _epochs(program, launches)
+    writes: list[tuple[int, int]] = []  # (epoch, buffer), ascending
+    for epoch, accesses in enumerate(epochs):
+        for buffer, role in accesses.items():
+            if buffer in ranges and role is not Role.IN:
+                writes.append((epoch, buffer))
+        for buffer, role in accesses.items():
+            if buffer not in ranges:
+                continue
+            since = epoch if role is Role.OUT else history.get(buffer, epoch)
+            _verify_undisturbed(buffer, since, writes, ranges)
+        history |= {b: epoch for b, role in accesses.items() if role is not Role.IN}
+
+
+def _verify_undisturbed(
+    buffer: int, since: int, writes: list[tuple[int, int]], ranges: Mapping[int, Range]
+) -> None:
+    """No other buffer over the same bytes was written from epoch `since` on."""
+    start, end = ranges[buffer]
+    for epoch, other in reversed(writes):
+        if epoch < since:
+            return
+        low, high = ranges[other]
+        if other != buffer and low < end and start < high:
+            raise VerifyError(f"b{buffer} and b{other} share memory and live at one time")
+
+
+def _epochs(program: Program, launches: tuple[Launch, ...]) -> list[dict[int, Role]]:
+    """What each barrier epoch touches, Loops unrolled twice."""
+    epochs: list[dict[int, Role]] = [{}]
+    for step in _steps(program, launches):
+        if step is None:
+            epochs.append({})
+            continue
+        for buffer, role in program.accesses(step):
+            known = epochs[-1].get(buffer, role)
+            epochs[-1][buffer] = role if known is role else Role.INOUT
+    return epochs
+
+
+def _steps(program: Program, launches: tuple[Launch, ...]) -> Iterator[KernelLaunch | None]:
+    """Kernel launches in order; None is a barrier."""
+    for launch, barrier in zip(launches, barriers(program, launches), strict=True):
+        if barrier:
+            yield None
+        if isinstance(launch, LoopLaunch):
+            for _ in range(2):
+                yield from _steps(program, launch.body)
+                yield None
+        else:
+            yield launch
