@@ -6,10 +6,9 @@ States and Parameters are made anew by name, shape and dtype: their values are n
 from __future__ import annotations
 
 import base64
-import json
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from luminal import dtypes
@@ -32,6 +31,7 @@ from luminal.hlir.attributes import (
     ViewAttrs,
     WeightAttrs,
 )
+from luminal.hlir.cursor import Line
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
 from luminal.hlir.ops import OPS, Node, TensorType, Value
 from luminal.hlir.printer import WORD
@@ -39,9 +39,6 @@ from luminal.hlir.state import Parameter, State
 from luminal.shape.expression import TRUE, Expression, Symbol, symbol
 from luminal.shape.parse import parse as parse_expression
 from luminal.shape.view import View, index
-
-_QUOTES = '"`'
-_CLOSING = {"(": ")", "[": "]", '"': '"', "`": "`"}
 
 
 def parse(text: str, kernels: Mapping[str, CustomKernel] | None = None) -> Graph:
@@ -52,79 +49,6 @@ def parse(text: str, kernels: Mapping[str, CustomKernel] | None = None) -> Graph
     return _Parser(text, kernels or {}).graph()
 
 
-class _Line:
-    """A cursor over one line."""
-
-    def __init__(self, number: int, text: str) -> None:
-        self.number = number
-        self.text = text
-        self.at = 0
-
-    def error(self, problem: str) -> GraphError:
-        return GraphError(f"line {self.number}: {problem} in {self.text!r}")
-
-    def skip(self) -> None:
-        while self.text[self.at : self.at + 1] == " ":
-            self.at += 1
-
-    def accept(self, mark: str) -> bool:
-        """Steps over `mark` if it comes next."""
-        self.skip()
-        found = self.text.startswith(mark, self.at)
-        self.at += len(mark) if found else 0
-        return found
-
-    def expect(self, mark: str) -> None:
-        if not self.accept(mark):
-            raise self.error(f"expected {mark!r} at column {self.at + 1}")
-
-    def match(self, pattern: re.Pattern[str]) -> str:
-        self.skip()
-        found = pattern.match(self.text, self.at)
-        if found is None:
-            raise self.error(f"expected {pattern.pattern} at column {self.at + 1}")
-        self.at = found.end()
-        return found.group()
-
-    def name(self) -> str:
-        """A word or a JSON string."""
-        self.skip()
-        if self.text[self.at : self.at + 1] != '"':
-            return self.match(WORD)
-        value, self.at = json.JSONDecoder().raw_decode(self.text, self.at)
-        return str(value)
-
-    def integer(self) -> int:
-        return int(self.match(re.compile(r"-?\d+")))
-
-    def until(self, stops: str) -> str:
-        """The text up to the next of `stops` outside brackets and quotes, which is not taken."""
-        start, waiting = self.at, ""
-        while self.at < len(self.text):
-            mark = self.text[self.at]
-            if waiting and mark == waiting[-1]:
-                waiting = waiting[:-1]
-            elif waiting and waiting[-1] in _QUOTES:
-                self.at += mark == "\\"  # an escape takes the next mark with it
-            elif mark in _CLOSING:
-                waiting += _CLOSING[mark]
-            elif mark in stops and not waiting:
-                return self.text[start : self.at].strip()
-            self.at += 1
-        raise self.error(f"expected one of {stops!r}")
-
-    def items(self) -> Iterator[str]:
-        """The entries of a bracketed list `[a, b]`; every entry is to be read where it stands."""
-        self.expect("[")
-        if self.accept("]"):
-            return
-        while True:
-            yield self.until(",]")
-            if self.accept("]"):
-                return
-            self.expect(",")
-
-
 class _Scope:
     """The values of one block: the graph, or the body of a Loop."""
 
@@ -133,7 +57,7 @@ class _Scope:
         self.nodes: dict[int, Node] = {}
         self.arguments: list[Node] = []
 
-    def value(self, line: _Line, text: str) -> Value:
+    def value(self, line: Line, text: str) -> Value:
         found = re.fullmatch(r"%(\d+)(?:\.(\d+))?", text)
         if found is None or int(found[1]) not in self.nodes:
             raise line.error(f"{text!r} is no value")
@@ -146,7 +70,7 @@ class _Scope:
 class _Parser:
     def __init__(self, text: str, kernels: Mapping[str, CustomKernel]) -> None:
         numbered = enumerate(text.splitlines(), 1)
-        self.lines = iter([_Line(n, line.strip()) for n, line in numbered if line.strip()])
+        self.lines = iter([Line(n, line.strip()) for n, line in numbered if line.strip()])
         self.kernels = kernels
         self.dims: dict[str, Symbol] = {}
         self.states: dict[str, State] = {}
@@ -170,14 +94,14 @@ class _Parser:
                 sinks.append(self._sink(line, scope))
         raise GraphError("the text ends before the closing '}' of the graph")
 
-    def _dim(self, line: _Line) -> None:
+    def _dim(self, line: Line) -> None:
         name = line.text[line.at : line.text.rindex(" in ")].strip("`")
         line.at = line.text.rindex(" in ") + len(" in ")
         lo = line.integer()
         line.expect("..")
         self.dims[name] = symbol(name, lo, line.integer())
 
-    def _sink(self, line: _Line, scope: _Scope) -> Sink:
+    def _sink(self, line: Line, scope: _Scope) -> Sink:
         word, name = line.name(), line.name()
         line.expect("=")
         value = scope.value(line, line.text[line.at :].strip())
@@ -189,14 +113,14 @@ class _Parser:
 
     # --- expressions, types and owners
 
-    def _expression(self, line: _Line, text: str, shape: Shape = ()) -> Expression:
+    def _expression(self, line: Line, text: str, shape: Shape = ()) -> Expression:
         axes = {f"i{k}": index(k, extent) for k, extent in enumerate(shape)}
         try:
             return parse_expression(text, {**self.dims, **axes})
         except LuminalError as error:
             raise line.error(str(error)) from error
 
-    def _types(self, line: _Line) -> list[TensorType]:
+    def _types(self, line: Line) -> list[TensorType]:
         """The types after the colon; what the line says before it is read later."""
         back = line.at
         line.until(":")
@@ -211,19 +135,27 @@ class _Parser:
         line.at = back
         return types
 
-    def _state(self, line: _Line, name: str, type_: TensorType) -> State:
+    def _state(self, line: Line, name: str, type_: TensorType) -> State:
         if name not in self.states:
             self.states[name] = State(_literal_shape(line, type_), type_.dtype, name=name)
         return self.states[name]
 
-    def _parameter(self, line: _Line, name: str, type_: TensorType) -> Parameter:
+    def _parameter(self, line: Line, name: str, type_: TensorType) -> Parameter:
         if name not in self.parameters:
             self.parameters[name] = Parameter(_literal_shape(line, type_), type_.dtype, name)
         return self.parameters[name]
 
     # --- nodes
 
-    def _node(self, line: _Line, scope: _Scope) -> None:
+    def _node(self, line: Line, scope: _Scope) -> None:
+        try:
+            self._read_node(line, scope)
+        except GraphError:
+            raise
+        except LuminalError as error:
+            raise line.error(str(error)) from error
+
+    def _read_node(self, line: Line, scope: _Scope) -> None:
         number = line.integer()
         line.expect("=")
         name = line.match(WORD)
@@ -233,17 +165,14 @@ class _Parser:
         read = _READERS[OPS[name].attrs]
         args, attrs = read(self, line, scope, types)
         line.expect(":")
-        try:
-            node = scope.builder.make(name, args, attrs)
-        except LuminalError as error:
-            raise line.error(str(error)) from error
+        node = scope.builder.make(name, args, attrs)
         if list(node.types) != types:
             raise line.error(f"the op gives {', '.join(map(str, node.types))}")
         scope.nodes[number] = node
         if name == "Input":
             scope.arguments.append(node)
 
-    def _operands(self, line: _Line, scope: _Scope) -> list[Value]:
+    def _operands(self, line: Line, scope: _Scope) -> list[Value]:
         """Values separated by commas, as many as come."""
         values = []
         while line.text[line.at :].lstrip().startswith("%"):
@@ -252,12 +181,12 @@ class _Parser:
                 break
         return values
 
-    def _list(self, line: _Line, scope: _Scope, word: str) -> list[Value]:
+    def _list(self, line: Line, scope: _Scope, word: str) -> list[Value]:
         line.expect(word)
         return [scope.value(line, item) for item in line.items()]
 
     def _map(
-        self, line: _Line, scope: _Scope, shape: Shape
+        self, line: Line, scope: _Scope, shape: Shape
     ) -> tuple[list[Value], tuple[Expression | int, ...]]:
         indices: list[Value] = []
         entries: list[Expression | int] = []
@@ -269,13 +198,13 @@ class _Parser:
                 entries.append(self._expression(line, item, shape))
         return indices, tuple(entries)
 
-    def _bracketed(self, line: _Line, shape: Shape = ()) -> Expression:
+    def _bracketed(self, line: Line, shape: Shape = ()) -> Expression:
         line.expect("(")
         text = line.until(")")
         line.expect(")")
         return self._expression(line, text, shape)
 
-    def _body(self, line: _Line) -> Body:
+    def _body(self, line: Line) -> Body:
         scope = _Scope()
         for inner in self.lines:
             if inner.accept("yield"):
@@ -287,7 +216,7 @@ class _Parser:
         raise line.error("the body of the Loop does not end")
 
 
-def _literal_shape(line: _Line, type_: TensorType) -> tuple[int, ...]:
+def _literal_shape(line: Line, type_: TensorType) -> tuple[int, ...]:
     if not all(extent.is_const for extent in type_.shape):
         raise line.error(f"{type_}: a State or Weight has a literal shape")
     return tuple(extent.value for extent in type_.shape)
@@ -296,28 +225,28 @@ def _literal_shape(line: _Line, type_: TensorType) -> tuple[int, ...]:
 # --- (operands, attributes) of each kind of op, from the words of its line ------------------------
 
 _Read = tuple[Sequence[Value], Any]
-_Reader = Callable[[_Parser, _Line, _Scope, list[TensorType]], _Read]
+_Reader = Callable[[_Parser, Line, _Scope, list[TensorType]], _Read]
 
 
-def _pointwise(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _pointwise(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     return p._operands(line, scope), None
 
 
-def _input(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _input(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     return (), InputAttrs(line.name(), *types[0])
 
 
-def _weight(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _weight(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     name = line.name()
     owner = line.name() if line.accept("of ") else name
     return (), WeightAttrs(name, p._parameter(line, owner, types[0]))
 
 
-def _state(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _state(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     return (), StateAttrs(p._state(line, line.name(), types[0]))
 
 
-def _constant(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _constant(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     if line.accept("zlib="):
         data = zlib.decompress(base64.b64decode(line.match(re.compile(r"\S*"))))
     else:
@@ -326,34 +255,34 @@ def _constant(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -
     return (), ConstantAttrs(_literal_shape(line, types[0]), types[0].dtype, data)
 
 
-def _iota(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _iota(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     shape, dtype = types[0]
     return (), IotaAttrs(p._bracketed(line, shape), shape, dtype)
 
 
-def _cast(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _cast(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     return p._operands(line, scope), CastAttrs(types[0].dtype)
 
 
-def _axis(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _axis(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     args = p._operands(line, scope)
     line.expect("axis=")
     return args, AxisAttrs(line.integer())
 
 
-def _scan(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _scan(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     kind = line.match(WORD)
     args, attrs = _axis(p, line, scope, types)
     return args, ScanAttrs(kind, attrs.axis)
 
 
-def _gather(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _gather(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     source = p._operands(line, scope)
     indices, entries = p._map(line, scope, types[0].shape)
     return [*source, *indices], GatherAttrs(types[0].shape, entries)
 
 
-def _scatter(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _scatter(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     mode = line.match(WORD)
     operands = p._operands(line, scope)
     if len(operands) != 2:
@@ -362,7 +291,7 @@ def _scatter(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) ->
     return [*operands, *indices], ScatterAttrs(entries, mode)
 
 
-def _view(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _view(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     shape = types[0].shape
     source = p._operands(line, scope)
     _, entries = p._map(line, _Scope(), shape)
@@ -370,14 +299,14 @@ def _view(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _R
     return source, ViewAttrs(View(shape, entries, domain))  # type: ignore[arg-type]
 
 
-def _loop(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _loop(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     line.expect("trips=")
     trips = p._bracketed(line)
     carried = p._list(line, scope, "carried=")
     args, counts = [*carried], []
     line.expect("streams=")
     for item in line.items():
-        leaves = [item] if item.startswith("%") else [*_Line(line.number, item).items()]
+        leaves = [item] if item.startswith("%") else [*Line(line.number, item).items()]
         counts.append(0 if item.startswith("%") else len(leaves))
         args += [scope.value(line, leaf) for leaf in leaves]
     args += p._list(line, scope, "invariants=")
@@ -386,12 +315,12 @@ def _loop(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _R
         if line.accept(f"y{number}="):
             y = types[len(carried) + number]
             row = TensorType(y.shape[1:], y.dtype)
-            names = [_Line(line.number, item).name() for item in line.items()]
+            names = [Line(line.number, item).name() for item in line.items()]
             assigned[number] = tuple(p._state(line, name, row) for name in names)
     return args, LoopAttrs(trips, p._body(line), len(carried), tuple(counts), tuple(assigned))
 
 
-def _custom(p: _Parser, line: _Line, scope: _Scope, types: list[TensorType]) -> _Read:
+def _custom(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
     name = line.name()
     if name not in p.kernels:
         raise line.error(f"the kernel {name!r} is not given; pass kernels={{{name!r}: kernel}}")

@@ -19,12 +19,10 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-import numpy as np
 
 from luminal.hlir.attributes import (
     AxisAttrs,
@@ -119,6 +117,10 @@ class Printer:
         self._taken.add((type(owner), name))
         self._owners[owner] = name
 
+    def owner(self, owner: State | Parameter) -> str:
+        """The name that the text has for a State or Parameter."""
+        return self._owners.get(owner, owner.name)
+
     def block(self, nodes: Sequence[Node], indent: str) -> list[str]:
         """The lines of `nodes`, each after its operands."""
         return [line for node in nodes for line in self.node(node, indent)]
@@ -130,14 +132,14 @@ class Printer:
         line = f"{indent}%{self._numbers.get(node, '?')} = {words} : {types}"
         if isinstance(node.attrs, LoopAttrs):
             return [line + " {", *self._body(node.attrs, indent + INDENT), indent + "}"]
-        if isinstance(node.attrs, ConstantAttrs) and len(node.attrs.data) <= HEX_BYTES:
-            line += f"  # {_preview(node.attrs.array)}"
+        if isinstance(node.attrs, ConstantAttrs):
+            line += _preview(node.attrs)
         return [line]
 
     def sink(self, sink: Sink) -> str:
         """The line of one sink."""
         if isinstance(sink, Assign):
-            return f"assign {quote(self._owners[sink.state])} = {self.value(sink.value)}"
+            return f"assign {quote(self.owner(sink.state))} = {self.value(sink.value)}"
         word = "hidden" if sink.hidden else "output"
         return f"{word} {quote(sink.name)} = {self.value(sink.value)}"
 
@@ -156,10 +158,10 @@ class Printer:
             case InputAttrs(name=name):
                 return (quote(name),)
             case WeightAttrs(name=name, parameter=parameter):
-                owner = quote(self._owners[parameter])
+                owner = quote(self.owner(parameter))
                 return (quote(name), "" if owner == quote(name) else f"of {owner}")
             case StateAttrs(state=state):
-                return (quote(self._owners[state]),)
+                return (quote(self.owner(state)),)
             case ConstantAttrs(data=data):
                 return (_literal(data),)
             case IotaAttrs(expr=expr):
@@ -198,7 +200,7 @@ class Printer:
             position += max(count, 1)
             streams.append(f"[{self._values(leaves)}]" if count else self.value(leaves[0]))
         bound = [
-            f"y{number}=[{', '.join(quote(self._owners[state]) for state in states)}]"
+            f"y{number}=[{', '.join(quote(self.owner(state)) for state in states)}]"
             for number, states in enumerate(attrs.assigned)
             if states is not None
         ]
@@ -235,5 +237,7 @@ def _literal(data: bytes) -> str:
     return f"zlib={base64.b64encode(zlib.compress(data, 9)).decode()}"
 
 
-def _preview(array: np.ndarray[Any, Any]) -> str:
-    return str(array.tolist())
+def _preview(attrs: ConstantAttrs) -> str:
+    """The values of a small literal as a comment."""
+    size = attrs.dtype.size * math.prod(attrs.shape)
+    return f"  # {attrs.array.tolist()}" if len(attrs.data) == size <= HEX_BYTES else ""

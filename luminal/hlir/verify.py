@@ -48,104 +48,101 @@ class _Verifier:
         if len(set(names)) < len(names):
             raise VerifyError(f"dims: a name is declared twice in {', '.join(names)}")
         for requirement in self.graph.requirements:
-            self._check_symbols(f"require {requirement}", requirement, self.dims)
-        self._block(self.graph.nodes(), Printer(self.graph))
+            _check_symbols(requirement, self.dims)
+        self._block(self.graph.nodes(), None)
         for sink in self.graph.sinks:
             if isinstance(sink, Assign):
-                self._assignment(str(sink.state), sink.state, sink.value.type)
+                self._assignment(sink.state, sink.value.type)
 
-    def _block(self, nodes: Sequence[Node], printer: Printer) -> None:
-        """The nodes of one block, which may not repeat an input's name or a node's content."""
+    def _block(self, nodes: Sequence[Node], loop: LoopAttrs | None) -> None:
+        """The nodes of the graph, or of a Loop's body; printed only if one breaks a rule."""
         inputs: set[str] = set()
         contents: set[object] = set()
         for node in nodes:
-            where = printer.node(node)[0].removesuffix(" {")
-            self._node(node, where)
-            content = (node.op.name, node.args, node.attrs)
-            if content in contents:
-                raise VerifyError(f"{where}: this node is there twice; make nodes with one Builder")
-            contents.add(content)
-            if isinstance(node.attrs, InputAttrs):
-                if node.attrs.name in inputs:
-                    raise VerifyError(f"{where}: two inputs have this name")
-                inputs.add(node.attrs.name)
-            if isinstance(node.attrs, LoopAttrs):
-                self._loop(node, node.attrs, where)
+            try:
+                self._node(node)
+                content = (node.op.name, node.args, node.attrs)
+                if content in contents:
+                    raise VerifyError("this node is there twice; make nodes with one Builder")
+                contents.add(content)
+                if isinstance(node.attrs, InputAttrs):
+                    if node.attrs.name in inputs:
+                        raise VerifyError("two inputs have this name")
+                    inputs.add(node.attrs.name)
+                if isinstance(node.attrs, LoopAttrs):
+                    self._loop(node, node.attrs)
+            except LuminalError as error:
+                printer = Printer.of_body(self.graph, loop) if loop else Printer(self.graph)
+                line = printer.node(node)[0].removesuffix(" {")
+                raise VerifyError(f"{line}: {error}") from error
 
-    def _node(self, node: Node, where: str) -> None:
+    def _node(self, node: Node) -> None:
         if OPS.get(node.op.name) is not node.op:
-            raise VerifyError(f"{where}: the op is not a row of the table")
+            raise VerifyError("the op is not a row of the table")
         if not isinstance(node.attrs, node.op.attrs or type(None)):
-            raise VerifyError(f"{where}: the attributes are a {type(node.attrs).__name__}")
+            raise VerifyError(f"the attributes are {type(node.attrs).__name__}")
         for arg in node.args:
             if not 0 <= arg.index < len(arg.node.types):
-                raise VerifyError(f"{where}: {arg.node!r} has no result {arg.index}")
-        try:
-            types = infer(node.op, node.args, node.attrs)
-        except LuminalError as error:
-            raise VerifyError(f"{where}: {error}") from error
+                raise VerifyError(f"{arg.node!r} has no result {arg.index}")
+        types = infer(node.op, node.args, node.attrs)
         if types != node.types:
-            raise VerifyError(f"{where}: the op gives {', '.join(map(str, types))}")
+            raise VerifyError(f"the op gives {', '.join(map(str, types))}")
         if isinstance(node.attrs, ViewAttrs) and isinstance(node.args[0].node.attrs, ViewAttrs):
-            raise VerifyError(f"{where}: the operand is a View itself; compose the two")
+            raise VerifyError("the operand is a View itself; compose the two")
         if isinstance(node.attrs, ConstantAttrs):
-            _check_literal(node.attrs, where)
-        self._expressions(node, where)
-
-    def _expressions(self, node: Node, where: str) -> None:
+            _check_literal(node.attrs)
         for type_ in node.types:
             for extent in type_.shape:
-                self._check_symbols(where, extent, self.dims)
+                _check_symbols(extent, self.dims)
         expressions, shape = _indexing(node)
         allowed = self.dims | {index(k, extent) for k, extent in enumerate(shape)}
         for expression in expressions:
-            self._check_symbols(where, expression, allowed)
+            _check_symbols(expression, allowed)
 
-    def _check_symbols(
-        self, where: str, expression: Expression, allowed: frozenset[Symbol]
-    ) -> None:
-        unknown = sorted(s.name for s in expression.symbols() - allowed)
-        if unknown:
-            raise VerifyError(
-                f"{where}: {expression} uses {', '.join(unknown)}, which is neither a declared dim "
-                "nor an axis of the node"
-            )
-
-    def _loop(self, node: Node, attrs: LoopAttrs, where: str) -> None:
-        """The body is closed, its arguments are distinct, and Lists of leaves have one per trip."""
+    def _loop(self, node: Node, attrs: LoopAttrs) -> None:
+        """The body is closed, its arguments are distinct, and lists of leaves have one per trip."""
         arguments = attrs.body.arguments
         if len(set(arguments)) < len(arguments):
-            raise VerifyError(f"{where}: an argument of the body stands there twice")
+            raise VerifyError("an argument of the body stands there twice")
         inner = topological([*(a.value for a in arguments), *attrs.body.results])
         for leaf in inner:
             closed = leaf in arguments or leaf.op.name in ("Constant", "Iota")
             if leaf.op.group == "leaf" and not closed:
-                raise VerifyError(f"{where}: the body reads {leaf!r}, which is no argument of it")
-        self._block(inner, Printer.of_body(self.graph, attrs))
+                raise VerifyError(f"the body reads {leaf!r}, which is no argument of it")
+        self._block(inner, attrs)
         counts = [count for count in attrs.streams if count]
         counts += [len(states) for states in attrs.assigned if states is not None]
         for count in counts:
             if attrs.trips != const(count):
-                raise VerifyError(f"{where}: a list of {count} leaves for {attrs.trips} trips")
+                raise VerifyError(f"a list of {count} leaves for {attrs.trips} trips")
         for y, states in zip(node.types[attrs.carried :], attrs.assigned, strict=True):
             for state in states or ():
-                self._assignment(where, state, TensorType(y.shape[1:], y.dtype))
+                self._assignment(state, TensorType(y.shape[1:], y.dtype))
 
-    def _assignment(self, where: str, state: State, type_: TensorType) -> None:
+    def _assignment(self, state: State, type_: TensorType) -> None:
         expected = TensorType(tuple(map(const, state.shape)), state.dtype)
         if type_ != expected:
-            raise VerifyError(f"{where}: {state!r} is assigned a {type_}")
+            raise VerifyError(f"{state!r} is assigned a {type_}")
         if state in self.assigned:
-            raise VerifyError(f"{where}: {state!r} is assigned twice")
+            raise VerifyError(f"{state!r} is assigned twice")
         self.assigned.add(state)
 
 
-def _check_literal(attrs: ConstantAttrs, where: str) -> None:
+def _check_symbols(expression: Expression, allowed: frozenset[Symbol]) -> None:
+    unknown = sorted(s.name for s in expression.symbols() - allowed)
+    if unknown:
+        raise VerifyError(
+            f"{expression} uses {', '.join(unknown)}, which is neither a declared dim nor an axis "
+            "of the node"
+        )
+
+
+def _check_literal(attrs: ConstantAttrs) -> None:
     expected = attrs.dtype.size
     for extent in attrs.shape:
         expected *= extent
     if len(attrs.data) != expected:
-        raise VerifyError(f"{where}: {len(attrs.data)} bytes of data, the type has {expected}")
+        raise VerifyError(f"{len(attrs.data)} bytes of data, the type has {expected}")
 
 
 def _indexing(node: Node) -> tuple[Iterable[Expression], Shape]:

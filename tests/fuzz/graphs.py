@@ -22,7 +22,7 @@ from luminal.hlir.ops import Node, TensorType, Value
 from luminal.hlir.semantics import extents
 from luminal.hlir.state import State
 from luminal.shape import view as views
-from luminal.shape.expression import Expression, Symbol, as_expression, const, symbol
+from luminal.shape.expression import Expression, Symbol, const, symbol
 
 Array = np.ndarray[Any, Any]
 
@@ -224,13 +224,11 @@ class Growth:
         return self.rng.randrange(len(value.shape))
 
     def past(self, length: Expression) -> Symbol:
-        """The dim `past` with `past + length <= CACHE`."""
+        """The dim `past` with `past + length <= CACHE` as a requirement; lengths are at most 6."""
         dim = symbol("past", 0, CACHE)
-        room = CACHE - int(length.evaluate(self.env))
         if dim not in self.dims:
-            self.dims[dim] = self.rng.randint(0, room)
-        self.dims[dim] = min(self.dims[dim], room)
-        requirement = as_expression(dim + length <= CACHE)
-        if not requirement.is_const and requirement not in self.requirements:
+            self.dims[dim] = self.rng.randint(0, CACHE - 6)
+        requirement = dim + length <= CACHE
+        if requirement not in self.requirements:
             self.requirements.append(requirement)
         return dim

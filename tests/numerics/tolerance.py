@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from luminal import dtypes
-from luminal.backends.reference.bound_rules import MARGIN
+from luminal.backends.reference.bounded import MARGIN
 
 Array = np.ndarray[Any, Any]
 
@@ -34,8 +34,8 @@ def mismatches(
         return np.argwhere(~unstable & (actual != value))
     tol = TOLERANCE[dtype.name] if tol is None else tol
     tiny = float(np.finfo(np.float32 if dtype.is_storage else dtype.numpy).tiny)
-    found, expected = actual.astype(np.float64), value.astype(np.float64)
     with np.errstate(all="ignore"):
+        found, expected = actual.astype(np.float64), value.astype(np.float64)
         near = np.abs(found - expected) <= tol * error + tiny
     agree = np.where(
         np.isfinite(expected), near, (found == expected) | (np.isnan(found) & np.isnan(expected))

@@ -7,115 +7,27 @@ to first order, so that 1/x near 0 or a product of two errors is covered.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from luminal import dtypes
+from luminal.backends.reference.bounded import (
+    MARGIN,
+    Bounded,
+    Pair,
+    Rule,
+    Step,
+    exact,
+    limits_of,
+    may_be_zero,
+    overflows,
+    rounding,
+    same_kind,
+    unless_integer,
+)
 from luminal.dtypes import DType
-from luminal.hlir.ops import OPS, Op
-from luminal.hlir.semantics import Array, Dims, convert
-
-MARGIN = 4.0  # bounds: the widest difference that is still a rounding difference
-
-
-class Bounded(NamedTuple):
-    """A value, its error bound (float64, in its own units) and its unstable mask; see `bounds`."""
-
-    value: Array
-    error: Array
-    unstable: Array
-
-    @property
-    def wide(self) -> Array:
-        """The value in float64."""
-        return self.value.astype(np.float64)
-
-    @property
-    def slack(self) -> Array:
-        """The half width of the interval that the value may lie in."""
-        return MARGIN * self.error
-
-
-class Step(NamedTuple):
-    """One op applied: its operands with their bounds, and the reference's results."""
-
-    op: Op
-    attrs: Any
-    dims: Dims
-    args: tuple[Bounded, ...]
-    values: tuple[Array, ...]
-
-    @property
-    def is_float(self) -> bool:
-        """Whether the first operand is a float: rules for integers are exact."""
-        return dtypes.dtype_of(self.args[0].value).is_float
-
-    def move(self, *parts: Array) -> tuple[Array, ...]:
-        """The op itself applied to other arrays: how views and gathers carry errors and masks."""
-        assert self.op.evaluate is not None
-        return self.op.evaluate(self.attrs, self.dims, parts)
-
-
-Pair = tuple[Any, Any]  # error, unstable; broadcast to the result
-Rule = Callable[[Step], tuple[Pair, ...]]
-
-
-def _any_unstable(step: Step) -> Any:
-    unstable: Any = np.bool_(False)
-    for arg in step.args:
-        unstable = unstable | arg.unstable
-    return unstable
-
-
-def _exact(step: Step) -> tuple[Pair, ...]:
-    """Integers and bools: right to the last bit, unless an operand is unstable."""
-    return ((0.0, _any_unstable(step)),)
-
-
-def _unless_integer(rule: Callable[[Step], Pair]) -> Rule:
-    """`rule` for floats, exact for the rest; what is unstable in an operand stays so."""
-
-    def checked(step: Step) -> tuple[Pair, ...]:
-        if not step.is_float:
-            return _exact(step)
-        error, unstable = rule(step)
-        return ((error, unstable | _any_unstable(step)),)
-
-    return checked
-
-
-# --- rounding and overflow ------------------------------------------------------------------------
-
-
-def _limits(dtype: np.dtype[Any]) -> Any:
-    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-
-
-def _rounding(y: Array, underflows: Any = False) -> Array:
-    """One rounding of `y` in its dtype. `underflows`: where a zero is not an exact one."""
-    limits = _limits(y.dtype)
-    size = np.abs(y.astype(np.float64))
-    is_small = (size < float(limits.smallest_normal)) & ((size > 0) | underflows)
-    return size * float(limits.eps) + np.where(is_small, float(limits.smallest_subnormal), 0.0)
-
-
-def _overflows(size: Array, dtype: np.dtype[Any]) -> Array:
-    """Where a finite magnitude (of a sum's terms, of a product) may not be finite in `dtype`."""
-    return np.isfinite(size) & (size >= float(_limits(dtype).max))
-
-
-def _same_kind(probe: Array, y: Array) -> Array:
-    """Whether float64 `probe`, rounded to y's dtype, is finite, inf or NaN as y is."""
-    rounded = convert(probe, dtypes.dtype_of(y)).astype(np.float64)
-    wide = y.astype(np.float64)
-    return np.asarray(
-        (np.isnan(rounded) == np.isnan(wide))
-        & (np.isinf(rounded) == np.isinf(wide))
-        & (np.isfinite(rounded) | np.isnan(rounded) | (rounded == wide))
-    )
-
+from luminal.hlir.ops import OPS
+from luminal.hlir.semantics import Array, convert
 
 # --- unary ----------------------------------------------------------------------------------------
 
@@ -132,27 +44,23 @@ def _monotone(function: Callable[[Array], Array], *, shrinks: bool = False) -> R
         low, middle, high = (np.asarray(function(centre + d)) for d in (-slack, 0.0, slack))
         spread = np.maximum(np.abs(low - middle), np.abs(high - middle)) / MARGIN
         loose = x.error > 0
-        changes = loose & ~(_same_kind(low, y) & _same_kind(high, y))
-        error = np.where(loose, spread, 0.0) + _rounding(y, shrinks & np.isfinite(centre))
+        changes = loose & ~(same_kind(low, y) & same_kind(high, y))
+        error = np.where(loose, spread, 0.0) + rounding(y, shrinks & np.isfinite(centre))
         return error, changes
 
-    return _unless_integer(rule)
+    return unless_integer(rule)
 
 
 def _recip(step: Step) -> tuple[Pair, ...]:
     ((error, unstable),) = _monotone(np.reciprocal, shrinks=True)(step)
-    return ((error, unstable | _may_be_zero(step.args[0])),)
-
-
-def _may_be_zero(x: Bounded) -> Array:
-    return np.asarray((x.error > 0) & (np.abs(x.wide) <= x.slack))
+    return ((error, unstable | may_be_zero(step.args[0])),)
 
 
 def _periodic(step: Step) -> Pair:
     (x,), (y,) = step.args, step.values
-    eps = float(_limits(y.dtype).eps)
+    eps = float(limits_of(y.dtype).eps)
     absolute = np.where(x.wide == 0, 0.0, eps / 4)  # polynomials are right to half an eps absolute
-    return np.minimum(x.error, 2.0 / MARGIN) + np.maximum(_rounding(y), absolute), False
+    return np.minimum(x.error, 2.0 / MARGIN) + np.maximum(rounding(y), absolute), False
 
 
 def _floor(step: Step) -> Pair:
@@ -166,17 +74,17 @@ def _cast(step: Step) -> tuple[Pair, ...]:
     to: DType = step.attrs.dtype
     if not step.is_float:
         exact = not to.is_float or np.asarray(convert(y, dtypes.dtype_of(x.value)) == x.value)
-        return ((np.where(exact, 0.0, _rounding(y) if to.is_float else 0.0), x.unstable),)
+        return ((np.where(exact, 0.0, rounding(y) if to.is_float else 0.0), x.unstable),)
     loose = x.error > 0
     low, high = x.wide - x.slack, x.wide + x.slack
     if to is dtypes.bool_:
-        return ((0.0, x.unstable | _may_be_zero(x)),)
+        return ((0.0, x.unstable | may_be_zero(x)),)
     if to.is_int:
         changes = convert(low, to) != convert(high, to)
         return ((0.0, x.unstable | (loose & changes)),)
-    narrows = _limits(y.dtype).eps > _limits(x.value.dtype).eps
-    changes = loose & ~(_same_kind(low, y) & _same_kind(high, y))
-    error = np.where(loose & narrows, x.error + _rounding(y, x.wide != 0), x.error)
+    narrows = limits_of(y.dtype).eps > limits_of(x.value.dtype).eps
+    changes = loose & ~(same_kind(low, y) & same_kind(high, y))
+    error = np.where(loose & narrows, x.error + rounding(y, x.wide != 0), x.error)
     return ((error, x.unstable | changes),)
 
 
@@ -197,7 +105,7 @@ def _detach(step: Step) -> tuple[Pair, ...]:
 def _add(step: Step) -> Pair:
     (a, b), (y,) = step.args, step.values
     size = np.abs(a.wide + b.wide) + a.slack + b.slack
-    return a.error + b.error + _rounding(y), _overflows(size, y.dtype)
+    return a.error + b.error + rounding(y), overflows(size, y.dtype)
 
 
 def _mul_error(a: Bounded, b: Bounded) -> Array:
@@ -210,10 +118,10 @@ def _mul_error(a: Bounded, b: Bounded) -> Array:
 def _mul(step: Step) -> Pair:
     (a, b), (y,) = step.args, step.values
     moved = _mul_error(a, b)
-    overflows = _overflows(np.abs(a.wide * b.wide) + MARGIN * moved, y.dtype)
-    meets_inf = (np.isinf(a.wide) & _may_be_zero(b)) | (np.isinf(b.wide) & _may_be_zero(a))
+    beyond = overflows(np.abs(a.wide * b.wide) + MARGIN * moved, y.dtype)
+    meets_inf = (np.isinf(a.wide) & may_be_zero(b)) | (np.isinf(b.wide) & may_be_zero(a))
     underflows = (a.wide != 0) & (b.wide != 0)
-    return moved + _rounding(y, underflows), overflows | meets_inf
+    return moved + rounding(y, underflows), beyond | meets_inf
 
 
 def _quotient_error(a: Bounded, b: Bounded) -> Array:
@@ -225,18 +133,18 @@ def _quotient_error(a: Bounded, b: Bounded) -> Array:
 
 def _zero_by_zero(a: Bounded, b: Bounded) -> Array:
     """Where a division by 0 may be one of 0 (NaN) or not (inf)."""
-    return _may_be_zero(b) | ((b.wide == 0) & _may_be_zero(a))
+    return may_be_zero(b) | ((b.wide == 0) & may_be_zero(a))
 
 
 def _div(step: Step) -> Pair:
     (a, b), (y,) = step.args, step.values
     moved = _quotient_error(a, b)
     quotient = np.abs(a.wide / b.wide)
-    near_limit = np.abs(quotient - float(_limits(y.dtype).max)) <= (
-        MARGIN * moved + quotient * float(_limits(y.dtype).eps)
+    near_limit = np.abs(quotient - float(limits_of(y.dtype).max)) <= (
+        MARGIN * moved + quotient * float(limits_of(y.dtype).eps)
     )
     underflows = (a.wide != 0) & np.isfinite(b.wide)
-    return moved + _rounding(y, underflows), near_limit | _zero_by_zero(a, b)
+    return moved + rounding(y, underflows), near_limit | _zero_by_zero(a, b)
 
 
 def _floor_changes(a: Bounded, b: Bounded) -> Array:
@@ -248,14 +156,14 @@ def _floor_changes(a: Bounded, b: Bounded) -> Array:
 
 def _floor_div(step: Step) -> Pair:
     (a, b), (y,) = step.args, step.values
-    return _rounding(y), _floor_changes(a, b)
+    return rounding(y), _floor_changes(a, b)
 
 
 def _mod(step: Step) -> Pair:
     (a, b), (y,) = step.args, step.values
     count = np.abs(np.floor(a.wide / b.wide))
     moved = a.error + np.where(b.error > 0, count * b.error, 0.0)
-    return moved + _rounding(y), _floor_changes(a, b)
+    return moved + rounding(y), _floor_changes(a, b)
 
 
 def _maximum(step: Step) -> Pair:
@@ -293,12 +201,12 @@ def _sum(step: Step) -> tuple[Pair, ...]:
     unstable = np.any(x.unstable, axis=axis)
     if not step.is_float:
         return ((0.0, unstable),)
-    limits = _limits(y.dtype)
+    limits = limits_of(y.dtype)
     sizes = _term_sizes(x)
     error = np.sum(x.error + sizes * float(limits.eps), axis=axis)
     lost_sign = (y == 0) & np.any(np.signbit(x.value), axis=axis)  # -0, or +0 if begun with 0
     error = error + np.where(lost_sign, float(limits.smallest_subnormal), 0.0)
-    return ((error, unstable | _overflows(np.sum(sizes + x.slack, axis=axis), y.dtype)),)
+    return ((error, unstable | overflows(np.sum(sizes + x.slack, axis=axis), y.dtype)),)
 
 
 def _max(step: Step) -> tuple[Pair, ...]:
@@ -324,12 +232,12 @@ def _scan(step: Step) -> tuple[Pair, ...]:
 
 
 def _scan_add(x: Bounded, y: Array, axis: int) -> Pair:
-    limits = _limits(y.dtype)
+    limits = limits_of(y.dtype)
     sizes = _term_sizes(x)
     error = np.cumsum(x.error + sizes * float(limits.eps), axis=axis)
     lost_sign = (y == 0) & np.signbit(x.value)
     error = error + np.where(lost_sign, float(limits.smallest_subnormal), 0.0)
-    return error, _overflows(np.cumsum(sizes + x.slack, axis=axis), y.dtype)
+    return error, overflows(np.cumsum(sizes + x.slack, axis=axis), y.dtype)
 
 
 def _scan_mul(x: Bounded, y: Array, axis: int) -> Pair:
@@ -344,10 +252,10 @@ def _scan_mul(x: Bounded, y: Array, axis: int) -> Pair:
             continue
         before = Bounded(products[k - 1], error[k - 1], factor.unstable)
         moved = _mul_error(before, factor)
-        error[k] = np.where(np.isfinite(moved), moved, 0.0) + _rounding(products[k])
+        error[k] = np.where(np.isfinite(moved), moved, 0.0) + rounding(products[k])
     sizes = _term_sizes(factors)
     octaves = np.abs(np.log2(np.where(sizes > 0, sizes, 1.0)))
-    leaves = np.cumsum(octaves, axis=0) >= -np.log2(float(_limits(y.dtype).smallest_normal))
+    leaves = np.cumsum(octaves, axis=0) >= -np.log2(float(limits_of(y.dtype).smallest_normal))
     return np.moveaxis(error, 0, axis), np.moveaxis(leaves, 0, axis)
 
 
@@ -399,12 +307,12 @@ def _scatter(step: Step) -> tuple[Pair, ...]:
     (unstable,) = step.move(*as_counts, *values)
     if not step.is_float:
         return ((0.0, (unstable > 0) | lost),)
-    eps = float(_limits(dest.value.dtype).eps)
+    eps = float(limits_of(dest.value.dtype).eps)
     before, terms = (x.error + eps * _term_sizes(x) for x in (dest, source))
     (added,) = step.move(np.zeros_like(before), terms, *values)
     error = np.where(added > 0, before + added, dest.error)
-    overflows = _overflows((before + added) / eps, dest.value.dtype)
-    return ((error, (unstable > 0) | lost | overflows),)
+    beyond = overflows((before + added) / eps, dest.value.dtype)
+    return ((error, (unstable > 0) | lost | beyond),)
 
 
 def _view(step: Step) -> tuple[Pair, ...]:
@@ -422,7 +330,7 @@ def _custom(step: Step) -> tuple[Pair, ...]:
     """Nothing is known of it: one rounding if all operands are exact, else unstable."""
     known = all(not np.any(arg.unstable) and not np.any(arg.error > 0) for arg in step.args)
     return tuple(
-        (_rounding(y) if dtypes.dtype_of(y).is_float else 0.0, not known) for y in step.values
+        (rounding(y) if dtypes.dtype_of(y).is_float else 0.0, not known) for y in step.values
     )
 
 
@@ -435,27 +343,27 @@ RULES: dict[str, Rule] = {
     "Log": _monotone(np.log),
     "Exp2": _monotone(np.exp2, shrinks=True),
     "Log2": _monotone(np.log2),
-    "Sin": _unless_integer(_periodic),
-    "Cos": _unless_integer(_periodic),
+    "Sin": unless_integer(_periodic),
+    "Cos": unless_integer(_periodic),
     "Sqrt": _monotone(np.sqrt),
     "Recip": _recip,
-    "Floor": _unless_integer(_floor),
+    "Floor": unless_integer(_floor),
     "Cast": _cast,
     "Bitcast": _bitcast,
     "Detach": _detach,
-    "Add": _unless_integer(_add),
-    "Mul": _unless_integer(_mul),
-    "Div": _unless_integer(_div),
-    "FloorDiv": _unless_integer(_floor_div),
-    "Mod": _unless_integer(_mod),
-    "Maximum": _unless_integer(_maximum),
-    "LessThan": _unless_integer(_compare),
-    "Equal": _unless_integer(_compare),
-    "And": _exact,
-    "Or": _exact,
-    "Xor": _exact,
-    "Shl": _exact,
-    "Shr": _exact,
+    "Add": unless_integer(_add),
+    "Mul": unless_integer(_mul),
+    "Div": unless_integer(_div),
+    "FloorDiv": unless_integer(_floor_div),
+    "Mod": unless_integer(_mod),
+    "Maximum": unless_integer(_maximum),
+    "LessThan": unless_integer(_compare),
+    "Equal": unless_integer(_compare),
+    "And": exact,
+    "Or": exact,
+    "Xor": exact,
+    "Shl": exact,
+    "Shr": exact,
     "Select": _select,
     "Sum": _sum,
     "Max": _max,

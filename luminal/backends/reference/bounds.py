@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from luminal.backends.reference.bound_rules import RULES, Bounded, Step
+from luminal.backends.reference.bound_rules import RULES
+from luminal.backends.reference.bounded import Bounded, Step
 from luminal.backends.reference.interpreter import Results, interpret
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node

@@ -1,0 +1,86 @@
+"""A cursor over one line of HLIR text: names, numbers, lists that may hold quotes, brackets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from luminal.errors import GraphError
+from luminal.hlir.printer import WORD
+
+_QUOTES = '"`'
+_CLOSING = {"(": ")", "[": "]", '"': '"', "`": "`"}
+
+
+class Line:
+    """A cursor over one line."""
+
+    def __init__(self, number: int, text: str) -> None:
+        self.number = number
+        self.text = text
+        self.at = 0
+
+    def error(self, problem: str) -> GraphError:
+        return GraphError(f"line {self.number}: {problem} in {self.text!r}")
+
+    def skip(self) -> None:
+        while self.text[self.at : self.at + 1] == " ":
+            self.at += 1
+
+    def accept(self, mark: str) -> bool:
+        """Steps over `mark` if it comes next."""
+        self.skip()
+        found = self.text.startswith(mark, self.at)
+        self.at += len(mark) if found else 0
+        return found
+
+    def expect(self, mark: str) -> None:
+        if not self.accept(mark):
+            raise self.error(f"expected {mark!r} at column {self.at + 1}")
+
+    def match(self, pattern: re.Pattern[str]) -> str:
+        self.skip()
+        found = pattern.match(self.text, self.at)
+        if found is None:
+            raise self.error(f"expected {pattern.pattern} at column {self.at + 1}")
+        self.at = found.end()
+        return found.group()
+
+    def name(self) -> str:
+        """A word or a JSON string."""
+        self.skip()
+        if self.text[self.at : self.at + 1] != '"':
+            return self.match(WORD)
+        value, self.at = json.JSONDecoder().raw_decode(self.text, self.at)
+        return str(value)
+
+    def integer(self) -> int:
+        return int(self.match(re.compile(r"-?\d+")))
+
+    def until(self, stops: str) -> str:
+        """The text up to the next of `stops` outside brackets and quotes, which is not taken."""
+        start, waiting = self.at, ""
+        while self.at < len(self.text):
+            mark = self.text[self.at]
+            if waiting and mark == waiting[-1]:
+                waiting = waiting[:-1]
+            elif waiting and waiting[-1] in _QUOTES:
+                self.at += mark == "\\"  # an escape takes the next mark with it
+            elif mark in _CLOSING:
+                waiting += _CLOSING[mark]
+            elif mark in stops and not waiting:
+                return self.text[start : self.at].strip()
+            self.at += 1
+        raise self.error(f"expected one of {stops!r}")
+
+    def items(self) -> Iterator[str]:
+        """The entries of a bracketed list `[a, b]`; every entry is to be read where it stands."""
+        self.expect("[")
+        if self.accept("]"):
+            return
+        while True:
+            yield self.until(",]")
+            if self.accept("]"):
+                return
+            self.expect(",")
