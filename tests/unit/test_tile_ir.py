@@ -1,0 +1,218 @@
+"""Tile IR: printed form, the verifier's rules, and the interpreter's checks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from luminal import dtypes
+from luminal.errors import VerifyError
+from luminal.kernel import tile_interpreter
+from luminal.kernel.scratch import scratch_offsets
+from luminal.kernel.tile_ir import (
+    Buffer,
+    Carry,
+    Contract,
+    Grid,
+    If,
+    Index,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Map,
+    Reduce,
+    Role,
+    Space,
+    Statement,
+    Store,
+    Tile,
+    to_text,
+)
+from luminal.kernel.tile_verify import verify
+from luminal.shape.expression import TRUE, as_expression, axis, const, opaque, symbol
+
+F32, I64, BOOL = dtypes.float32, dtypes.int64, dtypes.bool_
+N = symbol("n", 0, 1000)
+ROW, J = axis("row", 4), axis("j", N)
+ZERO_TILE = Tile(0, (), F32)
+INNER, NEXT, RESULT = Tile(1, (J,), F32), Tile(3, (J,), F32), Tile(4, (J,), F32)
+READ, TOTAL = Tile(2, (J,), F32), Tile(5, (), F32)
+
+
+def row_sum() -> Kernel:
+    """y[row] = the sum of x[row, :], with 2 vectors of 8 partial sums."""
+    body = (
+        Load(READ, "x", ROW * N + J),
+        Map(NEXT, "Add", (INNER, READ)),
+    )
+    carry = Carry(RESULT, ZERO_TILE, INNER, NEXT)
+    return Kernel(
+        params=(N,),
+        buffers=(
+            Buffer("x", F32, N * 4),
+            Buffer("y", F32, const(4), role=Role.OUT),
+        ),
+        scratch=(),
+        grid=(Grid(ROW, const(4)),),
+        body=(
+            Literal(ZERO_TILE, np.float32(0).tobytes()),
+            Loop(J, const(0), N, body, (carry,), unroll=2, vector=8),
+            Reduce(TOTAL, "Add", RESULT, J),
+            Store("y", ROW, TOTAL),
+        ),
+    )
+
+
+def test_text() -> None:
+    assert to_text(row_sum()) == (
+        "kernel(n in 0..1000) {\n"
+        "  in x: f32[n * 4]\n"
+        "  out y: f32[4]\n"
+        "  grid row in 0..<4\n"
+        "  %0: f32[] = literal 0.0 (0x00000000)\n"
+        "  for j in 0..<n unroll(2) vector(8):\n"
+        "    carry %1: f32[j] = %0 -> %3, after %4: f32[j]\n"
+        "    %2: f32[j] = load x[j + n * row]\n"
+        "    %3: f32[j] = Add %1 %2\n"
+        "  %5: f32[] = reduce Add %4 over j\n"
+        "  store y[row] <- %5\n"
+        "}"
+    )
+
+
+def test_row_sum_means_the_sum() -> None:
+    verify(row_sum())
+    x, y = np.arange(4 * 37, dtype=np.float32), np.zeros(4, np.float32)
+    tile_interpreter.run(row_sum(), {"x": x, "y": y}, {"n": 37})
+    np.testing.assert_array_equal(y, x.reshape(4, 37).sum(1))
+
+
+def with_loop(*body: Statement, **changes: object) -> Kernel:
+    """The row sum with another loop body, or other fields of its loop."""
+    kernel = row_sum()
+    loop = kernel.body[1]
+    assert isinstance(loop, Loop)
+    changed = replace(loop, body=body or loop.body, **changes)  # type: ignore[arg-type]
+    return replace(kernel, body=(kernel.body[0], changed, *kernel.body[2:]))
+
+
+def after(*more: Statement) -> Kernel:
+    return replace(row_sum(), body=(*row_sum().body, *more))
+
+
+M = axis("m", 8)
+FLAG = Tile(9, (), BOOL)
+STRAY = symbol("stray")
+AT = opaque("at")
+LOAD, ADD = row_sum().body[1].body  # type: ignore[union-attr]
+
+BROKEN = [
+    ("not-defined", after(Map(Tile(9, (), F32), "Exp", (Tile(8, (), F32),))), "%8 is not defined"),
+    ("twice", after(Literal(ZERO_TILE, bytes(4))), "%0 is defined twice"),
+    ("out-of-scope", after(Map(Tile(9, (J,), F32), "Exp", (NEXT,))), "%3 is defined elsewhere"),
+    ("axes", with_loop(replace(LOAD, out=Tile(2, (), F32)), ADD), "its operands give [j]"),
+    ("dtype", after(Map(Tile(9, (), I64), "Exp", (TOTAL,))), "%9 is i64, expected f32"),
+    ("takes", after(Map(FLAG, "And", (TOTAL, TOTAL))), "%5 is f32; And takes"),
+    ("arity", after(Map(Tile(9, (), F32), "Add", (TOTAL,))), "Add takes 2 operands, got 1"),
+    ("op", after(Map(Tile(9, (), F32), "Sum", (TOTAL,))), "Sum is not a pointwise op"),
+    ("no-buffer", after(Store("z", ROW, TOTAL)), "there is no buffer z; the kernel has x, y"),
+    ("input", after(Store("x", ROW, TOTAL)), "x is an input"),
+    ("stray", after(Store("y", STRAY, TOTAL)), "stray in stray is not bound here"),
+    ("loop-symbol", after(Store("y", J, TOTAL)), "j in j is not bound here"),
+    ("leftover", after(Store("y", ROW, RESULT)), "a store happens in the loops over its axes"),
+    ("index", after(Store("y", AT, TOTAL, indices=((AT, TOTAL),))), "the index %5 is f32"),
+    ("literal", after(Literal(Tile(9, (), F32), bytes(8))), "8 bytes for f32"),
+    ("reduction", after(Reduce(Tile(9, (), F32), "Div", RESULT, J)), "Div is no reduction"),
+    ("reduced", after(Reduce(Tile(9, (), F32), "Add", TOTAL, J)), "%5 has no partial results"),
+    ("if", with_loop(LOAD, ADD, If(J < 3, ())), "depends on the tile axis j"),
+    ("index-dtype", after(Index(Tile(9, (), F32), ROW)), "the result is f32, expected i64"),
+    ("vector", with_loop(vector=12), "vector a power of two"),
+    ("stop", with_loop(stop=N + STRAY), "stray in n + stray is not bound here"),
+    ("next", with_loop(LOAD), "%3 is not defined before"),
+    ("add", with_loop(LOAD, ADD, Store("y", ROW, ZERO_TILE, add=True)), "lacks the tile axis j"),
+    ("own-axis", with_loop(unroll=1, vector=1), "its loop has no tile"),
+    (
+        "two-vectors",
+        with_loop(LOAD, ADD, Loop(M, const(0), const(8), (Index(Tile(9, (J, M), I64), J + M),), (),
+                                  1, 8)),
+        "a value has at most one",
+    ),
+    (
+        "contract",
+        after(Contract(Tile(9, (), F32), TOTAL, TOTAL, FLAG)),
+        "%9 is not defined before",
+    ),
+    ("bound-twice", with_loop(LOAD, ADD, Loop(J, const(0), N, ())), "j is bound already"),
+    (
+        "unwritten",
+        replace(row_sum(), body=(Load(Tile(9, (), F32), "y", ROW), *row_sum().body)),
+        "y is an output that nothing was stored to",
+    ),
+    (
+        "scratch",
+        replace(row_sum(), scratch=(Buffer("w", F32, const(4)),)),
+        "`buffer w`: its space is global",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text"), [row[1:] for row in BROKEN], ids=[r[0] for r in BROKEN]
+)
+def test_broken_kernels_are_refused(kernel: Kernel, text: str) -> None:
+    with pytest.raises(VerifyError) as caught:
+        verify(kernel)
+    assert text in str(caught.value)
+
+
+def test_errors_name_the_line() -> None:
+    kernel = after(Store("x", ROW, TOTAL))
+    with pytest.raises(VerifyError, match=r"^tile IR: `store x\[row\] <- %5`: x is an input"):
+        verify(kernel)
+
+
+def test_values_of_a_finished_loop_stay_out_of_a_loop_over_the_same_axis() -> None:
+    body = (Map(Tile(9, (J,), F32), "Exp", (RESULT,)),)
+    with pytest.raises(VerifyError, match="%4 is defined elsewhere"):
+        verify(after(Loop(J, const(0), N, body, (), 2, 8)))
+    with pytest.raises(VerifyError, match="%4 holds another tile of this axis"):
+        verify(after(Loop(J, const(0), N, (), (), 1, 8)))
+
+
+def test_interpreter_checks_bounds() -> None:
+    short = with_loop(replace(LOAD, offset=ROW * N + J + 1), ADD)
+    arrays = {"x": np.zeros(20, np.float32), "y": np.zeros(4, np.float32)}
+    message = r"`%2: f32\[j\] = load x.*`: offset 20 is outside x\[20\]; guard it"
+    with pytest.raises(VerifyError, match=message):
+        tile_interpreter.run(short, arrays, {"n": 5})
+    guarded = with_loop(replace(LOAD, offset=ROW * N + J + 1, guard=J + 1 < N), ADD)
+    tile_interpreter.run(guarded, arrays, {"n": 5})
+
+
+def test_interpreter_checks_buffers() -> None:
+    arrays = {"x": np.zeros(19, np.float32), "y": np.zeros(4, np.float32)}
+    with pytest.raises(VerifyError, match=r"buffer x: float32\[19\] given.*contiguous f32\[20\]"):
+        tile_interpreter.run(row_sum(), arrays, {"n": 5})
+
+
+def test_contract_rounds_once() -> None:
+    a, b, acc = np.float32([1 + 2**-13]), np.float32([1 - 2**-13]), np.float32([-1])
+    exact = tile_interpreter.multiply_add(F32, acc, a, b)
+    assert exact[0] == np.float32(-(2.0**-26))
+    assert a[0] * b[0] + acc[0] != exact[0]
+    wrapped = tile_interpreter.multiply_add(dtypes.int8, *np.int8([[100], [20], [9]]))
+    assert wrapped[0] == np.int64(280).astype(np.int8)
+
+
+def test_scratch_is_laid_out_in_cache_lines() -> None:
+    scratch = (
+        Buffer("a", F32, N, Space.SCRATCH),
+        Buffer("b", I64, const(3), Space.SCRATCH),
+    )
+    offsets = scratch_offsets(replace(row_sum(), scratch=scratch))
+    assert [o.evaluate({"n": 17}) for o in offsets] == [0, 128, 192]
+    assert scratch_offsets(row_sum()) == (as_expression(0),)
+    assert TRUE is const(1)
