@@ -32,7 +32,9 @@ class Layout:
         """(dimension, extent) of each storage axis, outermost first; blocks come last."""
         order = self.order if self.order is not None else tuple(range(len(shape)))
         block = dict(self.blocks)
-        outer = [(d, ceil_div(shape[d], const(block[d])) if d in block else shape[d]) for d in order]
+        outer = [
+            (d, ceil_div(shape[d], const(block[d])) if d in block else shape[d]) for d in order
+        ]
         return outer + [(d, const(n)) for d, n in self.blocks]
 
     def size(self, shape: Sequence[Expression]) -> Expression:

@@ -1,0 +1,431 @@
+"""HLIR to the axis algebra: every value lowered once, under axes of its own.
+
+First pass: each value gets a frame (the atoms of each dimension), and every edge unites the atoms that
+it says are the same. Views, iotas and scalar constants are instantiated per use, since a shared one
+would unite unrelated axes of its users. Second pass, when no axis can split any more: terms, with an At
+on each edge whose operand must be read at other indices than its own axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from luminal import dtypes
+from luminal.algebra import axes
+from luminal.algebra.axes import Atom, Dimension
+from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, Terms
+from luminal.hlir.attributes import Shape
+from luminal.hlir.graph import Graph, Sink, topological
+from luminal.hlir.ops import OPS, Node, Value
+from luminal.shape.expression import TRUE, Expression, Symbol, all_of, axis, const
+from luminal.shape.view import index
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A value the program must store: its term and the axes of each of its dimensions."""
+
+    sink: Sink | None  # None: a result of a Loop body
+    term: Term
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A graph in the algebra. `arguments` are the leaves of a Loop body, in order."""
+
+    terms: Terms
+    roots: tuple[Root, ...]
+    shapes: dict[Term, Frame]  # the frame under which each term was first met
+    arguments: tuple[Value, ...] = ()
+
+
+@dataclass(slots=True)
+class Edge:
+    """An operand as its user sees it: dimension k of `value` is read at map[k], an Expression in the
+    indices of `frame`, or a tensor (for Gather); None: at the frame's own indices.
+    """
+
+    value: Value
+    frame: list[Dimension]
+    shape: Shape
+    map: tuple[Any, ...] | None = None
+    domain: Expression = TRUE
+
+
+def lower(graph: Graph) -> Lowered:
+    """The graph's sinks as terms over named axes."""
+    return _Lowering().run([(sink, sink.value) for sink in graph.sinks], ())
+
+
+def lower_body(arguments: Sequence[Node], results: Sequence[Value]) -> Lowered:
+    """A Loop body as terms over named axes; its arguments are leaves."""
+    return _Lowering().run([(None, value) for value in results], tuple(n.value for n in arguments))
+
+
+class _Lowering:
+    def __init__(self) -> None:
+        self.terms = Terms()
+        self.frames: dict[Value, list[Dimension]] = {}
+        self.edges: dict[Node, list[Edge]] = {}
+        self.built: dict[Value, Term] = {}
+        self.shapes: dict[Term, Frame] = {}
+        self.symbols: dict[Atom, Symbol] = {}
+        self.members = 0
+
+    def run(
+        self, sinks: Sequence[tuple[Sink | None, Value]], arguments: tuple[Value, ...]
+    ) -> Lowered:
+        nodes = topological([value for _, value in sinks])
+        for node in nodes:
+            _UNIFY[node.op.group](self, node)
+        edges = [self.see(value) for _, value in sinks]
+        for node in nodes:
+            if node.op.name not in ("View", "Iota"):
+                self.build(node)
+        roots = []
+        for (sink, _), edge in zip(sinks, edges, strict=True):
+            term, frame = self.term(edge), self.named(edge.frame)
+            self.shapes.setdefault(term, frame)
+            roots.append(Root(sink, term, frame))
+        return Lowered(self.terms, tuple(roots), self.shapes, arguments)
+
+    # --- first pass: frames
+
+    def member(self) -> int:
+        self.members += 1
+        return self.members
+
+    def fresh(self, shape: Shape) -> list[Dimension]:
+        member = self.member()
+        return [axes.fresh(extent, member) for extent in shape]
+
+    def see(self, value: Value, frame: list[Dimension] | None = None) -> Edge:
+        """`value` in `frame` (None: in its own, or a fresh one for a View or Iota)."""
+        node = value.node
+        if node.op.name == "View":
+            view, source = node.attrs.view, node.args[0]
+            edge = Edge(
+                source, frame or self.fresh(value.shape), value.shape, view.map, view.domain
+            )
+            if source.node.op.name != "Iota":
+                self.relate(source, edge)
+            return edge
+        if node.op.name == "Iota":
+            return Edge(value, frame or self.fresh(value.shape), value.shape)
+        own = self.frames[value]
+        if frame is not None:
+            for mine, theirs in zip(own, frame, strict=True):
+                axes.unify(mine, theirs)
+        return Edge(value, own if frame is None else frame, value.shape)
+
+    def relate(self, source: Value, edge: Edge) -> None:
+        """Unites each source dimension with the output digits that its index consists of."""
+        assert edge.map is not None
+        for own, extent, entry in zip(self.frames[source], source.shape, edge.map, strict=True):
+            if isinstance(entry, Expression):
+                matched = _digits_of(entry, extent, edge.shape, edge.frame)
+                if matched is not None:
+                    axes.unify(own, matched)
+
+    def frame_leaf(self, node: Node) -> None:
+        if node.op.name != "Iota":
+            self.frames[node.value] = self.fresh(node.types[0].shape)
+
+    def frame_pointwise(self, node: Node) -> None:
+        plain = [a for a in node.args if a.node.op.name not in ("View", "Iota")]
+        if plain:
+            member = self.member()
+            frame = [axes.join(dimension, member) for dimension in self.frames[plain[0]]]
+        else:
+            frame = self.fresh(node.types[0].shape)
+        self.edges[node] = [self.see(arg, frame) for arg in node.args]
+        self.frames[node.value] = frame
+
+    def frame_reduce(self, node: Node) -> None:
+        edge = self.see(node.args[0])
+        self.edges[node] = [edge]
+        self.frames[node.value] = [d for k, d in enumerate(edge.frame) if k != node.attrs.axis]
+
+    def frame_memory(self, node: Node) -> None:
+        if node.op.name == "Scatter":
+            dest, source = self.see(node.args[0]), self.see(node.args[1])
+            maps = [self.see(arg, source.frame) for arg in node.args[2:]]
+            self.edges[node] = [dest, source, *maps]
+            self.frames[node.value] = self.fresh(node.types[0].shape)
+            return
+        shape, map_ = node.attrs
+        frame = self.fresh(shape)
+        source = self.see(node.args[0])
+        indices = [self.see(arg, frame) for arg in node.args[1:]]
+        read = Edge(node.args[0], frame, shape, map_)
+        for own, extent, entry in zip(source.frame, node.args[0].shape, map_, strict=True):
+            if isinstance(entry, Expression):
+                matched = _digits_of(entry, extent, shape, frame)
+                if matched is not None:
+                    axes.unify(own, matched)
+        self.edges[node] = [source, read, *indices]
+        self.frames[node.value] = frame
+
+    def frame_opaque(self, node: Node) -> None:
+        self.edges[node] = [self.see(arg) for arg in node.args]
+        for k, result in enumerate(node.types):
+            self.frames[Value(node, k)] = self.fresh(result.shape)
+
+    def frame_none(self, node: Node) -> None:
+        """Views are instantiated per use."""
+
+    # --- second pass: terms
+
+    def symbol(self, atom: Atom) -> Symbol:
+        if atom not in self.symbols:
+            self.symbols[atom] = axis(f"a{len(self.symbols)}", atom.extent)
+        return self.symbols[atom]
+
+    def named(self, frame: Sequence[Dimension]) -> Frame:
+        return tuple(tuple(map(self.symbol, axes.resolve(d))) for d in frame)
+
+    def positions(self, shape: Shape, frame: Frame) -> dict[Symbol, Expression]:
+        """Each index symbol of `shape` in terms of the frame's axes."""
+        return {index(k, n): linear(frame[k]) for k, n in enumerate(shape) if n != const(1)}
+
+    def substitution(
+        self, source: Frame, entries: Sequence[Any], where: dict[Symbol, Expression]
+    ) -> dict[Symbol, Any]:
+        """The At that reads axes `source` at `entries` (Expressions in indices, or integer terms)."""
+        out: dict[Symbol, Any] = {}
+        for dimension, entry in zip(source, entries, strict=True):
+            if isinstance(entry, Expression):
+                out.update(_spread(entry.substitute(where), dimension))
+            else:
+                out.update(self.spread_term(entry, dimension))
+        return out
+
+    def spread_term(self, x: Term, dimension: Axes) -> dict[Symbol, Term]:
+        """The digits of an integer term in the mixed radix of `dimension`."""
+        out: dict[Symbol, Term] = {}
+        stride = const(1)
+        for position, a in reversed([*enumerate(dimension)]):
+            digit = x
+            if stride != const(1):
+                digit = self.i64("FloorDiv", digit, self.terms.index(stride, dtypes.int64))
+            if position:
+                assert a.extent is not None
+                digit = self.i64("Mod", digit, self.terms.index(a.extent, dtypes.int64))
+            out[a] = digit
+            stride = stride * (a.extent if a.extent is not None else const(1))
+        return out
+
+    def i64(self, op: str, x: Term, y: Term) -> Term:
+        return self.terms.pointwise(op, (x, y), dtypes.int64)
+
+    def zero(self, dtype: dtypes.DType) -> Term:
+        return self.terms.literal(bytes(dtype.size), dtype)
+
+    def choose(self, condition: Term, x: Term) -> Term:
+        """`x` where `condition` holds, else 0; decided conditions vanish."""
+        if condition.op == "Literal":
+            return x if condition.attrs.data != b"\0" else self.zero(x.dtype)
+        return self.terms.pointwise("Select", (condition, x, self.zero(x.dtype)), x.dtype)
+
+    def term(self, edge: Edge) -> Term:
+        """The operand of an edge under its user's axes."""
+        frame = self.named(edge.frame)
+        node = edge.value.node
+        if node.op.name == "Iota":
+            return self.iota(edge, frame)
+        x = self.built[edge.value]
+        own = self.named(self.frames[edge.value])
+        if edge.map is None:
+            if own == frame:
+                return x
+            at = {}
+            for mine, theirs in zip(own, frame, strict=True):
+                at.update(_spread(linear(theirs), mine))
+            return self.terms.at(x, at)
+        where = self.positions(edge.shape, frame)
+        x = self.terms.at(x, self.substitution(own, edge.map, where))
+        return self.choose(self.terms.boolean(edge.domain.substitute(where)), x)
+
+    def iota(self, edge: Edge, frame: Frame) -> Term:
+        attrs = edge.value.node.attrs
+        where = self.positions(edge.shape, frame)
+        expr = attrs.expr
+        if edge.map is not None:
+            expr = expr.substitute({index(k, n): edge.map[k] for k, n in enumerate(attrs.shape)})
+        term = self.terms.index(expr.substitute(where), attrs.dtype)
+        return self.choose(self.terms.boolean(edge.domain.substitute(where)), term)
+
+    def build(self, node: Node) -> None:
+        group = node.op.group
+        if group == "leaf":
+            self.built[node.value] = self.leaf(node)
+        elif node.op.name == "Detach":
+            self.built[node.value] = self.term(self.edges[node][0])
+        elif node.op.is_pointwise:
+            args = [self.term(edge) for edge in self.edges[node]]
+            self.built[node.value] = self.terms.pointwise(node.op.name, args, node.types[0].dtype)
+        elif group == "reduce":
+            self.built[node.value] = self.reduce(node)
+        elif node.op.name == "Gather":
+            self.built[node.value] = self.gather(node)
+        else:
+            self.build_opaque(node)
+        for k in range(len(node.types)):
+            value = Value(node, k)
+            self.shapes.setdefault(self.built[value], self.named(self.frames[value]))
+
+    def leaf(self, node: Node) -> Term:
+        attrs = node.attrs
+        if node.op.name == "Constant" and attrs.shape == ():
+            return self.terms.literal(attrs.data, attrs.dtype)
+        return self.terms.leaf(node.value, self.named(self.frames[node.value]))
+
+    def reduce(self, node: Node) -> Term:
+        """A reduction; along an axis the operand lacks (a broadcast) it stays a reduction over it."""
+        edge = self.edges[node][0]
+        x = self.term(edge)
+        bound = self.named(edge.frame)[node.attrs.axis]
+        return self.terms.reduce(node.op.name, bound, x)
+
+    def gather(self, node: Node) -> Term:
+        source, read, *indices = self.edges[node]
+        x = self.term(source)
+        frame = self.named(read.frame)
+        where = self.positions(read.shape, frame)
+        tensors = [
+            self.terms.pointwise("Cast", (t,), dtypes.int64) for t in map(self.term, indices)
+        ]
+        entries: list[Any] = []
+        conditions: list[Expression] = []
+        checks: list[Term] = []
+        assert read.map is not None
+        for entry, extent in zip(read.map, node.args[0].shape, strict=True):
+            if isinstance(entry, Expression):
+                entries.append(entry)
+                inside = entry.substitute(where)
+                conditions += [inside >= 0, inside < extent]
+            else:
+                entries.append(tensors[entry])
+                checks += self.in_range(tensors[entry], extent)
+        x = self.terms.at(x, self.substitution(self.named(source.frame), entries, where))
+        checks.append(self.terms.boolean(all_of(conditions)))
+        for check in checks:
+            x = self.choose(check, x)
+        return x
+
+    def in_range(self, x: Term, extent: Expression) -> list[Term]:
+        below = self.terms.index(const(-1), dtypes.int64)
+        above = self.terms.index(extent, dtypes.int64)
+        pairs = ((below, x), (x, above))
+        return [self.terms.pointwise("LessThan", pair, dtypes.bool_) for pair in pairs]
+
+    def build_opaque(self, node: Node) -> None:
+        edges = self.edges[node]
+        args = [self.term(edge) for edge in edges]
+        frames = tuple(self.named(edge.frame) for edge in edges)
+        for arg, frame in zip(args, frames, strict=True):
+            self.shapes.setdefault(arg, frame)
+        body = None
+        if node.op.name == "Loop":
+            body = lower_body(node.attrs.body.arguments, node.attrs.body.results)
+        for k, result in enumerate(node.types):
+            frame = self.named(self.frames[Value(node, k)])
+            attrs = OpaqueAttrs(node.attrs, frames, frame, k, body)
+            self.built[Value(node, k)] = self.terms.opaque(node.op.name, args, attrs, result.dtype)
+
+
+_UNIFY: dict[str, Callable[[_Lowering, Node], None]] = {
+    "leaf": _Lowering.frame_leaf,
+    "unary": _Lowering.frame_pointwise,
+    "binary": _Lowering.frame_pointwise,
+    "ternary": _Lowering.frame_pointwise,
+    "reduce": _Lowering.frame_reduce,
+    "ordered": _Lowering.frame_opaque,
+    "memory": _Lowering.frame_memory,
+    "view": _Lowering.frame_none,
+    "other": _Lowering.frame_opaque,
+}
+"""How each group of HLIR's table is lowered."""
+assert {op.group for op in OPS.values()} == set(_UNIFY)
+
+
+def linear(dimension: Axes) -> Expression:
+    """The index of a dimension as a sum over its axes."""
+    total, stride = const(0), const(1)
+    for a in reversed(dimension):
+        total = total + a * stride
+        assert a.extent is not None
+        stride = stride * a.extent
+    return total
+
+
+def _spread(position: Expression, dimension: Axes) -> dict[Symbol, Expression]:
+    """The digits of `position` in the mixed radix of `dimension`; the outermost one is not wrapped."""
+    out: dict[Symbol, Expression] = {}
+    stride = const(1)
+    for place, a in reversed([*enumerate(dimension)]):
+        assert a.extent is not None
+        digit = position // stride
+        out[a] = digit % a.extent if place else digit
+        stride = stride * a.extent
+    return out
+
+
+def _digits_of(
+    entry: Expression, extent: Expression, shape: Shape, frame: list[Dimension]
+) -> Dimension | None:
+    """The atoms of `frame` that make up `entry`, if it is a mixed-radix number over all of `extent`."""
+    if entry == const(0) and extent == const(1):
+        return []
+    pending = []
+    for monomial, factor in entry.terms:
+        found = _digit(monomial, factor, shape)
+        if found is None:
+            return None
+        pending.append(found)
+    if entry.constant or not pending:
+        return None
+    radix, out = const(1), list[Atom]()
+    while pending:
+        place = next((k for k, digit in enumerate(pending) if digit[0] == radix), None)
+        if place is None:
+            return None
+        _, dimension, divisor, count = pending.pop(place)
+        atoms = axes.digits(frame[dimension], divisor, count)
+        if atoms is None:
+            return None
+        out = atoms + out
+        radix = radix * count
+    return out if radix == extent else None
+
+
+def _digit(
+    monomial: Expression, factor: int, shape: Shape
+) -> tuple[Expression, int, Expression, Expression] | None:
+    """`coefficient * ((i_d // divisor) % count)` as (coefficient, d, divisor, count)."""
+    parts = monomial.args if monomial.op == "mul" else (monomial,)
+    coefficient, digit = const(factor), None
+    for part in parts:
+        if any(s.extent is not None for s in part.symbols()):
+            if digit is not None:
+                return None
+            digit = part
+        else:
+            coefficient = coefficient * part
+    if digit is None:
+        return None
+    count = divisor = None
+    if digit.op == "mod":
+        digit, count = digit.args
+    if digit.op == "floordiv":
+        digit, divisor = digit.args
+    if not isinstance(digit, Symbol):
+        return None
+    dimension = int(digit.name[1:])
+    divisor = const(1) if divisor is None else divisor
+    if count is None:
+        count = shape[dimension].exact_div(divisor)
+    return None if count is None else (coefficient, dimension, divisor, count)

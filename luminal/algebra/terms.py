@@ -1,0 +1,238 @@
+"""Terms: values over named axes, with neither strides nor expands.
+
+Every value depends on a set of axes; an operand that lacks an axis is broadcast along it. A matrix
+product is `Sum({k}, Mul(a[m, k], b[k, n]))`. Terms are immutable and interned per Terms table, so one
+term is one e-class of the trivial e-graph.
+
+    Leaf      an input, weight, state, tensor literal or argument of a Loop body, under its own axes
+    Literal   an exact scalar
+    Index     an Expression over axes and dims
+    pointwise the HLIR ops Exp .. Shr, Select, over the union of their operands' axes
+    Sum, Max  over a set of axes
+    At        x with axes replaced, simultaneously, by Expressions or integer terms; where an index lies
+              outside its axis the value is unspecified (a Select above chooses another)
+    opaque    Scan, Sort, Scatter, Loop, Custom: always stored; their operands and results carry frames
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.dtypes import DType
+from luminal.hlir.ops import OPS, Value
+from luminal.shape.expression import Expression, Symbol
+
+Axes = tuple[Symbol, ...]
+Frame = tuple[Axes, ...]
+"""The axes of each dimension of a tensor, outermost first; () for an extent of 1."""
+
+
+class Phase(enum.IntEnum):
+    """When a value can be known: now, when weights are set, or in a run."""
+
+    LITERAL = 0
+    WEIGHT = 1
+    RUN = 2
+
+
+class LeafAttrs(NamedTuple):
+    """The HLIR value (a leaf) and the axes of its dimensions."""
+
+    value: Value
+    frame: Frame
+
+
+class LiteralAttrs(NamedTuple):
+    """Exact little-endian bytes of one element."""
+
+    data: bytes
+
+    def value(self, dtype: DType) -> Any:
+        return np.frombuffer(self.data, dtype.numpy)[0]
+
+
+class OpaqueAttrs(NamedTuple):
+    """An HLIR operation taken whole: operand k lies in frames[k], result `index` in `result`."""
+
+    hlir: Any  # the HLIR node's attributes
+    frames: tuple[Frame, ...]
+    result: Frame
+    index: int
+    body: Any = None  # the lowered body of a Loop
+
+
+AtAttrs = tuple[tuple[Symbol, "Expression | int"], ...]
+"""(axis, index) by axis name; an int k stands for the integer term args[1 + k]."""
+
+OPAQUE = ("Scan", "Sort", "Scatter", "Loop", "Custom")
+REDUCTIONS = ("Sum", "Max")
+
+
+class Term:
+    """One value. Build terms with `Terms`, never directly; `id` numbers them by first use."""
+
+    __slots__ = ("args", "attrs", "axes", "dtype", "id", "op", "phase")
+
+    def __init__(
+        self,
+        id: int,
+        op: str,
+        args: tuple[Term, ...],
+        attrs: Any,
+        axes: frozenset[Symbol],
+        dtype: DType,
+        phase: Phase,
+    ) -> None:
+        self.id = id
+        self.op = op
+        self.args = args
+        self.attrs = attrs
+        self.axes = axes
+        self.dtype = dtype
+        self.phase = phase
+
+    @property
+    def is_pointwise(self) -> bool:
+        return self.op in OPS and OPS[self.op].is_pointwise
+
+    @property
+    def is_reduction(self) -> bool:
+        return self.op in REDUCTIONS
+
+    @property
+    def is_opaque(self) -> bool:
+        return self.op in OPAQUE
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.op == "Leaf"
+
+    def __repr__(self) -> str:
+        return f"<t{self.id} {self.op} {self.dtype}{sorted(a.name for a in self.axes)}>"
+
+
+def axis_order(axes: Iterable[Symbol]) -> Axes:
+    """Axes in one deterministic order."""
+    return tuple(sorted(axes, key=lambda axis: axis.sort_key))
+
+
+def _static(axes: Iterable[Symbol]) -> bool:
+    """All extents are literals, so that the values can be computed before any run."""
+    return all(axis.extent is not None and axis.extent.is_const for axis in axes)
+
+
+class Terms:
+    """The table of one program's terms: same content, same term."""
+
+    def __init__(self) -> None:
+        self._interned: dict[Any, Term] = {}
+
+    def __len__(self) -> int:
+        return len(self._interned)
+
+    def _make(
+        self,
+        op: str,
+        args: tuple[Term, ...],
+        attrs: Any,
+        axes: frozenset[Symbol],
+        dtype: DType,
+        phase: Phase | None = None,
+    ) -> Term:
+        key = (op, args, attrs, dtype)
+        term = self._interned.get(key)
+        if term is None:
+            if phase is None:
+                phase = max((arg.phase for arg in args), default=Phase.LITERAL)
+            term = Term(len(self._interned), op, args, attrs, axes, dtype, phase)
+            self._interned[key] = term
+        return term
+
+    def leaf(self, value: Value, frame: Frame) -> Term:
+        axes = frozenset(axis for dimension in frame for axis in dimension)
+        kind = value.node.op.name
+        phase = {"Weight": Phase.WEIGHT, "Constant": Phase.LITERAL}.get(kind, Phase.RUN)
+        return self._make("Leaf", (), LeafAttrs(value, frame), axes, value.dtype, phase)
+
+    def literal(self, data: bytes, dtype: DType) -> Term:
+        return self._make("Literal", (), LiteralAttrs(data), frozenset(), dtype)
+
+    def index(self, expr: Expression, dtype: DType) -> Term:
+        """`expr` in int64, cast to `dtype`."""
+        if expr.is_const:
+            value = np.array(expr.value, np.int64).astype(dtype.numpy)
+            return self.literal(value.tobytes(), dtype)
+        axes = frozenset(s for s in expr.symbols() if s.extent is not None)
+        known = len(axes) == len(expr.symbols()) and _static(axes)
+        return self._make("Index", (), expr, axes, dtype, Phase.LITERAL if known else Phase.RUN)
+
+    def pointwise(self, op: str, args: Sequence[Term], dtype: DType) -> Term:
+        axes = frozenset[Symbol]().union(*(arg.axes for arg in args))
+        return self._make(op, tuple(args), None, axes, dtype)
+
+    def reduce(self, op: str, axes: Iterable[Symbol], x: Term) -> Term:
+        """Sum or Max over a set of axes; nested ones over other axes merge."""
+        bound = frozenset(axes)
+        if not bound:
+            return x
+        if x.op == op and bound.isdisjoint(x.attrs):
+            bound |= frozenset(x.attrs)
+            x = x.args[0]
+        phase = x.phase if _static(bound) else Phase.RUN
+        return self._make(op, (x,), axis_order(bound), x.axes - bound, x.dtype, phase)
+
+    def at(self, x: Term, substitution: dict[Symbol, Expression | Term]) -> Term:
+        """`x` with axes replaced; identities and axes that x lacks drop out, literals have none."""
+        kept = [(a, i) for a, i in substitution.items() if a in x.axes and i is not a]
+        if not kept:
+            return x
+        kept.sort(key=lambda pair: pair[0].sort_key)
+        terms: list[Term] = []
+        attrs: list[tuple[Symbol, Expression | int]] = []
+        axes = set(x.axes) - {a for a, _ in kept}
+        for a, i in kept:
+            if isinstance(i, Term):
+                attrs.append((a, len(terms)))
+                terms.append(i)
+                axes |= i.axes
+            else:
+                attrs.append((a, i))
+                axes |= {s for s in i.symbols() if s.extent is not None}
+        phase = max(x.phase, *(t.phase for t in terms)) if terms else x.phase
+        used = {s for _, i in kept if isinstance(i, Expression) for s in i.symbols()}
+        if any(s.extent is None for s in used) or not _static(axes):
+            phase = Phase.RUN
+        return self._make("At", (x, *terms), tuple(attrs), frozenset(axes), x.dtype, phase)
+
+    def opaque(self, op: str, args: Sequence[Term], attrs: OpaqueAttrs, dtype: DType) -> Term:
+        axes = frozenset(axis for dimension in attrs.result for axis in dimension)
+        return self._make(op, tuple(args), attrs, axes, dtype, Phase.RUN)
+
+    def boolean(self, condition: Expression) -> Term:
+        return self.index(condition, dtypes.bool_)
+
+
+def term_order(roots: Iterable[Term]) -> list[Term]:
+    """Every term below `roots`, operands first, in a deterministic order. Iterative."""
+    order: list[Term] = []
+    done: set[Term] = set()
+    for root in roots:
+        stack = [root]
+        while stack:
+            term = stack[-1]
+            if term in done:
+                stack.pop()
+                continue
+            waiting = [arg for arg in reversed(term.args) if arg not in done]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                done.add(term)
+                order.append(term)
+                stack.pop()
+    return order

@@ -1,0 +1,82 @@
+"""The compiler: HLIR to a Program, one pure step after the other."""
+
+from __future__ import annotations
+
+from luminal import config, trace
+from luminal.algebra.lower import lower
+from luminal.hlir import verify as hlir_verify
+from luminal.hlir.graph import Graph
+from luminal.kernel.cost import bytes_moved, flops, label
+from luminal.kernel.evaluate import Placed
+from luminal.kernel.opaque import place_opaque
+from luminal.kernel.placement import place
+from luminal.kernel.schedule import default
+from luminal.kernel.tile_ir import Kernel, to_text
+from luminal.kernel.tile_verify import verify as verify_kernel
+from luminal.program import selection as selections
+from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program
+from luminal.program.partition import KernelStep, Partition, Step, partition
+from luminal.select import fast
+from luminal.target import Target
+
+
+def lower_to_program(graph: Graph, target: Target) -> Program:
+    """The program of `fast` for a graph. Every step takes one IR and gives the next."""
+    checked = config.get("LUMINAL_VERIFY")
+    if checked:
+        hlir_verify.verify(graph)
+    with trace.span("lower"):
+        lowered = lower(graph)
+    with trace.span("select"):
+        selection = fast.select(lowered)
+    if checked:
+        selections.verify(selection)
+    if config.get("LUMINAL_DEBUG") >= 3:
+        trace.debug(3, selections.to_text(selection))
+    with trace.span("partition"):
+        parts = partition(graph, lowered, selection)
+    with trace.span("place"):
+        return assemble(graph, parts, target)
+
+
+def assemble(graph: Graph, parts: Partition, target: Target) -> Program:
+    """Places every kernel of a partition; equal kernels are one."""
+    kernels: dict[str, tuple[int, Kernel]] = {}
+
+    def launch(step: Step) -> Launch:
+        if not isinstance(step, KernelStep):
+            return LoopLaunch(step.trips, tuple(map(launch, step.body)))
+        placed = place_step(step, target)
+        text = to_text(placed.kernel)
+        number, _ = kernels.setdefault(text, (len(kernels), placed.kernel))
+        group = step.group
+        return KernelLaunch(
+            number, placed.operands, placed.params, placed.chunks,
+            label(group), flops(group), bytes_moved(group),
+        )  # fmt: skip
+
+    early = [s for s in parts.steps if isinstance(s, KernelStep) and s.early]
+    prologue = tuple(map(launch, early))
+    launches = tuple(launch(s) for s in parts.steps if s not in early)
+    return Program(
+        graph.dims,
+        graph.requirements,
+        tuple(parts.buffers),
+        tuple(parts.table),
+        tuple(kernel for _, kernel in kernels.values()),
+        prologue,
+        launches,
+        tuple(parts.outputs),
+        tuple(parts.swaps),
+    )
+
+
+def place_step(step: KernelStep, target: Target) -> Placed:
+    """One kernel: its default schedule, placed."""
+    group = step.group
+    placed = place_opaque(group, target) if group.stores[0].term.is_opaque else None
+    if placed is None:
+        placed = place(group, default(group, target))
+    if config.get("LUMINAL_VERIFY"):
+        verify_kernel(placed.kernel)
+    return placed

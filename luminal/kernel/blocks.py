@@ -1,0 +1,86 @@
+"""The open loops of a kernel under construction, and where each new statement belongs.
+
+A statement goes into the outermost open block in which all it depends on is known, so whatever is free of
+a loop is computed before it, and equal values of one block are computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from luminal.dtypes import DType
+from luminal.kernel.tile_ir import Carry, Loop, Statement, Tile
+from luminal.shape.expression import Expression, Symbol, axis
+
+
+class Block:
+    """One open loop (or the kernel's body): its statements so far and the values computed in it."""
+
+    __slots__ = ("known", "loop", "statements")
+
+    def __init__(self, loop: tuple[Symbol, Expression, Expression, int, int] | None) -> None:
+        self.loop = loop
+        self.statements: list[Statement] = []
+        self.known: dict[Any, Tile] = {}
+
+
+class Blocks:
+    """The stack of open blocks."""
+
+    def __init__(self) -> None:
+        self.stack = [Block(None)]
+        self.levels: dict[Symbol, int] = {}  # of loop axes and of symbols bound to tiles
+        self.tile_levels: dict[int, int] = {}
+        self.tiled: dict[Symbol, int] = {}  # axes walked in tiles, and the level of their loop
+        self.axes = 0
+
+    @property
+    def depth(self) -> int:
+        return len(self.stack) - 1
+
+    def fresh_axis(self, extent: Expression) -> Symbol:
+        self.axes += 1
+        return axis(f"i{self.axes - 1}", extent)
+
+    def level_of(self, symbols: Iterable[Symbol]) -> int:
+        return max((self.levels.get(s, 0) for s in symbols), default=0)
+
+    def tile_axes(self, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
+        """Those of the symbols that are walked in tiles, outer loops first."""
+        found = [s for s in set(symbols) if s in self.tiled]
+        return tuple(sorted(found, key=lambda s: self.tiled[s]))
+
+    def new(self, axes: Iterable[Symbol], dtype: DType, level: int) -> Tile:
+        """A tile value defined at a level."""
+        tile = Tile(len(self.tile_levels), self.tile_axes(axes), dtype)
+        self.tile_levels[tile.id] = level
+        return tile
+
+    def put(self, statement: Statement, level: int) -> None:
+        self.stack[level].statements.append(statement)
+
+    def find(self, key: Any) -> Tile | None:
+        """The value known under `key` in any open block."""
+        for block in reversed(self.stack):
+            if key in block.known:
+                return block.known[key]
+        return None
+
+    def open(
+        self, symbol: Symbol, start: Expression, stop: Expression, unroll: int = 1, vector: int = 1
+    ) -> None:
+        self.stack.append(Block((symbol, start, stop, unroll, vector)))
+        self.levels[symbol] = self.depth
+        if unroll * vector > 1:
+            self.tiled[symbol] = self.depth
+
+    def close(self, carries: tuple[Carry, ...] = ()) -> None:
+        """Ends the innermost loop; it becomes a statement of the block around it."""
+        block = self.stack.pop()
+        assert block.loop is not None
+        symbol, start, stop, unroll, vector = block.loop
+        loop = Loop(symbol, start, stop, tuple(block.statements), carries, unroll, vector)
+        self.stack[-1].statements.append(loop)
+        for carry in carries:
+            self.tile_levels[carry.result.id] = self.depth

@@ -1,0 +1,67 @@
+"""What a kernel costs, counted from its group: operations, bytes, and a name for reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from luminal.algebra.terms import Term
+from luminal.kernel.group import Group
+from luminal.shape.expression import Expression, Symbol, const
+
+
+def points(axes: Iterable[Symbol]) -> Expression:
+    """The number of points of a set of axes."""
+    total = const(1)
+    for axis in sorted(axes, key=lambda a: a.sort_key):
+        assert axis.extent is not None
+        total = total * axis.extent
+    return total
+
+
+def flops(group: Group) -> Expression:
+    """Operations of one launch, each distinct value counted once per point of its axes."""
+    total = const(0)
+    for term in group.terms():
+        if term in group.reads:
+            continue
+        if term.is_pointwise and term.op not in ("Cast", "Bitcast"):
+            total = total + points(term.axes)
+        elif term.is_reduction:
+            total = total + points(term.axes | frozenset(term.attrs))
+        elif term.op == "Scan":
+            total = total + points(term.axes)
+    return total
+
+
+def bytes_moved(group: Group) -> Expression:
+    """Bytes of the distinct operands and results of one launch, each counted whole and once."""
+    total = const(0)
+    for place in {p.operand: p for p in group.reads.values()}.values():
+        total = total + place.size * place.dtype.size
+    for store in group.stores:
+        total = total + points(store.axes) * store.place.dtype.size
+    return total
+
+
+def label(group: Group) -> str:
+    """What the kernel computes, by its operations from first to last: `Sum.Exp.Div`."""
+    names: list[str] = []
+    for term in group.terms():
+        if term in group.reads or term.op in ("Literal", "Index", "At", "Leaf"):
+            continue
+        product = term.is_reduction and term.args[0].op == "Mul" and term.args[0].axes - term.axes
+        name = "Contract" if product and _contracts(group, term) else term.op
+        if name not in names:
+            names.append(name)
+    if "Contract" in names and "Mul" in names:
+        names.remove("Mul")
+    return ".".join(names) or "Copy"
+
+
+def _contracts(group: Group, term: Term) -> bool:
+    """Is the reduction a sum of products of values with different axes?"""
+    (product,) = term.args
+    if product in group.reads or term.op != "Sum":
+        return False
+    a, b = product.args
+    return bool(a.axes != b.axes)

@@ -1,0 +1,297 @@
+"""Terms to tile statements: the values of a group at the current point of its loops.
+
+A term is evaluated in an environment that gives each of its axes as an Expression in the loops' symbols;
+At only changes the environment. Equal (term, environment) pairs are one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from luminal import dtypes
+from luminal.algebra.lower import linear
+from luminal.algebra.terms import Axes, Term, axis_order
+from luminal.dtypes import DType
+from luminal.kernel.blocks import Blocks
+from luminal.kernel.group import Group, Place
+from luminal.kernel.tile_ir import (
+    Buffer,
+    Grid,
+    Index,
+    Kernel,
+    Literal,
+    Load,
+    Map,
+    Role,
+    Space,
+    Store,
+    Tile,
+)
+from luminal.shape.expression import (
+    TRUE,
+    Expression,
+    Symbol,
+    all_of,
+    axis,
+    const,
+    opaque,
+    symbol,
+)
+from luminal.shape.prove import prove
+
+Indices = tuple[tuple[Symbol, Tile], ...]
+
+
+class Env:
+    """Where a term is evaluated: its axes in loop symbols, and the guard its loads need.
+
+    `base` until an At has moved it.
+    """
+
+    __slots__ = ("base", "guard", "values")
+
+    def __init__(
+        self, values: Mapping[Symbol, Expression], guard: Expression = TRUE, *, base: bool = True
+    ) -> None:
+        self.values = values
+        self.guard = guard
+        self.base = base
+
+    def bind(self, values: Mapping[Symbol, Expression]) -> Env:
+        """The same inside one more loop."""
+        return Env({**self.values, **values}, self.guard, base=self.base)
+
+
+class Row:
+    """A term kept in scratch while its loop runs again: a local row, or a packed strip of tiles."""
+
+    __slots__ = ("axes", "buffer", "lane", "ready", "width", "written")
+
+    def __init__(self, buffer: str, axes: Axes, width: int = 1, lane: Symbol | None = None) -> None:
+        self.buffer = buffer
+        self.axes = axes
+        self.width = width  # elements per point of `axes`
+        self.lane = lane  # the position within them
+        self.written = False  # in a loop nest that may still be open
+        self.ready = False  # for all positions
+
+    def offset(self, env: Env) -> Expression:
+        total = linear(self.axes).substitute(env.values) * self.width
+        return total if self.lane is None else total + self.lane
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A kernel, and what the launch passes it: operands in slot order, values of the parameters."""
+
+    kernel: Kernel
+    operands: tuple[Any, ...]
+    params: tuple[Expression, ...]
+    chunks: Expression
+
+
+class Evaluator:
+    """Emits the statements that compute terms, and collects the operands they touch."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.blocks = Blocks()
+        self.operands: dict[Any, tuple[int, Place]] = {}
+        self.roles: list[Role] = []
+        self.scratch: list[Buffer] = []
+        self.params: dict[Symbol, Symbol] = {}
+        self.bound: dict[Symbol, Tile] = {}  # symbols that stand for integer tiles
+        self.named: set[Symbol] = set()  # symbols that need no other name: parameters, bound tiles
+        self.rows: dict[Term, Row] = {}
+        self.orders: dict[Term, Axes] = {}
+        self.grid: list[Grid] = []
+        self.chunks = const(1)
+
+    # --- the kernel
+
+    def grid_axis(self, chunks: Expression) -> Symbol:
+        """One more axis of the grid, with this many chunks."""
+        self.chunks = self.chunks * chunks
+        own = self.canonical(chunks)
+        symbol = axis(f"g{len(self.grid)}", own)
+        self.grid.append(Grid(symbol, own))
+        return symbol
+
+    def finish(self) -> Placed:
+        """Closes all loops and makes the kernel."""
+        while self.blocks.depth:
+            self.blocks.close()
+        buffers = []
+        for (number, place), role in zip(self.operands.values(), self.roles, strict=True):
+            size = self.canonical(place.size)
+            buffers.append(Buffer(f"b{number}", place.dtype, size, Space.GLOBAL, role))
+        kernel = Kernel(
+            tuple(self.params.values()),
+            tuple(buffers),
+            tuple(self.scratch),
+            tuple(self.grid),
+            tuple(self.blocks.stack[0].statements),
+        )
+        return Placed(kernel, tuple(self.operands), tuple(self.params), self.chunks)
+
+    # --- names
+
+    def canonical(self, expr: Expression) -> Expression:
+        """`expr` with the program's dims replaced by the kernel's parameters p0, p1 ..."""
+        dims = [s for s in expr.symbols() if s.extent is None and s not in self.named]
+        if not dims:
+            return expr
+        for dim in sorted(dims, key=lambda s: s.sort_key):
+            if dim not in self.params:
+                assert dim.lo is not None and dim.hi is not None
+                self.params[dim] = symbol(f"p{len(self.params)}", dim.lo, dim.hi)
+                self.named.add(self.params[dim])
+        return expr.substitute({dim: self.params[dim] for dim in dims})
+
+    def operand(self, place: Place, role: Role) -> str:
+        """The kernel's name for the buffer of a place."""
+        if place.operand not in self.operands:
+            self.operands[place.operand] = (len(self.operands), place)
+            self.roles.append(role)
+        number = self.operands[place.operand][0]
+        if self.roles[number] is not role:
+            self.roles[number] = Role.INOUT
+        return f"b{number}"
+
+    def new_scratch(self, dtype: DType, size: Expression) -> str:
+        name = f"s{len(self.scratch)}"
+        self.scratch.append(Buffer(name, dtype, self.canonical(size), Space.SCRATCH, Role.INOUT))
+        return name
+
+    def key(self, term: Term, env: Env) -> Hashable:
+        if term not in self.orders:
+            self.orders[term] = axis_order(term.axes)
+        return (term, env.guard, *(env.values[a] for a in self.orders[term]))
+
+    # --- values
+
+    def evaluate(self, term: Term, env: Env) -> Tile:
+        """The tile value of `term` in `env`, computed in the outermost block where it is known."""
+        key = self.key(term, env)
+        found = self.blocks.find(key)
+        if found is not None:
+            return found
+        row = self.rows.get(term) if env.base else None
+        if row is not None and row.ready:
+            tile = self.load_row(row, env, term.dtype)
+        else:
+            tile = self.compute(term, env)
+            if row is not None:
+                self.store_row(row, env, tile)
+        level = self.blocks.tile_levels[tile.id]
+        self.blocks.stack[level].known[key] = tile
+        return tile
+
+    def compute(self, term: Term, env: Env) -> Tile:
+        if term in self.group.reads:
+            return self.load(term, env)
+        if term.op == "Literal":
+            return self.literal(term.attrs.data, term.dtype)
+        if term.op == "Index":
+            return self.index(term.attrs.substitute(env.values), term.dtype)
+        if term.op == "At":
+            return self.evaluate(term.args[0], self.move(term, env))
+        assert term.is_pointwise, f"{term!r} has no place in this kernel"
+        args = tuple(self.evaluate(arg, env) for arg in term.args)
+        return self.map(term.op, args, term.dtype)
+
+    def map(self, op: str, args: tuple[Tile, ...], dtype: DType) -> Tile:
+        level = max(self.blocks.tile_levels[arg.id] for arg in args)
+        out = self.blocks.new({a for arg in args for a in arg.axes}, dtype, level)
+        self.blocks.put(Map(out, op, args), level)
+        return out
+
+    def literal(self, data: bytes, dtype: DType) -> Tile:
+        key = (data, dtype)
+        known = self.blocks.stack[0].known
+        if key not in known:
+            known[key] = self.blocks.new((), dtype, 0)
+            self.blocks.put(Literal(known[key], data), 0)
+        return known[key]
+
+    def constant(self, value: Any, dtype: DType) -> Tile:
+        return self.literal(dtype.numpy.type(value).tobytes(), dtype)
+
+    def index(self, expr: Expression, dtype: DType) -> Tile:
+        """An Expression in loop symbols as a value."""
+        expr = self.canonical(expr)
+        if expr.is_const and -(2**63) <= expr.value < 2**63:
+            value = dtypes.int64.numpy.type(expr.value).astype(dtype.numpy)
+            return self.literal(value.tobytes(), dtype)
+        level = self.blocks.level_of(expr.symbols())
+        key = (expr, dtype)
+        known = self.blocks.stack[level].known
+        if key not in known:
+            out = self.blocks.new(expr.symbols(), dtypes.int64, level)
+            self.blocks.put(Index(out, expr), level)
+            known[key] = out if dtype is dtypes.int64 else self.map("Cast", (out,), dtype)
+        return known[key]
+
+    def move(self, at: Term, env: Env) -> Env:
+        """The environment of At's operand: its axes at the new indices, guarded to lie inside."""
+        values = {a: v for a, v in env.values.items() if a in at.args[0].axes}
+        guards = [env.guard]
+        for a, position in at.attrs:
+            if isinstance(position, int):
+                index: Expression = self.bind(self.evaluate(at.args[1 + position], env))
+            else:
+                index = position.substitute(env.values)
+            values[a] = index
+            assert a.extent is not None
+            guards += [c for c in (index >= 0, index < a.extent) if not self.holds(c)]
+        return Env(values, all_of(guards), base=False)
+
+    def holds(self, condition: Expression) -> bool:
+        return condition is TRUE or prove(condition, self.group.facts) is True
+
+    def bind(self, tile: Tile) -> Symbol:
+        """A symbol that stands for an integer tile in offsets and guards."""
+        name = opaque(f"v{tile.id}")
+        self.bound[name] = tile
+        self.named.add(name)
+        self.blocks.levels[name] = self.blocks.tile_levels[tile.id]
+        return name
+
+    # --- memory
+
+    def load(self, term: Term, env: Env) -> Tile:
+        place = self.group.reads[term]
+        offset = self.canonical(place.offset(env.values))
+        guard = self.canonical(env.guard)
+        return self.emit_load(self.operand(place, Role.IN), offset, guard, term.dtype)
+
+    def emit_load(self, buffer: str, offset: Expression, guard: Expression, dtype: DType) -> Tile:
+        used = offset.symbols() | guard.symbols()
+        indices = self.indices(used)
+        level = self.blocks.level_of(used)
+        out = self.blocks.new(used | {a for _, t in indices for a in t.axes}, dtype, level)
+        self.blocks.put(Load(out, buffer, offset, guard, indices), level)
+        return out
+
+    def indices(self, used: frozenset[Symbol]) -> Indices:
+        found = [s for s in used if s in self.bound]
+        return tuple((s, self.bound[s]) for s in sorted(found, key=lambda s: s.sort_key))
+
+    def store(
+        self, place: Place, offset: Expression, value: Tile, guard: Expression, *, add: bool
+    ) -> None:
+        """Stores in the innermost open block."""
+        offset, guard = self.canonical(offset), self.canonical(guard)
+        indices = self.indices(offset.symbols() | guard.symbols())
+        name = self.operand(place, Role.INOUT if add else Role.OUT)
+        self.blocks.put(Store(name, offset, value, guard, indices, add), self.blocks.depth)
+
+    def load_row(self, row: Row, env: Env, dtype: DType) -> Tile:
+        return self.emit_load(row.buffer, self.canonical(row.offset(env)), TRUE, dtype)
+
+    def store_row(self, row: Row, env: Env, tile: Tile) -> None:
+        offset = self.canonical(row.offset(env))
+        self.blocks.put(Store(row.buffer, offset, tile), self.blocks.depth)
+        row.written = True

@@ -1,0 +1,116 @@
+"""A group: the stored values that one kernel computes, and where everything it touches lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from luminal.algebra.lower import linear
+from luminal.algebra.terms import Axes, Frame, Term
+from luminal.dtypes import DType
+from luminal.program.buffers import ROW_MAJOR, Layout
+from luminal.shape.expression import Expression, Symbol, const
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A value in memory: the axes of each dimension of its tensor, and the tensor's layout.
+
+    `operand` says which buffer; kernels only compare it.
+    """
+
+    operand: Any
+    dtype: DType
+    frame: Frame
+    layout: Layout = ROW_MAJOR
+
+    @property
+    def shape(self) -> tuple[Expression, ...]:
+        return shape_of(self.frame)
+
+    @property
+    def size(self) -> Expression:
+        return self.layout.size(self.shape)
+
+    def offset(self, env: Mapping[Symbol, Expression]) -> Expression:
+        """Where the element at the axes' values in `env` lies; axes not in it are broadcast: at 0."""
+        at = {a: env.get(a, const(0)) for dimension in self.frame for a in dimension}
+        index = tuple(linear(dimension).substitute(at) for dimension in self.frame)
+        return self.layout.offset(index, self.shape)
+
+
+def extent_of(dimension: Axes) -> Expression:
+    """The extent of a dimension made of these axes."""
+    total = const(1)
+    for axis in dimension:
+        assert axis.extent is not None
+        total = total * axis.extent
+    return total
+
+
+def shape_of(frame: Frame) -> tuple[Expression, ...]:
+    """The shape of a tensor with these axes."""
+    return tuple(map(extent_of, frame))
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`place[index] = term` for every point of `frame`.
+
+    `index` None: the frame's own positions. Else, per dimension of the place, an Expression in the
+    frame's axes or an integer term (Scatter); positions outside the place are dropped. `ordered`
+    stores run in row-major order of the frame; `add` adds to what is there.
+    """
+
+    term: Term
+    place: Place
+    frame: Frame
+    index: tuple[Expression | Term, ...] | None = None
+    ordered: bool = False
+    add: bool = False
+
+    @property
+    def axes(self) -> Axes:
+        """Outermost first."""
+        return tuple(axis for dimension in self.frame for axis in dimension)
+
+    @property
+    def roots(self) -> tuple[Term, ...]:
+        """All the terms evaluated for one element."""
+        return (self.term, *(i for i in self.index or () if isinstance(i, Term)))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One kernel to be: its stores, the terms it reads from memory, those it keeps local (the rest is
+    inlined), and conditions known to hold.
+    """
+
+    stores: tuple[Store, ...]
+    reads: Mapping[Term, Place]
+    local: frozenset[Term]
+    facts: tuple[Expression, ...] = ()
+
+    def terms(self) -> list[Term]:
+        """Every term computed or read, operands first. Iterative."""
+        order: list[Term] = []
+        done: set[Term] = set()
+        for root in (root for store in self.stores for root in store.roots):
+            stack = [root]
+            while stack:
+                term = stack[-1]
+                args = () if term in self.reads else term.args
+                waiting = [arg for arg in reversed(args) if arg not in done]
+                if term in done or not waiting:
+                    if term not in done:
+                        done.add(term)
+                        order.append(term)
+                    stack.pop()
+                else:
+                    stack.extend(waiting)
+        return order
+
+    def reductions(self) -> list[Term]:
+        """The reductions computed, operands first."""
+        return [t for t in self.terms() if t.is_reduction and t not in self.reads]

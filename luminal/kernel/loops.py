@@ -1,0 +1,168 @@
+"""The loops of a kernel before any schedule: which axes run together, and what each reads where.
+
+Neighbouring axes that everything in the kernel walks together are collapsed into one loop axis, so that
+`(batch, row, column)` runs as one long loop where nothing tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from luminal.algebra.terms import Axes, Term
+from luminal.kernel.group import Group, Place, extent_of
+from luminal.shape.expression import Expression, Symbol, axis, const
+
+
+@dataclass(frozen=True, slots=True)
+class LoopAxis:
+    """One or more axes walked as one, outermost first. `symbol` is its position."""
+
+    symbol: Symbol
+    members: Axes
+
+    @property
+    def extent(self) -> Expression:
+        return extent_of(self.members)
+
+    def positions(self, position: Expression) -> dict[Symbol, Expression]:
+        """The members' values at `position`."""
+        if len(self.members) == 1:
+            return {self.members[0]: position}
+        out: dict[Symbol, Expression] = {}
+        stride = const(1)
+        for place, member in reversed([*enumerate(self.members)]):
+            assert member.extent is not None
+            digit = position // stride
+            out[member] = digit % member.extent if place else digit
+            stride = stride * member.extent
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One read or store: the offset in terms of loop axes' symbols, under a reduction or not."""
+
+    place: Place
+    offset: Expression
+    reduction: Term | None
+    is_store: bool = False
+    source: Term | None = None
+
+
+def loop_axes(group: Group) -> tuple[LoopAxis, ...]:
+    """The loop axes of a group: its stores' axes in frame order, then those of its reductions."""
+    ordered: list[Symbol] = []
+    for store in group.stores:
+        ordered += [a for a in store.axes if a not in ordered]
+    for reduction in group.reductions():
+        ordered += [a for a in _in_memory_order(reduction, group) if a not in ordered]
+    follows = _neighbours(group)
+    runs: list[list[Symbol]] = []
+    for symbol in ordered:
+        if runs and (runs[-1][-1], symbol) in follows:
+            runs[-1].append(symbol)
+        else:
+            runs.append([symbol])
+    out = []
+    for number, run in enumerate(runs):
+        members = tuple(run)
+        own = members[0] if len(run) == 1 else axis(f"L{number}", extent_of(members))
+        out.append(LoopAxis(own, members))
+    return tuple(out)
+
+
+def _in_memory_order(reduction: Term, group: Group) -> Axes:
+    """The axes of a reduction in the order of the first operand in memory that has them all."""
+    wanted = set(reduction.attrs)
+    for place in group.reads.values():
+        order = tuple(a for d in place.frame for a in d if a in wanted)
+        if len(order) == len(wanted):
+            return order
+    return tuple(reduction.attrs)
+
+
+def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
+    """Pairs (outer, inner) that nothing in the group tells apart from one merged axis."""
+    terms = group.terms()
+    flat = [tuple(a for d in group.reads[t].frame for a in d) for t in terms if t in group.reads]
+    flat += [store.axes for store in group.stores]
+    pairs = {pair for frame in flat for pair in zip(frame, frame[1:], strict=False)}
+    fixed: set[Symbol] = set()  # axes that appear in index arithmetic
+    for term in terms:
+        if term.op == "Index":
+            fixed |= term.axes
+        elif term.op == "At" and term not in group.reads:
+            for a, position in term.attrs:
+                fixed.add(a)
+                fixed |= position.symbols() if isinstance(position, Expression) else set()
+    for store in group.stores:
+        if store.index is not None or store.place.frame != store.frame:
+            fixed |= set(store.axes)
+    together = [t.axes for t in terms] + [frozenset(t.attrs) for t in terms if t.is_reduction]
+
+    def inseparable(outer: Symbol, inner: Symbol) -> bool:
+        if outer in fixed or inner in fixed:
+            return False
+        if any((outer in axes) != (inner in axes) for axes in together):
+            return False
+        for frame in flat:
+            if outer in frame and frame[frame.index(outer) + 1 :][:1] != (inner,):
+                return False
+        return all(t.layout.blocks == () and t.layout.padding == 0 for t in group.reads.values())
+
+    return {pair for pair in pairs if inseparable(*pair)}
+
+
+def base_env(axes: tuple[LoopAxis, ...]) -> dict[Symbol, Expression]:
+    """Every member axis in terms of the loop axes' own symbols."""
+    env: dict[Symbol, Expression] = {}
+    for loop in axes:
+        env.update(loop.positions(loop.symbol))
+    return env
+
+
+def accesses(group: Group, axes: tuple[LoopAxis, ...]) -> list[Access]:
+    """Every distinct read and store of the group."""
+    env = base_env(axes)
+    out: list[Access] = []
+    for store in group.stores:
+        seen: set[object] = set()
+        for root in store.roots:
+            out += _reads(root, env, None, group, seen)
+        if store.index is None:
+            out.append(Access(store.place, store.place.offset(env), None, True))
+    return out
+
+
+def _reads(
+    term: Term,
+    env: Mapping[Symbol, Expression],
+    reduction: Term | None,
+    group: Group,
+    seen: set[object],
+) -> Iterator[Access]:
+    key = (term, reduction, tuple((a, env.get(a)) for a in sorted(term.axes, key=_by_key)))
+    if key in seen:
+        return
+    seen.add(key)
+    if term in group.reads:
+        place = group.reads[term]
+        yield Access(place, place.offset(env), reduction, source=term)
+        return
+    if term.op == "At":
+        inner = dict(env)
+        for number, (a, position) in enumerate(term.attrs):
+            if isinstance(position, int):
+                yield from _reads(term.args[1 + position], env, reduction, group, seen)
+                inner[a] = axis(f"gather{term.id}.{number}", 1 << 31)
+            else:
+                inner[a] = position.substitute(env)
+        yield from _reads(term.args[0], inner, reduction, group, seen)
+        return
+    for arg in term.args:
+        yield from _reads(arg, env, term if term.is_reduction else reduction, group, seen)
+
+
+def _by_key(symbol: Symbol) -> object:
+    return symbol.sort_key

@@ -1,0 +1,133 @@
+"""Kernels of opaque values: Scan and Sort, each a fixed loop nest over rows."""
+
+from __future__ import annotations
+
+from luminal.algebra.terms import Frame, Term
+from luminal.dtypes import int64
+from luminal.kernel.evaluate import Env, Evaluator, Placed
+from luminal.kernel.group import Group, shape_of
+from luminal.kernel.schedule import CHUNK_WORK, estimate
+from luminal.kernel.tile_ir import Carry, Map, Role, SortRow
+from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, minimum
+from luminal.target import Target
+
+_COMBINE = {"add": "Add", "mul": "Mul", "max": "Maximum"}
+
+
+def place_opaque(group: Group, target: Target) -> Placed | None:
+    """The kernel of a Scan or Sort; None for other groups (a Scatter is plain stores)."""
+    store = group.stores[0]
+    if store.index is not None:
+        return None
+    if store.term.op == "Scan" and store.term not in group.reads:
+        return _Rows(group, target).scan()
+    if store.term.op == "Sort" and store.term not in group.reads:
+        return _Rows(group, target).sort()
+    return None
+
+
+class _Rows:
+    """A grid over all dimensions but one; the rows along that one are taken whole."""
+
+    def __init__(self, group: Group, target: Target) -> None:
+        self.group = group
+        self.values = Evaluator(group)
+        self.blocks = self.values.blocks
+        self.term: Term = group.stores[0].term
+        self.axis: int = self.term.attrs.hlir.axis
+        self.shape = shape_of(self.term.attrs.result)
+        self.lanes = target.vector_lanes(max(4, self.term.dtype.size))
+
+    def rows(self) -> list[Expression]:
+        """Opens the grid: the position of each dimension, 0 for the row's own.
+
+        The last dimension is walked in vectors where the row runs along another one.
+        """
+        position: list[Expression] = []
+        others = [k for k in range(len(self.shape)) if k != self.axis]
+        work = estimate(self.shape[self.axis])
+        for k, extent in enumerate(self.shape):
+            if k == self.axis:
+                position.append(const(0))
+                continue
+            vector = self.lanes if k == len(self.shape) - 1 and self.term.op == "Scan" else 1
+            last = k == others[-1]
+            rows = max(1, CHUNK_WORK // work) if last else 1
+            rows = -(-rows // vector) * vector
+            position.append(self.loop(extent, rows, vector))
+        return position
+
+    def loop(self, extent: Expression, count: int, vector: int) -> Symbol:
+        chunk = self.values.grid_axis(ceil_div(extent, count))
+        if count == 1:
+            return chunk
+        whole = self.values.canonical(extent)
+        symbol = self.blocks.fresh_axis(whole)
+        stop = minimum(chunk * count + count, whole)
+        self.blocks.open(symbol, chunk * count, stop, 1, vector)
+        return symbol
+
+    def at(self, frame: Frame, position: list[Expression]) -> dict[Symbol, Expression]:
+        """The axes of a frame at a position."""
+        env: dict[Symbol, Expression] = {}
+        for dimension, index in zip(frame, position, strict=True):
+            stride = const(1)
+            for place, a in reversed([*enumerate(dimension)]):
+                assert a.extent is not None
+                digit = index // stride
+                env[a] = digit % a.extent if place else digit
+                stride = stride * a.extent
+        return env
+
+    def scan(self) -> Placed:
+        """The accumulator is carried along the row and stored at each step."""
+        (store,) = self.group.stores
+        position = self.rows()
+        level = self.blocks.depth
+        extent = self.values.canonical(self.shape[self.axis])
+        step = self.blocks.fresh_axis(extent)
+        self.blocks.open(step, const(0), extent)
+        position[self.axis] = step
+        env = Env(self.at(self.term.attrs.frames[0], position))
+        x = self.values.evaluate(self.term.args[0], env)
+        kind = self.term.attrs.hlir.kind
+        axes = {a for index in position for a in index.symbols()} | set(x.axes)
+        inner = self.blocks.new(axes, self.term.dtype, self.blocks.depth)
+        after = self.blocks.new(axes, self.term.dtype, self.blocks.depth)
+        self.blocks.put(Map(after, _COMBINE[kind], (inner, x)), self.blocks.depth)
+        self.values.store(
+            store.place, store.place.layout.offset(position, self.shape), after, TRUE, add=False
+        )
+        empty = {"add": 0, "mul": 1, "max": self.term.dtype.lowest}[kind]
+        init = self.values.constant(empty, self.term.dtype)
+        result = self.blocks.new(axes, self.term.dtype, level)
+        self.blocks.close((Carry(result, init, inner, after),))
+        return self.values.finish()
+
+    def sort(self) -> Placed:
+        """One SortRow per row; keys and order go to their places."""
+        values, order = self.group.stores
+        (operand,) = self.term.args
+        source = self.group.reads[operand]
+        extent = self.shape[self.axis]
+        position = self.rows()
+        offset = values.place.layout.offset(position, self.shape)
+        stride = const(1)
+        for inner in self.shape[self.axis + 1 :]:
+            stride = stride * inner
+        work = self.values.new_scratch(operand.dtype, extent * 2)
+        work_order = self.values.new_scratch(int64, extent * 2)
+        self.blocks.put(
+            SortRow(
+                self.values.operand(source, Role.IN),
+                self.values.operand(values.place, Role.OUT),
+                self.values.operand(order.place, Role.OUT),
+                self.values.canonical(offset),
+                self.values.canonical(stride),
+                self.values.canonical(extent),
+                work,
+                work_order,
+            ),
+            self.blocks.depth,
+        )
+        return self.values.finish()

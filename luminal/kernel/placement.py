@@ -1,0 +1,314 @@
+"""Placement: a group and its schedule become one loop nest, by the once-per-point law.
+
+Grid axes lie in the free axes of every reduction, so each reduction runs once per grid point; what a
+later loop needs again is a local row. Softmax, norms, matrix products with epilogues, convolutions and
+plain maps are the same few steps:
+
+    for the grid's chunk:          loops over the grid axes, some in tiles
+        pack strips                 (contractions) one strip per tile of the vector axis
+        for each stage of reductions, siblings over the same axes together:
+            loops over the reduced axes, accumulators carried
+        for each store:             loops over the axes that remain
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from luminal.algebra.terms import Term
+from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
+from luminal.kernel.group import Group, Store
+from luminal.kernel.loops import LoopAxis
+from luminal.kernel.schedule import Schedule
+from luminal.kernel.tile_ir import (
+    Carry,
+    Contract,
+    Map,
+    Reduce,
+    Tile,
+)
+from luminal.shape.expression import (
+    Expression,
+    Symbol,
+    all_of,
+    ceil_div,
+    const,
+    minimum,
+)
+
+
+def place(group: Group, schedule: Schedule) -> Placed:
+    """The tile IR of a group under a schedule."""
+    return _Placement(group, schedule).run()
+
+
+class _Placement:
+    def __init__(self, group: Group, schedule: Schedule) -> None:
+        self.group = group
+        self.schedule = schedule
+        self.values = Evaluator(group)
+        self.blocks = self.values.blocks
+        self.pending = group.reductions()
+
+    def run(self) -> Placed:
+        env = self.grid_loops()
+        self.local_rows()
+        while self.pending:
+            self.reduce(self.next_stage(), env)
+        self.store_all(env)
+        return self.values.finish()
+
+    # --- the grid
+
+    def grid_loops(self) -> Env:
+        """Opens the loops over one chunk of the grid."""
+        env = Env({})
+        for loop, count in self.schedule.grid:
+            if loop.symbol == self.schedule.packed_along:
+                env = self.packed_loop(loop, count, env)
+            else:
+                env = env.bind(loop.positions(self.grid_loop(loop, count)))
+        return env
+
+    def grid_loop(self, loop: LoopAxis, count: int) -> Symbol:
+        """One grid axis: cut into chunks of `count` positions, or whole (0)."""
+        tile = self.schedule.tile(loop)
+        extent = self.values.canonical(loop.extent)
+        if count == 1 and tile.size == 1:
+            return self.values.grid_axis(loop.extent)
+        start, stop = const(0), extent
+        if count:
+            chunk = self.values.grid_axis(ceil_div(loop.extent, count))
+            start, stop = chunk * count, minimum(chunk * count + count, extent)
+        symbol = self.blocks.fresh_axis(extent)
+        self.blocks.open(symbol, start, stop, tile.unroll, tile.vector)
+        return symbol
+
+    def packed_loop(self, loop: LoopAxis, count: int, env: Env) -> Env:
+        """The axis that strips are packed along: a loop over tiles, then one over the tile, so that the
+        position in the strip has a name.
+        """
+        tile = self.schedule.tile(loop)
+        extent = self.values.canonical(loop.extent)
+        tiles = ceil_div(extent, tile.size)
+        start, stop = const(0), tiles
+        if count:
+            per_chunk = count // tile.size
+            chunk = self.values.grid_axis(ceil_div(loop.extent, count))
+            start, stop = chunk * per_chunk, minimum(chunk * per_chunk + per_chunk, tiles)
+        number = self.blocks.fresh_axis(tiles)
+        self.blocks.open(number, start, stop)
+        lane = self.blocks.fresh_axis(const(tile.size))
+        rest = minimum(const(tile.size), extent - number * tile.size)
+        self.blocks.open(lane, const(0), rest, tile.unroll, tile.vector)
+        env = env.bind(loop.positions(number * tile.size + lane))
+        for term in self.schedule.packs:
+            self.pack(term, tile.size, lane, env)
+        return env
+
+    def pack(self, term: Term, width: int, lane: Symbol, env: Env) -> None:
+        """Copies a factor of a contraction into a strip: reduced axes outside, the tile inside."""
+        loops = [x for x in self.schedule.sequential if not term.axes.isdisjoint(x.members)]
+        axes = tuple(a for x in loops for a in x.members)
+        size = const(width)
+        for loop in loops:
+            size = size * loop.extent
+        row = Row(self.values.new_scratch(term.dtype, size), axes, width, lane)
+        for loop in loops:
+            env = env.bind(loop.positions(self.serial_loop(loop)))
+        self.values.store_row(row, env, self.values.evaluate(term, env))
+        for _ in loops:
+            self.blocks.close()
+        row.ready = True
+        self.values.rows[term] = row
+
+    def serial_loop(self, loop: LoopAxis) -> Symbol:
+        extent = self.values.canonical(loop.extent)
+        symbol = self.blocks.fresh_axis(extent)
+        self.blocks.open(symbol, const(0), extent)
+        return symbol
+
+    def tiled_loop(self, loop: LoopAxis) -> Symbol:
+        """A whole loop in the schedule's tiles."""
+        tile = self.schedule.tile(loop)
+        extent = self.values.canonical(loop.extent)
+        symbol = self.blocks.fresh_axis(extent)
+        self.blocks.open(symbol, const(0), extent, tile.unroll, tile.vector)
+        return symbol
+
+    def local_rows(self) -> None:
+        """Scratch for the local values that have axes inside the grid (no tile of rows at once)."""
+        if any(self.schedule.tile(loop).size > 1 for loop, _ in self.schedule.grid):
+            return
+        outer = {a for loop, _ in self.schedule.grid for a in loop.members}
+        for term in self.group.terms():
+            if term in self.group.local and not term.is_reduction and term.axes - outer:
+                axes = tuple(
+                    a for x in self.schedule.axes for a in x.members if a in term.axes - outer
+                )
+                size = const(1)
+                for a in axes:
+                    assert a.extent is not None
+                    size = size * a.extent
+                buffer = self.values.new_scratch(term.dtype, size)
+                self.values.rows[term] = Row(buffer, axes)
+
+    def rows_written(self) -> None:
+        """After a loop nest: rows computed in it can be read from now on."""
+        for row in self.values.rows.values():
+            row.ready = row.ready or row.written
+
+    # --- reductions
+
+    def next_stage(self) -> list[Term]:
+        """The reductions to run next: all over the same axes that wait for no other."""
+        waiting = set(self.pending)
+        ready = [r for r in self.pending if not _below(r, waiting, self.group)]
+        stage = [r for r in ready if set(r.attrs) == set(ready[0].attrs)]
+        self.pending = [r for r in self.pending if r not in stage]
+        return stage
+
+    def reduce(self, stage: Sequence[Term], env: Env) -> None:
+        """One loop nest over the axes of a stage; every accumulator is carried through it."""
+        level = self.blocks.depth
+        bound = set(stage[0].attrs)
+        loops = [x for x in self.schedule.sequential if x.members[0] in bound]
+        symbols = []
+        inside = env
+        for loop in loops:
+            symbols.append(self.tiled_loop(loop))
+            inside = inside.bind(loop.positions(symbols[-1]))
+        operands = [self.operands(reduction, inside) for reduction in stage]
+        carries = [self.accumulate(r, o) for r, o in zip(stage, operands, strict=True)]
+        for depth in range(len(loops) - 1, -1, -1):
+            carries = self.close_loop(stage, carries, symbols, depth)
+        for reduction, (result, _, _) in zip(stage, carries, strict=True):
+            key = self.values.key(reduction, env)
+            self.blocks.stack[level].known[key] = result
+        self.rows_written()
+
+    def operands(self, reduction: Term, env: Env) -> tuple[Tile, ...]:
+        """The reduced value, or the two factors of a contraction."""
+        (x,) = reduction.args
+        fused = reduction.op == "Sum" and x.op == "Mul" and x.dtype.is_float
+        if fused and x not in self.group.reads and x not in self.values.rows:
+            return tuple(self.values.evaluate(factor, env) for factor in x.args)
+        return (self.values.evaluate(x, env),)
+
+    def accumulate(
+        self, reduction: Term, operands: tuple[Tile, ...]
+    ) -> tuple[Tile | None, Tile, Tile]:
+        """One step: (None, the accumulator before, after)."""
+        level = self.blocks.depth
+        axes = {a for tile in operands for a in tile.axes}
+        inner = self.blocks.new(axes, reduction.dtype, level)
+        after = self.blocks.new(axes, reduction.dtype, level)
+        if len(operands) == 2:
+            self.blocks.put(Contract(after, inner, *operands), level)
+        else:
+            self.blocks.put(Map(after, _COMBINE[reduction.op], (inner, *operands)), level)
+        return None, inner, after
+
+    def close_loop(
+        self,
+        stage: Sequence[Term],
+        carries: list[tuple[Tile | None, Tile, Tile]],
+        symbols: list[Symbol],
+        depth: int,
+    ) -> list[Any]:
+        """Ends loop `depth`: its accumulators come from the loop around it, or start empty.
+
+        Partial results along the loop's own axis start empty too, and are folded after it.
+        """
+        own = symbols[depth]
+        level = self.blocks.depth - 1
+        made, outer = [], []
+        for reduction, (_, inner, after) in zip(stage, carries, strict=True):
+            partial = own in inner.axes
+            rest = [a for a in inner.axes if a is not own]
+            empty = self.values.constant(_empty(reduction), reduction.dtype)
+            before = None
+            if depth:
+                before = self.blocks.new(rest, reduction.dtype, level)
+            init = before if before is not None and not partial else empty
+            result = self.blocks.new(inner.axes, reduction.dtype, level)
+            made.append(Carry(result, init, inner, after))
+            outer.append((result, before, partial, rest))
+        self.blocks.close(tuple(made))
+        closed: list[Any] = []
+        for reduction, (result, before, partial, rest) in zip(stage, outer, strict=True):
+            combine = _COMBINE[reduction.op]
+            if partial:
+                folded = self.blocks.new(rest, reduction.dtype, level)
+                self.blocks.put(Reduce(folded, combine, result, own), level)
+                result = folded
+                if before is not None:
+                    after = self.blocks.new(rest, reduction.dtype, level)
+                    self.blocks.put(Map(after, combine, (before, result)), level)
+                    result = after
+            closed.append((result, before, result))
+        return closed
+
+    # --- stores
+
+    def store_all(self, env: Env) -> None:
+        """The stores, those over the same remaining axes in one loop nest."""
+        waiting = list(self.group.stores)
+        while waiting:
+            loops = self.remaining(waiting[0])
+            together = [s for s in waiting if self.remaining(s) == loops]
+            waiting = [s for s in waiting if s not in together]
+            inside = env
+            for loop in loops:
+                inside = inside.bind(loop.positions(self.tiled_loop(loop)))
+            for store in together:
+                self.store(store, inside)
+            for _ in loops:
+                self.blocks.close()
+            if loops:
+                self.rows_written()
+
+    def remaining(self, store: Store) -> list[LoopAxis]:
+        return [x for x in self.schedule.inner if x.members[0] in store.axes]
+
+    def store(self, store: Store, env: Env) -> None:
+        value = self.values.evaluate(store.term, env)
+        place = store.place
+        if store.index is None:
+            at = dict(zip((a for d in place.frame for a in d), store.axes, strict=True))
+            where = {a: env.values[b] for a, b in at.items()}
+            self.values.store(place, place.offset(where), value, all_of([]), add=store.add)
+            return
+        positions: list[Expression] = []
+        guards: list[Expression] = []
+        for entry, extent in zip(store.index, place.shape, strict=True):
+            if isinstance(entry, Term):
+                index: Expression = self.values.bind(self.values.evaluate(entry, env))
+            else:
+                index = entry.substitute(env.values)
+            positions.append(index)
+            guards += [c for c in (index >= 0, index < extent) if not self.values.holds(c)]
+        offset = place.layout.offset(positions, place.shape)
+        self.values.store(place, offset, value, all_of(guards), add=store.add)
+
+
+_COMBINE = {"Sum": "Add", "Max": "Maximum"}
+
+
+def _empty(reduction: Term) -> Any:
+    return 0 if reduction.op == "Sum" else reduction.dtype.lowest
+
+
+def _below(reduction: Term, wanted: set[Term], group: Group) -> bool:
+    """Does the reduction use one of `wanted` (other than itself)?"""
+    seen, stack = set(), list(reduction.args)
+    while stack:
+        term = stack.pop()
+        if term in seen or term in group.reads:
+            continue
+        if term in wanted:
+            return True
+        seen.add(term)
+        stack.extend(term.args)
+    return False

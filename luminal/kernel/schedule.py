@@ -1,0 +1,288 @@
+"""Schedules: how one kernel's loops are tiled, vectorised, packed and cut into chunks.
+
+A schedule is a record of named choices. `default` is good without measuring; the search draws others.
+The register-tile facts come from docs/design.md (Kernels): accumulators must fill the fma pipeline and
+not spill, so 16 to 24 of 32 vector registers, and a loaded vector should meet several multiplications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from luminal.algebra.terms import Term
+from luminal.kernel.group import Group
+from luminal.kernel.loops import Access, LoopAxis, accesses, loop_axes
+from luminal.shape.expression import Expression, Symbol
+from luminal.target import Target
+
+UNKNOWN = 1 << 12  # positions assumed of an extent without a useful upper bound
+CHUNK_WORK = (
+    1 << 15
+)  # operations of one grid chunk: some 10 us, far above the cost of handing it out
+CONTRACTION_CHUNK = 1 << 21
+ROW_BLOCK = 128  # rows of a contraction per chunk: pays the packing of B, and A's rows stay in L2
+PACK_ROWS = 32  # fewer rows than this do not pay for packing
+DOT_TILE = 4  # rows and columns of a tile of dot products
+STREAMS = 4  # independent accumulators of a row reduction
+
+
+@dataclass(frozen=True, slots=True)
+class TileChoice:
+    """How one loop axis is walked inside a kernel."""
+
+    unroll: int = 1
+    vector: int = 1
+
+    @property
+    def size(self) -> int:
+        return self.unroll * self.vector
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The choices for one group.
+
+    `grid`: the loop axes outside every reduction, outermost first, each with its positions per grid
+    chunk (0: not cut). `sequential`: the axes of reductions, outermost first; `inner`: the axes of
+    stores inside the grid, outermost first. `tiles` holds the tiles other than 1. `packs`: terms copied
+    once per tile of the axis `packed_along` into a strip that the reduction then reads.
+    """
+
+    axes: tuple[LoopAxis, ...]
+    grid: tuple[tuple[LoopAxis, int], ...]
+    sequential: tuple[LoopAxis, ...]
+    inner: tuple[LoopAxis, ...]
+    tiles: Mapping[Symbol, TileChoice]
+    packs: tuple[Term, ...] = ()
+    packed_along: Symbol | None = None
+
+    def tile(self, loop: LoopAxis) -> TileChoice:
+        return self.tiles.get(loop.symbol, TileChoice())
+
+
+def estimate(extent: Expression) -> int:
+    """A guess of how many positions an extent has, from its upper bound."""
+    hi = extent.interval.hi
+    return UNKNOWN if hi is None or hi > (1 << 20) else max(1, hi)
+
+
+def default(group: Group, target: Target) -> Schedule:
+    """The rule-made schedule."""
+    return _Default(group, target).schedule()
+
+
+class _Default:
+    def __init__(self, group: Group, target: Target) -> None:
+        self.group = group
+        self.target = target
+        self.axes = loop_axes(group)
+        self.accesses = accesses(group, self.axes)
+        self.reductions = group.reductions()
+        bound = {a for r in self.reductions for a in r.attrs}
+        self.sequential = [x for x in self.axes if x.members[0] in bound]
+        stored = {a for store in group.stores for a in store.axes}
+        free = frozenset(stored)
+        for reduction in self.reductions:
+            free &= reduction.axes
+        self.grid = [x for x in self.axes if x.members[0] in free]
+        self.inner = [x for x in self.axes if x.members[0] in stored - free]
+        widest = max((a.place.dtype.size for a in self.accesses), default=4)
+        self.lanes = target.vector_lanes(max(4, min(8, widest)))
+
+    def schedule(self) -> Schedule:
+        if any(store.ordered for store in self.group.stores):
+            return Schedule(self.axes, (), (), tuple(self.axes), {})
+        if not self.reductions:
+            return self.map()
+        inside = [a for a in self.accesses if a.reduction is not None]
+        shared = [x for x in self.grid if estimate(x.extent) > 1 and _partly(x.symbol, inside)]
+        vector = self.best_vector([*self.grid, *self.sequential], inside)
+        if vector in self.grid and vector is not None:
+            return self.vector_over_grid(vector, [x for x in shared if x is not vector])
+        return self.vector_over_reduction(vector, shared)
+
+    # --- choices
+
+    def width(self, loop: LoopAxis) -> int:
+        """Lanes worth having along an axis."""
+        positions, lanes = estimate(loop.extent), self.lanes
+        while lanes > 1 and positions <= lanes // 2:
+            lanes //= 2
+        return lanes
+
+    def best_vector(
+        self, candidates: Sequence[LoopAxis], reads: Sequence[Access]
+    ) -> LoopAxis | None:
+        """The axis along which most accesses are contiguous, if any is."""
+        best, chosen = 0.0, None
+        for loop in candidates:
+            lanes = self.width(loop)
+            positions = estimate(loop.extent)
+            if lanes == 1:
+                continue
+            full = positions / (-(-positions // lanes) * lanes)
+            score = full * sum(_contiguity(access, loop.symbol) for access in reads)
+            score += 0.01 * full * lanes / self.lanes
+            if score > best:
+                best, chosen = score, loop
+        return chosen
+
+    def map(self) -> Schedule:
+        """No reduction: every axis is grid; the vector axis goes innermost."""
+        vector = self.best_vector(self.grid, self.accesses)
+        order = [x for x in self.grid if x is not vector]
+        tiles = {}
+        if vector is not None:
+            order.append(vector)
+            tiles[vector.symbol] = self.stream_tile(vector)
+        return self.done(order, tiles, CHUNK_WORK)
+
+    def stream_tile(self, loop: LoopAxis, streams: int = STREAMS) -> TileChoice:
+        lanes = self.width(loop)
+        unroll = max(1, min(streams, estimate(loop.extent) // lanes))
+        return TileChoice(1 << (unroll.bit_length() - 1), lanes)
+
+    def vector_over_grid(self, vector: LoopAxis, shared: list[LoopAxis]) -> Schedule:
+        """Lanes are independent results: columns of a matrix product, column sums, convolutions."""
+        lanes = self.width(vector)
+        rows = max(shared, key=lambda x: estimate(x.extent), default=None)
+        sums = len(self.reductions)
+        budget = max(2, (3 * self.target.registers // 4) // sums)
+        vectors = 2 if estimate(vector.extent) > lanes else 1
+        order = [x for x in self.grid if x is not vector and x is not rows]
+        order.append(vector)
+        if rows is None:
+            vectors = max(1, min(STREAMS, estimate(vector.extent) // lanes, budget))
+            tiles = {vector.symbol: TileChoice(vectors, lanes)}
+            return self.done(order, tiles, CHUNK_WORK)
+        order.append(rows)
+        height = _rows(estimate(rows.extent), max(1, min(12, budget * 2 // 3 // vectors)))
+        tiles = {
+            vector.symbol: TileChoice(vectors, lanes),
+            rows.symbol: TileChoice(height),
+        }
+        packs = self.packs(vector, rows)
+        along = vector.symbol if packs else None
+        return self.done(order, tiles, CONTRACTION_CHUNK, packs, along, rows)
+
+    def packs(self, vector: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
+        """Factors that depend on the vector axis and not on the rows, where the rows pay for it."""
+        if estimate(rows.extent) < PACK_ROWS:
+            return ()
+        found: list[Term] = []
+        for reduction in self.reductions:
+            (product,) = reduction.args
+            if product.op != "Mul" or product in self.group.reads:
+                continue
+            for factor in product.args:
+                reads_it = not factor.axes.isdisjoint(vector.members)
+                bound = not factor.axes.isdisjoint(reduction.attrs)
+                if reads_it and bound and factor.axes.isdisjoint(rows.members):
+                    found.append(factor)
+        return tuple(dict.fromkeys(found))
+
+    def vector_over_reduction(self, vector: LoopAxis | None, shared: list[LoopAxis]) -> Schedule:
+        """Lanes are partial results of one sum: row reductions, and dot products of rows by rows."""
+        tiles: dict[Symbol, TileChoice] = {}
+        if vector is not None:
+            self.sequential = [x for x in self.sequential if x is not vector] + [vector]
+        shared = sorted(shared, key=lambda x: -estimate(x.extent))[:2]
+        wide = self.target.registers >= 32
+        if len(shared) == 2:
+            tall = DOT_TILE if wide else 2
+            sizes = [_rows(estimate(x.extent), tall) for x in shared]
+        else:
+            sizes = [_rows(estimate(x.extent), 2 * DOT_TILE if wide else DOT_TILE) for x in shared]
+        sums = len(self.reductions)
+        if sums > 1:
+            sizes = [max(1, size // 2) for size in sizes]
+        for loop, size in zip(shared, sizes, strict=True):
+            tiles[loop.symbol] = TileChoice(size)
+        accumulators = sums
+        for size in sizes:
+            accumulators *= size
+        if vector is not None:
+            tiles[vector.symbol] = self.stream_tile(vector, max(1, 2 * STREAMS // accumulators))
+            if not shared:
+                tiles[vector.symbol] = self.stream_tile(vector)
+        rest = [x for x in self.grid if x not in shared]
+        order = rest + shared
+        work = CONTRACTION_CHUNK if len(shared) == 2 else CHUNK_WORK
+        return self.done(order, tiles, work)
+
+    # --- the record
+
+    def done(
+        self,
+        order: list[LoopAxis],
+        tiles: dict[Symbol, TileChoice],
+        chunk_work: int,
+        packs: tuple[Term, ...] = (),
+        along: Symbol | None = None,
+        rows: LoopAxis | None = None,
+    ) -> Schedule:
+        inner = list(self.inner)
+        if inner and all(tiles.get(x.symbol, TileChoice()).vector == 1 for x in order):
+            stores = [a for a in self.accesses if a.reduction is None]
+            vector = self.best_vector(inner, stores)
+            if vector is not None:
+                inner = [x for x in inner if x is not vector] + [vector]
+                tiles.setdefault(vector.symbol, self.stream_tile(vector))
+        kept = {s: t for s, t in tiles.items() if t.size > 1}
+        grid = self.chunks(order, kept, chunk_work, rows if packs else None)
+        sequential = tuple(self.sequential)
+        return Schedule(self.axes, grid, sequential, tuple(inner), kept, packs, along)
+
+    def chunks(
+        self,
+        order: list[LoopAxis],
+        tiles: Mapping[Symbol, TileChoice],
+        wanted: int,
+        packed_rows: LoopAxis | None,
+    ) -> tuple[tuple[LoopAxis, int], ...]:
+        """Positions per chunk: the inner axes whole until a chunk has the wanted work, the rest cut."""
+        work = max(1, len(self.group.terms()) - len(self.group.reads))
+        for loop in (*self.inner, *self.sequential):
+            work *= estimate(loop.extent)
+        work = max(1, min(work, 1 << 40))
+        out: list[tuple[LoopAxis, int]] = []
+        for loop in reversed(order):
+            tile = tiles.get(loop.symbol, TileChoice()).size
+            positions = estimate(loop.extent)
+            known = loop.extent.interval.hi is not None and positions < UNKNOWN
+            count = max(1, wanted // work) if wanted > work else 1
+            if loop is packed_rows:
+                count = ROW_BLOCK
+            count = -(-count // tile) * tile
+            if count >= positions and known:
+                out.append((loop, 0))
+                work *= positions
+            else:
+                out.append((loop, count))
+                work *= count
+        return tuple(reversed(out))
+
+
+def _contiguity(access: Access, symbol: Symbol) -> float:
+    """How well an access vectorises along an axis."""
+    weight = 4.0 if access.reduction is not None else 1.5 if access.is_store else 1.0
+    stride = access.offset.coefficient(symbol)
+    if stride is None:
+        return -weight
+    if stride.is_const:
+        return weight if stride.value == 1 else 0.0 if stride.value == 0 else -weight
+    return -weight
+
+
+def _partly(symbol: Symbol, reads: Sequence[Access]) -> bool:
+    """Some reads move along the axis and some do not: positions along it share the latter."""
+    moving = [symbol in access.offset.symbols() for access in reads]
+    return any(moving) and not all(moving)
+
+
+def _rows(positions: int, most: int) -> int:
+    """The unroll factor up to `most` that wastes least on `positions`, the larger the better."""
+    if positions <= most:
+        return positions
+    return min(range(most, max(1, most // 2), -1), key=lambda n: (-positions % n > 0, -n))

@@ -1,0 +1,233 @@
+"""`fast`: the Selection made by rules, a pure function of the program and target facts. No timing.
+
+Residence is decided from the roots down. A kernel is named by the stored term it computes; its reductions
+all have the same free axes, which become its grid, so each is computed once per point (the placement
+law). What cannot follow that is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from luminal.algebra.lower import Lowered
+from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
+from luminal.program.selection import Choice, Residence, Selection
+from luminal.shape.expression import Symbol
+
+LOAD = 4  # weight of a load; others below. Units: about a simple vector instruction
+WEIGHTS = {"Div": 4, "Sqrt": 4, "Recip": 4, "FloorDiv": 8, "Mod": 8} | dict.fromkeys(
+    ("Exp", "Log", "Exp2", "Log2", "Sin", "Cos"), 10
+)
+KERNEL_TERMS = 300  # terms inlined in one kernel: bounds code size and recursion
+FEW_POINTS = 16  # grid points below which a reduction would leave threads idle
+MUCH_WORK = 1 << 16  # elements read by a reduction from which idle threads matter
+LAUNCH_WORK = 1 << 14  # operations that cost about as much as one more launch
+ROW_BYTES = 1 << 18  # largest local row: stays in the second-level cache
+NEEDS_BUFFERS = ("Sort", "Loop", "Custom")  # opaque terms that read whole buffers
+
+
+def upper(axes: Iterable[Symbol]) -> int:
+    """The largest number of points of a set of axes."""
+    points = 1
+    for axis in axes:
+        assert axis.extent is not None
+        hi = axis.extent.interval.hi
+        points *= max(1, 1 << 31 if hi is None else hi)
+    return points
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How one kernel reaches a term."""
+
+    kernel: Term
+    reduction: Term | None = None  # the innermost reduction it is under
+    moved: bool = False  # through an At
+    repeated: bool = False  # through an At that reads elements more than once
+
+
+@dataclass(slots=True)
+class Kernel:
+    """What is known so far of the kernel that computes a stored term."""
+
+    grid: frozenset[Symbol] | None = None  # free axes of its reductions
+    terms: int = 0
+    reductions: list[Term] = field(default_factory=list)
+
+
+def select(lowered: Lowered) -> Selection:
+    """The Selection of `fast` for a lowered graph or Loop body."""
+    return _Fast(lowered).run()
+
+
+class _Fast:
+    def __init__(self, lowered: Lowered) -> None:
+        self.lowered = lowered
+        self.order = term_order(root.term for root in lowered.roots)
+        self.uses: dict[Term, set[Use]] = {term: set() for term in self.order}
+        self.kernels: dict[Term, Kernel] = {}
+        self.choices: dict[Term, Choice] = {}
+        self.forced = {root.term for root in lowered.roots}
+        self.costs: dict[Term, tuple[int, frozenset[Term]]] = {}
+        for term in self.order:
+            self.costs[term] = self.cost(term)
+            if term.op in NEEDS_BUFFERS:
+                self.forced.update(term.args)
+
+    def run(self) -> Selection:
+        for term in reversed(self.order):
+            residence = self.residence(term)
+            self.choices[term] = Choice(residence)
+            self.spread_uses(term, residence)
+        choices = {term: self.choices[term] for term in self.order}
+        frames = {t: self.frame(t) for t in self.order if choices[t].residence.is_stored}
+        bodies = {id(t.attrs.body): select(t.attrs.body) for t in self.order if t.op == "Loop"}
+        return Selection(self.lowered.roots, choices, frames, (), {}, bodies)
+
+    def frame(self, term: Term) -> Frame:
+        """The order of a stored term's axes: that of the tensor it was first."""
+        known = self.lowered.shapes.get(term)
+        if known is None or {a for d in known for a in d} < term.axes:
+            return tuple((axis,) for axis in axis_order(term.axes))
+        return tuple(tuple(a for a in d if a in term.axes) for d in known)
+
+    def cost(self, term: Term) -> tuple[int, frozenset[Term]]:
+        """(weight of the operations, distinct loads) if all below but reductions is inlined."""
+        if term.op == "Literal" or term.op == "Index":
+            return 0, frozenset()
+        if term.is_leaf or term.is_reduction or term.is_opaque:
+            return 0, frozenset((term,))
+        weight = 0 if term.op == "At" else WEIGHTS.get(term.op, 1)
+        loads: frozenset[Term] = frozenset()
+        for arg in set(term.args):
+            below, read = self.costs[arg]
+            weight, loads = weight + below, loads | read
+            if weight > 4 * LOAD or len(loads) > LOAD:  # dear whatever else comes
+                return 4 * LOAD, frozenset((term,))
+        return weight, loads
+
+    def cheap(self, term: Term) -> bool:
+        """Recomputing costs less than one load more than loading the result does."""
+        weight, loads = self.costs[term]
+        return weight + LOAD * max(0, len(loads) - 1) < LOAD
+
+    # --- decisions
+
+    def residence(self, term: Term) -> Residence:
+        if term.is_leaf:
+            return Residence.INLINE
+        if term in self.forced or term.is_opaque:
+            return Residence.STORED
+        if term.op in ("Literal", "Index", "At"):
+            return Residence.INLINE
+        if self.belongs_to_prologue(term):
+            return Residence.STORED
+        if term.is_reduction:
+            return self.reduction(term)
+        return self.pointwise(term)
+
+    def belongs_to_prologue(self, term: Term) -> bool:
+        """A costly value of Weights and literals only that a run would otherwise recompute."""
+        if term.phase is Phase.RUN or (not term.is_reduction and self.cheap(term)):
+            return False
+        return any(use.kernel.phase is Phase.RUN for use in self.uses[term])
+
+    def reduction(self, term: Term) -> Residence:
+        kernels = {use.kernel for use in self.uses[term]}
+        if len(kernels) > 1 or any(use.moved for use in self.uses[term]):
+            return Residence.STORED
+        (root,) = kernels
+        kernel = self.kernels[root]
+        points = upper(term.axes)
+        idle = points < FEW_POINTS and points * upper(term.attrs) > MUCH_WORK
+        misfit = kernel.grid is not None and kernel.grid != term.axes
+        if root.is_opaque or idle or misfit or kernel.terms > KERNEL_TERMS:
+            return Residence.STORED
+        kernel.grid = term.axes
+        kernel.reductions.append(term)
+        return Residence.LOCAL
+
+    def pointwise(self, term: Term) -> Residence:
+        uses = self.uses[term]
+        kernels = {use.kernel for use in uses}
+        if any(self.kernels[k].terms > KERNEL_TERMS for k in kernels):
+            return Residence.STORED
+        if self.cheap(term):
+            return Residence.INLINE
+        if len(kernels) > 1 or any(use.repeated for use in uses):
+            return Residence.STORED
+        (root,) = kernels
+        if any(self.wasteful(term, use) for use in uses):
+            return Residence.STORED
+        phases = {use.reduction for use in uses}
+        if len(phases) > 1 and not any(use.moved for use in uses):
+            grid = self.kernels[root].grid or frozenset()
+            row = upper(term.axes - grid) * term.dtype.size
+            return Residence.LOCAL if row <= ROW_BYTES else Residence.INLINE
+        return Residence.INLINE
+
+    def wasteful(self, term: Term, use: Use) -> bool:
+        """Inlined, the term would be computed many times per element."""
+        kernel = self.kernels[use.kernel]
+        if use.reduction is not None:
+            context = use.reduction.axes | frozenset(use.reduction.attrs)
+            grid = use.reduction.axes
+        else:
+            context = use.kernel.axes
+            grid = kernel.grid if kernel.grid is not None else self.outer_axes(use.kernel, term)
+        if use.moved or term.axes >= grid or (use.reduction is None and kernel.reductions):
+            return False
+        return upper(context) * self.costs[term][0] > LAUNCH_WORK and upper(grid - term.axes) > 1
+
+    def outer_axes(self, root: Term, term: Term) -> frozenset[Symbol]:
+        """The axes whose loops would enclose the term's innermost one in a kernel without reductions."""
+        order = [axis for dimension in self.frame(root) for axis in dimension]
+        inner = max((k for k, axis in enumerate(order) if axis in term.axes), default=-1)
+        return frozenset(order[: inner + 1])
+
+    def spread_uses(self, term: Term, residence: Residence) -> None:
+        """Tells the operands how they are used."""
+        if residence.is_stored:
+            self.kernels[term] = Kernel()
+            if term.is_reduction:
+                self.kernels[term].grid = term.axes
+                self.kernels[term].reductions.append(term)
+            uses = {Use(term)}
+        else:
+            uses = self.uses[term]
+            if residence is Residence.LOCAL and not term.is_reduction:
+                uses = {min(uses, key=_phase)}  # computed once, where it is first needed
+        for use in {use.kernel for use in uses}:
+            self.kernels[use].terms += 1
+        if term.op == "At":
+            repeated = not _injective(term)
+            self.uses[term.args[0]] |= {
+                Use(u.kernel, u.reduction, True, u.repeated or repeated) for u in uses
+            }
+            for arg in term.args[1:]:
+                self.uses[arg] |= uses
+            return
+        if term.is_reduction:
+            uses = {Use(u.kernel, term, u.moved, u.repeated) for u in uses}
+        for arg in term.args:
+            self.uses[arg] |= uses
+
+
+def _phase(use: Use) -> int:
+    """Orders the uses of a kernel: its reductions in order, then its stores."""
+    return 1 << 62 if use.reduction is None else use.reduction.id
+
+
+def _injective(at: Term) -> bool:
+    """Each element of the operand is read at most once: indices are distinct axes plus offsets."""
+    seen: set[Symbol] = set()
+    for _, position in at.attrs:
+        if isinstance(position, int):
+            return False
+        found = [s for s in position.symbols() if s.extent is not None]
+        if any(s in seen or not (position.coefficient(s) or 0) for s in found):
+            return False
+        seen.update(found)
+    lacking = at.axes - at.args[0].axes - seen
+    return not lacking
