@@ -112,6 +112,7 @@ class Executable:
         self._binding: _Binding | None = None
         self._bindings: OrderedDict[_Key, _Binding] = OrderedDict()
         self._pool = OutputPool()
+        self._has_weights = False  # once all of them have a value, they keep one
 
     def _read_leaves(self) -> None:
         for node in self.graph.nodes():
@@ -147,7 +148,8 @@ class Executable:
             binding = self._bind(used, dims)
             if self._checks:
                 self._check_indices(used, given.slots, binding)
-            self._check_weights(given.weights)
+            if not self._has_weights:
+                self._check_weights(given.weights)
             outputs = self._take_outputs(binding, used, out)
             for parameter, array in given.weights:
                 parameter.set(array)
@@ -243,6 +245,7 @@ class Executable:
                 f"{len(missing)} weights have no value: {shown}; call exe.set({{name: array}}) or "
                 "exe.load_state_dict(...) first"
             )
+        self._has_weights = not coming
 
     def _take_outputs(self, binding: _Binding, used: list[Array], out: Any) -> list[Array]:
         take = self._pool.take

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from luminal import config
 from luminal.backends.cpu import kernels, team
 from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
 from luminal.backends.cpu.prologue import Prologue
 from luminal.dtypes import uint8
 from luminal.hlir.state import State, aligned_empty
 from luminal.kernel import tile_ir
-from luminal.program import memory_plan
+from luminal.program import memory_plan, verify
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import Placement
@@ -40,6 +41,8 @@ class CpuRunner:
     def __init__(self, program: Program, target: Target) -> None:
         self.program = program
         self.target = target
+        if config.get("LUMINAL_VERIFY"):
+            verify.verify(program)
         texts = [tile_ir.to_text(kernel) for kernel in program.kernels]
         pairs = zip(program.kernels, texts, strict=True)
         self._code = [kernels.build(kernel, text, target) for kernel, text in pairs]
@@ -91,6 +94,8 @@ class CpuRunner:
             if fits and sum(known.sizes) <= 2 * sum(sizes):
                 return known
         placement = memory_plan.place(self.plan, sizes)
+        if config.get("LUMINAL_VERIFY"):
+            verify.verify_placement(self.program, self.program.launches, self.plan, placement)
         self._placements = [placement, *self._placements[: MAX_PLACEMENTS - 1]]
         return placement
 
@@ -167,6 +172,9 @@ class BoundCpu:
         self._placement = placement
         self._table = table
         self._filled = runner.rows.fill(values)
+        if config.get("LUMINAL_VERIFY"):
+            filled = self._filled
+            team.verify(filled.launches, filled.slot_refs, len(runner.program.table))
         self._alone = runner.seconds(values) < ALONE_SECONDS
         self._addresses = np.zeros(len(runner.program.table), np.uint64)
         self._slots = memoryview(self._addresses)
