@@ -159,7 +159,7 @@ def promote(a: DType, b: DType) -> DType:
 
 
 def promote_scalar(tensor: DType, scalar: bool | int | float) -> DType:
-    """The result type of a tensor with a weak Python scalar: the scalar adopts the tensor's kind."""
+    """The result type of a tensor with a weak Python scalar, which adopts the tensor's kind."""
     if isinstance(scalar, bool):
         return tensor
     if isinstance(scalar, int):
@@ -168,7 +168,7 @@ def promote_scalar(tensor: DType, scalar: bool | int | float) -> DType:
 
 
 def accumulator(dtype: DType) -> DType:
-    """The type sums are formed in: f32 for storage floats, i64/u64 for narrower integers and bool."""
+    """The type sums are formed in: f32 for storage floats, i64/u64 for integers and bool."""
     if dtype.is_float:
         return dtype.compute
     if dtype.kind == "uint":

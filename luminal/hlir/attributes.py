@@ -92,7 +92,7 @@ class GatherAttrs(NamedTuple):
 
 
 class ScatterAttrs(NamedTuple):
-    """`out = dest; out[map(i...)] (=|+=) src[i...]` in row-major order of src; args: dest, src, maps.
+    """`out = dest; out[map(i...)] (=|+=) src[i...]` in row-major order; args: dest, src, maps.
 
     Each entry of `map`, one per dest dimension, is an Expression in src's indices or an int k: the
     integer tensor `args[2 + k]`, of src's shape. `mode` is "set" or "add".

@@ -57,7 +57,7 @@ Sink = Output | Assign
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """One program: its sinks in order, the dims it declares and the conditions its dims must meet."""
+    """One program: its sinks in order, the dims it declares, the conditions they must meet."""
 
     sinks: tuple[Sink, ...]
     dims: tuple[Symbol, ...] = ()
@@ -94,7 +94,7 @@ def topological(roots: Iterable[Value]) -> list[Node]:
 
 
 class Builder:
-    """Makes nodes, each distinct content once: the same op, operands and attributes, the same Node."""
+    """Makes nodes, each distinct content once: same op, operands and attributes, same Node."""
 
     def __init__(self) -> None:
         self._interned: dict[Any, Node] = {}
@@ -159,9 +159,7 @@ class Builder:
         node = self.make("Sort", (x,), AxisAttrs(axis))
         return Value(node, 0), Value(node, 1)
 
-    def gather(
-        self, source: Value, shape: Shape, entries: Sequence[Expression | Value]
-    ) -> Value:
+    def gather(self, source: Value, shape: Shape, entries: Sequence[Expression | Value]) -> Value:
         """`entries`: per source dimension an Expression in the output's indices or a tensor."""
         indices, entries_ = _split_map(entries)
         attrs = GatherAttrs(shape, entries_)
@@ -175,7 +173,7 @@ class Builder:
         return self.make("Scatter", (dest, source, *indices), ScatterAttrs(entries_, mode)).value
 
     def view(self, x: Value, view: View) -> Value:
-        """View of View composes here, so a View's operand is never a View; the identity vanishes."""
+        """View of View composes here, so a View's operand is no View; the identity vanishes."""
         if isinstance(x.node.attrs, ViewAttrs):
             view = compose(view, x.node.attrs.view)
             x = x.node.args[0]

@@ -1,8 +1,8 @@
 """HLIR's nodes and its one table of ops: the specification of what Luminal computes.
 
-Nodes are immutable and interned per graph (see `hlir.graph.Builder`), so equal content is one object.
-A record of the table holds all that HLIR can say of an op: operands, attributes, the dtypes it takes,
-the shape and dtype of its results, and its NumPy meaning (`hlir.semantics`).
+Nodes are immutable and interned per graph (see `hlir.graph.Builder`), so equal content is one
+object. A record of the table holds all that HLIR can say of an op: operands, attributes, the dtypes
+it takes, the shape and dtype of its results, and its NumPy meaning (`hlir.semantics`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Value(NamedTuple):
     """One result of a node: what edges and Tensors hold."""
 
     node: Node
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
 
     @property
     def type(self) -> TensorType:
@@ -203,7 +203,9 @@ def _sort(args: Sequence[TensorType], attrs: AxisAttrs) -> tuple[TensorType, ...
     return (args[0], TensorType(args[0].shape, dtypes.int64))
 
 
-def _check_map(name: str, entries: tuple[Any, ...], maps: Sequence[TensorType], shape: Shape) -> None:
+def _check_map(
+    name: str, entries: tuple[Any, ...], maps: Sequence[TensorType], shape: Shape
+) -> None:
     for tensor in maps:
         if tensor.shape != shape or not tensor.dtype.is_int:
             raise ShapeError(f"{name}: an index tensor is {tensor}; it takes integers of {shape}")
@@ -330,7 +332,7 @@ OPS: dict[str, Op] = {op.name: op for op in _TABLE}
 
 
 def infer(op: Op, args: Sequence[Value], attrs: Any) -> tuple[TensorType, ...]:
-    """The result types of `op`; raises ShapeError or DTypeError that names op, operands and rule."""
+    """The result types of `op`; ShapeError or DTypeError that names op, operands and rule."""
     types = [value.type for value in args]
     if op.arity is not None and len(types) != op.arity:
         raise ShapeError(f"{op.name}: takes {op.arity} operands, got {len(types)}")

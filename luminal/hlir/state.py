@@ -34,7 +34,7 @@ def _literal_shape(what: str, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _checked(what: str, array: Any, shape: tuple[int, ...], dtype: DType) -> Array:
-    """`array` as an ndarray of exactly this shape and dtype; Python data is converted, arrays never."""
+    """`array` as an ndarray of this very shape and dtype; only Python data is converted."""
     found = np.asarray(array) if isinstance(array, np.ndarray) else np.asarray(array, dtype.numpy)
     if found.shape != shape:
         raise ShapeError(f"{what}: expected shape {shape}, got {found.shape}")
@@ -45,7 +45,7 @@ def _checked(what: str, array: Any, shape: tuple[int, ...], dtype: DType) -> Arr
 
 
 class State:
-    """A tensor that graphs read at the start of a run and assign for its end (a KV cache, a counter).
+    """A tensor that graphs read at the start of a run and assign for its end (a KV cache).
 
     It owns its buffer outside every executable; those whose graphs use it share it. A run holds its
     lock, so `numpy`, `set` and `reset` wait for a run in progress. `shape`: ints; `init`: the value
@@ -79,7 +79,7 @@ class State:
             return self.buffer.copy()
 
     def set(self, value: Any) -> None:
-        """Replaces the value; raises ShapeError or DTypeError and changes nothing if it does not fit."""
+        """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
         array = _checked(self.name, value, *self._type)
         with self.lock:
             self.buffer[...] = array
@@ -94,10 +94,10 @@ class State:
 
 
 class Parameter:
-    """A tensor set rarely (a weight of a model), shared by every graph and executable that uses it.
+    """A tensor set rarely (a weight), shared by every graph and executable that uses it.
 
-    Setting it bumps `version`, and programs derive packed forms anew before their next run. Read-only
-    arrays (memory maps) are kept by reference, writable ones are copied.
+    Setting it bumps `version`, and programs derive packed forms anew before their next run.
+    Read-only arrays (memory maps) are kept by reference, writable ones are copied.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Parameter:
         self.array: Array | None = None
 
     def set(self, value: Any) -> None:
-        """Replaces the value; raises ShapeError or DTypeError and changes nothing if it does not fit."""
+        """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
         array = _checked(self.name, value, self.shape, self.dtype)
         if array.flags.writeable or not array.flags.c_contiguous:
             kept = aligned_empty(self.shape, self.dtype)

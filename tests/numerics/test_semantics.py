@@ -23,7 +23,7 @@ from luminal.hlir.attributes import (
     ScatterAttrs,
     ViewAttrs,
 )
-from luminal.hlir.ops import FLOATS, INTEGERS, NUMBERS, OPS
+from luminal.hlir.ops import FLOATS, INTEGERS, NUMBERS, OPS, TensorType
 from luminal.shape.expression import const, symbol
 from luminal.shape.view import View, index
 
@@ -471,3 +471,32 @@ def test_zero_dimensional_operands_stay_arrays() -> None:
         assert run(name, one, one).shape == ()
     same(run("Select", np.array(True), one, one + one), one)
     same(run("Add", np.array(127, np.int8), one), np.array(-128, np.int8))
+
+
+@pytest.mark.parametrize("extents", [(), (0,), (1,), (7,), (2, 0, 3), (3, 5, 2)], ids=str)
+@pytest.mark.parametrize("name", [op.name for op in OPS.values() if op.is_pointwise])
+def test_pointwise_ops_take_every_shape_and_stride(name: str, extents: tuple[int, ...]) -> None:
+    op = OPS[name]
+    for dtype in op.takes:
+        targets = [to for to in dtypes.ALL if name == "Cast" or to.size == dtype.size]
+        for to in targets if op.attrs else [dtype]:
+            args = [backwards(extents, dtype, seed) for seed in range(op.arity or 0)]
+            if name == "Select":
+                args[0] = backwards(extents, dtypes.bool_, 9)
+            attrs = CastAttrs(to) if op.attrs else None
+            types = [TensorType(tuple(map(const, extents)), dtypes.dtype_of(a)) for a in args]
+            (expected,) = op.infer(types, attrs)
+            found = run(name, *args, attrs=attrs)
+            assert (found.shape, found.dtype) == (extents, expected.dtype.numpy)
+            flat = run(name, *(a.reshape(-1).copy() for a in args), attrs=attrs)
+            same(found.reshape(-1), flat)
+
+
+def backwards(extents: tuple[int, ...], dtype: DType, seed: int) -> Array:
+    """Random values in an array whose dimensions run backwards in memory."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(0, 4, extents[::-1])
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.asarray(values).astype(dtype.numpy)).T[
+            (slice(None, None, -1),) * len(extents)
+        ]

@@ -133,7 +133,7 @@ def _quotient_error(a: Bounded, b: Bounded) -> Array:
 
 def _zero_by_zero(a: Bounded, b: Bounded) -> Array:
     """Where a division by 0 may be one of 0 (NaN) or not (inf)."""
-    return may_be_zero(b) | ((b.wide == 0) & may_be_zero(a))
+    return np.asarray(may_be_zero(b) | ((b.wide == 0) & may_be_zero(a)))
 
 
 def _div(step: Step) -> Pair:
