@@ -123,11 +123,11 @@ class _Writer:
         vector = ctx.vector_axis(axes)
         elements: Elements = {}
         for key, position in ctx.positions(axes):
-            expr = ctx.moved(statement.expr, position)
             if vector is None:
-                elements[key] = ctx.index.scalar(expr)
+                elements[key] = ctx.index.scalar(ctx.moved(statement.expr, position))
             else:
-                lanes = Lanes(vector, ctx.shapes[vector][1], {})
+                (expr,), lane = ctx.by_lane((statement.expr,), vector, position)
+                lanes = Lanes(lane, ctx.shapes[vector][1], {})
                 value = ctx.index.vector(expr, lanes)
                 elements[key] = self.b.cast("sext", value, IRType("i64", lanes.count))
         ctx.values[statement.out.id] = elements

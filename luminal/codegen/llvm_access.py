@@ -65,15 +65,16 @@ def _access(
             varying[symbol] = value
         else:
             ctx.index.bind(symbol, value)
-    lanes = None if vector is None else Lanes(vector, ctx.shapes[vector][1], varying)
-    yield _Access(
-        statement.buffer,
-        ctx.buffers[statement.buffer].dtype,
-        ctx.moved(statement.offset, position),
-        ctx.moved(statement.guard, position),
-        lanes,
-        None if vector is None else ctx.live.get(vector),
-    )
+    exprs: tuple[Expression, ...] = (statement.offset, statement.guard)
+    if vector is None:
+        lanes, live = None, None
+        exprs = tuple(ctx.moved(expr, position) for expr in exprs)
+    else:
+        exprs, lane = ctx.by_lane(exprs, vector, position)
+        lanes, live = Lanes(lane, ctx.shapes[vector][1], varying), ctx.live.get(vector)
+    dtype = ctx.buffers[statement.buffer].dtype
+    offset, guard = exprs
+    yield _Access(statement.buffer, dtype, offset, guard, lanes, live)
     if statement.indices:
         ctx.index.pop()
 
@@ -95,6 +96,14 @@ def prepare(ctx: Context, statement: Load | Store) -> None:
                 _prepare_pointer(ctx, statement.buffer, moved)
             else:
                 ctx.index.prepare(moved)
+
+
+def prepare_steps(ctx: Context, statement: Load | Store, axis: Symbol, positions: range) -> None:
+    """Emit the pointers at these offsets along an axis that moves by a symbolic stride."""
+    step = statement.offset.coefficient(axis)
+    if step is not None and not step.is_const and ctx.index.is_bound(step):
+        for position in positions:
+            _prepare_pointer(ctx, statement.buffer, statement.offset + step * position)
 
 
 def _is_const(expr: Expression | None) -> bool:

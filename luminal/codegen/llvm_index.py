@@ -326,11 +326,14 @@ class Indexer:
             return self.compare_lanes("slt", self.scalar(form + 1), lanes.count)
         return self.compare_lanes("sge", self.scalar(-form), lanes.count)
 
-    def compare_lanes(self, predicate: str, bound: IRValue, count: int) -> IRValue:
-        """`lane predicate bound` per lane; the bound is any i64."""
+    def compare_lanes(
+        self, predicate: str, bound: IRValue, count: int, positive: bool = False
+    ) -> IRValue:
+        """`lane predicate bound` per lane; the bound is any i64, or known to be positive."""
         b = self.b
-        low = b.intrinsic("llvm.smax", I64, [bound, b.const(I64, -1)])
-        near = b.intrinsic("llvm.smin", I64, [low, b.const(I64, count)])
+        near = b.intrinsic("llvm.smin", I64, [bound, b.const(I64, count)])
+        if not positive:
+            near = b.intrinsic("llvm.smax", I64, [near, b.const(I64, -1)])
         # Narrow lanes keep the comparison in one register.
         type_ = IRType("i32" if count <= 16 else "i8" if count <= 64 else "i16", count)
         limit = b.splat(b.cast("trunc", near, type_.with_lanes(1)), count)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from luminal.codegen import llvm_access
-from luminal.codegen.llvm_builder import IRValue
+from luminal.codegen.llvm_builder import I64, IRValue
 from luminal.codegen.llvm_control import Trips, counted
-from luminal.codegen.llvm_values import Context, Elements, Key
+from luminal.codegen.llvm_values import Context, Digits, Elements, Key, is_divided
 from luminal.kernel.tile_ir import Carry, If, Index, Load, Loop, SortRow, Statement, Store
-from luminal.shape.expression import ZERO, Expression, maximum
+from luminal.shape.expression import ZERO, Expression, Symbol, maximum, opaque
 
 Body = Callable[[tuple[Statement, ...]], None]
 
@@ -57,6 +57,7 @@ def _phases(loop: Loop) -> Iterator[_Steps]:
 def emit_loop(ctx: Context, loop: Loop, body: Body) -> None:
     """Write the loop; `body` writes its statements. The carries' results are bound after it."""
     prepare(ctx, loop.body)
+    _prepare_steps(ctx, loop.body, loop)
     shape = (loop.unroll, loop.vector)
     if loop.tile > 1:
         ctx.shapes[loop.axis] = shape
@@ -116,12 +117,42 @@ def _enter(ctx: Context, loop: Loop, steps: _Steps, base: IRValue) -> None:
     ctx.index.bind(loop.axis, base)
     if loop.tile > 1:
         ctx.active.append(loop.axis)
+    if loop.vector > 1 and (loop.start % loop.vector) is ZERO and _divides(loop.body, loop.axis):
+        _split_lanes(ctx, loop, steps.unroll * loop.vector)
     if steps.masked:
         left = ctx.b.binary("sub", ctx.index.scalar(steps.stop), base)
-        ctx.live[loop.axis] = ctx.index.compare_lanes("slt", left, loop.vector)
+        ctx.live[loop.axis] = ctx.index.compare_lanes("slt", left, loop.vector, positive=True)
+
+
+def _divides(body: tuple[Statement, ...], axis: Symbol) -> bool:
+    """Does an Expression of the body divide the axis?"""
+    for statement in body:
+        match statement:
+            case Load(offset=offset, guard=guard) | Store(offset=offset, guard=guard):
+                if is_divided(offset, axis) or is_divided(guard, axis):
+                    return True
+            case Index(expr=expr):
+                if is_divided(expr, axis):
+                    return True
+            case Loop(body=inner) | If(body=inner):
+                if _divides(inner, axis):
+                    return True
+    return False
+
+
+def _split_lanes(ctx: Context, loop: Loop, size: int) -> None:
+    """Name the axis's multiple of the step, where its start allows, and its lane."""
+    size = size if (loop.start % size) is ZERO else loop.vector
+    name, hi = loop.axis.name, loop.axis.hi
+    step = opaque(f"{name}.step", 0, None if hi is None else hi // size)
+    lane = opaque(f"{name}.lane", 0, loop.vector - 1)
+    ctx.index.bind(step, ctx.index.scalar(loop.axis // size))
+    ctx.index.bind(lane, ctx.b.const(I64, 0))
+    ctx.digits[loop.axis] = Digits(step * size, lane)
 
 
 def _leave(ctx: Context, loop: Loop) -> None:
+    ctx.digits.pop(loop.axis, None)
     ctx.live.pop(loop.axis, None)
     if loop.tile > 1:
         ctx.active.pop()
@@ -135,6 +166,16 @@ def _next(ctx: Context, loop: Loop, carry: Carry, key: Key) -> IRValue:
     if loop.axis in axes and loop.axis in ctx.live:
         return ctx.b.select(ctx.live[loop.axis], value, ctx.values[carry.inner.id][key])
     return value
+
+
+def _prepare_steps(ctx: Context, body: tuple[Statement, ...], loop: Loop) -> None:
+    """Emit the pointers of the unroll positions of the loop's own axis."""
+    for statement in body if loop.unroll > 1 else ():
+        if isinstance(statement, Load | Store):
+            positions = range(loop.vector, loop.tile, loop.vector)
+            llvm_access.prepare_steps(ctx, statement, loop.axis, positions)
+        elif isinstance(statement, Loop | If):
+            _prepare_steps(ctx, statement.body, loop)
 
 
 def prepare(ctx: Context, body: tuple[Statement, ...]) -> None:

@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
 
 from luminal.codegen import llvm_cast
 from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
@@ -33,6 +35,22 @@ def held_type(dtype: DType, lanes: int = 1) -> IRType:
     return memory_type(dtype, lanes) if dtype.is_storage else llvm_cast.register_type(dtype, lanes)
 
 
+class Digits(NamedTuple):
+    """A vector axis as `first + lane`, with first a multiple of the lanes, so that `//` and `%`
+    by multiples of the lanes simplify."""
+
+    first: Expression
+    lane: Symbol
+
+
+@lru_cache(4096)
+def is_divided(expr: Expression, axis: Symbol) -> bool:
+    """Does the axis occur under `//` or `%`?"""
+    if axis not in expr.symbols():
+        return False
+    return expr.op in ("floordiv", "mod") or any(is_divided(arg, axis) for arg in expr.args)
+
+
 @dataclass(slots=True)
 class Context:
     """What the code written so far has bound."""
@@ -45,6 +63,7 @@ class Context:
     values: dict[int, Elements] = field(default_factory=dict)
     active: list[Symbol] = field(default_factory=list)  # tiled axes of the enclosing loops
     live: dict[Symbol, IRValue] = field(default_factory=dict)  # lane masks of masked tails
+    digits: dict[Symbol, Digits] = field(default_factory=dict)  # of vector axes that are divided
 
     def positions(self, axes: Iterable[Symbol]) -> Iterator[tuple[Key, Position]]:
         """Every combination of unroll positions, in row-major order."""
@@ -74,6 +93,18 @@ class Context:
             if unroll
         }
         return expr.substitute(steps) if steps else expr
+
+    def by_lane(
+        self, exprs: tuple[Expression, ...], vector: Symbol, position: Position
+    ) -> tuple[tuple[Expression, ...], Symbol]:
+        """The Expressions at an unroll position, and the symbol that steps from lane to lane."""
+        lane = vector
+        digits = self.digits.get(vector)
+        if digits is not None and any(is_divided(expr, vector) for expr in exprs):
+            position, lane = dict(position), digits.lane
+            there = digits.first + position.pop(vector) * self.shapes[vector][1] + lane
+            exprs = tuple(expr.substitute({vector: there}) for expr in exprs)
+        return tuple(self.moved(expr, position) for expr in exprs), lane
 
     @contextmanager
     def branch(self, condition: IRValue) -> Iterator[None]:
