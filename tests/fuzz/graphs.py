@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from luminal import dtypes
 from luminal.backends.reference import evaluate_with_bounds
 from luminal.dtypes import DType
-from luminal.hlir.attributes import Shape
+from luminal.hlir.attributes import InputAttrs, Shape, StateAttrs
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, topological
 from luminal.hlir.ops import Node, TensorType, Value
 from luminal.hlir.semantics import extents
@@ -36,7 +36,7 @@ SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, 1e-40, 3e38)
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, its inputs by name, the values of its dims, and its States' values before a run."""
+    """A graph, its inputs by name, its dims' values, and its States' values before a run."""
 
     graph: Graph
     inputs: dict[str, Array]
@@ -128,7 +128,16 @@ class Growth:
         others = [value for value in self.values[:-3] if self.rng.random() < 0.1]
         outputs = [Output(value, f"out{k}") for k, value in enumerate([*last, *others])]
         graph = self.graph(*outputs, *self.assigns)
-        return Case(graph, self.inputs, self.env, self.states)
+        leaves = [node.attrs for node in graph.nodes()]
+        names = [leaf.name for leaf in leaves if isinstance(leaf, InputAttrs)]
+        states = {leaf.state for leaf in leaves if isinstance(leaf, StateAttrs)}
+        states |= {sink.state for sink in self.assigns}
+        return Case(
+            graph,
+            {name: self.inputs[name] for name in names},
+            self.env,
+            {state: value for state, value in self.states.items() if state in states},
+        )
 
     # --- drawing
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -37,6 +42,26 @@ def test_cases_of_seeds(chunk: int) -> None:
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
+
+
+def test_a_seed_is_one_case_in_every_process() -> None:
+    code = (
+        "import zlib; from luminal.hlir.printer import to_text; "
+        "from tests.fuzz.graphs import random_case; cases = [random_case(s) for s in range(20)]; "
+        "print(zlib.crc32(''.join(to_text(c.graph) for c in cases).encode()), "
+        "zlib.crc32(b''.join(a.tobytes() for c in cases for a in c.inputs.values())))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
 
 
 @given(case=cases())
