@@ -118,14 +118,16 @@ def _verify_written(program: Program, launches: tuple[Launch, ...], written: set
     """ARENA, NEXT, OUTPUT and DERIVED buffers hold nothing before a launch writes them."""
     empty = (BufferKind.ARENA, BufferKind.NEXT, BufferKind.OUTPUT, BufferKind.DERIVED)
     for launch in walk(launches):
-        accesses = list(program.accesses(launch))
-        now = {number for number, role in accesses if role is not Role.IN}
-        for number, role in accesses:
-            buffer = program.buffers[number]
-            turns = number in now  # two buffers that take turns: one launch reads and writes both
-            if role is Role.IN and buffer.kind in empty and number not in written and not turns:
-                raise VerifyError(f"{launch.label}: reads {buffer} before it is written")
-        written |= now
+        for operand, buffer in zip(
+            launch.operands, program.kernels[launch.kernel].buffers, strict=True
+        ):
+            # Of buffers that take turns the first iteration needs but one.
+            numbers = [program.table[entry] for entry in program.entries(operand)]
+            is_filled = any(n in written or program.buffers[n].kind not in empty for n in numbers)
+            if buffer.role is Role.IN and not is_filled:
+                what = program.buffers[numbers[0]]
+                raise VerifyError(f"{launch.label}: reads {what} before it is written")
+        written |= {number for number, role in program.accesses(launch) if role is not Role.IN}
 
 
 def _verify_outputs(program: Program) -> None:
