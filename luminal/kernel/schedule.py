@@ -24,6 +24,7 @@ CONTRACTION_CHUNK = 1 << 21
 ROW_BLOCK = 128  # rows of a contraction per chunk: pays the packing of B, and A's rows stay in L2
 PACK_ROWS = 32  # fewer rows than this do not pay for packing
 DOT_TILE = 4  # rows and columns of a tile of dot products
+COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
 STREAMS = 4  # independent accumulators of a row reduction
 
 
@@ -121,9 +122,9 @@ class _Default:
             positions = estimate(loop.extent)
             if lanes == 1:
                 continue
-            full = positions / (-(-positions // lanes) * lanes)
-            score = full * sum(_contiguity(access, loop.symbol) for access in reads)
-            score += 0.01 * full * lanes / self.lanes
+            steps = -(-positions // lanes)
+            used = positions / (steps * lanes) * lanes / self.lanes
+            score = used * (0.01 + sum(_contiguity(access, loop.symbol) for access in reads))
             if score > best:
                 best, chosen = score, loop
         return chosen
@@ -153,7 +154,7 @@ class _Default:
         order = [x for x in self.grid if x is not vector and x is not rows]
         order.append(vector)
         if rows is None:
-            vectors = max(1, min(STREAMS, estimate(vector.extent) // lanes, budget))
+            vectors = max(1, min(COLUMNS, estimate(vector.extent) // lanes, budget))
             tiles = {vector.symbol: TileChoice(vectors, lanes)}
             return self.done(order, tiles, CHUNK_WORK)
         order.append(rows)
