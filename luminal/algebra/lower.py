@@ -32,7 +32,7 @@ class Root:
     frame: Frame
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
     """A graph in the algebra. `arguments` are the leaves of a Loop body, in order."""
 
