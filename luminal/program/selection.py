@@ -73,7 +73,7 @@ def verify(selection: Selection) -> None:
             raise VerifyError(f"selection: {term!r} is in use and has no choice")
         if term.is_opaque and not selection.is_stored(term):
             raise VerifyError(f"selection: {term!r} is opaque and must be stored")
-        if term.op in ("Literal", "Leaf") and selection.is_stored(term):
+        if term.is_leaf and selection.is_stored(term):
             raise VerifyError(f"selection: {term!r} is a leaf and is never stored")
     seen: set[Term] = set()
     for merge in selection.merges:

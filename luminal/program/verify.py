@@ -87,7 +87,7 @@ def _verify_operand(
         raise VerifyError(f"{launch.label}: {operand} is outside the table")
     if not 0 <= operand.depth <= depth:
         raise VerifyError(f"{launch.label}: {operand} counts a Loop that is not around it")
-    if operand.depth == 0 and (operand.modulus > 1 or operand.stride != 0):
+    if operand.depth == 0 and operand.stride != 0:  # entries may still be chosen by the offset
         raise VerifyError(f"{launch.label}: {operand} moves outside every Loop")
     _verify_dims(launch.label, operand.offset, dims)
     _verify_dims(launch.label, operand.stride, dims)
