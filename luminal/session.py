@@ -127,7 +127,7 @@ def _runner(backend: registry.Backend, graph: hlir.Graph, numerics: str) -> Runn
     from luminal import compiler  # late: the compiler is most of what there is to import
 
     with trace.span("lower"):
-        program = compiler.lower_to_program(graph, backend.target(), numerics=numerics)
+        program = compiler.lower_to_program(graph, backend.target())
     with trace.span("build"):
         return backend.make_runner(program)
 

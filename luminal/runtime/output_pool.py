@@ -44,7 +44,7 @@ class OutputPool:
             free = self._free[kept] = deque()
             self._makers[kept] = _block_maker(kept, free)
         try:
-            memory = free.popleft()
+            memory = free.pop()  # the one dropped last is the warmest
         except IndexError:
             self._trim()
             memory = aligned_empty((kept,), uint8)

@@ -1,0 +1,565 @@
+"""Executables and sessions through the reference backend: binding, errors, results, States, jit."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal import session
+from luminal.runtime.output_pool import OutputPool, block_bytes
+
+F32 = np.float32
+
+
+def compiled(cx: lm.Graph, **options: Any) -> lm.Executable:
+    return lm.compile(cx, backend="reference", **options)
+
+
+def matmul(lo: int = 1, hi: int = 512) -> tuple[lm.Graph, lm.Executable]:
+    """y = relu(x @ w)."""
+    cx = lm.Graph()
+    s = cx.dim("s", lo, hi)
+    x, w = cx.tensor((s, 4), name="x"), cx.weight((4, 4), name="w")
+    (x @ w).relu().output("y")
+    exe = compiled(cx)
+    exe.set({"w": np.eye(4, dtype=F32)})
+    return cx, exe
+
+
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, F32)
+
+
+# --- inputs and outputs ---------------------------------------------------------------------------
+
+
+def test_inputs_go_by_name_tensor_and_keyword_and_persist() -> None:
+    cx = lm.Graph()
+    x, y = cx.tensor((2,), name="x"), cx.tensor((2,), name="y")
+    z = (x + y).output("z")
+    exe = compiled(cx)
+    assert exe({"x": ones(2), y: ones(2)})["z"].tolist() == [2, 2]
+    assert exe(x=3 * ones(2))[z].tolist() == [4, 4]
+    assert exe({})["z"].tolist() == [4, 4]
+    assert exe({"x": [1, 2]})["z"].tolist() == [2, 3]
+
+
+def test_inputs_are_borrowed_and_strided_ones_copied() -> None:
+    _, exe = matmul()
+    x = ones(3, 4)
+    exe(x=x)
+    x[:] = 2
+    assert exe()["y"].max() == 2
+    strided = np.arange(16, dtype=F32).reshape(4, 4).T
+    np.testing.assert_array_equal(exe(x=strided)["y"], strided)
+
+
+def test_values_set_on_the_graph_serve_until_a_call_gives_the_input() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((2,), name="x")
+    (x * 2).output("y")
+    exe = compiled(cx)
+    with pytest.raises(lm.InputError, match=r"x: no value yet; pass an array of shape \(2,\)"):
+        exe()
+    x.set([1, 2])
+    assert exe()["y"].tolist() == [2, 4]
+    x.set([3, 4])
+    assert exe()["y"].tolist() == [6, 8]
+    exe(x=ones(2))
+    x.set([5, 6])
+    assert exe()["y"].tolist() == [2, 2]
+
+
+def test_outputs_are_the_callers_and_recycled_when_dropped() -> None:
+    _, exe = matmul()
+    first = exe(x=ones(3, 4))["y"]
+    second = exe(x=2 * ones(3, 4))["y"]
+    assert first.max() == 1
+    assert second.max() == 2
+    assert first.ctypes.data % 64 == 0
+    where = first.ctypes.data
+    view = first[1:]
+    del first
+    assert exe(x=3 * ones(3, 4))["y"].ctypes.data != where
+    assert view.max() == 1
+    del view
+    assert exe()["y"].ctypes.data == where
+
+
+def test_out_writes_into_given_arrays() -> None:
+    cx, exe = matmul()
+    y = np.zeros((3, 4), F32)
+    result = exe({"x": ones(3, 4)}, out={"y": y})
+    assert result["y"] is y
+    assert y.max() == 1
+    output = next(iter(cx.sinks)).value
+    assert exe(out={output: y})["y"] is y
+    assert exe(out=y)["y"] is y
+
+
+@pytest.mark.parametrize(
+    ("out", "text"),
+    [
+        ({"z": ones(3, 4)}, "out: 'z' is not an output; the outputs are y"),
+        ({"y": ones(3, 5)}, r"out: y: expected shape \(3, 4\), got \(3, 5\)"),
+        ({"y": np.ones((3, 4))}, "out: y: expected float32, got float64"),
+        ({"y": [1.0]}, "out: y takes a NumPy array, got list"),
+        ({"y": ones(4, 3).T}, "out: y: the array is read-only, strided or unaligned"),
+    ],
+)
+def test_out_is_checked(out: Any, text: str) -> None:
+    _, exe = matmul()
+    with pytest.raises(lm.LuminalError, match=text):
+        exe({"x": ones(3, 4)}, out=out)
+
+
+def test_out_may_not_alias_what_the_run_reads() -> None:
+    _, exe = matmul()
+    x = ones(4, 4)
+    with pytest.raises(lm.InputError, match="out: y shares memory with an input"):
+        exe(x=x, out=x)
+
+
+def test_results_know_their_tensors() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((2,), name="x")
+    a, b = (x + 1).retrieve(), (x * 2).retrieve()
+    kept = (x - 1).keep()
+    results = compiled(cx)(x=ones(2))
+    assert list(results) == ["out0", "out1"]
+    assert results[a].tolist() == results["out0"].tolist() == [2, 2]
+    assert results[b].tolist() == [2, 2]
+    assert a in results
+    assert kept not in results
+    assert results.get("nothing") is None
+    assert dict(results).keys() == {"out0", "out1"}
+    with pytest.raises(lm.InputError, match="results: 'y' is not an output; the outputs are out0"):
+        results["y"]
+
+
+# --- what a call is checked for -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"x": ones(3, 5)}, r"x: expected shape \(s, 4\), got \(3, 5\): dimension 1 is 5, not 4"),
+        ({"x": ones(3)}, r"x: expected shape \(s, 4\), got \(3,\)"),
+        ({"x": ones(513, 4)}, r"s: 513 is outside its interval 1\.\.512"),
+        ({"x": ones(0, 4)}, r"s: 0 is outside its interval 1\.\.512"),
+        ({"x": np.full((3, 4), 0.1)}, r"x: expected float32, got float64; pass x\.astype"),
+        ({"q": ones(3, 4)}, "q: no such input or weight; this graph takes x, w"),
+        ({"w": ones(3, 4)}, r"w: expected shape \(4, 4\), got \(3, 4\)"),
+    ],
+)
+def test_wrong_inputs_name_value_rule_and_fix(given: Any, text: str) -> None:
+    _, exe = matmul()
+    exe(x=2 * ones(3, 4))
+    with pytest.raises(lm.LuminalError, match=text):
+        exe(given)
+    assert exe()["y"].max() == 2  # nothing has changed
+
+
+def test_dims_agree_over_all_inputs() -> None:
+    cx = lm.Graph()
+    x, y = cx.tensor(("s", 2), name="x"), cx.tensor((3, "s"), name="y")
+    (x.sum() + y.sum()).output("z")
+    exe = compiled(cx)
+    with pytest.raises(lm.DimError, match=r"s: x says 4, y of shape \(3, 5\) says 5; all"):
+        exe(x=ones(4, 2), y=ones(3, 5))
+    with pytest.raises(lm.DimError, match=r"s: dims says 7, x of shape \(4, 2\) says 4"):
+        exe(x=ones(4, 2), y=ones(3, 4), dims={"s": 7})
+    assert exe(x=ones(4, 2), y=ones(3, 4), dims={"s": 4})["z"] == 20
+
+
+def cache() -> tuple[lm.Executable, lm.State]:
+    """Appends k to a cache at `past` and sums what is valid."""
+    cx = lm.Graph()
+    s, past = cx.dim("s", 1, 8), cx.dim("past", 0, 7)
+    cx.require(past + s <= 8)
+    state = lm.State((8, 2), name="cache")
+    k = cx.tensor((s, 2), name="k")
+    full = cx.read(state).slice_scatter(k, 0, past)
+    cx.assign(state, full)
+    full[: past + s].sum().output("sum")
+    return compiled(cx), state
+
+
+def test_dims_that_no_shape_gives_are_asked_for() -> None:
+    exe, state = cache()
+    with pytest.raises(lm.DimError, match='past: no input\'s shape gives this dim; pass dims={"pas'):
+        exe(k=ones(3, 2))
+    assert exe(k=ones(3, 2), dims={"past": 0})["sum"] == 6
+    assert exe(k=ones(1, 2), dims={"past": 3})["sum"] == 8
+    assert state.numpy().sum() == 8
+    with pytest.raises(lm.DimError, match=r"outside its interval 0\.\.7"):
+        exe(dims={"past": 8})
+    with pytest.raises(lm.DimError, match="t: no such dim; the dims are past, s"):
+        exe(dims={"t": 8})
+    with pytest.raises(lm.DimError, match=r"past: 1\.5 is not an int"):
+        exe(dims={"past": 1.5})  # type: ignore[dict-item]
+
+
+def test_requirements_print_both_sides_with_their_values() -> None:
+    exe, state = cache()
+    with pytest.raises(lm.DimError) as caught:
+        exe(k=ones(4, 2), dims={"past": 6})
+    assert "requirement past + s <= 8 does not hold" in str(caught.value)
+    assert "the left side is 10, the right side 8, with past = 6, s = 4" in str(caught.value)
+    assert state.numpy().sum() == 0
+
+
+def test_compound_extents_are_explained() -> None:
+    cx = lm.Graph()
+    s = cx.dim("s")
+    cx.tensor((s,), name="x").sum().output("a")
+    cx.tensor((2 * s + 1,), name="y").sum().output("b")
+    exe = compiled(cx)
+    assert exe(x=ones(2), y=ones(5))["b"] == 5
+    with pytest.raises(lm.ShapeError, match=r"dimension 0 is 4, not 5; s \* 2 \+ 1 = 5 with s = 2"):
+        exe(x=ones(2), y=ones(4))
+
+
+def test_conversions_that_keep_every_value_are_made() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((2,), lm.int64, name="x")
+    (x + 1).output("y")
+    exe = compiled(cx)
+    for good in ([1, 2], np.array([1, 2], np.int8), np.array([1, 2], np.uint32)):
+        assert exe(x=good)["y"].tolist() == [2, 3]
+    with pytest.raises(lm.DTypeError, match="x: expected int64, got float32"):
+        exe(x=np.array([1.5, 2], F32))
+
+
+@pytest.mark.parametrize(
+    ("index", "wrong"), [([0, 4], 4), ([-5, 0], -5), ([3, -4], None), ([0, 99], 99)]
+)
+def test_indices_are_checked_as_numpy_would(index: list[int], wrong: int | None) -> None:
+    cx = lm.Graph()
+    table = cx.tensor((4, 2), name="table")
+    ids = cx.tensor((2,), lm.int32, name="ids")
+    table[ids].output("rows")
+    exe = compiled(cx)
+    data = np.arange(8, dtype=F32).reshape(4, 2)
+    given = {"table": data, "ids": np.array(index, np.int32)}
+    if wrong is None:
+        np.testing.assert_array_equal(exe(given)["rows"], data[index])
+    else:
+        text = rf"ids: index {wrong} is out of range for an extent of 4; indices lie in -4\.\.3"
+        with pytest.raises(lm.InputError, match=text):
+            exe(given)
+
+
+def test_index_checks_follow_views_casts_scatters_and_scan() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((4, 3), name="x")
+    rows = cx.tensor((6,), lm.int8, name="rows")
+    x[rows[:2].reshape(2, 1)].output("some")
+    steps = cx.tensor((2, 3), lm.int64, name="steps")
+    _, ys = lm.scan(lambda carry, step: (carry, x[step]), x.sum(), steps)
+    ys.output("ys")
+    exe = compiled(cx)
+    good = {"x": ones(4, 3), "rows": [1, -1, 100, 100, 100, 100], "steps": np.zeros((2, 3), int)}
+    assert exe(good)["ys"].shape == (2, 3, 3)
+    with pytest.raises(lm.InputError, match="rows: index 5 is out of range"):
+        exe(rows=[5, -1, 0, 0, 0, 0])
+    with pytest.raises(lm.InputError, match="steps: index 4 is out of range"):
+        exe(steps=np.full((2, 3), 4))
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+def test_weights_in_a_call_stay() -> None:
+    cx, exe = matmul()
+    weight = next(iter(cx._weights))
+    assert exe({"x": ones(1, 4), "w": 5 * np.eye(4, dtype=F32)})["y"].max() == 5
+    assert exe()["y"].max() == 5
+    exe.set({weight: np.eye(4, dtype=F32)})
+    assert exe()["y"].max() == 1
+
+
+def test_missing_weights_are_named() -> None:
+    cx = lm.Graph()
+    total = cx.tensor((2,), name="x")
+    for k in range(7):
+        total = total + cx.weight((2,), name=f"w{k}")
+    total.output("y")
+    exe = compiled(cx)
+    with pytest.raises(lm.InputError, match=r"7 weights have no value: w0, w1, w2, w3, w4 \.\.\."):
+        exe(x=ones(2))
+    values = {f"w{k}": ones(2) for k in range(7)}
+    with pytest.raises(lm.InputError, match="missing: w0; unexpected: v"):
+        exe.load_state_dict({"v": ones(2), **{k: v for k, v in values.items() if k != "w0"}})
+    with pytest.raises(lm.ShapeError, match=r"w6: expected shape \(2,\), got \(3,\)"):
+        exe.load_state_dict({**values, "w6": ones(3)})
+    with pytest.raises(lm.InputError, match="7 weights have no value"):
+        exe(x=ones(2))  # all or nothing
+    exe.load_state_dict(values)
+    assert exe(x=ones(2))["y"].tolist() == [8, 8]
+
+
+# --- States ---------------------------------------------------------------------------------------
+
+
+def test_a_state_is_shared_and_locked() -> None:
+    state = lm.State((2,), name="sum")
+
+    def adder() -> lm.Executable:
+        cx = lm.Graph()
+        cx.assign(state, cx.read(state) + cx.tensor((2,), name="x"))
+        return compiled(cx)
+
+    exes = [adder() for _ in range(3)]
+
+    def work(exe: lm.Executable) -> None:
+        for _ in range(50):
+            exe(x=ones(2))
+
+    threads = [threading.Thread(target=work, args=(exe,)) for exe in exes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert state.numpy().tolist() == [150, 150]
+
+
+# --- dims of a compile ----------------------------------------------------------------------------
+
+
+def test_dims_narrow_and_bucket() -> None:
+    cx = lm.Graph()
+    s = cx.dim("s", 1, 512)
+    (cx.tensor((s, 2), name="x").sum(0) + cx.arange(2).cast(lm.float32)).output("y")
+    exe = compiled(cx, dims={"s": (1, 8)})
+    assert exe(x=ones(8, 2))["y"].tolist() == [8, 9]
+    with pytest.raises(lm.DimError, match=r"s: 9 is outside its interval 1\.\.8"):
+        exe(x=ones(9, 2))
+    buckets = compiled(cx, dims={s: [(1, 1), (2, 256)]})
+    for n in (1, 2, 256, 300):
+        assert buckets(x=ones(n, 2))["y"].tolist() == [n, n + 1]
+    runners = [variant.runner.graph for variant in buckets._variants]  # type: ignore[attr-defined]
+    texts = [str(graph.sinks[0].value.node.args[0].node.args[0].shape) for graph in runners]
+    assert texts == ["(1, 2)", "(s, 2)", "(s, 2)"]
+    assert [dim.hi for graph in runners for dim in graph.dims] == [256, 512]
+    with pytest.raises(lm.DimError, match=r"dims: s: \(0, 4\) is not within its 1\.\.512"):
+        compiled(cx, dims={"s": (0, 4)})
+    with pytest.raises(lm.DimError, match="t: no such dim"):
+        compiled(cx, dims={"t": (0, 4)})
+
+
+def test_compile_options_are_checked() -> None:
+    cx, _ = matmul()
+    with pytest.raises(lm.CompileError, match="backend 'tpu': takes 'cpu', 'reference' or 'auto'"):
+        lm.compile(cx, backend="tpu")
+    with pytest.raises(lm.CompileError, match="mode 'optimal': takes 'fast'; the search is not"):
+        lm.compile(cx, mode="optimal")
+    with pytest.raises(lm.CompileError, match="numerics 'wild': takes one of 'exact'"):
+        lm.compile(cx, numerics="wild")
+    with pytest.raises(lm.CompileError, match="backend 'tpu'"):
+        lm.compile("tpu")
+
+
+# --- the other way of working ---------------------------------------------------------------------
+
+
+def test_set_compile_execute() -> None:
+    cx = lm.Graph()
+    a = cx.tensor((3, 1)).set([[1.0], [2.0], [3.0]])
+    b = cx.tensor([[1.0, 2.0]])
+    c = (a @ b).retrieve()
+    with pytest.raises(lm.GraphError, match="not compiled; call compile"):
+        cx.execute()
+    with pytest.raises(lm.GraphError, match="no result yet"):
+        c.numpy()
+    cx.compile("reference")
+    cx.execute()
+    assert c.numpy().tolist() == [[1, 2], [2, 4], [3, 6]]
+    (a + 1).output("more")
+    with pytest.raises(lm.GraphError, match="changed after compile: out0 then, out0, more now"):
+        cx.execute()
+
+
+def test_execute_debug_prints_every_op(capsys: pytest.CaptureFixture[str]) -> None:
+    cx = lm.Graph()
+    c = (cx.tensor([1.0, 2.0]).exp() / 0.0).retrieve()
+    cx.execute_debug()
+    assert np.isinf(c.numpy()).all()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["op", "result", "ms", "values"]
+    assert any(line.startswith("Exp ") and "2.71828 .. 7.38906" in line for line in lines)
+    assert "2 inf" in lines[-1]
+
+
+def test_the_default_graph() -> None:
+    lm.reset()
+    c = (lm.tensor([[1, 2], [3, 4]]) @ lm.tensor([[5, 6], [7, 8]])).retrieve()
+    lm.compile("reference")
+    lm.execute()
+    assert c.numpy().tolist() == [[19, 22], [43, 50]]
+    before = lm.default_graph()
+    lm.reset()
+    assert lm.default_graph() is not before
+    parts = [lm.arange(2), lm.zeros((2,), lm.int64), lm.ones((2,), lm.int64), lm.full((2,), 7)]
+    lm.stack([*parts, lm.eye(2, dtype=lm.int64)[0]]).output("rows")
+    lm.where(lm.arange(2) < 1, 1.0, 2.0).output("picked")
+    lm.compile("reference")
+    results = lm.execute()
+    assert results["rows"].tolist() == [[0, 1], [0, 0], [1, 1], [7, 7], [1, 0]]
+    assert results["picked"].tolist() == [1, 2]
+    lm.reset()
+
+
+def test_each_context_has_its_own_default_graph() -> None:
+    mine, theirs = lm.default_graph(), []
+    thread = threading.Thread(target=lambda: theirs.append(lm.default_graph()))
+    thread.start()
+    thread.join()
+    assert theirs[0] is not mine
+
+
+def test_devices_and_compile_count() -> None:
+    names = {device.name: device for device in lm.devices()}
+    assert names["reference"].usable
+    assert set(names) == {"cpu", "reference"}
+    before = session.compile_count()
+    matmul()
+    assert session.compile_count() == before + 1
+
+
+def test_reports_read_well() -> None:
+    _, exe = matmul()
+    exe(x=ones(2, 4))
+    text = str(exe.report())
+    assert text.splitlines()[0].endswith("at s = 2")
+    assert exe.memory_report().weight_bytes == 64
+    assert exe.memory_report().input_bytes == 32
+    assert "weight" in str(exe.memory_report())
+
+
+# --- jit ------------------------------------------------------------------------------------------
+
+
+def test_jit_takes_and_returns_trees() -> None:
+    calls = []
+
+    @lm.jit(backend="reference")
+    def f(x: Any, params: Any, scale: float = 2.0) -> Any:
+        calls.append(1)
+        return {"y": (x @ params["w"]) * scale, "pair": (x.sum(), [params["b"]], "text")}
+
+    params = {"w": np.eye(2, dtype=F32), "b": ones(3)}
+    for _ in range(3):
+        result = f(ones(2, 2), params)
+    assert result["y"].tolist() == [[2, 2], [2, 2]]
+    assert result["pair"][0] == 4
+    assert result["pair"][1][0].tolist() == [1, 1, 1]
+    assert result["pair"][2] == "text"
+    assert isinstance(result["y"], np.ndarray)
+    assert len(calls) == 1
+    f(ones(2, 2), params, scale=3.0)
+    assert len(calls) == 1  # a number is an input
+    f(ones(5, 2), params)
+    assert len(calls) == f.entries == 2
+
+
+def test_jit_static_arguments_compile_anew() -> None:
+    @lm.jit(static="axis", max_entries=2, backend="reference")
+    def total(x: Any, axis: int) -> Any:
+        return x.sum(axis)
+
+    x = np.arange(6, dtype=F32).reshape(2, 3)
+    assert total(x, 0).tolist() == [3, 5, 7]
+    assert total(x, axis=1).tolist() == [3, 12]
+    assert total(x, -1).tolist() == [3, 12]
+    assert total.entries == 2
+    with pytest.raises(lm.InputError, match="static axis: a list is not hashable; pass a tuple"):
+        total(x, [0])
+
+
+def test_jit_symbolic_lengths_compile_once() -> None:
+    @lm.jit(shapes={"x": ("s", 2)}, backend="reference")
+    def f(x: Any) -> Any:
+        return x.softmax(0)
+
+    for n in range(1, 9):
+        assert f(ones(n, 2)).shape == (n, 2)
+    assert f.entries == 1
+
+
+def test_jit_warns_on_the_third_recompile_for_a_new_length() -> None:
+    @lm.jit(backend="reference")
+    def f(x: Any) -> Any:
+        return x + 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in (1, 2, 3):
+            f(ones(n, 2))
+    with pytest.warns(UserWarning, match=r"shapes=\{\"x\": \('s', 2,\)\}"):
+        f(ones(4, 2))
+
+
+def test_jit_refuses_what_is_no_array() -> None:
+    f = lm.jit(lambda x: x, backend="reference")  # type: ignore[call-overload]
+    with pytest.raises(lm.InputError, match="jit: x is a State; pass arrays"):
+        f(lm.State((2,)))
+    with pytest.raises(lm.DTypeError, match="jit: x: 'text' is not an array"):
+        f("text")
+
+
+def test_jit_records_default_graph_functions_into_its_own() -> None:
+    state = lm.State((3,))
+
+    @lm.jit(backend="reference")
+    def count(x: Any) -> Any:
+        lm.assign(state, lm.read(state) + x)
+        return lm.arange(3) * 2
+
+    assert count(ones(3)).tolist() == [0, 2, 4]
+    count(ones(3))
+    assert state.numpy().tolist() == [2, 2, 2]
+
+
+# --- processes and memory -------------------------------------------------------------------------
+
+
+def test_a_forked_child_runs() -> None:
+    _, exe = matmul()
+    exe(x=ones(3, 4))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if exe(x=2 * ones(3, 4))["y"].max() == 2 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def _in_a_fresh_process(n: int) -> float:
+    _, exe = matmul()
+    return float(exe(x=ones(n, 4))["y"].sum())
+
+
+def test_a_spawned_process_runs() -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(_in_a_fresh_process, (3,)) == 12
+
+
+def test_the_pool_keeps_what_runs_need_and_no_more() -> None:
+    pool = OutputPool()
+    pool.expect([1 << 20])
+    arrays = [pool.take((1 << 20,), lm.uint8, 1 << 20) for _ in range(100)]
+    assert pool.free_bytes == 0
+    assert len({a.ctypes.data for a in arrays}) == 100
+    del arrays
+    gc.collect()
+    assert pool.free_bytes == 100 << 20
+    pool.take((3 << 20,), lm.uint8, 3 << 20)
+    assert pool.free_bytes <= (2 << 20) + (16 << 20) + (3 << 20)
+    assert all(n <= block_bytes(n) <= 1.25 * n + 64 for n in (0, 1, 64, 65, 1000, 123456789))
