@@ -74,6 +74,7 @@ class _Lowering:
         self.shapes: dict[Term, Frame] = {}
         self.symbols: dict[Atom, Symbol] = {}
         self.members = 0
+        self.sites = 0
 
     def run(
         self, sinks: Sequence[tuple[Sink | None, Value]], arguments: tuple[Value, ...]
@@ -189,7 +190,7 @@ class _Lowering:
 
     def positions(self, shape: Shape, frame: Frame) -> dict[Symbol, Expression]:
         """Each index symbol of `shape` in terms of the frame's axes."""
-        return {index(k, n): linear(frame[k]) for k, n in enumerate(shape) if n != const(1)}
+        return {index(k, n): linear(frame[k]) for k, n in enumerate(shape)}
 
     def substitution(
         self, source: Frame, entries: Sequence[Any], where: dict[Symbol, Expression]
@@ -328,12 +329,13 @@ class _Lowering:
         frames = tuple(self.named(edge.frame) for edge in edges)
         for arg, frame in zip(args, frames, strict=True):
             self.shapes.setdefault(arg, frame)
+        self.sites += 1
         body = None
         if node.op.name == "Loop":
             body = lower_body(node.attrs.body.arguments, node.attrs.body.results)
         for k, result in enumerate(node.types):
             frame = self.named(self.frames[Value(node, k)])
-            attrs = OpaqueAttrs(node.attrs, frames, frame, k, body)
+            attrs = OpaqueAttrs(node.attrs, frames, frame, k, self.sites, body)
             self.built[Value(node, k)] = self.terms.opaque(node.op.name, args, attrs, result.dtype)
 
 

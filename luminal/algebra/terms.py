@@ -63,6 +63,7 @@ class OpaqueAttrs(NamedTuple):
     frames: tuple[Frame, ...]
     result: Frame
     index: int
+    site: int  # one number for all results of one operation
     body: Any = None  # the lowered body of a Loop
 
 

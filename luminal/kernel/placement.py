@@ -180,7 +180,7 @@ class _Placement:
             symbols.append(self.tiled_loop(loop))
             inside = inside.bind(loop.positions(symbols[-1]))
         operands = [self.operands(reduction, inside) for reduction in stage]
-        carries = [self.accumulate(r, o) for r, o in zip(stage, operands, strict=True)]
+        carries = [self.accumulate(r, o, symbols) for r, o in zip(stage, operands, strict=True)]
         for depth in range(len(loops) - 1, -1, -1):
             carries = self.close_loop(stage, carries, symbols, depth)
         for reduction, (result, _, _) in zip(stage, carries, strict=True):
@@ -197,11 +197,14 @@ class _Placement:
         return (self.values.evaluate(x, env),)
 
     def accumulate(
-        self, reduction: Term, operands: tuple[Tile, ...]
+        self, reduction: Term, operands: tuple[Tile, ...], symbols: Sequence[Symbol]
     ) -> tuple[Tile | None, Tile, Tile]:
-        """One step: (None, the accumulator before, after)."""
+        """One step: (None, the accumulator before, after).
+
+        It has every reduced axis that is walked in tiles, also one that the operands lack.
+        """
         level = self.blocks.depth
-        axes = {a for tile in operands for a in tile.axes}
+        axes = {a for tile in operands for a in tile.axes}.union(symbols)
         inner = self.blocks.new(axes, reduction.dtype, level)
         after = self.blocks.new(axes, reduction.dtype, level)
         if len(operands) == 2:

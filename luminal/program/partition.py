@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from luminal.algebra.lower import Lowered, Root, linear
+from luminal.algebra.scatter import is_ordered, positions
 from luminal.algebra.terms import Frame, OpaqueAttrs, Phase, Term
 from luminal.dtypes import int64
 from luminal.errors import CompileError
@@ -128,7 +129,7 @@ class _Scope:
         self.places: dict[Term, Place] = {}
         self.copies: list[Store] = []  # sinks of values that live elsewhere
         self.in_place: dict[Term, State] = {}
-        self.done: set[tuple[str, tuple[Term, ...]]] = set()  # Sorts and Loops with several results
+        self.done: set[int] = set()  # sites of Sorts and Loops with several results
         self.materialised: dict[tuple[Term, Frame], Place] = {}
         for term in selection.choices:
             if term.is_leaf:
@@ -282,9 +283,9 @@ class _Scope:
 
     def sort_units(self, term: Term) -> list[_Unit]:
         """Both results at once; one that nobody uses gets a buffer all the same."""
-        if (term.op, term.args) in self.done:
+        if term.attrs.site in self.done:
             return []
-        self.done.add((term.op, term.args))
+        self.done.add(term.attrs.site)
         used, frame = self.siblings(term), term.attrs.result
         before: list[_Unit] = []
         source = self.exact(term.args[0], term.attrs.frames[0], before)
@@ -309,14 +310,8 @@ class _Scope:
         attrs: OpaqueAttrs = term.attrs
         place = self.home(term)
         dest, source = term.args[:2]
-        shape = shape_of(attrs.frames[1])
-        where = {index(k, n): linear(attrs.frames[1][k]) for k, n in enumerate(shape)}
-        entries = tuple(
-            entry.substitute(where) if isinstance(entry, Expression) else term.args[2 + entry]
-            for entry in attrs.hlir.map
-        )
-        add = attrs.hlir.mode == "add"
-        ordered = add or not _distinct(entries)
+        entries, add = positions(term), attrs.hlir.mode == "add"
+        ordered = is_ordered(term)
         region = Store(source, place, attrs.frames[1], entries, ordered, add)
         write = self.unit((term,), (region,))
         state = self.in_place.get(term)
@@ -330,9 +325,9 @@ class _Scope:
     # --- Loops
 
     def loop_units(self, term: Term) -> list[_Unit]:
-        if (term.op, term.args) in self.done:
+        if term.attrs.site in self.done:
             return []
-        self.done.add((term.op, term.args))
+        self.done.add(term.attrs.site)
         attrs: OpaqueAttrs = term.attrs
         loop = attrs.hlir
         if any(states is not None for states in loop.assigned):
@@ -364,8 +359,8 @@ class _Scope:
 
     def siblings(self, term: Term) -> dict[int, Term]:
         """The results of the same Loop or Sort in use, by number."""
-        same = (t for t in self.selection.choices if t.op == term.op and t.args == term.args)
-        return {t.attrs.index: t for t in same if t.attrs.hlir is term.attrs.hlir}
+        same = (t for t in self.selection.choices if t.is_opaque and t.attrs.site == term.attrs.site)
+        return {t.attrs.index: t for t in same}
 
     def carry(self, term: Term, k: int, before: list[_Unit]) -> int:
         """The two buffers of a carried value that take turns; the initial value is copied in."""
@@ -433,37 +428,6 @@ def _state_of(term: Term) -> State | None:
 
 def _states(reads: Iterable[Term]) -> frozenset[State]:
     return frozenset(s for t in reads if t.is_leaf and (s := _state_of(t)) is not None)
-
-
-def _distinct(entries: tuple[Any, ...]) -> bool:
-    """No two source positions can map to the same destination: each axis appears alone somewhere."""
-    axes = set()
-    for entry in entries:
-        if isinstance(entry, Term):
-            return False
-        axes |= {s for s in entry.symbols() if s.extent is not None}
-    for entry in entries:
-        own = [s for s in entry.symbols() if s.extent is not None]
-        strides = sorted(((entry.coefficient(s), s) for s in own), key=lambda p: p[1].sort_key)
-        if len(own) == 1 and strides[0][0] is not None and strides[0][0].is_const:
-            if strides[0][0].value != 0:
-                axes.discard(own[0])
-        elif own and entry.constant == 0 and _is_digits(entry, own):
-            axes -= set(own)
-    return not axes
-
-
-def _is_digits(entry: Expression, own: list[Any]) -> bool:
-    """Is the entry a mixed-radix number in its axes?"""
-    radix = const(1)
-    left = {s: entry.coefficient(s) for s in own}
-    while left:
-        found = next((s for s, c in left.items() if c is not None and c == radix), None)
-        if found is None:
-            return False
-        del left[found]
-        radix = radix * found.extent
-    return True
 
 
 def _ordered(units: list[_Unit]) -> list[_Unit]:
