@@ -142,9 +142,7 @@ def test_random_launch_lists_are_placed_soundly(data: st.DataObject) -> None:
 
 
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 20), st.integers(0, 6), st.integers(0, 1000)), max_size=25
-    )
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6), st.integers(0, 1000)), max_size=25)
 )
 def test_no_two_live_buffers_overlap_in_bytes(intervals: list[tuple[int, int, int]]) -> None:
     lives = tuple(Lifetime((), first, first + length) for first, length, _ in intervals)

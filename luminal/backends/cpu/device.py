@@ -177,7 +177,7 @@ class BoundCpu:
             team.verify(filled.launches, filled.slot_refs, len(runner.program.table))
         self._alone = runner.seconds(values) < ALONE_SECONDS
         self._addresses = np.zeros(len(runner.program.table), np.uint64)
-        self._slots = memoryview(self._addresses)
+        self._slots = memoryview(self._addresses)  # type: ignore[arg-type]
         self._hidden: list[Array] = []
         for entry, number in table.hidden:
             size = runner.program.buffers[number].bytes.evaluate(dims)

@@ -63,7 +63,9 @@ class ProgramBuilder:
     def weight(self, parameter: Parameter) -> int:
         return self.buffer("weight", WeightAttrs(parameter.name, parameter))
 
-    def launch(self, op: str, a: int | Operand, b: int | Operand, out: int | Operand) -> KernelLaunch:
+    def launch(
+        self, op: str, a: int | Operand, b: int | Operand, out: int | Operand
+    ) -> KernelLaunch:
         operands = [x if isinstance(x, Operand) else Operand(x) for x in (a, b, out)]
         kernel = pointwise(op, self.n if self.n.is_const else None)
         if kernel not in self.kernels:

@@ -216,9 +216,7 @@ def accumulating_loop(trips: int) -> lm.Executable:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_loop_carries_streams_and_stacks(
-    threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loop_carries_streams_and_stacks(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "ALONE_SECONDS", 0.0)
     rng = np.random.default_rng(1)
     xs, carry = rng.standard_normal((ROWS, 64), np.float32), rng.standard_normal(64, np.float32)
