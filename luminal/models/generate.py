@@ -1,0 +1,197 @@
+"""Text from a language model: one program reads the prompt, another adds a token at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.errors import GraphError, InputError, LoadError
+from luminal.loaders.checkpoint import load_checkpoint
+from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
+from luminal.models.llama import Llama, LlamaConfig
+from luminal.models.sampling import Sampler
+from luminal.runtime.executable import Executable
+from luminal.session import Graph, compile
+
+Array = np.ndarray[Any, Any]
+MAX_CONTEXT = 4096  # positions the caches hold by default: more costs memory few prompts need
+
+
+@dataclass(slots=True)
+class Stats:
+    """Seconds of each phase, tokens read and written by the last generation."""
+
+    load: float = 0.0
+    compile: float = 0.0
+    prefill: float = 0.0
+    decode: float = 0.0
+    prompt_tokens: int = 0
+    new_tokens: int = 0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of decoding: the first new token comes from the prefill."""
+        steps = self.new_tokens - 1
+        return steps / self.decode if steps > 0 and self.decode > 0 else 0.0
+
+    def text(self) -> str:
+        """One line a phase."""
+        return "\n".join(
+            (
+                f"load     {self.load * 1e3:9.1f} ms",
+                f"compile  {self.compile * 1e3:9.1f} ms",
+                f"prefill  {self.prefill * 1e3:9.1f} ms  {self.prompt_tokens} tokens",
+                f"decode   {self.decode * 1e3:9.1f} ms  {self.new_tokens} tokens, "
+                f"{self.tokens_per_second:.1f} tokens/s",
+            )
+        )
+
+
+class LanguageModel:
+    """A loaded model. One text is generated at a time: all share one cache of keys and values.
+
+    `context` is the greatest number of tokens, prompt and continuation together.
+    """
+
+    def __init__(
+        self,
+        model: Llama,
+        tokenizer: Tokenizer,
+        mode: str = "fast",
+        backend: str = "cpu",
+        context: int | None = None,
+    ) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.mode, self.backend = mode, backend
+        longest = model.config.max_position_embeddings
+        self.context = min(longest, MAX_CONTEXT) if context is None else min(longest, context)
+        self.stats = Stats()
+        self._caches = model.make_caches(self.context)
+        self._programs: tuple[Executable, Executable] | None = None
+        self._current: object = None  # the generation that the caches belong to
+
+    # --- programs
+
+    def _record(self, lengths: tuple[int, int]) -> Graph:
+        """ids (s,) after `past` tokens to the last position's logits; the caches grow by s."""
+        graph = Graph("prefill" if lengths[1] > 1 else "decode")
+        past = graph.dim("past", 0, self.context - 1)
+        s = graph.dim("s", *lengths) if lengths[1] > lengths[0] else lengths[0]
+        ids = graph.tensor((s,), dtype=dtypes.int32, name="ids")
+        logits = self.model(ids, self._caches, past, last_only=True)
+        logits.squeeze(0).output("logits")
+        return graph
+
+    def compile(self) -> tuple[Executable, Executable]:
+        """The prefill and decode programs, compiled at the first call for all lengths."""
+        if self._programs is None:
+            start = time.perf_counter()
+            prefill, decode = (
+                compile(self._record(lengths), backend=self.backend, mode=self.mode)
+                for lengths in ((1, self.context), (1, 1))
+            )
+            self._programs = prefill, decode
+            self.stats.compile = time.perf_counter() - start
+        return self._programs
+
+    # --- text
+
+    def generate(self, prompt: str, max_tokens: int = 200, **options: Any) -> str:
+        """The continuation of `prompt`; options as for `stream`."""
+        return "".join(self.stream(prompt, max_tokens, **options))
+
+    def stream(
+        self,
+        prompt: str,
+        max_tokens: int = 200,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> Iterator[str]:
+        """The continuation in pieces of whole characters, as they come.
+
+        Temperature 0 is greedy. Raises InputError if the prompt is longer than the context.
+        """
+        ids = self.encode(prompt)
+        decoder = StreamDecoder(self.tokenizer, ids)
+        for token in self.tokens(ids, max_tokens, Sampler(temperature, top_k, top_p), seed):
+            piece = decoder.push(token)
+            if piece:
+                yield piece
+        rest = decoder.finish()
+        if rest:
+            yield rest
+
+    def encode(self, prompt: str) -> list[int]:
+        """The prompt's tokens; raises InputError if there are none or too many for the context."""
+        ids = self.tokenizer.encode(prompt)
+        if not ids:
+            raise InputError("prompt: it has no tokens; give some text")
+        if len(ids) > self.context:
+            raise InputError(
+                f"prompt: {len(ids)} tokens, but the context is {self.context}; shorten it"
+            )
+        return ids
+
+    def tokens(
+        self, ids: Sequence[int], max_tokens: int, sampler: Sampler | None = None, seed: int = 0
+    ) -> Iterator[int]:
+        """The continuation as token ids, up to an end token, `max_tokens` or the context's end."""
+        sampler = sampler or Sampler()
+        rng = np.random.default_rng(seed)
+        prefill, decode = self.compile()
+        stats = self.stats
+        stats.prompt_tokens, stats.new_tokens = len(ids), 0
+        stats.prefill = stats.decode = 0.0
+        generation = self._current = object()
+        step = np.array(ids, np.int32)
+        program, past = prefill, 0
+        room = min(max_tokens, self.context - len(ids) + 1)
+        for number in range(room):
+            if self._current is not generation:
+                raise GraphError(
+                    "stream: another text was started on this model; finish one before the next"
+                )
+            start = time.perf_counter()
+            logits = program({"ids": step}, dims={"past": past})["logits"]
+            token = sampler.choose(logits, rng)
+            elapsed = time.perf_counter() - start
+            if number == 0:
+                stats.prefill = elapsed
+            else:
+                stats.decode += elapsed
+            if token in self.tokenizer.eos_ids:
+                return
+            stats.new_tokens += 1
+            yield token
+            past += len(step)
+            program, step = decode, np.array([token], np.int32)
+
+
+def load(
+    path: str | Path,
+    tokenizer: str | Path | None = None,
+    mode: str = "fast",
+    backend: str = "cpu",
+    context: int | None = None,
+) -> LanguageModel:
+    """The model in a folder, a `.gguf`, a llama2.c `.bin`, or of a Hugging Face id.
+
+    `tokenizer`: a tokenizer file, where the model has none. Raises LoadError.
+    """
+    start = time.perf_counter()
+    checkpoint = load_checkpoint(path, tokenizer)
+    if checkpoint.tokenizer is None:
+        raise LoadError(f"{path}: the model has no tokenizer; name one with tokenizer=...")
+    model = Llama(LlamaConfig.from_dict(checkpoint.config))
+    model.load_state_dict(checkpoint.weights, adopt_dtypes=True)
+    loaded = LanguageModel(model, checkpoint.tokenizer, mode, backend, context)
+    loaded.stats.load = time.perf_counter() - start
+    return loaded

@@ -1,0 +1,137 @@
+"""Llama and generation on the reference backend, against transformers and a NumPy Llama."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.errors import GraphError, InputError, LoadError
+from luminal.loaders.checkpoint import load_checkpoint
+from luminal.models import LanguageModel, Llama, LlamaConfig, load
+from luminal.models.sampling import Sampler
+from tests.models.numpy_llama import forward
+
+PROMPT = "Once upon a time, there was a little girl"
+
+
+@pytest.fixture(scope="module")
+def model(shared_data: Path) -> LanguageModel:
+    return load(shared_data / "tinystories-656k", backend="reference", context=64)
+
+
+@pytest.mark.parametrize("file", ["tinystories-656k", "stories-260k/stories260K.bin"])
+def test_logits_of_all_positions(shared_data: Path, file: str) -> None:
+    """Both rotary orders; tied and untied output."""
+    tokenizer = shared_data / "stories-260k/tok512.bin" if file.endswith(".bin") else None
+    checkpoint = load_checkpoint(shared_data / file, tokenizer)
+    llama = Llama(LlamaConfig.from_dict(checkpoint.config))
+    llama.load_state_dict(checkpoint.weights)
+    ids = checkpoint.tokenizer.encode(PROMPT)  # type: ignore[union-attr]
+    cx = lm.Graph()
+    logits = llama(cx.tensor((1, cx.dim("s", 1, 64)), lm.int32, "ids")).output("logits")
+    exe = lm.compile(cx, backend="reference")
+    found = exe({"ids": np.array([ids], np.int32)})[logits]
+    # 1e-4 is the distance between f32 and f64 over the layers, with a margin of ten
+    expected = forward(checkpoint.config, checkpoint.weights, ids)
+    np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-4)
+    assert sorted(llama.state_dict()) == sorted(checkpoint.weights)
+
+
+def test_prefill_and_decode_give_transformers_logits(
+    shared_data: Path, model: LanguageModel
+) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.LlamaForCausalLM.from_pretrained(
+        shared_data / "tinystories-656k", dtype=torch.float32
+    )
+    ids = model.tokenizer.encode(PROMPT)
+    with torch.no_grad():
+        expected = theirs(torch.tensor([ids])).logits[0].numpy()
+    prefill, decode = model.compile()
+    split = len(ids) - 2
+    ours = [prefill({"ids": np.array(ids[:split], np.int32)}, dims={"past": 0})["logits"]]
+    for past in range(split, len(ids)):
+        ours.append(decode({"ids": np.array([ids[past]], np.int32)}, dims={"past": past})["logits"])
+    # 1e-4 as above
+    np.testing.assert_allclose(np.stack(ours), expected[split - 1 :], rtol=0, atol=1e-4)
+
+
+def test_greedy_tokens_are_those_of_transformers(shared_data: Path, model: LanguageModel) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.LlamaForCausalLM.from_pretrained(
+        shared_data / "tinystories-656k", dtype=torch.float32
+    )
+    ids = model.tokenizer.encode(PROMPT)
+    expected = theirs.generate(torch.tensor([ids]), max_new_tokens=20, do_sample=False)
+    before = lm.compile_count()
+    assert list(model.tokens(ids, 20)) == expected[0, len(ids) :].tolist()
+    assert list(model.tokens(ids[:3], 2))  # another length: nothing is compiled
+    assert lm.compile_count() - before in (0, 2)
+
+
+def test_streaming(model: LanguageModel) -> None:
+    pieces = list(model.stream(PROMPT, max_tokens=8))
+    assert "".join(pieces) == model.generate(PROMPT, max_tokens=8)
+    assert len(pieces) > 3
+    assert (model.stats.prompt_tokens, model.stats.new_tokens) == (len(model.encode(PROMPT)), 8)
+    assert "tokens/s" in model.stats.text()
+    assert model.generate(PROMPT, max_tokens=0) == ""
+    sampled = [model.generate(PROMPT, 8, temperature=1.0, top_k=50, seed=s) for s in (1, 1, 2)]
+    assert sampled[0] == sampled[1] != sampled[2]
+
+
+def test_the_context_ends_generation(shared_data: Path) -> None:
+    small = load(shared_data / "tinystories-656k", backend="reference", context=16)
+    ids = small.tokenizer.encode("Once upon a time")
+    assert len(list(small.tokens(ids, 100))) == 16 - len(ids) + 1
+    with pytest.raises(InputError, match=r"prompt: \d+ tokens, but the context is 16; shorten"):
+        small.generate(PROMPT * 3)
+
+
+def test_one_text_at_a_time(model: LanguageModel) -> None:
+    first = model.stream(PROMPT, max_tokens=5)
+    next(first)
+    next(model.stream(PROMPT, max_tokens=5))
+    with pytest.raises(GraphError, match="another text was started on this model"):
+        list(first)
+
+
+def test_a_model_without_tokenizer_says_so(shared_data: Path) -> None:
+    with pytest.raises(LoadError, match="the model has no tokenizer; name one with tokenizer="):
+        load(shared_data / "stories-260k/stories260K.bin")
+
+
+def test_config_errors() -> None:
+    with pytest.raises(LoadError, match="architecture 'GPT2LMHeadModel': supported is"):
+        LlamaConfig.from_dict({"architectures": ["GPT2LMHeadModel"]})
+    with pytest.raises(LoadError, match=r"config: missing .* 'vocab_size'"):
+        LlamaConfig.from_dict({"architectures": ["LlamaForCausalLM"], "hidden_size": 8})
+
+
+# --- sampling -------------------------------------------------------------------------------------
+
+
+def drawn(sampler: Sampler, logits: list[float]) -> set[int]:
+    rng = np.random.default_rng(0)
+    return {sampler.choose(np.array(logits, np.float32), rng) for _ in range(300)}
+
+
+def test_sampling() -> None:
+    logits = [0.0, 3.0, 2.9, -1.0]
+    assert drawn(Sampler(), logits) == {1}
+    assert drawn(Sampler(temperature=5.0), logits) == {0, 1, 2, 3}
+    assert drawn(Sampler(temperature=5.0, top_k=2), logits) == {1, 2}
+    assert drawn(Sampler(temperature=1.0, top_p=0.6), logits) == {1, 2}
+    assert drawn(Sampler(temperature=1.0, top_p=0.1), logits) == {1}
+    for options, text in (
+        ({"temperature": -1.0}, "temperature: -1.0 is not 0 or above"),
+        ({"top_k": 0}, "top_k: 0 is not 1 or above"),
+        ({"top_p": 0.0}, "top_p: 0.0 is not above 0"),
+    ):
+        with pytest.raises(InputError, match=text):
+            Sampler(**options)  # type: ignore[arg-type]

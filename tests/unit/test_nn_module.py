@@ -1,0 +1,134 @@
+"""Module: names, state_dict, loading and its errors, one Weight per Parameter and graph."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from luminal import nn
+from luminal.errors import LoadError, ShapeError
+from luminal.frontend.graph import Recorder
+from luminal.frontend.scan import scan
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.state import Parameter
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        self.first = nn.Linear(3, 4)
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(4, 4, bias=False), nn.ReLU())])
+        self.norm = nn.BatchNorm1d(4)
+        self.scale = Parameter((4,))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x) * self.read(self.scale, x)
+
+
+NAMES = [
+    "scale", "first.weight", "first.bias", "blocks.0.0.weight",
+    "norm.weight", "norm.bias", "norm.running_mean", "norm.running_var",
+]  # fmt: skip
+
+
+def values(net: nn.Module) -> dict[str, np.ndarray]:
+    return {name: np.ones(p.shape, np.float32) for name, p in net.named_parameters()}
+
+
+def test_paths_are_those_of_pytorch() -> None:
+    net = Net()
+    assert sorted(name for name, _ in net.named_parameters()) == sorted(NAMES)
+    assert len(net.parameters()) == len(NAMES)
+    assert [name for name, _ in net.named_modules()][:3] == ["", "first", "blocks"]
+
+
+def test_load_and_state_dict() -> None:
+    net = Net()
+    state = values(net) | {"norm.num_batches_tracked": np.int64(3)}
+    net.load_state_dict(state)
+    assert sorted(net.state_dict()) == sorted(NAMES)
+    frozen = np.full((4,), 2, np.float32)
+    frozen.flags.writeable = False
+    net.load_state_dict(values(net) | {"scale": frozen})
+    assert net.scale.array is frozen
+    with pytest.raises(ShapeError, match="no value yet"):
+        Net().state_dict()
+
+
+def test_errors_list_everything_and_change_nothing() -> None:
+    net = Net()
+    net.load_state_dict(values(net))
+    state = {name: array * 2 for name, array in values(net).items()}
+    state["scale"] = np.ones((5,), np.float32)
+    state["extra"] = state.pop("first.bias")
+    text = (
+        "Net: the state_dict does not fit; missing: first.bias; unexpected: extra; "
+        "scale: expected shape (4,), got (5,)"
+    )
+    with pytest.raises(LoadError, match=re.escape(text)):
+        net.load_state_dict(state)
+    assert net.first.weight.numpy().max() == 1
+    del state["scale"]
+    net.load_state_dict(state, strict=False)
+    assert net.first.weight.numpy().max() == 2
+    lossy = values(net) | {"scale": np.full(4, 0.1)}
+    with pytest.raises(LoadError, match="scale: expected float32, got float64"):
+        net.load_state_dict(lossy)
+
+
+def test_dtypes_are_adopted_on_request() -> None:
+    net = nn.Linear(2, 2, bias=False)
+    weight = np.ones((2, 2), ml_dtypes.bfloat16)
+    net.load_state_dict({"weight": weight})
+    assert net.weight.numpy().dtype == np.float32
+    net.load_state_dict({"weight": weight}, adopt_dtypes=True)
+    assert net.weight.dtype.name == "bfloat16"
+
+
+def test_one_weight_per_parameter_and_graph() -> None:
+    net, cx = Net(), Recorder()
+    x = cx.tensor((2, 3), name="x")
+    first, second = net(x), net(x)
+    assert first.value == second.value
+    assert sorted(cx.leaves) == sorted([*NAMES, "x"])
+    other = Recorder()
+    net(other.tensor((2, 3), name="x"))
+    assert sorted(other.leaves) == sorted([*NAMES, "x"])
+    alone = Recorder()
+    net.first(alone.tensor((2, 3), name="x"))
+    assert sorted(alone.leaves) == ["bias", "weight", "x"]
+
+
+def test_tied_parameters_have_one_weight() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            self.embed = nn.Embedding(5, 3)
+            self.head = nn.Linear(3, 5, bias=False)
+            self.head.weight = self.embed.weight
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.head(self.embed(ids))
+
+    net, cx = Tied(), Recorder()
+    net(cx.tensor((2,), "int32", "ids"))
+    assert list(cx.leaves) == ["ids", "embed.weight"]
+    net.load_state_dict({"embed.weight": np.ones((5, 3), np.float32)})
+    assert sorted(net.state_dict()) == ["embed.weight", "head.weight"]
+
+
+def test_a_module_inside_scan() -> None:
+    net, cx = nn.Linear(3, 3), Recorder()
+    x = cx.tensor((4, 3), name="x")
+    last, _ = scan(lambda h, row: (net(h + row), None), cx.zeros((3,)), x)
+    assert last.value.node.op.name == "Loop"
+    assert list(cx.leaves) == ["x", "weight", "bias"]
+
+
+def test_forward_is_to_be_written() -> None:
+    with pytest.raises(NotImplementedError, match="Module: write forward"):
+        nn.Module()(1)
