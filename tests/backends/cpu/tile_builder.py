@@ -162,13 +162,14 @@ class TileBuilder:
         self, name: str, stop: Extent, *, start: Extent = 0, unroll: int = 1, vector: int = 1,
         carry: Sequence[tuple[Tile, Sequence[Symbol | str]]] = (), extent: Extent | None = None,
     ) -> Iterator[LoopHandle]:  # fmt: skip
-        """A loop; `carry` pairs an init with the carried axes ("self" is the loop's own)."""
+        """A loop; `carry` pairs inits with the carried axes ("self": the loop's own, if tiled)."""
         over = axis(name, stop if extent is None else extent)
         tiled = unroll * vector > 1
         if tiled:
             self.tiled.append(over)
         self.bodies.append([])
-        axes = [self.union([over if a == "self" else a for a in own]) for _, own in carry]
+        named = {"self": [over] if tiled else []}
+        axes = [self.union(*(named.get(a, [a]) for a in own)) for _, own in carry]
         pairs = list(zip(carry, axes, strict=True))
         handle = LoopHandle(over, [self.tile(own, init.dtype) for (init, _), own in pairs])
         yield handle
