@@ -15,6 +15,7 @@ from typing import Any
 from luminal import dtypes
 from luminal.algebra import axes
 from luminal.algebra.axes import Atom, Dimension
+from luminal.algebra.frames import linear, spread
 from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, Terms
 from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph, Sink, topological
@@ -199,7 +200,7 @@ class _Lowering:
         out: dict[Symbol, Any] = {}
         for dimension, entry in zip(source, entries, strict=True):
             if isinstance(entry, Expression):
-                out.update(_spread(entry.substitute(where), dimension))
+                out.update(spread(entry.substitute(where), dimension))
             else:
                 out.update(self.spread_term(entry, dimension))
         return out
@@ -244,7 +245,7 @@ class _Lowering:
                 return x
             at = {}
             for mine, theirs in zip(own, frame, strict=True):
-                at.update(_spread(linear(theirs), mine))
+                at.update(spread(linear(theirs), mine))
             return self.terms.at(x, at)
         where = self.positions(edge.shape, frame)
         x = self.terms.at(x, self.substitution(own, edge.map, where))
@@ -352,28 +353,6 @@ _UNIFY: dict[str, Callable[[_Lowering, Node], None]] = {
 }
 """How each group of HLIR's table is lowered."""
 assert {op.group for op in OPS.values()} == set(_UNIFY)
-
-
-def linear(dimension: Axes) -> Expression:
-    """The index of a dimension as a sum over its axes."""
-    total, stride = const(0), const(1)
-    for a in reversed(dimension):
-        total = total + a * stride
-        assert a.extent is not None
-        stride = stride * a.extent
-    return total
-
-
-def _spread(position: Expression, dimension: Axes) -> dict[Symbol, Expression]:
-    """The digits of `position` in the mixed radix of `dimension`; the outermost one is not wrapped."""
-    out: dict[Symbol, Expression] = {}
-    stride = const(1)
-    for place, a in reversed([*enumerate(dimension)]):
-        assert a.extent is not None
-        digit = position // stride
-        out[a] = digit % a.extent if place else digit
-        stride = stride * a.extent
-    return out
 
 
 def _digits_of(

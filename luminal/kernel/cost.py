@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from luminal.algebra.terms import Term
 from luminal.kernel.group import Group
-from luminal.shape.expression import Expression, Symbol, const
+from luminal.shape.expression import Expression, Symbol, const, minimum
 
 
 def points(axes: Iterable[Symbol]) -> Expression:
@@ -34,10 +34,17 @@ def flops(group: Group) -> Expression:
 
 
 def bytes_moved(group: Group) -> Expression:
-    """Bytes of the distinct operands and results of one launch, each counted whole and once."""
+    """Bytes of the distinct operands and results of one launch, each once.
+
+    An operand counts whole, or as many elements as are read of it where indices choose them.
+    """
     total = const(0)
-    for place in {p.operand: p for p in group.reads.values()}.values():
-        total = total + place.size * place.dtype.size
+    chosen = {t.args[0]: t for t in group.terms() if t.op == "At" and len(t.args) > 1}
+    for term, place in group.reads.items():
+        size = place.size
+        if term in chosen:
+            size = minimum(size, points(chosen[term].axes))
+        total = total + size * place.dtype.size
     for store in group.stores:
         total = total + points(store.axes) * store.place.dtype.size
     return total

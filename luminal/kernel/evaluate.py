@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from luminal import dtypes
-from luminal.algebra.lower import linear
+from luminal.algebra.frames import linear
 from luminal.algebra.terms import Axes, Term, axis_order
 from luminal.dtypes import DType
 from luminal.kernel.blocks import Blocks

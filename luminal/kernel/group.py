@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from luminal.algebra.lower import linear
+from luminal.algebra.frames import linear, shape_of
 from luminal.algebra.terms import Axes, Frame, Term
 from luminal.dtypes import DType
 from luminal.program.buffers import ROW_MAJOR, Layout
@@ -38,20 +38,6 @@ class Place:
         at = {a: env.get(a, const(0)) for dimension in self.frame for a in dimension}
         index = tuple(linear(dimension).substitute(at) for dimension in self.frame)
         return self.layout.offset(index, self.shape)
-
-
-def extent_of(dimension: Axes) -> Expression:
-    """The extent of a dimension made of these axes."""
-    total = const(1)
-    for axis in dimension:
-        assert axis.extent is not None
-        total = total * axis.extent
-    return total
-
-
-def shape_of(frame: Frame) -> tuple[Expression, ...]:
-    """The shape of a tensor with these axes."""
-    return tuple(map(extent_of, frame))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from luminal.algebra.frames import extent_of, spread
 from luminal.algebra.terms import Axes, Term
-from luminal.kernel.group import Group, Place, extent_of
-from luminal.shape.expression import Expression, Symbol, axis, const
+from luminal.kernel.group import Group, Place
+from luminal.shape.expression import Expression, Symbol, axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +28,7 @@ class LoopAxis:
 
     def positions(self, position: Expression) -> dict[Symbol, Expression]:
         """The members' values at `position`."""
-        if len(self.members) == 1:
-            return {self.members[0]: position}
-        out: dict[Symbol, Expression] = {}
-        stride = const(1)
-        for place, member in reversed([*enumerate(self.members)]):
-            assert member.extent is not None
-            digit = position // stride
-            out[member] = digit % member.extent if place else digit
-            stride = stride * member.extent
-        return out
+        return spread(position, self.members)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from luminal.algebra.frames import shape_of, spread
 from luminal.algebra.terms import Frame, Term
 from luminal.dtypes import int64
 from luminal.kernel.evaluate import Env, Evaluator, Placed
-from luminal.kernel.group import Group, shape_of
+from luminal.kernel.group import Group
 from luminal.kernel.schedule import CHUNK_WORK, estimate
 from luminal.kernel.tile_ir import Carry, Map, Role, SortRow
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, minimum
@@ -71,12 +72,7 @@ class _Rows:
         """The axes of a frame at a position."""
         env: dict[Symbol, Expression] = {}
         for dimension, index in zip(frame, position, strict=True):
-            stride = const(1)
-            for place, a in reversed([*enumerate(dimension)]):
-                assert a.extent is not None
-                digit = index // stride
-                env[a] = digit % a.extent if place else digit
-                stride = stride * a.extent
+            env.update(spread(index, dimension))
         return env
 
     def scan(self) -> Placed:

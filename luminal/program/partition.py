@@ -10,19 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from luminal.algebra.lower import Lowered, Root, linear
+from luminal.algebra.frames import shape_of
+from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.scatter import is_ordered, positions
 from luminal.algebra.terms import Frame, OpaqueAttrs, Phase, Term
 from luminal.dtypes import int64
 from luminal.errors import CompileError
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.state import State
-from luminal.kernel.group import Group, Place, Store, shape_of
+from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import Buffer, BufferKind, Owner
 from luminal.program.launch_list import Operand, ProgramOutput
 from luminal.program.selection import Residence, Selection
 from luminal.shape.expression import Expression, const
-from luminal.shape.view import index
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +359,9 @@ class _Scope:
 
     def siblings(self, term: Term) -> dict[int, Term]:
         """The results of the same Loop or Sort in use, by number."""
-        same = (t for t in self.selection.choices if t.is_opaque and t.attrs.site == term.attrs.site)
+        same = (
+            t for t in self.selection.choices if t.is_opaque and t.attrs.site == term.attrs.site
+        )
         return {t.attrs.index: t for t in same}
 
     def carry(self, term: Term, k: int, before: list[_Unit]) -> int:

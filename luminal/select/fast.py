@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from luminal.algebra.lower import Lowered
+from luminal.algebra.scatter import is_ordered
 from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
 from luminal.program.selection import Choice, Residence, Selection
-from luminal.shape.expression import Symbol
+from luminal.shape.expression import Symbol, const
 
 LOAD = 4  # weight of a load; others below. Units: about a simple vector instruction
 WEIGHTS = {"Div": 4, "Sqrt": 4, "Recip": 4, "FloorDiv": 8, "Mod": 8} | dict.fromkeys(
@@ -142,7 +143,8 @@ class _Fast:
         points = upper(term.axes)
         idle = points < FEW_POINTS and points * upper(term.attrs) > MUCH_WORK
         misfit = kernel.grid is not None and kernel.grid != term.axes
-        if root.is_opaque or idle or misfit or kernel.terms > KERNEL_TERMS:
+        closed = root.is_opaque and (root.op != "Scatter" or is_ordered(root))
+        if closed or idle or misfit or kernel.terms > KERNEL_TERMS:
             return Residence.STORED
         kernel.grid = term.axes
         kernel.reductions.append(term)
@@ -169,6 +171,8 @@ class _Fast:
 
     def wasteful(self, term: Term, use: Use) -> bool:
         """Inlined, the term would be computed many times per element."""
+        if use.kernel.is_opaque and use.reduction is None:
+            return False
         kernel = self.kernels[use.kernel]
         if use.reduction is not None:
             context = use.reduction.axes | frozenset(use.reduction.attrs)
@@ -210,8 +214,11 @@ class _Fast:
             return
         if term.is_reduction:
             uses = {Use(u.kernel, term, u.moved, u.repeated) for u in uses}
-        for arg in term.args:
-            self.uses[arg] |= uses
+        for position, arg in enumerate(term.args):
+            if term.op == "Scatter" and position != 1:  # another kernel, or not in its loops
+                self.uses[arg] |= {Use(u.kernel, u.reduction, moved=True) for u in uses}
+            else:
+                self.uses[arg] |= uses
 
 
 def _phase(use: Use) -> int:
@@ -225,9 +232,10 @@ def _injective(at: Term) -> bool:
     for _, position in at.attrs:
         if isinstance(position, int):
             return False
-        found = [s for s in position.symbols() if s.extent is not None]
-        if any(s in seen or not (position.coefficient(s) or 0) for s in found):
-            return False
-        seen.update(found)
+        for axis in (s for s in position.symbols() if s.extent is not None):
+            stride = position.coefficient(axis)
+            if axis in seen or stride is None or stride == const(0):
+                return False
+            seen.add(axis)
     lacking = at.axes - at.args[0].axes - seen
     return not lacking

@@ -1,0 +1,42 @@
+"""Frames: the axes of each dimension of a tensor, and positions along them."""
+
+from __future__ import annotations
+
+from luminal.algebra.terms import Axes, Frame
+from luminal.shape.expression import Expression, Symbol, const
+
+
+def extent_of(dimension: Axes) -> Expression:
+    """The extent of a dimension made of these axes."""
+    total = const(1)
+    for axis in dimension:
+        assert axis.extent is not None
+        total = total * axis.extent
+    return total
+
+
+def shape_of(frame: Frame) -> tuple[Expression, ...]:
+    """The shape of a tensor with these axes."""
+    return tuple(map(extent_of, frame))
+
+
+def linear(dimension: Axes) -> Expression:
+    """The index of a dimension as a sum over its axes."""
+    total, stride = const(0), const(1)
+    for axis in reversed(dimension):
+        total = total + axis * stride
+        assert axis.extent is not None
+        stride = stride * axis.extent
+    return total
+
+
+def spread(position: Expression, dimension: Axes) -> dict[Symbol, Expression]:
+    """The digits of `position` in the mixed radix of `dimension`; the outermost one is not wrapped."""
+    out: dict[Symbol, Expression] = {}
+    stride = const(1)
+    for place, axis in reversed([*enumerate(dimension)]):
+        assert axis.extent is not None
+        digit = position // stride
+        out[axis] = digit % axis.extent if place else digit
+        stride = stride * axis.extent
+    return out
