@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from luminal import trace
+from luminal import config, trace
 from luminal.backends import registry
 from luminal.backends.reference.device import OpTrace, ReferenceRunner
 from luminal.dtypes import float32, int64
@@ -21,6 +21,7 @@ from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.state import State
 from luminal.hlir.substitute import substitute_dims
+from luminal.program import launch_text
 from luminal.runtime.binding import Interval
 from luminal.runtime.executable import Executable, Variant
 from luminal.runtime.results import Results
@@ -104,16 +105,18 @@ def compile(
         raise CompileError(f"mode {mode!r}: takes 'fast'; the search is not built yet")
     if numerics not in NUMERICS:
         raise CompileError(f"numerics {numerics!r}: takes one of {', '.join(map(repr, NUMERICS))}")
-    chosen = registry.find(backend)
     frozen = graph.graph()
     choices = _Choices.of(frozen, dims or {})
-    variants = []
-    for intervals in choices.variants():
-        narrowed = _narrowed(frozen, choices.narrow | intervals)
-        variants.append(Variant(intervals, _runner(chosen, narrowed, numerics)))
+    if config.get("LUMINAL_DEBUG") == 0:
+        made = _executable(graph, frozen, choices, backend)
+    else:
+        with trace.record() as spans:
+            made = _executable(graph, frozen, choices, backend)
+        trace.debug(1, f"compiled {graph.name} for {backend}\n{trace.summary(spans)}")
+        trace.debug(2, str(made.report()))
     global _compile_count
     _compile_count += 1
-    return Executable(frozen, variants, graph.values, choices.narrow)
+    return made
 
 
 def compile_count() -> int:
@@ -121,13 +124,24 @@ def compile_count() -> int:
     return _compile_count
 
 
-def _runner(backend: registry.Backend, graph: hlir.Graph, numerics: str) -> Runner:
+def _executable(graph: Graph, frozen: hlir.Graph, choices: _Choices, backend: str) -> Executable:
+    chosen = registry.find(backend)
+    variants = []
+    for intervals in choices.variants():
+        narrowed = _narrowed(frozen, choices.narrow | intervals)
+        variants.append(Variant(intervals, _runner(chosen, narrowed)))
+    return Executable(frozen, variants, graph.values, choices.narrow)
+
+
+def _runner(backend: registry.Backend, graph: hlir.Graph) -> Runner:
     if backend.target is None:
         return backend.make_runner(graph)
     from luminal import compiler  # late: the compiler is most of what there is to import
 
-    with trace.span("lower"):
+    with trace.span("compiler"):
         program = compiler.lower_to_program(graph, backend.target())
+    if config.get("LUMINAL_DEBUG") >= 3:
+        trace.debug(3, launch_text.to_text(program))
     with trace.span("build"):
         return backend.make_runner(program)
 

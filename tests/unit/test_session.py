@@ -211,7 +211,7 @@ def cache() -> tuple[lm.Executable, lm.State]:
 def test_dims_that_no_shape_gives_are_asked_for() -> None:
     exe, state = cache()
     with pytest.raises(
-        lm.DimError, match="past: no input's shape gives this dim; pass dims={\"pas"
+        lm.DimError, match="past: no input's shape gives this dim; pass dims="
     ):
         exe(k=ones(3, 2))
     assert exe(k=ones(3, 2), dims={"past": 0})["sum"] == 6

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from luminal import config
 from luminal.backends.cpu import kernels, team
-from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
+from luminal.backends.cpu.launch_rows import CACHE_LINES, Filled, LaunchRows
 from luminal.backends.cpu.prologue import Prologue
 from luminal.dtypes import uint8
 from luminal.hlir.state import State, aligned_empty
@@ -60,10 +60,9 @@ class CpuRunner:
     def bind(
         self, dims: Mapping[str, int], inputs: Sequence[str], outputs: Sequence[str]
     ) -> BoundCpu:
-        """Numbers and offsets for these dims."""
+        """The launches with their numbers for these dims."""
         values = self.quantities.evaluate(dims)
-        placement = self._placement([block_bytes(values[number]) for number in self._sizes])
-        return BoundCpu(self, dict(dims), values, placement, _Table.of(self, inputs, outputs))
+        return BoundCpu(self, dict(dims), values, _Table.of(self, inputs, outputs))
 
     def memory(self) -> WorkMemory:
         """The arena, scratch and derived weights held now."""
@@ -84,11 +83,12 @@ class CpuRunner:
         lanes = self.target.vector_lanes(4)
         return flops / (FLOPS_PER_LANE * lanes) + moved / BYTES_PER_SECOND
 
-    def _placement(self, sizes: Sequence[int]) -> Placement:
+    def placement(self, values: Sequence[int]) -> Placement:
         """A placement of buffers at least this big: an old one, unless it is twice too big.
 
-        The sizes come rounded up, so that a growing dim (a decoder's `past`) seldom needs a new one.
+        Sizes are rounded up, so that a growing dim (a decoder's `past`) seldom needs a new one.
         """
+        sizes = [block_bytes(values[number]) for number in self._sizes]
         for known in self._placements:
             fits = all(n <= m for n, m in zip(sizes, known.sizes, strict=True))
             if fits and sum(known.sizes) <= 2 * sum(sizes):
@@ -156,33 +156,23 @@ class _Table:
 
 
 class BoundCpu:
-    """A Program for one binding of its dims; a run writes addresses and enters native code."""
+    """A Program for one binding of its dims; a run writes addresses and enters native code.
+
+    What a run needs is made by the first one: a report may ask for dims that no memory could hold.
+    """
 
     def __init__(
-        self,
-        runner: CpuRunner,
-        dims: dict[str, int],
-        values: Sequence[int],
-        placement: Placement,
-        table: _Table,
+        self, runner: CpuRunner, dims: dict[str, int], values: Sequence[int], table: _Table
     ) -> None:
         self._runner = runner
         self._dims = dims
         self._values = values
-        self._placement = placement
         self._table = table
-        self._filled = runner.rows.fill(values)
-        if config.get("LUMINAL_VERIFY"):
-            filled = self._filled
-            team.verify(filled.launches, filled.slot_refs, len(runner.program.table))
         self._alone = runner.seconds(values) < ALONE_SECONDS
         self._addresses = np.zeros(len(runner.program.table), np.uint64)
         self._slots = memoryview(self._addresses)  # type: ignore[arg-type]
+        self._filled: Filled | None = None
         self._hidden: list[Array] = []
-        for entry, number in table.hidden:
-            size = runner.program.buffers[number].bytes.evaluate(dims)
-            self._hidden.append(aligned_empty((size,), uint8))
-            self._slots[entry] = address(self._hidden[-1])
         self._weights_stamp = -1  # which weights, and which memory, the addresses are of
         self._memory_stamp = -1
         self._threads = 0
@@ -225,22 +215,33 @@ class BoundCpu:
 
     def _take_memory(self, threads: int) -> None:
         """Reserves arena and scratch, and makes the record that points to them."""
-        runner, filled = self._runner, self._filled
-        stride = filled.scratch_stride
-        runner.reserve(self._placement.arena_bytes, threads * stride + CACHE_LINES)
+        runner = self._runner
+        if self._filled is None:
+            self._filled = self._fill()
+        placement = runner.placement(self._values)
+        launches, slot_refs = self._filled.launches, self._filled.slot_refs
+        stride = self._filled.scratch_stride
+        runner.reserve(placement.arena_bytes, threads * stride + CACHE_LINES)
         arena, scratch = address(runner.arena), address(runner.scratch)
         for entry, k in self._table.arena:
-            self._slots[entry] = arena + self._placement.offsets[k]
+            self._slots[entry] = arena + placement.offsets[k]
+        scratch += -scratch % CACHE_LINES
         self._record = team.run_record(
-            filled.launches,
-            filled.slot_refs,
-            self._addresses,
-            threads,
-            scratch + -scratch % CACHE_LINES,
-            stride,
+            launches, slot_refs, self._addresses, threads, scratch, stride
         )
         self._record_address = self._record.ctypes.data
         self._memory_stamp, self._threads = runner.memory_stamp, threads
+
+    def _fill(self) -> Filled:
+        runner = self._runner
+        filled = runner.rows.fill(self._values)
+        if config.get("LUMINAL_VERIFY"):
+            team.verify(filled.launches, filled.slot_refs, len(runner.program.table))
+        for entry, number in self._table.hidden:
+            size = runner.program.buffers[number].bytes.evaluate(self._dims)
+            self._hidden.append(aligned_empty((size,), uint8))
+            self._slots[entry] = address(self._hidden[-1])
+        return filled
 
 
 def _spare(state: State) -> Array:

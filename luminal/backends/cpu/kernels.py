@@ -7,7 +7,7 @@ import hashlib
 from importlib.resources import files
 from weakref import WeakValueDictionary
 
-from luminal import trace
+from luminal import config, trace
 from luminal.backends.cpu import compiler
 from luminal.backends.cpu.compiler import LoadedCode
 from luminal.codegen.llvm import render
@@ -23,10 +23,21 @@ def build(kernel: Kernel, text: str, target: Target) -> LoadedCode:
 
     Raises CompileError where the kernel cannot be rendered or compiled.
     """
+    if config.get("LUMINAL_DEBUG") >= 4:
+        _show(kernel, text, target)
     code = _built.get((text, target))
     if code is None:
         code = _built[text, target] = compiler.load(_object(kernel, text, target))
     return code
+
+
+def _show(kernel: Kernel, text: str, target: Target) -> None:
+    trace.debug(4, text)
+    if config.get("LUMINAL_DEBUG") >= 5:
+        ir_text = render(kernel, target)
+        trace.debug(5, ir_text)
+        if config.get("LUMINAL_DEBUG") >= 6:
+            trace.debug(6, compiler.assembly(ir_text, target))
 
 
 def _object(kernel: Kernel, text: str, target: Target) -> bytes:
@@ -36,7 +47,6 @@ def _object(kernel: Kernel, text: str, target: Target) -> bytes:
     if found is None:
         with trace.span("render"):
             ir_text = render(kernel, target)
-        trace.debug(5, ir_text)
         with trace.span("compile"):
             found = compiler.compile_object(ir_text, target)
         objects.put(key, found)

@@ -1,4 +1,4 @@
-"""Executables over the CPU runner: hand-written Programs run, share, recycle and stay in their box."""
+"""Executables over the CPU runner: hand-written Programs run, share, recycle."""
 
 from __future__ import annotations
 
@@ -54,6 +54,13 @@ def test_one_executable_serves_many_lengths() -> None:
     assert report.flops == 3 * 64
     assert [row.chunks for row in report.kernels] == [1, 1, 1]
     assert exe.report({"n": 640}).bytes == 3 * 12 * 640
+
+
+def test_a_report_for_the_upper_ends_takes_no_memory() -> None:
+    exe, _ = three_ops(None)
+    assert exe.report().dims == {"n": 1 << 20}
+    assert exe.report({"n": 1 << 20}).flops == 3 << 20
+    assert exe.memory_report().total_bytes == 0
 
 
 def test_the_arena_grows_before_the_run_and_is_reported() -> None:
@@ -189,7 +196,7 @@ def test_a_call_that_raises_changes_neither_inputs_nor_states() -> None:
 
 
 def accumulating_loop(trips: int) -> lm.Executable:
-    """carry += x[i] (two buffers that take turns), ys[i] = (carry * x[i]) + carry: a body temporary."""
+    """ys[i] = carry * x[i] + carry; carry += x[i] (two buffers that take turns)."""
     cx = lm.Graph()
     xs = cx.tensor((trips, 64), name="xs")
     start = cx.tensor((64,), name="start")
