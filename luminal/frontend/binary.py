@@ -96,14 +96,14 @@ def _is_weak(x: Any) -> bool:
 def _python_scalar(x: Any) -> bool | int | float:
     """A number that promotes as `x` does."""
     if isinstance(x, Expression):
-        return 1
+        return x.value if x.is_const else 1
     found: bool | int | float = x.item() if isinstance(x, np.generic) else x
     return found
 
 
 def _scalar(what: str, graph: Recorder, x: Any, dtype: DType) -> Tensor:
     """A weak number as a 0-d constant of `dtype`."""
-    if isinstance(x, Expression):
+    if isinstance(x, Expression) and not x.is_const:
         return graph.constant(x, dtype)
     number = _python_scalar(x)
     if isinstance(number, int) and dtype.is_int:

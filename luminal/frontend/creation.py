@@ -12,9 +12,9 @@ from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
 from luminal.frontend.data import array_of
-from luminal.frontend.handle import Extent, Shape, axis_of
+from luminal.frontend.handle import Extent, Shape, along, axis_of
 from luminal.shape.expression import Expression, ceil_div
-from luminal.shape.view import expand, index
+from luminal.shape.view import expand
 
 if TYPE_CHECKING:
     from luminal.frontend.graph import Recorder
@@ -30,7 +30,7 @@ def constant(graph: Recorder, value: Any, dtype: Any = None) -> Tensor:
 
 
 def position(graph: Recorder, expr: Expression, shape: Shape, dtype: DType) -> Tensor:
-    """An Expression of the dims and of the indices `index(k, shape[k])`, as a Tensor of `shape`."""
+    """An Expression of the dims and of the indices `along(k, shape[k])`, as a Tensor of `shape`."""
     return graph.wrap(graph.builder.iota(graph.extent(expr), shape, dtype))
 
 
@@ -46,7 +46,7 @@ def iota(graph: Recorder, shape: Sequence[Extent], dim: int, dtype: Any) -> Tens
     """Positions along `dim`."""
     extents = graph.extents(shape)
     axis = axis_of("iota", dim, len(extents))
-    return position(graph, index(axis, extents[axis]), extents, dtypes.dtype_of(dtype))
+    return position(graph, along(axis, extents[axis]), extents, dtypes.dtype_of(dtype))
 
 
 def arange(graph: Recorder, start: Any, stop: Any, step: Any, dtype: Any) -> Tensor:
@@ -61,7 +61,7 @@ def arange(graph: Recorder, start: Any, stop: Any, step: Any, dtype: Any) -> Ten
     count = ceil_div(high - low, step) if step > 0 else ceil_div(low - high, -step)
     if count.is_const and count.value < 0:
         count = graph.extent(0)
-    expr = low + index(0, count) * step
+    expr = low + along(0, count) * step
     return position(graph, expr, (count,), dtypes.dtype_of(dtype or dtypes.int64))
 
 
@@ -76,5 +76,5 @@ def _float_range(graph: Recorder, start: Any, stop: Any, step: Any, dtype: DType
 def eye(graph: Recorder, rows: Extent, columns: Extent | None, dtype: Any) -> Tensor:
     """1 where row equals column."""
     shape = graph.extents((rows, rows if columns is None else columns))
-    diagonal = index(0, shape[0]).eq(index(1, shape[1]))
+    diagonal = along(0, shape[0]).eq(along(1, shape[1]))
     return position(graph, diagonal, shape, dtypes.dtype_of(dtype))

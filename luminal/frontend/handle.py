@@ -13,7 +13,8 @@ from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
 from luminal.hlir.attributes import InputAttrs, WeightAttrs
 from luminal.hlir.ops import Value
-from luminal.shape.expression import Expression
+from luminal.shape.expression import Expression, const
+from luminal.shape.view import index
 
 if TYPE_CHECKING:
     from luminal.frontend.graph import Recorder
@@ -58,6 +59,11 @@ class Handle:
     def ndim(self) -> int:
         """The number of dimensions."""
         return len(self.value.shape)
+
+
+def along(dimension: int, extent: Expression) -> Expression:
+    """The position along a dim of the result, for index maps; literally 0 where the extent is 1."""
+    return const(0) if extent == const(1) else index(dimension, extent)
 
 
 def is_tensor(x: object) -> TypeGuard[Tensor]:

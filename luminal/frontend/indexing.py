@@ -18,6 +18,7 @@ from luminal.frontend.handle import (
     Extent,
     Operand,
     Shape,
+    along,
     axis_of,
     describe,
     is_tensor,
@@ -27,7 +28,6 @@ from luminal.frontend.handle import (
 from luminal.frontend.movement import expand, narrow, reshape
 from luminal.hlir.attributes import ConstantAttrs
 from luminal.shape.expression import Expression, const
-from luminal.shape.view import index
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -71,7 +71,7 @@ def _wrapped_constant(indices: Tensor, array: np.ndarray[Any, Any], extent: int)
 
 def _along(x: Tensor, axis: int, shape: Shape, indices: Tensor) -> list[Expression | Tensor]:
     """The map that replaces the position along `axis` by `indices`, of `shape`."""
-    entries: list[Expression | Tensor] = [index(k, n) for k, n in enumerate(shape)]
+    entries: list[Expression | Tensor] = [along(k, n) for k, n in enumerate(shape)]
     entries[axis] = wrapped(indices, x.extents[axis])
     return entries
 
@@ -106,9 +106,9 @@ def take(x: Tensor, indices: Operand, dim: int | None = None) -> Tensor:
     shape = (*x.extents[:axis], *found.extents, *x.extents[axis + 1 :])
     after = x.ndim - axis - 1
     picks = expand(reshape(found, (*found.extents, *(const(1),) * after)), shape)
-    entries: list[Expression | Tensor] = [index(k, n) for k, n in enumerate(shape[:axis])]
+    entries: list[Expression | Tensor] = [along(k, n) for k, n in enumerate(shape[:axis])]
     entries.append(picks)
-    entries += [index(k, shape[k]) for k in range(len(shape) - after, len(shape))]
+    entries += [along(k, shape[k]) for k in range(len(shape) - after, len(shape))]
     return gather_at(x, shape, entries)
 
 
@@ -184,7 +184,7 @@ def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: Extent = 0) -> Te
     what = f"slice_scatter: the end of src in dim {axis}"
     x.graph.require(first >= 0, what)
     x.graph.require(first + src.extents[axis] <= x.extents[axis], what)
-    entries = [index(k, n) for k, n in enumerate(src.extents)]
+    entries = [along(k, n) for k, n in enumerate(src.extents)]
     return _scattered(
         x, [*entries[:axis], first + entries[axis], *entries[axis + 1 :]], src.cast(x.dtype), "set"
     )

@@ -14,6 +14,7 @@ from luminal.frontend.creation import position
 from luminal.frontend.handle import (
     Extent,
     Shape,
+    along,
     axes_of,
     axis_of,
     describe,
@@ -22,7 +23,7 @@ from luminal.frontend.handle import (
 )
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, const, product_of, sum_of
-from luminal.shape.view import View, index
+from luminal.shape.view import View
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -228,7 +229,7 @@ def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     ends = [sum_of(p.extents[axis] for p in parts[: k + 1]) for k in range(len(parts))]
     result = _placed(parts[-1], axis, ends[-1] - parts[-1].extents[axis], ends[-1])
     for part, end in zip(parts[-2::-1], ends[-2::-1], strict=True):
-        earlier = position(graph, index(axis, ends[-1]) < end, result.extents, dtypes.bool_)
+        earlier = position(graph, along(axis, ends[-1]) < end, result.extents, dtypes.bool_)
         result = where(earlier, _placed(part, axis, end - part.extents[axis], ends[-1]), result)
     return result
 
@@ -295,6 +296,6 @@ def triu(x: Tensor, diagonal: int = 0) -> Tensor:
 def _triangle(what: str, x: Tensor, diagonal: int, *, lower: bool) -> Tensor:
     if x.ndim < 2:
         raise ShapeError(f"{what}: {describe(x)} has no last two dims; unsqueeze it first")
-    row, column = (index(k, x.extents[k]) for k in (x.ndim - 2, x.ndim - 1))
+    row, column = (along(k, x.extents[k]) for k in (x.ndim - 2, x.ndim - 1))
     inside = column <= row + diagonal if lower else column >= row + diagonal
     return where(position(x.graph, inside, x.extents, dtypes.bool_), x, 0)

@@ -9,12 +9,11 @@ import numpy as np
 
 from luminal.errors import DTypeError, ShapeError
 from luminal.frontend.binary import broadcast, common_shape
-from luminal.frontend.handle import Shape, describe, is_tensor
+from luminal.frontend.handle import Shape, along, describe, is_tensor
 from luminal.frontend.indexing import gather_at, wrapped
 from luminal.frontend.movement import reshape, view_of
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, ceil_div, const
-from luminal.shape.view import index
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -182,7 +181,7 @@ def _gathered(part: Tensor, plan: _Plan, split: bool) -> Tensor:
         elif dim in plan.picks:
             entries.append(const(0))
         else:
-            entries.append(index(place[dim], part.extents[dim]))
+            entries.append(along(place[dim], part.extents[dim]))
     return gather_at(part, shape, entries)
 
 

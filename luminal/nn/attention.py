@@ -11,14 +11,13 @@ from luminal.errors import ShapeError
 from luminal.frontend.binary import where
 from luminal.frontend.creation import position
 from luminal.frontend.graph import Recorder
-from luminal.frontend.handle import Extent
+from luminal.frontend.handle import Extent, along
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import State
 from luminal.nn.linear import Linear
 from luminal.nn.module import Module
 from luminal.nn.rotary import Angles, RotaryEmbedding
-from luminal.shape.expression import Expression
-from luminal.shape.view import index
+from luminal.shape.expression import Expression, const
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +91,23 @@ class Attention(Module):
         """softmax(q k^T / sqrt(head_dim)) v per head; query i sees the keys up to past + i."""
         group = self.heads // self.kv_heads
         grouped = (q * (1 / math.sqrt(self.head_dim))).unflatten(-3, (self.kv_heads, group))
-        scores = grouped @ k.unsqueeze(-3).mT
-        visible = causal_mask(q.graph, q.extents[-2], k.extents[-2], past)
-        weights = where(visible, scores, -math.inf).softmax(-1)
+        weights = _masked(grouped @ k.unsqueeze(-3).mT, past).softmax(-1)
         return (weights @ v.unsqueeze(-3)).flatten(-4, -3)
 
 
 def causal_mask(graph: Recorder, queries: Extent, keys: Extent, past: Extent = 0) -> Tensor:
     """(queries, keys) bools: query i, at position past + i, sees the keys at 0 .. past + i."""
     rows, columns, first = graph.extents((queries, keys, past))
-    visible = first + index(0, rows) >= index(1, columns)
+    visible = first + along(0, rows) >= along(1, columns)
     return position(graph, visible, (rows, columns), bool_)
+
+
+def _masked(scores: Tensor, past: Expression) -> Tensor:
+    """`scores` (..., queries, keys), -inf where the query does not see the key."""
+    queries, keys = scores.extents[-2:]
+    if queries == const(1) and keys == past + 1:
+        return scores  # one query, which sees all keys
+    return where(causal_mask(scores.graph, queries, keys, past), scores, -math.inf)
 
 
 def _appended(state: State, new: Tensor, past: Expression) -> Tensor:

@@ -15,10 +15,10 @@ from luminal.dtypes import float32
 from luminal.errors import ShapeError
 from luminal.frontend.creation import position
 from luminal.frontend.graph import Recorder
-from luminal.frontend.handle import Array, Extent
+from luminal.frontend.handle import Array, Extent, along
 from luminal.frontend.tensor import Tensor
 from luminal.nn.module import Module
-from luminal.shape.view import index
+from luminal.shape.expression import const
 
 
 class Angles(NamedTuple):
@@ -52,7 +52,7 @@ class RotaryEmbedding(Module):
     def angles(self, graph: Recorder, length: Extent, past: Extent = 0) -> Angles:
         """For the positions past .. past + length - 1."""
         count, first = graph.extents((length, past))
-        positions = position(graph, first + index(0, count), (count,), float32)
+        positions = position(graph, first + along(0, count), (count,), float32)
         angles = positions.unsqueeze(-1) * self.frequencies
         return Angles(angles.cos(), angles.sin())
 
@@ -64,8 +64,10 @@ class RotaryEmbedding(Module):
         else:
             pairs, dim = x.unflatten(-1, (2, half)), -2
         cos, sin = (each.unsqueeze(dim) for each in angles)
-        signs = [-1.0, 1.0] if dim == -1 else [[-1.0], [1.0]]
-        turned = pairs * cos + pairs.flip(dim) * sin * np.asarray(signs, np.float32)
+        signs = position(x.graph, along(0, const(2)) * 2 - 1, (const(2),), float32)  # -1 and 1
+        if dim == -2:
+            signs = signs.unsqueeze(-1)
+        turned = pairs * cos + pairs.flip(dim) * sin * signs
         return turned.flatten(-2).cast(x.dtype)
 
 
