@@ -176,12 +176,18 @@ class Terms:
         axes = frozenset[Symbol]().union(*(arg.axes for arg in args))
         return self._make(op, tuple(args), None, axes, dtype)
 
-    def reduce(self, op: str, axes: Iterable[Symbol], x: Term) -> Term:
-        """Sum or Max over a set of axes; nested ones over other axes merge."""
+    def with_args(self, term: Term, args: tuple[Term, ...]) -> Term:
+        """The same operation on other spellings of its operands."""
+        if args == term.args:
+            return term
+        return self._make(term.op, args, term.attrs, term.axes, term.dtype, term.phase)
+
+    def reduce(self, op: str, axes: Iterable[Symbol], x: Term, *, merge: bool = True) -> Term:
+        """Sum or Max over a set of axes; nested ones over other axes merge, unless told not to."""
         bound = frozenset(axes)
         if not bound:
             return x
-        if x.op == op and bound.isdisjoint(x.attrs):
+        if merge and x.op == op and bound.isdisjoint(x.attrs):
             bound |= frozenset(x.attrs)
             x = x.args[0]
         phase = x.phase if _static(bound) else Phase.RUN

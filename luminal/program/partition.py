@@ -55,11 +55,11 @@ class Partition:
     swaps: list[State] = field(default_factory=list)
 
 
-def partition(graph: Graph, lowered: Lowered, selection: Selection) -> Partition:
+def partition(graph: Graph, selection: Selection) -> Partition:
     """The steps and buffers that a selection asks for."""
     memory = _Memory()
-    scope = _Scope(memory, lowered, selection, graph.requirements, 0)
-    for root in lowered.roots:
+    scope = _Scope(memory, selection, graph.requirements, 0)
+    for root in selection.roots:
         scope.sink(root)
     result = memory.partition
     result.steps = scope.run()
@@ -114,14 +114,12 @@ class _Scope:
     def __init__(
         self,
         memory: _Memory,
-        lowered: Lowered,
         selection: Selection,
         facts: tuple[Expression, ...],
         depth: int,
         arguments: Mapping[Any, Operand] | None = None,
     ) -> None:
         self.memory = memory
-        self.lowered = lowered
         self.selection = selection
         self.facts = facts
         self.depth = depth
@@ -348,8 +346,8 @@ class _Scope:
         body: Lowered = attrs.body
         arguments = dict(zip(body.arguments, operands, strict=True))
         selection = self.selection.bodies[id(body)]
-        inner = _Scope(self.memory, body, selection, self.facts, depth, arguments)
-        for k, root in enumerate(body.roots):
+        inner = _Scope(self.memory, selection, self.facts, depth, arguments)
+        for k, root in enumerate(selection.roots):
             target = self.result(term, k, carried, root, depth)
             inner.settle(root.term, Place(target, root.term.dtype, root.frame), root)
         step = LoopStep(loop.trips, tuple(inner.run()))

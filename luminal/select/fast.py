@@ -7,35 +7,25 @@ law). What cannot follow that is stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from luminal.algebra.lower import Lowered
 from luminal.algebra.scatter import is_ordered
 from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
 from luminal.program.selection import Choice, Residence, Selection
-from luminal.shape.expression import Symbol, const
-
-LOAD = 4  # weight of a load; others below. Units: about a simple vector instruction
-WEIGHTS = {"Div": 4, "Sqrt": 4, "Recip": 4, "FloorDiv": 8, "Mod": 8} | dict.fromkeys(
-    ("Exp", "Log", "Exp2", "Log2", "Sin", "Cos"), 10
+from luminal.select.split import split_reductions
+from luminal.select.weights import (
+    FEW_POINTS,
+    KERNEL_TERMS,
+    LAUNCH_WORK,
+    LOAD,
+    MUCH_WORK,
+    NEEDS_BUFFERS,
+    ROW_BYTES,
+    WEIGHTS,
+    upper,
 )
-KERNEL_TERMS = 300  # terms inlined in one kernel: bounds code size and recursion
-FEW_POINTS = 16  # grid points below which a reduction would leave threads idle
-MUCH_WORK = 1 << 16  # elements read by a reduction from which idle threads matter
-LAUNCH_WORK = 1 << 14  # operations that cost about as much as one more launch
-ROW_BYTES = 1 << 18  # largest local row: stays in the second-level cache
-NEEDS_BUFFERS = ("Sort", "Loop", "Custom")  # opaque terms that read whole buffers
-
-
-def upper(axes: Iterable[Symbol]) -> int:
-    """The largest number of points of a set of axes."""
-    points = 1
-    for axis in axes:
-        assert axis.extent is not None
-        hi = axis.extent.interval.hi
-        points *= max(1, 1 << 31 if hi is None else hi)
-    return points
+from luminal.shape.expression import Symbol, const
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +49,7 @@ class Kernel:
 
 def select(lowered: Lowered) -> Selection:
     """The Selection of `fast` for a lowered graph or Loop body."""
-    return _Fast(lowered).run()
+    return _Fast(split_reductions(lowered)).run()
 
 
 class _Fast:
@@ -141,7 +131,8 @@ class _Fast:
         (root,) = kernels
         kernel = self.kernels[root]
         points = upper(term.axes)
-        idle = points < FEW_POINTS and points * upper(term.attrs) > MUCH_WORK
+        work = max(points * upper(term.attrs), upper(root.axes))
+        idle = points < FEW_POINTS and work > MUCH_WORK
         misfit = kernel.grid is not None and kernel.grid != term.axes
         closed = root.is_opaque and (root.op != "Scatter" or is_ordered(root))
         if closed or idle or misfit or kernel.terms > KERNEL_TERMS:

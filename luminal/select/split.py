@@ -1,0 +1,82 @@
+"""Splitting reductions that have too few results to keep a team busy.
+
+`Sum{k} f` with few points becomes `Sum{c} (Sum{j} f[k := c*n + j])` over chunks c, the inner sum stored:
+the number of chunks is fixed by the extents, so the bits do not depend on how many threads there are.
+"""
+
+from __future__ import annotations
+
+from luminal.algebra.lower import Lowered, Root
+from luminal.algebra.terms import Frame, Term, Terms, axis_order, term_order
+from luminal.select.weights import FEW_POINTS, MUCH_WORK, upper
+from luminal.shape.expression import Expression, Symbol, axis, ceil_div
+
+CHUNKS = 64  # per reduction: even shares for teams up to about this size
+MIN_CHUNK = 1 << 12  # elements: a chunk is worth handing out
+
+
+def split_reductions(lowered: Lowered) -> Lowered:
+    """The same program with such reductions in two stages."""
+    order = term_order(root.term for root in lowered.roots)
+    if not any(_wanted(term) for term in order):
+        return lowered
+    terms, new = lowered.terms, dict[Term, Term]()
+    shapes: dict[Term, Frame] = {}
+    for term in order:
+        args = tuple(new[arg] for arg in term.args)
+        new[term] = terms.with_args(term, args)
+        if term in lowered.shapes:
+            shapes[new[term]] = lowered.shapes[term]
+        if _wanted(term):
+            new[term] = _split(terms, new[term])
+            shapes[new[term]] = lowered.shapes.get(term, tuple((a,) for a in axis_order(term.axes)))
+    roots = tuple(Root(root.sink, new[root.term], root.frame) for root in lowered.roots)
+    return Lowered(terms, roots, shapes, lowered.arguments)
+
+
+def _wanted(term: Term) -> bool:
+    if not term.is_reduction or upper(term.axes) >= FEW_POINTS:
+        return False
+    return upper(term.axes) * upper(term.attrs) > MUCH_WORK and _chunk(term) is not None
+
+
+def _chunk(reduction: Term) -> tuple[Symbol, int] | None:
+    """The axis to cut and the positions per chunk."""
+    along = max(axis_order(reduction.attrs), key=lambda a: upper((a,)))
+    each = upper(reduction.axes) * upper(reduction.attrs) // upper((along,))
+    length = upper((along,))
+    size = max(-(-length // CHUNKS), -(-MIN_CHUNK // each))
+    even = next((n for n in range(size, 2 * size) if length % n == 0), size)  # needs no guard
+    return (along, even) if even * 2 <= length else None
+
+
+def _split(terms: Terms, reduction: Term) -> Term:
+    found = _chunk(reduction)
+    assert found is not None
+    along, size = found
+    extent = along.extent
+    assert extent is not None
+    chunk = axis(f"{along.name}.chunk{size}", ceil_div(extent, size))
+    within = axis(f"{along.name}.in{size}", size)
+    position = chunk * size + within
+    (x,) = reduction.args
+    if along not in x.axes:
+        return reduction  # a broadcast: nothing to share out
+    moved = _at(terms, x, along, position)
+    inside = position < extent
+    if not (inside.is_const and inside.value):
+        empty = 0 if reduction.op == "Sum" else reduction.dtype.lowest
+        fill = terms.literal(reduction.dtype.numpy.type(empty).tobytes(), reduction.dtype)
+        moved = terms.pointwise("Select", (terms.boolean(inside), moved, fill), moved.dtype)
+    bound = [a for a in reduction.attrs if a is not along]
+    return terms.reduce(
+        reduction.op, (chunk,), terms.reduce(reduction.op, (within, *bound), moved), merge=False
+    )
+
+
+def _at(terms: Terms, x: Term, along: Symbol, position: Expression) -> Term:
+    """`x` at the new position; a product moves factor by factor, so that it stays a contraction."""
+    if x.op == "Mul":
+        args = [_at(terms, factor, along, position) for factor in x.args]
+        return terms.pointwise("Mul", args, x.dtype)
+    return terms.at(x, {along: position})
