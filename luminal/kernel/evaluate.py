@@ -15,6 +15,7 @@ from luminal.algebra.frames import linear
 from luminal.algebra.terms import Axes, Term, axis_order
 from luminal.dtypes import DType
 from luminal.kernel.blocks import Blocks
+from luminal.kernel.computed_index import compute
 from luminal.kernel.group import Group, Place
 from luminal.kernel.tile_ir import (
     Buffer,
@@ -229,8 +230,11 @@ class Evaluator:
         key = (expr, dtype)
         known = self.blocks.stack[level].known
         if key not in known:
-            out = self.blocks.new(expr.symbols(), dtypes.int64, level)
-            self.blocks.put(Index(out, expr), level)
+            if expr.symbols().isdisjoint(self.bound):
+                out = self.blocks.new(expr.symbols(), dtypes.int64, level)
+                self.blocks.put(Index(out, expr), level)
+            else:
+                out = compute(expr, self.bound, self.map, self.index)
             known[key] = out if dtype is dtypes.int64 else self.map("Cast", (out,), dtype)
         return known[key]
 

@@ -61,6 +61,11 @@ class Store:
         """Outermost first."""
         return tuple(axis for dimension in self.frame for axis in dimension)
 
+    def offset(self, env: Mapping[Symbol, Expression]) -> Expression:
+        """Where the value at the axes' positions in `env` goes, if `index` is None."""
+        index = [linear(dimension).substitute(env) for dimension in self.frame]
+        return self.place.layout.offset(index, self.place.shape)
+
     @property
     def roots(self) -> tuple[Term, ...]:
         """All the terms evaluated for one element."""

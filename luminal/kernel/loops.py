@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from luminal.algebra.frames import extent_of, spread
 from luminal.algebra.terms import Axes, Term
 from luminal.kernel.group import Group, Place
+from luminal.program.buffers import ROW_MAJOR
 from luminal.shape.expression import Expression, Symbol, axis
 
 
@@ -89,7 +90,7 @@ def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
                 fixed.add(a)
                 fixed |= position.symbols() if isinstance(position, Expression) else set()
     for store in group.stores:
-        if store.index is not None or store.place.frame != store.frame:
+        if store.index is not None or store.place.layout != ROW_MAJOR:
             fixed |= set(store.axes)
     together = [t.axes for t in terms] + [frozenset(t.attrs) for t in terms if t.is_reduction]
 
@@ -123,7 +124,7 @@ def accesses(group: Group, axes: tuple[LoopAxis, ...]) -> list[Access]:
         for root in store.roots:
             out += _reads(root, env, None, group, seen)
         if store.index is None:
-            out.append(Access(store.place, store.place.offset(env), None, True))
+            out.append(Access(store.place, store.offset(env), None, True))
     return out
 
 

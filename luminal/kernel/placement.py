@@ -29,6 +29,7 @@ from luminal.kernel.tile_ir import (
     Tile,
 )
 from luminal.shape.expression import (
+    TRUE,
     Expression,
     Symbol,
     all_of,
@@ -279,9 +280,7 @@ class _Placement:
         value = self.values.evaluate(store.term, env)
         place = store.place
         if store.index is None:
-            at = dict(zip((a for d in place.frame for a in d), store.axes, strict=True))
-            where = {a: env.values[b] for a, b in at.items()}
-            self.values.store(place, place.offset(where), value, all_of([]), add=store.add)
+            self.values.store(place, store.offset(env.values), value, TRUE, add=store.add)
             return
         positions: list[Expression] = []
         guards: list[Expression] = []

@@ -225,8 +225,7 @@ class _Default:
     ) -> Schedule:
         inner = list(self.inner)
         if inner and all(tiles.get(x.symbol, TileChoice()).vector == 1 for x in order):
-            stores = [a for a in self.accesses if a.reduction is None]
-            vector = self.best_vector(inner, stores)
+            vector = self.inner_vector(inner, tiles)
             if vector is not None:
                 inner = [x for x in inner if x is not vector] + [vector]
                 tiles.setdefault(vector.symbol, self.stream_tile(vector))
@@ -234,6 +233,19 @@ class _Default:
         grid = self.chunks(order, kept, chunk_work, rows if packs else None)
         sequential = tuple(self.sequential)
         return Schedule(self.axes, grid, sequential, tuple(inner), kept, packs, along)
+
+    def inner_vector(
+        self, inner: list[LoopAxis], tiles: Mapping[Symbol, TileChoice]
+    ) -> LoopAxis | None:
+        """The vector axis of the stores. Loops nested in each other have one vector axis together:
+        an axis that a reduction runs over too keeps the choice made there.
+        """
+        wide = [x for x in self.sequential if tiles.get(x.symbol, TileChoice()).vector > 1]
+        for loop in inner:
+            if loop in wide:
+                return loop
+        free = [x for x in inner if not wide or x not in self.sequential]
+        return self.best_vector(free, [a for a in self.accesses if a.reduction is None])
 
     def chunks(
         self,
