@@ -129,6 +129,8 @@ class _Scope:
         self.in_place: dict[Term, State] = {}
         self.done: set[int] = set()  # sites of Sorts and Loops with several results
         self.materialised: dict[tuple[Term, Frame], Place] = {}
+        order = {term: k for k, term in enumerate(selection.choices)}
+        self.merged = {t: max(m, key=order.__getitem__) for m in selection.merges for t in m}
         for term in selection.choices:
             if term.is_leaf:
                 self.places[term] = self.leaf(term)
@@ -243,8 +245,15 @@ class _Scope:
             return self.sort_units(term)
         if term.op == "Custom":
             raise CompileError(f"Custom kernel {term.attrs.hlir.kernel.name}: not on this backend")
-        place = self.home(term)
-        return [self.unit((term,), (Store(term, place, place.frame),))]
+        self.home(term)
+        if self.merged.get(term, term) is not term:
+            return []  # made by the last of its merge
+        together = [term]
+        if term in self.merged:
+            together = [t for t in self.selection.choices if self.merged.get(t) is term]
+        places = {t: self.home(t) for t in together}
+        stores = tuple(Store(t, place, place.frame) for t, place in places.items())
+        return [self.unit(tuple(together), stores)]
 
     def unit(self, makes: tuple[Term, ...], stores: tuple[Store, ...]) -> _Unit:
         """One kernel."""

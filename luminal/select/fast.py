@@ -13,6 +13,7 @@ from luminal.algebra.lower import Lowered
 from luminal.algebra.scatter import is_ordered
 from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
 from luminal.program.selection import Choice, Residence, Selection
+from luminal.select.merge import merges
 from luminal.select.split import split_reductions
 from luminal.select.weights import (
     FEW_POINTS,
@@ -74,7 +75,17 @@ class _Fast:
         choices = {term: self.choices[term] for term in self.order}
         frames = {t: self.frame(t) for t in self.order if choices[t].residence.is_stored}
         bodies = {id(t.attrs.body): select(t.attrs.body) for t in self.order if t.op == "Loop"}
-        return Selection(self.lowered.roots, choices, frames, (), {}, bodies)
+        joined = merges(self.order, lambda t: choices[t].residence.is_stored, self.grids())
+        return Selection(self.lowered.roots, choices, frames, joined, {}, bodies)
+
+    def grids(self) -> dict[Term, frozenset[Symbol] | None]:
+        """The grids of row reductions and of what is computed beside them; others run alone."""
+        found: dict[Term, frozenset[Symbol] | None] = {}
+        for term, kernel in self.kernels.items():
+            contracts = any(_contracts(r) for r in kernel.reductions)
+            grid = kernel.grid if kernel.reductions else term.axes
+            found[term] = None if term.is_opaque or contracts else grid
+        return found
 
     def frame(self, term: Term) -> Frame:
         """The order of a stored term's axes: that of the tensor it was first."""
@@ -210,6 +221,12 @@ class _Fast:
                 self.uses[arg] |= {Use(u.kernel, u.reduction, moved=True) for u in uses}
             else:
                 self.uses[arg] |= uses
+
+
+def _contracts(reduction: Term) -> bool:
+    """Is it a sum of products of values with different axes?"""
+    (x,) = reduction.args
+    return x.op == "Mul" and len({factor.axes for factor in x.args}) > 1
 
 
 def _phase(use: Use) -> int:

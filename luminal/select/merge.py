@@ -1,0 +1,87 @@
+"""Merges: stored values of equal grid that share what they read become one kernel with several roots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from luminal.algebra.terms import Phase, Term
+from luminal.shape.expression import Symbol
+
+Grid = frozenset[Symbol]
+
+
+def merges(
+    order: Sequence[Term],
+    is_stored: Callable[[Term], bool],
+    grids: Mapping[Term, Grid | None],
+) -> tuple[frozenset[Term], ...]:
+    """Disjoint sets of two or more stored terms. `grids`: of the kernels whose loops may be shared.
+
+    Two groups join if their grids are equal, one reads the other or both read the same value over the
+    same axes, and no path between them leaves their union. Earlier groups first.
+    """
+    reads = {term: _reads(term, is_stored) for term in order if is_stored(term)}
+    groups: list[list[Term]] = []
+    home: dict[Term, list[Term]] = {}
+    for term in reads:
+        mine = [term]
+        home[term] = mine
+        if grids.get(term) is None:
+            groups.append(mine)
+            continue
+        for other in groups:
+            same = grids.get(other[0]) == grids[term] and other[0].phase is term.phase
+            if same and _share(other, term, reads) and not _detour(other, term, reads, home):
+                other.append(term)
+                home[term] = other
+                break
+        else:
+            groups.append(mine)
+    return tuple(frozenset(group) for group in groups if len(group) > 1)
+
+
+def _reads(term: Term, is_stored: Callable[[Term], bool]) -> frozenset[Term]:
+    """The leaves and stored terms that the kernel of a stored term reads."""
+    seen: set[Term] = set()
+    found: set[Term] = set()
+    stack = list(term.args)
+    while stack:
+        below = stack.pop()
+        if below in seen:
+            continue
+        seen.add(below)
+        if below.is_leaf or is_stored(below):
+            found.add(below)
+        else:
+            stack.extend(below.args)
+    return frozenset(found)
+
+
+def _share(group: Sequence[Term], term: Term, reads: Mapping[Term, frozenset[Term]]) -> bool:
+    """Does the group hold something that `term` reads, or read something large that it reads too?"""
+    if not reads[term].isdisjoint(group):
+        return True
+    common = {read for other in group for read in reads[other]} & reads[term]
+    return any(read.axes > term.axes and read.phase is Phase.RUN for read in common)
+
+
+def _detour(
+    group: Sequence[Term],
+    term: Term,
+    reads: Mapping[Term, frozenset[Term]],
+    home: Mapping[Term, list[Term]],
+) -> bool:
+    """Is there a path from the group to `term` through another kernel?"""
+    wanted = set(group)
+    seen: set[Term] = set()
+    stack = [read for read in reads[term] if read not in wanted]
+    while stack:
+        below = stack.pop()
+        if below in seen:
+            continue
+        seen.add(below)
+        if below in wanted:
+            return True
+        for member in home.get(below, [below]):
+            stack.extend(reads.get(member, ()))
+    return False
