@@ -195,12 +195,11 @@ class _Interpreter:
         offset, active = self.positions(statement, axes)
         value = np.broadcast_to(self.aligned(statement.value, axes), offset.shape)
         memory = self.memory[statement.buffer]
-        for position in np.argwhere(active):
-            where = tuple(position)
-            kept = value[where]
-            if statement.add:
-                kept = apply("Add", statement.value.dtype, memory[offset[where]], kept)
-            memory[offset[where]] = kept
+        if statement.add:
+            with np.errstate(all="ignore"):
+                np.add.at(memory, offset[active], value[active])
+        else:
+            memory[offset[active]] = value[active]  # of equal offsets the last one stays
 
     # --- control ----------------------------------------------------------------------------------
 
