@@ -22,7 +22,10 @@ def model(shared_data: Path) -> LanguageModel:
     return load(shared_data / "tinystories-656k", backend="reference", context=64)
 
 
-@pytest.mark.parametrize("file", ["tinystories-656k", "stories-260k/stories260K.bin"])
+FILES = ["tinystories-656k", "stories-260k/stories260K.bin", "stories-260k/stories260K.gguf"]
+
+
+@pytest.mark.parametrize("file", FILES)
 def test_logits_of_all_positions(shared_data: Path, file: str) -> None:
     """Both rotary orders; tied and untied output."""
     tokenizer = shared_data / "stories-260k/tok512.bin" if file.endswith(".bin") else None

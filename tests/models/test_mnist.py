@@ -44,7 +44,10 @@ def read_images(folder: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any
     return ((pixels / 255 - 0.1307) / 0.3081).astype(np.float32), labels
 
 
-@pytest.mark.parametrize(("backend", "count"), [("reference", 40)])
+@pytest.mark.parametrize(
+    ("backend", "count"),
+    [("reference", 40), ("cpu", 1000), pytest.param("cpu", 10000, marks=pytest.mark.long)],
+)
 def test_accuracy(shared_data: Path, backend: str, count: int) -> None:
     net = DigitCNN()
     net.load_state_dict(read_safetensors(shared_data / "mnist/cnn.safetensors"))

@@ -1,0 +1,73 @@
+"""Text generation on the CPU backend against transformers, token for token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.models import LanguageModel, load
+
+STORY = (
+    "Once upon a time, there was a little girl named Lily. She loved to play outside in the big "
+    "garden. One day, she saw a small bird with a broken wing. The bird was very sad and could "
+    "not fly. Lily wanted to help the bird, so she ran to her mom and told her about it. Her mom "
+    "gave her a soft cloth and some water. They went back to the garden together and looked for "
+    "the bird under the tall tree. The bird was still there. Lily put the cloth around the bird "
+    "and gave it some water to drink. The bird looked at her and was not so sad any more. Her mom "
+    "said that they should take the bird home and keep it warm."
+)
+TIE = 1e-4  # logits closer than this may come out in either order: f32 sums differ by as much
+
+
+@pytest.fixture(scope="module")
+def model(shared_data: Path) -> LanguageModel:
+    return load(shared_data / "tinystories-656k")
+
+
+@pytest.fixture(scope="module")
+def theirs(shared_data: Path) -> Any:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    return transformers.LlamaForCausalLM.from_pretrained(
+        shared_data / "tinystories-656k", dtype=torch.float32
+    )
+
+
+def greedy(theirs: Any, ids: list[int], count: int) -> tuple[list[int], np.ndarray[Any, Any]]:
+    """transformers' continuation, and how far apart its two best logits were at each step."""
+    import torch
+
+    out = theirs.generate(torch.tensor([ids]), max_new_tokens=count, do_sample=False)[0].tolist()
+    with torch.no_grad():
+        best = theirs(torch.tensor([out])).logits[0, len(ids) - 1 : -1].topk(2).values
+    return out[len(ids) :], (best[:, 0] - best[:, 1]).numpy()
+
+
+@pytest.mark.parametrize("length", [3, 20, 100])
+def test_200_greedy_tokens(model: LanguageModel, theirs: Any, length: int) -> None:
+    ids = model.tokenizer.encode(STORY)[:length]
+    assert len(ids) == length
+    compiled = lm.compile_count()
+    found = list(model.tokens(ids, 200))
+    assert lm.compile_count() - compiled in (0, 2)  # prefill and decode, at the first length only
+    expected, gaps = greedy(theirs, ids, 200)
+    if expected[-1] in model.tokenizer.eos_ids:
+        expected = expected[:-1]
+    for step, (ours, wanted) in enumerate(zip(found, expected, strict=False)):
+        if ours != wanted and gaps[step] < TIE:
+            pytest.skip(f"PyTorch's two best logits are {gaps[step]:.1e} apart at token {step}")
+        assert ours == wanted, f"token {step} of {length} + 200"
+    assert len(found) == len(expected)
+
+
+def test_backends_agree(shared_data: Path) -> None:
+    path, prompt = shared_data / "stories-260k/stories260K.gguf", "Tom and his dog"
+    texts = {
+        b: load(path, backend=b, context=64).generate(prompt, 24) for b in ("cpu", "reference")
+    }
+    assert texts["cpu"] == texts["reference"]
+    assert len(texts["cpu"]) > 20
