@@ -105,14 +105,15 @@ def compile(
         raise CompileError(f"mode {mode!r}: takes 'fast'; the search is not built yet")
     if numerics not in NUMERICS:
         raise CompileError(f"numerics {numerics!r}: takes one of {', '.join(map(repr, NUMERICS))}")
+    chosen = registry.find(backend)
     frozen = graph.graph()
     choices = _Choices.of(frozen, dims or {})
     if config.get("LUMINAL_DEBUG") == 0:
-        made = _executable(graph, frozen, choices, backend)
+        made = _executable(graph, frozen, choices, chosen)
     else:
         with trace.record() as spans:
-            made = _executable(graph, frozen, choices, backend)
-        trace.debug(1, f"compiled {graph.name} for {backend}\n{trace.summary(spans)}")
+            made = _executable(graph, frozen, choices, chosen)
+        trace.debug(1, f"compiled {graph.name} for {chosen.name}\n{trace.summary(spans)}")
         trace.debug(2, str(made.report()))
     global _compile_count
     _compile_count += 1
@@ -124,12 +125,13 @@ def compile_count() -> int:
     return _compile_count
 
 
-def _executable(graph: Graph, frozen: hlir.Graph, choices: _Choices, backend: str) -> Executable:
-    chosen = registry.find(backend)
+def _executable(
+    graph: Graph, frozen: hlir.Graph, choices: _Choices, backend: registry.Backend
+) -> Executable:
     variants = []
     for intervals in choices.variants():
         narrowed = _narrowed(frozen, choices.narrow | intervals)
-        variants.append(Variant(intervals, _runner(chosen, narrowed)))
+        variants.append(Variant(intervals, _runner(backend, narrowed)))
     return Executable(frozen, variants, graph.values, choices.narrow)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from luminal.dtypes import DType
 from luminal.errors import DimError, GraphError, InputError, ShapeError
 from luminal.hlir.attributes import InputAttrs, Shape
 from luminal.hlir.graph import Graph
 from luminal.hlir.substitute import used_dims
+from luminal.program.quantities import Quantities
 from luminal.shape.expression import Expression, Symbol
 
 Interval = tuple[int, int]
@@ -31,6 +32,13 @@ class InputSpec:
         return f"({', '.join(map(str, self.shape))}{',' if len(self.shape) == 1 else ''})"
 
 
+class Bound(NamedTuple):
+    """The dims of a run, and the values of the Signature's quantities for them."""
+
+    dims: Dims
+    values: tuple[int, ...]
+
+
 class Signature:
     """The inputs and dims of a graph, and the rules that a run's shapes and dims must meet.
 
@@ -46,12 +54,16 @@ class Signature:
         self.intervals = {s.name: _interval(s) for s in symbols} | dict(intervals or {})
         self.needed = tuple(symbol.name for symbol in symbols)
         self.declared = frozenset(dim.name for dim in graph.dims) | frozenset(self.needed)
+        self.quantities = Quantities(self.needed)
+        add = self.quantities.add
+        self._extents = [tuple(map(add, spec.shape)) for spec in self.inputs]
+        self._conditions = tuple(map(add, self.requirements))
         names = [spec.name for spec in self.inputs]
         for name in names:
             if names.count(name) > 1:
                 raise GraphError(f"{name}: two inputs have this name; rename one")
 
-    def resolve(self, shapes: Sequence[tuple[int, ...]], given: Mapping[Any, int]) -> Dims:
+    def resolve(self, shapes: Sequence[tuple[int, ...]], given: Mapping[Any, int]) -> Bound:
         """The value of every dim, for one shape per input and the dims a caller names.
 
         Raises ShapeError or DimError that names the value, the rule and the fix.
@@ -67,12 +79,15 @@ class Signature:
             lo, hi = self.intervals[name]
             if not lo <= dims[name] <= hi:
                 raise DimError(f"{name}: {dims[name]} is outside its interval {lo}..{hi}")
-        for spec, shape in zip(self.inputs, shapes, strict=True):
-            _check_extents(spec, shape, dims)
-        for condition in self.requirements:
-            if not condition.evaluate(dims):
+        values = self.quantities.evaluate(dims)
+        for spec, shape, numbers in zip(self.inputs, shapes, self._extents, strict=True):
+            for position, (n, number) in enumerate(zip(shape, numbers, strict=True)):
+                if n != values[number]:
+                    raise ShapeError(misfit(spec, shape, position, dims))
+        for condition, number in zip(self.requirements, self._conditions, strict=True):
+            if not values[number]:
                 raise DimError(unmet(condition, dims))
-        return dims
+        return Bound(dims, values)
 
     def upper_ends(self) -> Dims:
         """Every dim at the upper end of its interval, lowered until the requirements hold."""
@@ -121,19 +136,18 @@ def _read_dims(spec: InputSpec, shape: tuple[int, ...], dims: Dims, source: dict
         source.setdefault(extent.name, spec.name)
 
 
-def _check_extents(spec: InputSpec, shape: tuple[int, ...], dims: Dims) -> None:
-    for position, (extent, n) in enumerate(zip(spec.shape, shape, strict=True)):
-        wanted = extent.evaluate(dims)
-        if wanted != n:
-            why = "" if extent.is_const else f"; {explained(extent, dims)}"
-            raise ShapeError(
-                f"{spec.name}: expected shape {spec.text}, got {shape}: "
-                f"dimension {position} is {n}, not {wanted}{why}"
-            )
+def misfit(spec: InputSpec, shape: tuple[int, ...], position: int, dims: Dims) -> str:
+    """The text for a dimension of another length than the dims ask for."""
+    extent = spec.shape[position]
+    why = "" if extent.is_const else f"; {explained(extent, dims)}"
+    return (
+        f"{spec.name}: expected shape {spec.text}, got {shape}: "
+        f"dimension {position} is {shape[position]}, not {extent.evaluate(dims)}{why}"
+    )
 
 
 def explained(expression: Expression, dims: Mapping[str, int]) -> str:
-    """`past + s = 3 + ... = 7` as `past + s = 7 with past = 3, s = 4`."""
+    """An Expression with its value and its dims: `past + s = 7 with past = 3, s = 4`."""
     names = sorted(symbol.name for symbol in expression.symbols())
     values = ", ".join(f"{name} = {dims[name]}" for name in names)
     return f"{expression} = {expression.evaluate(dims)}" + (f" with {values}" if values else "")

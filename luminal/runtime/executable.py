@@ -26,7 +26,7 @@ from luminal.hlir.index_inputs import index_inputs
 from luminal.hlir.state import Parameter, State
 from luminal.hlir.substitute import all_nodes
 from luminal.runtime.arrays import Array, accept, accept_output
-from luminal.runtime.binding import Dims, Interval, Signature, missing_input
+from luminal.runtime.binding import Bound, Dims, Interval, Signature, missing_input
 from luminal.runtime.output_pool import OutputPool
 from luminal.runtime.report import MemoryReport, Report
 from luminal.runtime.results import Results
@@ -104,6 +104,8 @@ class Executable:
         self._states = _states(graph)
         outputs = [s for s in graph.sinks if isinstance(s, Output) and not s.hidden]
         self._outputs = tuple(outputs)
+        add = self._signature.quantities.add
+        self._extents = tuple(tuple(map(add, sink.value.shape)) for sink in outputs)
         self._names = {sink.value: sink.name for sink in outputs}
         self._checks = tuple((self._slots[use.name], use) for use in index_inputs(graph))
         self._lock = threading.RLock()
@@ -210,10 +212,11 @@ class Executable:
             self._bindings.move_to_end(key)
         return found
 
-    def _new_binding(self, key: _Key, dims: Dims) -> _Binding:
+    def _new_binding(self, key: _Key, bound: Bound) -> _Binding:
+        dims, values = bound
         plans = []
-        for sink in self._outputs:
-            shape = tuple(int(n.evaluate(dims)) for n in sink.value.shape)
+        for sink, numbers in zip(self._outputs, self._extents, strict=True):
+            shape = tuple([values[number] for number in numbers])
             if min(shape, default=0) < 0:
                 raise DimError(f"{sink.name}: shape {shape} has a negative extent at {dims}")
             size = prod(shape) * sink.value.dtype.size

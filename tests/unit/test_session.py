@@ -210,9 +210,7 @@ def cache() -> tuple[lm.Executable, lm.State]:
 
 def test_dims_that_no_shape_gives_are_asked_for() -> None:
     exe, state = cache()
-    with pytest.raises(
-        lm.DimError, match="past: no input's shape gives this dim; pass dims="
-    ):
+    with pytest.raises(lm.DimError, match="past: no input's shape gives this dim; pass dims="):
         exe(k=ones(3, 2))
     assert exe(k=ones(3, 2), dims={"past": 0})["sum"] == 6
     assert exe(k=ones(1, 2), dims={"past": 3})["sum"] == 8
@@ -400,6 +398,7 @@ def test_compile_options_are_checked() -> None:
         lm.compile(cx, mode="optimal")
     with pytest.raises(lm.CompileError, match="numerics 'wild': takes one of 'exact'"):
         lm.compile(cx, numerics="wild")
+    lm.reset()
     with pytest.raises(lm.CompileError, match="backend 'tpu'"):
         lm.compile("tpu")
 

@@ -53,6 +53,7 @@ class CpuRunner:
         self.plan = memory_plan.plan(program, program.launches)
         self._sizes = [self.quantities.add(program.buffers[b].bytes) for b in self.plan.buffers]
         self._placements: list[Placement] = []
+        self._tables: dict[tuple[tuple[str, ...], tuple[str, ...]], Table] = {}
         self.arena = aligned_empty((0,), uint8)
         self.scratch = aligned_empty((0,), uint8)
         self.memory_stamp = 0  # counts their replacements
@@ -62,7 +63,7 @@ class CpuRunner:
     ) -> BoundCpu:
         """The launches with their numbers for these dims."""
         values = self.quantities.evaluate(dims)
-        return BoundCpu(self, dict(dims), values, _Table.of(self, inputs, outputs))
+        return BoundCpu(self, dict(dims), values, self.table(inputs, outputs))
 
     def memory(self) -> WorkMemory:
         """The arena, scratch and derived weights held now."""
@@ -77,11 +78,18 @@ class CpuRunner:
             self.scratch = aligned_empty((scratch_bytes,), uint8)
             self.memory_stamp += 1
 
-    def seconds(self, values: Sequence[int]) -> float:
-        """A rough time of one run on one core."""
-        flops, moved = self.rows.work(values)
+    def table(self, inputs: Sequence[str], outputs: Sequence[str]) -> Table:
+        """What the entries of the table hold, when a run takes and gives arrays in this order."""
+        key = (tuple(inputs), tuple(outputs))
+        if key not in self._tables:
+            self._tables[key] = Table.of(self, inputs, outputs)
+        return self._tables[key]
+
+    def is_small(self, filled: Filled) -> bool:
+        """Whether a run's work is not worth a team."""
         lanes = self.target.vector_lanes(4)
-        return flops / (FLOPS_PER_LANE * lanes) + moved / BYTES_PER_SECOND
+        seconds = filled.flops / (FLOPS_PER_LANE * lanes) + filled.bytes / BYTES_PER_SECOND
+        return seconds < ALONE_SECONDS
 
     def placement(self, values: Sequence[int]) -> Placement:
         """A placement of buffers at least this big: an old one, unless it is twice too big.
@@ -100,8 +108,8 @@ class CpuRunner:
         return placement
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
     """What the entries of a Program's table hold: (entry, which array) by kind of buffer."""
 
     inputs: tuple[tuple[int, int], ...]
@@ -110,11 +118,11 @@ class _Table:
     states: tuple[tuple[int, State], ...]
     following: tuple[tuple[int, State], ...]
     fixed: tuple[tuple[int, int], ...]  # weights, literals, derived: (entry, buffer)
-    arena: tuple[tuple[int, int], ...]
+    arena: NDArray[np.int64]  # (2, n): entries, places in the memory plan
     hidden: tuple[tuple[int, int], ...]  # outputs that nobody takes: (entry, buffer)
 
     @classmethod
-    def of(cls, runner: CpuRunner, inputs: Sequence[str], outputs: Sequence[str]) -> _Table:
+    def of(cls, runner: CpuRunner, inputs: Sequence[str], outputs: Sequence[str]) -> Table:
         """`inputs` and `outputs`: the names of a run's arrays, in order."""
         program = runner.program
         place = {name: k for k, name in enumerate(outputs)}
@@ -150,7 +158,7 @@ class _Table:
             states=tuple(found[BufferKind.STATE]),
             following=tuple(found[BufferKind.NEXT]),
             fixed=tuple(found[BufferKind.WEIGHT]),
-            arena=tuple(found[BufferKind.ARENA]),
+            arena=np.array(found[BufferKind.ARENA], np.int64).reshape(-1, 2).T,
             hidden=tuple(hidden),
         )
 
@@ -162,13 +170,13 @@ class BoundCpu:
     """
 
     def __init__(
-        self, runner: CpuRunner, dims: dict[str, int], values: Sequence[int], table: _Table
+        self, runner: CpuRunner, dims: dict[str, int], values: Sequence[int], table: Table
     ) -> None:
         self._runner = runner
         self._dims = dims
         self._values = values
         self._table = table
-        self._alone = runner.seconds(values) < ALONE_SECONDS
+        self._alone = False  # known once the rows are filled
         self._addresses = np.zeros(len(runner.program.table), np.uint64)
         self._slots = memoryview(self._addresses)  # type: ignore[arg-type]
         self._filled: Filled | None = None
@@ -183,6 +191,8 @@ class BoundCpu:
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Enters native code once; what follows cannot fail."""
         runner, table, slots = self._runner, self._table, self._slots
+        if self._filled is None:
+            self._fill()
         if runner.prologue.refresh() != self._weights_stamp:
             self._take_weights()
         threads = 1 if self._alone else team.team_size_default()
@@ -216,15 +226,14 @@ class BoundCpu:
     def _take_memory(self, threads: int) -> None:
         """Reserves arena and scratch, and makes the record that points to them."""
         runner = self._runner
-        if self._filled is None:
-            self._filled = self._fill()
+        assert self._filled is not None
         placement = runner.placement(self._values)
         launches, slot_refs = self._filled.launches, self._filled.slot_refs
         stride = self._filled.scratch_stride
         runner.reserve(placement.arena_bytes, threads * stride + CACHE_LINES)
         arena, scratch = address(runner.arena), address(runner.scratch)
-        for entry, k in self._table.arena:
-            self._slots[entry] = arena + placement.offsets[k]
+        entries, places = self._table.arena
+        self._addresses[entries] = arena + np.array(placement.offsets, np.uint64)[places]
         scratch += -scratch % CACHE_LINES
         self._record = team.run_record(
             launches, slot_refs, self._addresses, threads, scratch, stride
@@ -232,16 +241,17 @@ class BoundCpu:
         self._record_address = self._record.ctypes.data
         self._memory_stamp, self._threads = runner.memory_stamp, threads
 
-    def _fill(self) -> Filled:
+    def _fill(self) -> None:
+        """Looks up the numbers of the rows, and makes room for outputs that nobody takes."""
         runner = self._runner
-        filled = runner.rows.fill(self._values)
+        self._filled = filled = runner.rows.fill(self._values)
+        self._alone = runner.is_small(filled)
         if config.get("LUMINAL_VERIFY"):
             team.verify(filled.launches, filled.slot_refs, len(runner.program.table))
         for entry, number in self._table.hidden:
             size = runner.program.buffers[number].bytes.evaluate(self._dims)
             self._hidden.append(aligned_empty((size,), uint8))
             self._slots[entry] = address(self._hidden[-1])
-        return filled
 
 
 def _spare(state: State) -> Array:

@@ -35,6 +35,8 @@ class Filled:
     slot_refs: Records
     params: NDArray[np.int64]
     scratch_stride: int
+    flops: float
+    bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,11 @@ class LaunchRows:
         self._offsets = np.array([row[2] for row in self._slots], np.int64)
         self._strides = np.array([row[4] for row in self._slots], np.int64)
         self._param_numbers = np.array(self._params, np.int64)
+        self._site_numbers = (
+            np.array([[site.flops, site.bytes, site.scratch] for site in self._sites], np.int64)
+            .reshape(-1, 3)
+            .T
+        )
 
     def __len__(self) -> int:
         return len(self._launches)
@@ -88,8 +95,9 @@ class LaunchRows:
         launches["dims"] = params.ctypes.data + 8 * launches["dims"]
         slots["offset"] = numbers[self._offsets]
         slots["stride"] = numbers[self._strides]
-        scratch = max((values[site.scratch] for site in self._sites), default=0)
-        return Filled(launches, slots, params, -(-scratch // CACHE_LINES) * CACHE_LINES)
+        flops, moved, scratch = numbers[self._site_numbers].astype(np.float64)
+        stride = -(-int(scratch.max(initial=0)) // CACHE_LINES) * CACHE_LINES
+        return Filled(launches, slots, params, stride, float(flops.sum()), float(moved.sum()))
 
     def report(self, values: Sequence[int]) -> tuple[KernelRow, ...]:
         """One row per launch site."""
@@ -104,11 +112,6 @@ class LaunchRows:
             )
             for site in self._sites
         )
-
-    def work(self, values: Sequence[int]) -> tuple[int, int]:
-        """Flops and bytes of one run."""
-        flops = sum(values[site.flops] for site in self._sites)
-        return flops, sum(values[site.bytes] for site in self._sites)
 
     def _add(self, launches: tuple[Launch, ...], trips: Expression) -> None:
         for launch, barrier in zip(launches, barriers(self._program, launches), strict=True):
