@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from luminal import config, trace
-from luminal.algebra.lower import lower
+from luminal.algebra.lower import Lowered, lower
 from luminal.hlir import verify as hlir_verify
 from luminal.hlir.graph import Graph
 from luminal.kernel.cost import bytes_moved, flops, label
@@ -14,14 +16,32 @@ from luminal.kernel.schedule import default
 from luminal.kernel.tile_ir import Kernel, to_text
 from luminal.kernel.tile_verify import verify as verify_kernel
 from luminal.program import selection as selections
+from luminal.program import selection_text
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program
 from luminal.program.partition import KernelStep, Partition, Step, partition
+from luminal.program.selection import Selection
 from luminal.select import fast
 from luminal.target import Target
 
 
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Every IR of one compile, in order; the Program is what a backend runs."""
+
+    graph: Graph
+    lowered: Lowered
+    selection: Selection
+    partition: Partition
+    program: Program
+
+
 def lower_to_program(graph: Graph, target: Target) -> Program:
-    """The program of `fast` for a graph. Every step takes one IR and gives the next."""
+    """The program of `fast` for a graph."""
+    return lower_by_stages(graph, target).program
+
+
+def lower_by_stages(graph: Graph, target: Target) -> Stages:
+    """HLIR to a Program by `fast`. Every step takes one IR and gives the next."""
     checked = config.get("LUMINAL_VERIFY")
     if checked:
         hlir_verify.verify(graph)
@@ -32,11 +52,12 @@ def lower_to_program(graph: Graph, target: Target) -> Program:
     if checked:
         selections.verify(selection)
     if config.get("LUMINAL_DEBUG") >= 3:
-        trace.debug(3, selections.to_text(selection))
+        trace.debug(3, selection_text.to_text(selection))
     with trace.span("partition"):
-        parts = partition(graph, lowered, selection)
+        parts = partition(graph, selection)
     with trace.span("place"):
-        return assemble(graph, parts, target)
+        program = assemble(graph, parts, target)
+    return Stages(graph, lowered, selection, parts, program)
 
 
 def assemble(graph: Graph, parts: Partition, target: Target) -> Program:

@@ -10,7 +10,7 @@ from luminal.errors import GraphError
 from luminal.hlir.printer import WORD
 
 _QUOTES = '"`'
-_CLOSING = {"(": ")", "[": "]", '"': '"', "`": "`"}
+_CLOSING = {"(": ")", "[": "]", "{": "}", '"': '"', "`": "`"}
 
 
 class Line:
@@ -74,13 +74,19 @@ class Line:
             self.at += 1
         raise self.error(f"expected one of {stops!r}")
 
-    def items(self) -> Iterator[str]:
+    def rest(self) -> str:
+        """What is left of the line."""
+        start, self.at = self.at, len(self.text)
+        return self.text[start:].strip()
+
+    def items(self, brackets: str = "[]") -> Iterator[str]:
         """The entries of a bracketed list `[a, b]`; every entry is to be read where it stands."""
-        self.expect("[")
-        if self.accept("]"):
+        opening, closing = brackets[0], brackets[1]
+        self.expect(opening)
+        if self.accept(closing):
             return
         while True:
-            yield self.until(",]")
-            if self.accept("]"):
+            yield self.until("," + closing)
+            if self.accept(closing):
                 return
             self.expect(",")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,8 +20,8 @@ class Layout:
     """How a tensor's elements lie in memory.
 
     `order` lists the dimensions from outermost to innermost (None: row-major). `blocks` splits
-    dimensions, innermost last: `((1, 32),)` stores panels of 32 consecutive positions of dimension 1
-    together, the panel number taking the dimension's own place. The last panel is padded.
+    dimensions, innermost last: `((1, 32),)` stores panels of 32 consecutive positions of dimension
+    1 together, the panel number taking the dimension's own place. The last panel is padded.
     """
 
     order: tuple[int, ...] | None = None
@@ -59,10 +60,36 @@ class Layout:
         return total
 
     def __str__(self) -> str:
-        if self == ROW_MAJOR:
-            return "row"
-        order = "" if self.order is None else f"order{list(self.order)}"
-        return order + "".join(f" panel({d}:{n})" for d, n in self.blocks)
+        """`row`, or what differs from it: `order(1,0) panel(1:32) pad(8) align(4)`."""
+        words = [f"panel({d}:{n})" for d, n in self.blocks]
+        if self.order is not None:
+            words.insert(0, f"order({','.join(map(str, self.order))})")
+        if self.padding:
+            words.append(f"pad({self.padding})")
+        if self.alignment != CACHE_LINE:
+            words.append(f"align({self.alignment})")
+        return " ".join(words) or "row"
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """The layout of a text that `str` gave. Raises ValueError for another text."""
+        order, blocks, padding, alignment = None, [], 0, CACHE_LINE
+        for word in text.split():
+            name, numbers = word.partition("(")[0], [int(n) for n in re.findall(r"\d+", word)]
+            match name, numbers:
+                case "row", []:
+                    pass
+                case "order", _:
+                    order = tuple(numbers)
+                case "panel", [dimension, extent]:
+                    blocks.append((dimension, extent))
+                case "pad", [padding]:
+                    pass
+                case "align", [alignment]:
+                    pass
+                case _:
+                    raise ValueError(f"{word!r} is no part of a layout")
+        return cls(order, tuple(blocks), padding, alignment)
 
 
 ROW_MAJOR = Layout()
@@ -86,8 +113,8 @@ Owner = str | WeightAttrs | State | ConstantAttrs | None
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """One block of memory. `owner`: the input's or output's name, the weight's attributes, the State or
-    the literal; None for arena and derived buffers.
+    """One block of memory. `owner`: the input's or output's name, the weight's attributes, the
+    State or the literal; None for arena and derived buffers.
     """
 
     id: int

@@ -1,8 +1,8 @@
 """Selection: the chosen program, as terms with a residence, layouts and merges.
 
-`select.fast` makes one by rules, the search makes many from genomes; everything below is a function of
-it. The kernels are the groups of stored values (`roots` of kernels) with everything inlined or local
-below them.
+`select.fast` makes one by rules, the search makes many from genomes; everything below is a function
+of it. The kernels are the groups of stored values (`roots` of kernels) with everything inlined or
+local below them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, Term, term_order
 from luminal.errors import VerifyError
-from luminal.hlir.graph import Assign, Output
 from luminal.program.buffers import ROW_MAJOR, Layout
 
 
@@ -41,9 +40,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`choices` has every term below the roots, operands first. `merges` are disjoint sets of stored
-    terms computed in one kernel; `reads` gives the layout an operand edge (user, argument) reads, where
-    it is not the canonical one. `frames` orders the axes of stored values.
+    """`choices` has every term below the roots, operands first. `merges` are disjoint sets of
+    stored terms computed in one kernel; `reads` gives the layout an operand edge (user, argument)
+    reads, where it is not the canonical one. `frames` orders the axes of stored values.
     """
 
     roots: tuple[Root, ...]
@@ -81,56 +80,3 @@ def verify(selection: Selection) -> None:
             if not selection.is_stored(term) or term in seen:
                 raise VerifyError(f"selection: {term!r} is merged twice or is not stored")
             seen.add(term)
-
-
-def to_text(selection: Selection) -> str:
-    """The selection as text: terms numbered by first use from the roots."""
-    numbers: dict[Term, int] = {}
-    axes: dict[str, str] = {}
-    lines = []
-    for term in term_order(root.term for root in selection.roots):
-        numbers[term] = len(numbers)
-        choice = selection.choices[term]
-        layouts = ", ".join(map(str, choice.layouts)) if choice.residence.is_stored else ""
-        home = f"{choice.residence.value} {layouts}".strip()
-        lines.append(f"t{numbers[term]} = {term_text(term, numbers)}   # {home}")
-    for root in selection.roots:
-        frame = ", ".join("*".join(a.name for a in d) or "1" for d in root.frame)
-        lines.append(f"{_sink(root)} = t{numbers[root.term]}[{frame}]")
-    for merge in selection.merges:
-        lines.append(f"merge {' '.join(sorted(f't{numbers[t]}' for t in merge))}")
-    names = sorted({a for t in numbers for a in t.axes}, key=lambda a: a.sort_key)
-    axes = {a.name: str(a.extent) for a in names}
-    head = ", ".join(f"{name}<{extent}" for name, extent in axes.items())
-    return "\n".join([f"axes {head}", *lines])
-
-
-def _sink(root: Root) -> str:
-    match root.sink:
-        case Output(_, name):
-            return f"output {name}"
-        case Assign(state):
-            return f"assign {state.name}"
-        case _:
-            return "result"
-
-
-def term_text(term: Term, numbers: Mapping[Term, int]) -> str:
-    """One term, operands by number: `Sum{a2} t3`, `At t1 {a0: a0 + 1}`."""
-    args = [f"t{numbers[arg]}" for arg in term.args]
-    if term.op == "Leaf":
-        attrs = term.attrs.value.node.attrs
-        name = getattr(attrs, "name", None) or getattr(getattr(attrs, "state", None), "name", "")
-        frame = ", ".join("*".join(a.name for a in d) or "1" for d in term.attrs.frame)
-        return f"{term.attrs.value.node.op.name} {name}[{frame}]: {term.dtype}"
-    if term.op == "Literal":
-        return f"{term.dtype} {term.attrs.value(term.dtype)}"
-    if term.op == "Index":
-        return f"Index({term.attrs}): {term.dtype}"
-    if term.is_reduction:
-        return f"{term.op}{{{', '.join(a.name for a in term.attrs)}}} {args[0]}"
-    if term.op == "At":
-        parts = (f"{a.name}: {args[1 + i] if isinstance(i, int) else i}" for a, i in term.attrs)
-        return f"At {args[0]} {{{', '.join(parts)}}}"
-    suffix = f".{term.attrs.index}" if term.is_opaque else ""
-    return f"{term.op}{suffix} {' '.join(args)}: {term.dtype}"

@@ -1,0 +1,229 @@
+"""Selections as text, and back: the algebra's text with a residence after every term.
+
+    %3 = Sum{a1} %2 : f32 @ stored [a0, a2] row
+    %4 = Max{a2} %3 : f32 @ local
+    ...
+    output y = %10 [a0, a2]
+    merge %3 %10
+    read %10.0 = 1
+
+A stored term shows the order of its axes and its layouts, canonical first. `merge` joins stored
+terms in one kernel; `read %10.0 = 1` says that operand 0 of %10 is read in its layout number 1.
+
+A text is read against the lowered graph it belongs to (HLIR's text gives that back). It is that
+graph which knows what a text only names: the values behind leaves, opaque operations with the
+bodies of Loops, and the sinks. All else is in the text: another spelling of the graph can be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from luminal.algebra.lower import Lowered, Root
+from luminal.algebra.term_text import INDENT, Printer, frame_text
+from luminal.algebra.terms import REDUCTIONS, Frame, Term
+from luminal.dtypes import dtype_of
+from luminal.errors import GraphError, LuminalError
+from luminal.hlir.cursor import Line
+from luminal.hlir.ops import OPS, Value
+from luminal.hlir.printer import WORD
+from luminal.program.buffers import Layout
+from luminal.program.selection import Choice, Residence, Selection
+from luminal.shape.expression import Expression, Symbol, axis, symbol
+from luminal.shape.parse import parse as parse_expression
+
+_NUMBER = re.compile(r"%\d+")
+_RESIDENCE = re.compile(r"[a-z+]+")
+
+
+def to_text(selection: Selection) -> str:
+    """The whole selection as text that `parse` reads back."""
+    lines = _Printer(selection, ()).lines(INDENT)
+    return "\n".join(["selection {", *lines, "}"]) + "\n"
+
+
+class _Printer(Printer):
+    def __init__(self, selection: Selection, arguments: Iterable[Value]) -> None:
+        super().__init__(selection.roots, tuple(arguments))
+        self.selection = selection
+
+    def lines(self, indent: str) -> list[str]:
+        number = self.numbers.__getitem__
+        merges = [sorted(map(number, merge)) for merge in self.selection.merges]
+        reads = sorted((number(user), k, n) for (user, k), n in self.selection.reads.items())
+        return [
+            *super().lines(indent),
+            *(f"{indent}merge {' '.join(f'%{n}' for n in merge)}" for merge in merges),
+            *(f"{indent}read %{user}.{k} = {layout}" for user, k, layout in reads),
+        ]
+
+    def note(self, term: Term) -> str:
+        choice = self.selection.choices[term]
+        home = f" @ {choice.residence.value}"
+        if not choice.residence.is_stored:
+            return home
+        layouts = " | ".join(map(str, choice.layouts))
+        return f"{home} {frame_text(self.selection.frames[term])} {layouts}"
+
+    def body(self, loop: Term, indent: str) -> list[str]:
+        body: Lowered = loop.attrs.body
+        return _Printer(self.selection.bodies[id(body)], body.arguments).lines(indent)
+
+
+# --- reading
+
+
+def parse(text: str, lowered: Lowered) -> Selection:
+    """The selection of a text that `to_text` printed, over `lowered`.
+
+    Raises GraphError that names the line where the text does not fit the graph.
+    """
+    numbered = enumerate(text.splitlines(), 1)
+    lines = iter([Line(n, line.strip()) for n, line in numbered if line.strip()])
+    next(lines).expect("selection {")
+    return _Reader(lines, lowered).selection()
+
+
+class _Reader:
+    """Reads one block: the graph's, or the body's of a Loop."""
+
+    def __init__(self, lines: Iterator[Line], lowered: Lowered) -> None:
+        self.lines = lines
+        self.lowered = lowered
+        self.symbols: dict[str, Symbol] = {}
+        self.numbers: dict[int, Term] = {}
+        self.choices: dict[Term, Choice] = {}
+        self.frames: dict[Term, Frame] = {}
+        self.roots: list[Root] = []
+        self.merges: list[frozenset[Term]] = []
+        self.reads: dict[tuple[Term, int], int] = {}
+        self.bodies: dict[int, Selection] = {}
+        known = Printer(lowered.roots, lowered.arguments)
+        self.sinks = [(known.sink(root), root.sink) for root in lowered.roots]
+        self.named = {  # what the text only names: leaves and opaque operations
+            _NUMBER.sub("%", known.content(term)): term
+            for term in known.order
+            if term.is_leaf or term.is_opaque
+        }
+
+    def selection(self) -> Selection:
+        for line in self.lines:
+            if line.accept("}"):
+                break
+            try:
+                self.read(line)
+            except GraphError:
+                raise
+            except (LuminalError, ValueError) as error:
+                raise line.error(str(error)) from error
+        else:
+            raise GraphError("the text ends before the closing '}' of the selection")
+        if len(self.roots) != len(self.sinks):
+            raise GraphError(f"the graph has {len(self.sinks)} sinks, the text {len(self.roots)}")
+        roots, merges = tuple(self.roots), tuple(self.merges)
+        return Selection(roots, self.choices, self.frames, merges, self.reads, self.bodies)
+
+    def read(self, line: Line) -> None:
+        if line.accept("dim "):
+            name = line.until(" ").strip("`")
+            line.expect("in")
+            lo = line.integer()
+            line.expect("..")
+            self.symbols[name] = symbol(name, lo, line.integer())
+        elif line.accept("axis "):
+            name = line.until(" ").strip("`")
+            line.expect("<")
+            self.symbols[name] = axis(name, self.expression(line.rest()))
+        elif line.accept("merge "):
+            self.merges.append(frozenset(map(self.term, line.rest().split())))
+        elif line.accept("read "):
+            user = self.term(line.match(_NUMBER))
+            line.expect(".")
+            argument = line.integer()
+            line.expect("=")
+            self.reads[user, argument] = line.integer()
+        elif line.text.startswith("%"):
+            self.read_term(line)
+        else:
+            self.read_root(line)
+
+    def read_root(self, line: Line) -> None:
+        wanted, sink = self.sinks[min(len(self.roots), len(self.sinks) - 1)]
+        line.expect(wanted)
+        line.expect("=")
+        self.roots.append(Root(sink, self.term(line.match(_NUMBER)), self.frame(line)))
+
+    # --- terms
+
+    def read_term(self, line: Line) -> None:
+        number = int(line.match(_NUMBER)[1:])
+        line.expect("=")
+        content = line.until("@")
+        line.expect("@")
+        term = self.make(content, line)
+        self.numbers[number] = term
+        residence = Residence(line.match(_RESIDENCE))
+        if not residence.is_stored:
+            self.choices[term] = Choice(residence)
+            return
+        self.frames[term] = self.frame(line)
+        text = line.rest().removesuffix("{")
+        self.choices[term] = Choice(residence, tuple(map(Layout.parse, text.split("|"))))
+        if line.text.endswith("{"):
+            body = term.attrs.body
+            self.bodies[id(body)] = _Reader(self.lines, body).selection()
+
+    def make(self, content: str, line: Line) -> Term:
+        """The term of a content as `Printer.content` gives it."""
+        terms = self.lowered.terms
+        named = self.named.get(_NUMBER.sub("%", content))
+        if named is not None and named.is_leaf:
+            return named
+        text, _, dtype_text = content.rpartition(" : ")
+        words, dtype = Line(line.number, text), dtype_of(dtype_text)
+        if named is not None:
+            words.at = text.rindex(" (")
+            args = [self.term(item.partition(" ")[0]) for item in words.items("()")]
+            return terms.opaque(named.op, args, named.attrs, dtype)
+        op = words.match(WORD)
+        if op == "Literal":
+            data = bytes.fromhex(text.rpartition("0x")[2].removesuffix(")"))
+            return terms.literal(data[::-1], dtype)
+        if op == "Index":
+            return terms.index(self.expression(words.rest()), dtype)
+        if op in REDUCTIONS:
+            bound = [self.axis(name) for name in words.items("{}")]
+            return terms.reduce(op, bound, self.term(words.rest()))
+        if op == "At":
+            x = self.term(words.match(_NUMBER))
+            return terms.at(x, dict(map(self.position, words.items("{}"))))
+        if op not in OPS or not OPS[op].is_pointwise:
+            raise line.error(f"the graph has no {text!r}")
+        return terms.pointwise(op, [self.term(each) for each in words.rest().split(", ")], dtype)
+
+    def position(self, text: str) -> tuple[Symbol, Expression | Term]:
+        """`a0: a1 + 1` or `a0: %3`."""
+        name, _, index = text.rpartition(": ")
+        is_term = _NUMBER.fullmatch(index)
+        return self.axis(name), self.term(index) if is_term else self.expression(index)
+
+    def term(self, text: str) -> Term:
+        number = int(text.removeprefix("%"))
+        if number not in self.numbers:
+            raise ValueError(f"%{number} is used before its line")
+        return self.numbers[number]
+
+    def expression(self, text: str) -> Expression:
+        return parse_expression(text, self.symbols)
+
+    def axis(self, name: str) -> Symbol:
+        if name.strip("`") not in self.symbols:
+            raise ValueError(f"no line declares the axis {name}")
+        return self.symbols[name.strip("`")]
+
+    def frame(self, line: Line) -> Frame:
+        """`[a0, a1*a2, 1]`."""
+        return tuple(
+            () if item == "1" else tuple(map(self.axis, item.split("*"))) for item in line.items()
+        )

@@ -1,0 +1,133 @@
+"""The text form of the algebra and of Selections: a golden one, and texts that are read back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.algebra import term_text
+from luminal.algebra.lower import Lowered, lower
+from luminal.errors import GraphError
+from luminal.program.buffers import ROW_MAJOR, Layout
+from luminal.program.selection import Choice, Residence, Selection, verify
+from luminal.program.selection_text import parse, to_text
+from luminal.select.fast import select
+from tests.fuzz.graphs import random_case
+
+GOLDEN = """\
+selection {
+  dim s in 1..512
+  axis a0 < s
+  axis a1 < 64
+  %0 = Input x [a0, a1] : f32 @ inline
+  %1 = Max{a1} %0 : f32 @ local
+  %2 = Literal -1.0 (0xbf800000) : f32 @ inline
+  %3 = Mul %1, %2 : f32 @ inline
+  %4 = Add %0, %3 : f32 @ inline
+  %5 = Exp %4 : f32 @ local
+  %6 = Sum{a1} %5 : f32 @ local
+  %7 = Div %5, %6 : f32 @ stored [a0, a1] row
+  output y = %7 [a0, a1]
+}
+"""
+
+
+def softmax() -> lm.Graph:
+    graph = lm.Graph()
+    s = graph.dim("s", 1, 512)
+    graph.tensor((s, 64), name="x").softmax(-1).output("y")
+    return graph
+
+
+def every_kind() -> lm.Graph:
+    """Every kind of term: a Loop, a Sort, a Scatter, gathers, two States of one name, a literal."""
+    graph = lm.Graph()
+    s = graph.dim("s", 1, 16)
+    rows = graph.tensor((s, 4), name="the rows")
+    start = graph.weight((4,), name="start")
+    last, sums = lm.scan(lambda h, x: (h * x, (h + x).sum(0)), start, rows)
+    last.output("last")
+    sums.keep()
+    values, order = rows.flip(0).sort(0)
+    (values + graph.constant(np.arange(4, dtype=np.float32))).output("sorted")
+    order.output("order")
+    old, other = lm.State((8, 4), name="cache"), lm.State((8, 4), name="cache")
+    graph.assign(old, graph.read(other))
+    graph.assign(other, graph.read(old).slice_scatter(graph.tensor((2, 4), name="new"), 0, 3))
+    picked = graph.tensor((3,), dtype=lm.int64, name="picked")
+    graph.read(other)[picked].cumsum(0).output("scanned")
+    return graph
+
+
+def round_trip(lowered: Lowered, selection: Selection) -> None:
+    text = to_text(selection)
+    again = parse(text, lowered)
+    verify(again)
+    assert again == selection
+    assert to_text(again) == text
+
+
+def test_golden() -> None:
+    lowered = lower(softmax().graph())
+    selection = select(lowered)
+    assert to_text(selection) == GOLDEN
+    round_trip(lowered, selection)
+    lines = [line.partition(" @ ")[0] for line in GOLDEN.splitlines()]
+    assert term_text.to_text(lowered) == "\n".join(["algebra {", *lines[1:]]) + "\n"
+
+
+def test_every_kind_of_term_is_read_back() -> None:
+    lowered = lower(every_kind().graph())
+    round_trip(lowered, select(lowered))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_graphs_are_read_back(seed: int) -> None:
+    lowered = lower(random_case(seed).graph)
+    round_trip(lowered, select(lowered))
+
+
+def test_layouts_merges_and_reads_are_read_back() -> None:
+    lowered = lower(every_kind().graph())
+    selection = select(lowered)
+    stored = list(selection.stored())
+    panels = Layout((1, 0), ((1, 32), (0, 4)), padding=8, alignment=4096)
+    choices = dict(selection.choices)
+    user, read = next((t, arg) for t in choices for arg in t.args if arg in stored)
+    choices[read] = Choice(Residence.LOCAL_STORED, (ROW_MAJOR, panels))
+    merges = (frozenset(stored[:2]), frozenset(stored[2:4]))
+    reads = {(user, user.args.index(read)): 1}
+    round_trip(lowered, replace(selection, choices=choices, merges=merges, reads=reads))
+
+
+def test_another_spelling_of_the_graph_is_read() -> None:
+    lowered = lower(softmax().graph())
+    text = GOLDEN.replace("%2 = Literal -1.0 (0xbf800000)", "%2 = Literal 1.0 (0x3f800000)")
+    text = text.replace("%3 = Mul", "%3 = Div").replace("%4 = Add %0, %3", "%4 = Add %3, %0")
+    assert to_text(parse(text, lowered)) == text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("Input x", "Input z", "line 5: the graph has no 'Input z [a0, a1]'"),
+        ("Input x [a0, a1]", "Input x [a1, a0]", "line 5: the graph has no"),
+        ("%6 = Sum{a1} %5", "%6 = Sum{a1} %9", "line 11: %9 is used before its line"),
+        ("%6 = Sum{a1}", "%6 = Sum{a7}", "line 11: no line declares the axis a7"),
+        ("@ inline", "@ nowhere", "line 5: 'nowhere' is not a valid Residence"),
+        ("[a0, a1] row", "[a0, a1] rows", "line 12: 'rows' is no part of a layout"),
+        ("output y", "output z", "line 13: expected 'output y'"),
+        ("  output y = %7 [a0, a1]\n", "", "the graph has 1 sinks, the text 0"),
+        ("}\n", "", "the text ends before the closing '}' of the selection"),
+    ],
+)
+def test_errors_name_the_line(before: str, after: str, message: str) -> None:
+    assert before in GOLDEN
+    start, found, end = GOLDEN.rpartition(before) if before == "}\n" else GOLDEN.partition(before)
+    assert found
+    with pytest.raises(GraphError) as caught:
+        parse(start + after + end, lower(softmax().graph()))
+    assert message in str(caught.value)
