@@ -220,7 +220,7 @@ class BoundCpu:
     def _take_weights(self) -> None:
         prologue = self._runner.prologue
         for entry, number in self._table.fixed:
-            self._slots[entry] = address(prologue.arrays[number])
+            self._slots[entry] = prologue.addresses[number]
         self._weights_stamp = prologue.stamp
 
     def _take_memory(self, threads: int) -> None:

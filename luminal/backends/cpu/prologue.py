@@ -75,7 +75,8 @@ class Prologue:
         self.arrays: dict[int, Array] = {
             b.id: _literal(b.owner) for b in program.buffers if isinstance(b.owner, ConstantAttrs)
         }
-        self.stamp = 0  # counts changes of `arrays`
+        self.addresses: dict[int, int] = {}  # of `arrays`
+        self.stamp = 0  # counts their changes
 
     @property
     def nbytes(self) -> int:
@@ -87,6 +88,7 @@ class Prologue:
         versions = [parameter.version for parameter in self._parameters]
         if versions != self._versions:
             self._renew()
+            self.addresses = {number: address(array) for number, array in self.arrays.items()}
             self._versions = versions
             self.stamp += 1
         return self.stamp
