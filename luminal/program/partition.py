@@ -337,8 +337,6 @@ class _Scope:
         self.done.add(term.attrs.site)
         attrs: OpaqueAttrs = term.attrs
         loop = attrs.hlir
-        if any(states is not None for states in loop.assigned):
-            raise CompileError("Loop: results bound to lists of States are not compiled yet")
         before: list[_Unit] = []
         operands: list[Operand] = []
         depth = self.depth + 1
@@ -357,8 +355,8 @@ class _Scope:
         selection = self.selection.bodies[id(body)]
         inner = _Scope(self.memory, selection, self.facts, depth, arguments)
         for k, root in enumerate(selection.roots):
-            target = self.result(term, k, carried, root, depth)
-            inner.settle(root.term, Place(target, root.term.dtype, root.frame), root)
+            for target in self.results(term, k, carried, root, depth):
+                inner.settle(root.term, Place(target, root.term.dtype, root.frame), root)
         step = LoopStep(loop.trips, tuple(inner.run()))
         reads = frozenset(a for a in term.args)
         makes = tuple(self.siblings(term).values())
@@ -414,20 +412,33 @@ class _Scope:
             before.append(self.unit((), (Store(term, self.materialised[key], frame),)))
         return self.materialised[key]
 
-    def result(self, term: Term, k: int, carried: list[int], root: Root, depth: int) -> Operand:
-        """Where the body's result k goes: the carried value's other buffer, or a slice of a y."""
+    def results(
+        self, term: Term, k: int, carried: list[int], root: Root, depth: int
+    ) -> list[Operand]:
+        """Where the body's result k goes: the carried value's other buffer, or the slices of a y and
+        the States that it is bound to.
+        """
         if k < len(carried):
-            return Operand(carried[k], depth, const(1), 2)
-        own = self.siblings(term).get(k)
-        shape = shape_of(root.frame)
-        size = const(root.term.dtype.size)
-        for extent in shape:
-            size = size * extent
-        if own is not None and own.attrs.result == self.home(own).frame:
-            return Operand(self.home(own).operand.entry, depth, const(0), 1, size)
-        whole = (term.attrs.hlir.trips, *shape)
-        buffer = self.memory.buffer(BufferKind.ARENA, root.term.dtype, whole)
-        return Operand(self.memory.entry(buffer), depth, const(0), 1, size)
+            return [Operand(carried[k], depth, const(1), 2)]
+        memory, dtype, shape = self.memory, root.term.dtype, shape_of(root.frame)
+        targets = []
+        states = term.attrs.hlir.assigned[k - len(carried)]
+        if states is not None:
+            own = [memory.buffer(BufferKind.NEXT, dtype, shape, state) for state in states]
+            memory.partition.swaps += states
+            targets.append(Operand(memory.entry(*own), depth, const(0), len(own)))
+        used = self.siblings(term).get(k)
+        if used is not None or states is None:
+            size = const(dtype.size)
+            for extent in shape:
+                size = size * extent
+            if used is not None and used.attrs.result == self.home(used).frame:
+                entry = self.home(used).operand.entry
+            else:
+                whole = (term.attrs.hlir.trips, *shape)
+                entry = memory.entry(memory.buffer(BufferKind.ARENA, dtype, whole))
+            targets.append(Operand(entry, depth, const(0), 1, size))
+        return targets
 
 
 def _state_of(term: Term) -> State | None:
