@@ -142,12 +142,12 @@ def check(seed: int) -> None:
         run_all(kernel, arrays, {"n": n})
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(12, 32))
 def test_random_kernels(seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(25, 250))
+@pytest.mark.parametrize("seed", [*range(12), *range(32, 250)])
 def test_more_random_kernels(seed: int) -> None:
     check(seed)

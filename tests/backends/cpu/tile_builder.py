@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -193,6 +194,12 @@ def targets() -> list[Target]:
     return [native] if native.vector_bits < 512 else [native, cap(native, "avx2")]
 
 
+@functools.lru_cache(4)
+def native(kernel: Kernel, target: Target) -> Native:
+    """The compiled kernel; a test with several inputs compiles it once."""
+    return Native(kernel, target)
+
+
 class Native:
     """A compiled kernel, called directly."""
 
@@ -226,7 +233,7 @@ def run_all(
     tile_interpreter.run(kernel, expected, params)
     for target in targets():
         found = {name: array.copy() for name, array in arrays.items()}
-        Native(kernel, target)(found, params)
+        native(kernel, target)(found, params)
         for name, array in found.items():
             compare(f"{target.name} {name}", array, expected[name], rtol)
     return expected
