@@ -1,0 +1,44 @@
+"""Random graphs on the CPU: near the reference, the same bits for one and two threads."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from luminal import config
+from tests.fuzz.cpu_run import check
+from tests.fuzz.graphs import Case, cases, random_case
+
+CHUNK = 25
+
+
+def check_seeds(seeds: range) -> None:
+    for seed in seeds:
+        try:
+            check(random_case(seed))
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+@pytest.mark.parametrize("chunk", range(8))
+def test_cases_of_seeds(chunk: int) -> None:
+    check_seeds(range(CHUNK * chunk, CHUNK * (chunk + 1)))
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_cases_of_seeds_in_avx2(chunk: int) -> None:
+    with config.override(LUMINAL_TARGET="avx2"):
+        check_seeds(range(1000 + CHUNK * chunk, 1000 + CHUNK * (chunk + 1)))
+
+
+@given(case=cases())
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_cases_of_hypothesis(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chunk", range(8, 80))
+def test_many_cases_of_seeds(chunk: int) -> None:
+    check_seeds(range(CHUNK * chunk, CHUNK * (chunk + 1)))
