@@ -120,6 +120,12 @@ def compile(
     return made
 
 
+def narrowed(graph: Graph, dims: Mapping[Any, DimChoice] | None = None) -> hlir.Graph:
+    """What is recorded so far, with dims narrowed as `compile` does it; buckets are left out."""
+    frozen = graph.graph()
+    return _narrowed(frozen, _Choices.of(frozen, dims or {}).narrow)
+
+
 def compile_count() -> int:
     """How many graphs this process has compiled."""
     return _compile_count

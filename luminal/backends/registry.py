@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from luminal.errors import CompileError
 from luminal.hlir.graph import Graph
+from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
 from luminal.runtime.runner import Runner
 from luminal.target import Target
@@ -15,13 +16,17 @@ from luminal.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One backend. One with a target runs Programs compiled for it, one without runs HLIR."""
+    """One backend. One with a target runs Programs compiled for it, one without runs HLIR.
+
+    `sources` are the texts a kernel becomes on its way to a binary, by name and in order.
+    """
 
     name: str
     summary: str
     unavailable: Callable[[], str | None]  # why it cannot be used here, or None
     target: Callable[[], Target] | None
     make_runner: Callable[[Any], Runner]
+    sources: Mapping[str, Callable[[Kernel, Target], str]] = field(default_factory=dict)
 
 
 def _cpu_unavailable() -> str | None:
@@ -44,6 +49,18 @@ def _cpu_runner(program: Program) -> Runner:
     return device.CpuRunner(program, _cpu_target())
 
 
+def _cpu_llvm(kernel: Kernel, target: Target) -> str:
+    from luminal.codegen.llvm import render
+
+    return render(kernel, target)
+
+
+def _cpu_assembly(kernel: Kernel, target: Target) -> str:
+    from luminal.backends.cpu import compiler
+
+    return compiler.assembly(_cpu_llvm(kernel, target), target)
+
+
 def _reference_runner(graph: Graph) -> Runner:
     from luminal.backends.reference.device import ReferenceRunner
 
@@ -59,6 +76,7 @@ BACKENDS = {
             _cpu_unavailable,
             _cpu_target,
             _cpu_runner,
+            {"llvm": _cpu_llvm, "asm": _cpu_assembly},
         ),
         Backend(
             "reference",

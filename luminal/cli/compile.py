@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,21 +37,35 @@ def command(
     ] = None,
     backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    dims: Annotated[
+        list[str] | None, typer.Option(metavar="s=1..64", help="Narrow a dim; may be repeated.")
+    ] = None,
 ) -> None:
     """Compile FILE.py:FUNCTION and print the stages asked for, else the kernels."""
+    from luminal import dump as dumps
     from luminal import session
+    from luminal.backends import registry
 
     graph = _call(target)
     if not isinstance(graph, session.Graph):
         raise InputError(
             f"compile: {target} returned a {type(graph).__name__}; it must return a luminal.Graph"
         )
-    executable = session.compile(graph, backend=backend, mode=mode)
-    for stage in dump or []:
-        typer.echo(executable.dump(stage.value))
+    intervals = dict(map(_interval, dims or []))
     if not dump:
-        for row in executable.report().kernels:
-            typer.echo(str(row))
+        typer.echo(str(session.compile(graph, backend, mode, intervals).report()))
+        return
+    stages = dumps.Dump(session.narrowed(graph, intervals), registry.find(backend))
+    for stage in dump:
+        typer.echo(stages.text(stage.value))
+
+
+def _interval(text: str) -> tuple[str, tuple[int, int]]:
+    """`s=1..64`, or `s=64` for one value."""
+    found = re.fullmatch(r"(.+)=(\d+)(?:\.\.(\d+))?", text)
+    if found is None:
+        raise InputError(f"compile: --dims {text!r} must have the form NAME=LO..HI or NAME=VALUE")
+    return found[1], (int(found[2]), int(found[3] or found[2]))
 
 
 def _call(target: str) -> Any:

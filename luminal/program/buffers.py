@@ -133,7 +133,12 @@ class Buffer:
     def bytes(self) -> Expression:
         return self.size * self.dtype.size
 
+    @property
+    def owner_name(self) -> str:
+        """The owner's name, empty where there is none."""
+        return str(getattr(self.owner, "name", self.owner if isinstance(self.owner, str) else ""))
+
     def __str__(self) -> str:
-        owner = getattr(self.owner, "name", self.owner if isinstance(self.owner, str) else "")
         extents = ", ".join(map(str, self.shape))
-        return f"b{self.id}: {self.kind.value} {owner} {self.dtype}[{extents}] {self.layout}"
+        owner = f"{self.owner_name} " if self.owner_name else ""
+        return f"b{self.id}: {self.kind.value} {owner}{self.dtype}[{extents}] {self.layout}"

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from luminal import config
+from luminal.cli.compile import Stage
 from luminal.cli.main import main
 from luminal.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
@@ -57,6 +60,55 @@ def test_wrong_usage_exits_with_2(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, "compile", "f.py:f", "--dump", "everything") == 2
 
 
+EXAMPLE = f"{ROOT / 'examples/softmax_of_matmul.py'}:graph"
+
+
+def test_compile_prints_the_kernels(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "compile", EXAMPLE) == 0
+    assert "at s = 512" in capsys.readouterr().out
+    assert run(monkeypatch, "compile", EXAMPLE, "--backend", "reference", "--dims", "s=2..16") == 0
+    assert "at s = 16" in capsys.readouterr().out
+
+
+def test_compile_prints_stages(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages = [word for stage in Stage for word in ("--dump", stage.value)]
+    assert run(monkeypatch, "compile", EXAMPLE, *stages, "--dims", "s=40") == 0
+    printed = capsys.readouterr().out
+    for start in (
+        "graph {\n  %0",
+        "algebra {",
+        "selection {",
+        "program {",
+        "k0:\nkernel(",
+        "digraph",
+    ):
+        assert start in printed
+    assert "f32[40, 64]" in printed
+    assert " s " not in printed.partition("k0:")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["graph.txt:f"], "compile: 'graph.txt:f' must have the form FILE.py:FUNCTION"),
+        (["nowhere.py:f"], "compile: nowhere.py: no such file"),
+        ([EXAMPLE[:-5] + "grap"], "softmax_of_matmul.py has no function 'grap'"),
+        ([EXAMPLE, "--dims", "s:3"], "--dims 's:3' must have the form NAME=LO..HI or NAME=VALUE"),
+        ([EXAMPLE, "--dims", "t=3"], "t: no such dim; the dims are s"),
+        ([EXAMPLE, "--backend", "gpu"], "backend 'gpu': takes"),
+        ([EXAMPLE, "--backend", "reference", "--dump", "asm"], "'reference' has no stage 'asm'"),
+    ],
+)
+def test_compile_says_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    assert message in str(run(monkeypatch, "compile", *arguments))
+
+
 def test_an_error_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LUMINAL_THREADS", "0")
     message = run(monkeypatch, "env")
@@ -74,7 +126,7 @@ def test_debug_lets_the_error_through(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_process_exits_with_1_and_no_traceback() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "luminal.cli.main", "env"],
-        env={"LUMINAL_DEBUG": "9", "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={"LUMINAL_DEBUG": "9", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,65 @@
+"""Every stage of a compile as text: what `luminal compile --dump` prints and the tour shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from luminal import compiler
+from luminal.algebra import term_text
+from luminal.backends.registry import Backend
+from luminal.errors import CompileError
+from luminal.hlir import dot as hlir_dot
+from luminal.hlir import printer
+from luminal.hlir.graph import Graph
+from luminal.kernel import tile_ir
+from luminal.kernel.tile_ir import Kernel
+from luminal.program import dot as program_dot
+from luminal.program import launch_text, selection_text
+
+STAGES = ("hlir", "algebra", "selection", "program", "tile")
+"""The IRs in processing order. A backend's sources follow ("llvm", "asm"); ".dot" are pictures."""
+
+
+class Dump:
+    """The stages of one graph for one backend; the compiler runs when a stage first needs it."""
+
+    def __init__(self, graph: Graph, backend: Backend) -> None:
+        self.graph = graph
+        self.backend = backend
+        self._texts: dict[str, Callable[[], str]] = {
+            "hlir": lambda: printer.to_text(graph),
+            "hlir.dot": lambda: hlir_dot.to_dot(graph),
+        }
+        if backend.target is not None:
+            self._texts |= {
+                "algebra": lambda: term_text.to_text(self.stages.lowered),
+                "selection": lambda: selection_text.to_text(self.stages.selection),
+                "program": lambda: launch_text.to_text(self.stages.program),
+                "tile": lambda: self._kernels(tile_ir.to_text),
+                "program.dot": lambda: program_dot.to_dot(self.stages.program),
+            }
+            self._texts |= {name: self._source(name) for name in backend.sources}
+
+    @cached_property
+    def stages(self) -> compiler.Stages:
+        """All IRs of the compile."""
+        assert self.backend.target is not None
+        return compiler.lower_by_stages(self.graph, self.backend.target())
+
+    def text(self, stage: str) -> str:
+        """One stage; raises CompileError where the backend has no such stage."""
+        if stage not in self._texts:
+            known = ", ".join(self._texts)
+            raise CompileError(f"backend {self.backend.name!r} has no stage {stage!r}: {known}")
+        return self._texts[stage]().rstrip("\n")
+
+    def _source(self, name: str) -> Callable[[], str]:
+        assert self.backend.target is not None
+        write, target = self.backend.sources[name], self.backend.target
+        return lambda: self._kernels(lambda kernel: write(kernel, target()))
+
+    def _kernels(self, write: Callable[[Kernel], str]) -> str:
+        """Every distinct kernel under its number, which launches in the program's text name."""
+        kernels = enumerate(self.stages.program.kernels)
+        return "\n\n".join(f"k{number}:\n{write(kernel)}" for number, kernel in kernels)
