@@ -85,7 +85,7 @@ def _wide(b: FunctionBuilder, dtype: DType, value: IRValue) -> IRValue:
 
 
 def prepare(ctx: Context, statement: Load | Store) -> None:
-    """Emit what is known of an access by now: masks, and pointers for the terms bound so far."""
+    """Emit what is known of an access by now: of its guard, and pointers of the bound terms."""
     for expr in (statement.guard, statement.offset):
         axes = [axis for axis in ctx.active if axis in expr.symbols()]
         if expr is statement.offset:  # positions a constant apart share one pointer
