@@ -20,7 +20,11 @@ UNKNOWN = 1 << 12  # positions assumed of an extent without a useful upper bound
 CHUNK_WORK = (
     1 << 15
 )  # operations of one grid chunk: some 10 us, far above the cost of handing it out
-CONTRACTION_CHUNK = 1 << 21
+SMALL_CONTRACTION = 1 << 21  # a contraction is cut into about CONTRACTION_CHUNKS pieces,
+LARGE_CONTRACTION = 1 << 25  # each between these amounts of work
+CONTRACTION_CHUNKS = 32
+LINE = 16  # positions of a transpose per tile: one cache line of 4-byte elements,
+WAYS = 8  # by as many lines as the first-level cache keeps of rows a power of two apart
 ROW_BLOCK = 128  # rows of a contraction per chunk: pays the packing of B, and A's rows stay in L2
 PACK_ROWS = 32  # fewer rows than this do not pay for packing
 DOT_TILE = 4  # rows and columns of a tile of dot products
@@ -135,9 +139,24 @@ class _Default:
         order = [x for x in self.grid if x is not vector]
         tiles = {}
         if vector is not None:
-            order.append(vector)
+            across = self.transposed(vector, order)
             tiles[vector.symbol] = self.stream_tile(vector)
+            if across is not None:
+                order = [x for x in order if x is not across] + [across]
+                tiles[across.symbol] = TileChoice(min(LINE, estimate(across.extent)))
+                tiles[vector.symbol] = TileChoice(1, min(self.width(vector), WAYS))
+            order.append(vector)
         return self.done(order, tiles, CHUNK_WORK)
+
+    def transposed(self, vector: LoopAxis, others: Sequence[LoopAxis]) -> LoopAxis | None:
+        """The axis along which an access is contiguous that jumps along the vector axis."""
+        for access in self.accesses:
+            if _contiguity(access, vector.symbol) >= 0:
+                continue
+            for loop in others:
+                if _contiguity(access, loop.symbol) > 0 and estimate(loop.extent) > 1:
+                    return loop
+        return None
 
     def stream_tile(self, loop: LoopAxis, streams: int = STREAMS) -> TileChoice:
         lanes = self.width(loop)
@@ -165,7 +184,14 @@ class _Default:
         }
         packs = self.packs(vector, rows)
         along = vector.symbol if packs else None
-        return self.done(order, tiles, CONTRACTION_CHUNK, packs, along, rows)
+        return self.done(order, tiles, self.contraction_chunk(), packs, along, rows)
+
+    def contraction_chunk(self) -> int:
+        """The work of one chunk: small enough to share out, large enough to reuse what it loads."""
+        total = 1
+        for loop in self.axes:
+            total *= estimate(loop.extent)
+        return max(SMALL_CONTRACTION, min(LARGE_CONTRACTION, total // CONTRACTION_CHUNKS))
 
     def packs(self, vector: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
         """Factors that depend on the vector axis and not on the rows, where the rows pay for it."""
@@ -209,7 +235,7 @@ class _Default:
                 tiles[vector.symbol] = self.stream_tile(vector)
         rest = [x for x in self.grid if x not in shared]
         order = rest + shared
-        work = CONTRACTION_CHUNK if len(shared) == 2 else CHUNK_WORK
+        work = self.contraction_chunk() if len(shared) == 2 else CHUNK_WORK
         return self.done(order, tiles, work)
 
     # --- the record
