@@ -47,7 +47,9 @@ class Variant:
 
     def takes(self, dims: Dims) -> bool:
         """Whether the dims lie in the intervals."""
-        return all(lo <= dims[name] <= hi for name, (lo, hi) in self.intervals.items())
+        return all(
+            name not in dims or lo <= dims[name] <= hi for name, (lo, hi) in self.intervals.items()
+        )
 
 
 @dataclass(frozen=True, slots=True)

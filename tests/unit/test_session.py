@@ -160,6 +160,37 @@ def test_results_know_their_tensors() -> None:
         results["y"]
 
 
+def test_empty_scalar_and_16_bit_outputs() -> None:
+    cx = lm.Graph()
+    n = cx.dim("n", 0, 8)
+    x = cx.tensor((n, 3), lm.bfloat16, name="x")
+    (x + 1).output("y")
+    x.sum().output("total")
+    (x > 0).output("positive")
+    exe = compiled(cx)
+    for rows in (0, 2):
+        result = exe(x=np.ones((rows, 3), lm.bfloat16.numpy))
+        assert result["y"].dtype == lm.bfloat16.numpy
+        assert result["y"].tolist() == [[2, 2, 2]] * rows
+        assert result["total"].shape == ()
+        assert result["total"] == 3 * rows
+        assert result["positive"].dtype == np.bool_
+        assert result["positive"].all()
+
+
+def test_one_value_under_two_names_gives_two_arrays() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((2,), name="x")
+    y = (x + 1).output("a").output("b")
+    x.output("same")
+    result = compiled(cx)(x=ones(2))
+    assert result["a"].tolist() == result["b"].tolist() == result[y].tolist() == [2, 2]
+    result["a"][:] = 7
+    result["same"][:] = 7
+    assert result["b"].tolist() == [2, 2]
+    assert compiled(cx)(x=ones(2))["same"].tolist() == [1, 1]
+
+
 # --- what a call is checked for -------------------------------------------------------------------
 
 

@@ -29,8 +29,11 @@ from luminal.target import Target
 ALONE_SECONDS = 50e-6
 """Work below this runs on the caller alone: a worker asleep takes 36-130 us to wake."""
 
-BYTES_PER_SECOND = 10e9  # of one core; a guess that only decides between alone and team
+# Guesses of one core's speed; they only decide between alone and team.
+BYTES_PER_SECOND = 10e9
 FLOPS_PER_LANE = 1e9  # per second, of elementwise code
+TILE_SPEEDUP = 4  # of contractions: those have more than TILE_INTENSITY flops to a byte
+TILE_INTENSITY = 8
 
 MAX_PLACEMENTS = 8  # of arenas, kept while dims come and go
 
@@ -87,9 +90,11 @@ class CpuRunner:
 
     def is_small(self, filled: Filled) -> bool:
         """Whether a run's work is not worth a team."""
-        lanes = self.target.vector_lanes(4)
-        seconds = filled.flops / (FLOPS_PER_LANE * lanes) + filled.bytes / BYTES_PER_SECOND
-        return seconds < ALONE_SECONDS
+        speed = FLOPS_PER_LANE * self.target.vector_lanes(4)
+        is_tile = filled.flops > TILE_INTENSITY * filled.bytes
+        computing = filled.flops / np.where(is_tile, TILE_SPEEDUP * speed, speed)
+        seconds = np.maximum(computing, filled.bytes / BYTES_PER_SECOND).sum()
+        return bool(seconds < ALONE_SECONDS)
 
     def placement(self, values: Sequence[int]) -> Placement:
         """A placement of buffers at least this big: an old one, unless it is twice too big.

@@ -35,8 +35,8 @@ class Filled:
     slot_refs: Records
     params: NDArray[np.int64]
     scratch_stride: int
-    flops: float
-    bytes: float
+    flops: NDArray[np.float64]  # of each launch site, all its trips, as bytes
+    bytes: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class LaunchRows:
         slots["stride"] = numbers[self._strides]
         flops, moved, scratch = numbers[self._site_numbers].astype(np.float64)
         stride = -(-int(scratch.max(initial=0)) // CACHE_LINES) * CACHE_LINES
-        return Filled(launches, slots, params, stride, float(flops.sum()), float(moved.sum()))
+        return Filled(launches, slots, params, stride, flops, moved)
 
     def report(self, values: Sequence[int]) -> tuple[KernelRow, ...]:
         """One row per launch site."""

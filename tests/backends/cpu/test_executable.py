@@ -298,8 +298,8 @@ program {
   b0: input a f32[16] row
   b1: input b f32[16] row
   b2: input c f32[16] row
-  b3: arena  f32[16] row
-  b4: arena  f32[16] row
+  b3: arena f32[16] row
+  b4: arena f32[16] row
   b5: output y f32[16] row
   run:
     k0[1](in b0, in b1, out b3)  # mul
