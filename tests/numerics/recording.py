@@ -1,8 +1,10 @@
-"""Records a function of Tensors, runs it on the reference backend and gives NumPy arrays."""
+"""Records a function of Tensors, runs it on a backend (the reference by default): NumPy arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,24 @@ import numpy as np
 from luminal.backends.reference import evaluate
 from luminal.frontend.graph import Recorder
 from luminal.frontend.tree import flatten
+from luminal.hlir.attributes import InputAttrs
+from luminal.hlir.graph import Graph
 from luminal.hlir.verify import verify
+from luminal.session import compile
 
 Array = np.ndarray[Any, Any]
+
+_backend: ContextVar[str] = ContextVar("backend", default="reference")
+
+
+@contextmanager
+def on(backend: str) -> Iterator[None]:
+    """Runs what is recorded inside the block on `backend`."""
+    token = _backend.set(backend)
+    try:
+        yield
+    finally:
+        _backend.reset(token)
 
 
 def run(fn: Callable[..., Any], *arrays: Any, shapes: Any = None, dims: Any = None) -> Any:
@@ -39,9 +56,20 @@ def results(
     """The values of `leaves`, which are outputs of `cx`."""
     graph = cx.graph()
     verify(graph)
-    found = evaluate(graph, {**cx.values, **inputs}, dims or {})
+    found = _computed(cx, graph, {**cx.values, **inputs}, dims or {})
     names = {sink.value: sink.name for sink in graph.sinks if hasattr(sink, "name")}
     return [found[names[leaf.value]] for leaf in leaves]
+
+
+def _computed(
+    cx: Recorder, graph: Graph, inputs: Mapping[str, Array], dims: Mapping[str, int]
+) -> Mapping[str, Array]:
+    """Every output by name."""
+    if _backend.get() == "reference":
+        return evaluate(graph, inputs, dims)
+    exe = compile(cx, backend=_backend.get())
+    used = {node.attrs.name for node in graph.nodes() if isinstance(node.attrs, InputAttrs)}
+    return exe({name: array for name, array in inputs.items() if name in used}, dims=dims)
 
 
 def close(actual: Array, expected: Any, ulp: float = 4) -> None:
