@@ -16,7 +16,7 @@ from bench.row import Row, Skipped
 from luminal import config
 from luminal.runtime.report import table_lines
 
-SUBJECTS = ("start", "small", "pointwise", "matmul")
+SUBJECTS = ("start", "small", "pointwise", "matmul", "language_model")
 HEAD = ("what", "measured", "target", "", "spread", "detail")
 RESULTS = Path(__file__).parent / "results.json"
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _report(rows: list[Row | Skipped], threads: int) -> dict[str, Any]:
-    packages = ("luminal", "llvmlite", "numpy", "torch")
+    packages = ("luminal", "llvmlite", "numpy", "torch", "transformers")
     return {
         "machine": platform.processor() or platform.machine(),
         "python": platform.python_version(),

@@ -20,22 +20,28 @@ TOLERANCE = 1e-3  # of results that only have to be of the same computation
 def compare(
     name: str, ours: Callable[[], Any], theirs: Callable[[], Any], target: float, flops: float = 0
 ) -> Row:
-    """The ratio of median times, a call of its own just before each timed one.
+    """The ratio of median times.
 
     Each side hands out its result as a user would get it, and drops it before the next call.
     """
     _check(name, ours(), theirs())
-    pairs = []
-    for _ in range(REPEATS):
-        peer = _timed(theirs)
-        time.sleep(QUIET)
-        pairs.append((_timed(ours), peer))
+    pairs = in_turns(ours, theirs)
     own, peer = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratios = [p / o for o, p in pairs]
     detail = f"{own * 1e3:.3g} ms against {peer * 1e3:.3g} ms"
     if flops:
         detail += f", {flops / own / 1e9:.0f} against {flops / peer / 1e9:.0f} GFLOP/s"
     return Row(name, peer / own, target, "x", (min(ratios), max(ratios)), detail)
+
+
+def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any]) -> list[tuple[float, float]]:
+    """(our seconds, their seconds), REPEATS times; an untimed call stands before each timed one."""
+    pairs = []
+    for _ in range(REPEATS):
+        peer = _timed(theirs)
+        time.sleep(QUIET)
+        pairs.append((_timed(ours), peer))
+    return pairs
 
 
 def caller(graph: lm.Graph, **inputs: np.ndarray) -> Callable[[], np.ndarray]:

@@ -1,0 +1,75 @@
+"""A small Llama from a real checkpoint: how fast it writes, how long its compile takes."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from bench.pair import in_turns
+from bench.row import Row, Rows, Skipped, duration
+from luminal import models
+
+FOLDER = Path(__file__).resolve().parents[2] / "shared/data/tinystories-656k"
+PROMPT = "Once upon a time, there was a little girl"
+TOKENS = 200
+COMPILES = 3  # processes, each with an empty cache and then with the one it has filled
+
+PROGRAM = """
+import pathlib, sys
+from luminal import config, models
+with config.override(LUMINAL_CACHE_DIR=pathlib.Path(sys.argv[2])):
+    model = models.load(sys.argv[1])
+    model.compile()
+print(model.stats.compile)
+"""
+
+
+def rows() -> Rows:
+    """Tokens a second against transformers, then the compile of prefill and decode."""
+    if not FOLDER.is_dir():
+        yield Skipped("tinystories-656k", "no ../shared/data/tinystories-656k")
+        return
+    yield _generate()
+    yield from _compile()
+
+
+def _generate() -> Row:
+    """A whole greedy generation as a user calls it, from the prompt to the text."""
+    ours = models.load(FOLDER)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(FOLDER)
+    theirs: Any = transformers.LlamaForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
+    options = {"max_new_tokens": TOKENS, "do_sample": False}
+
+    def peer() -> str:
+        given = tokenizer(PROMPT, return_tensors="pt")
+        ids = theirs.generate(**given, pad_token_id=0, **options)[0]
+        return str(tokenizer.decode(ids, skip_special_tokens=True))
+
+    text = PROMPT + ours.generate(PROMPT, TOKENS)
+    if text.split() != peer().split():
+        raise AssertionError(f"generate: the texts differ:\n{text}\n--\n{peer()}")
+    pairs = in_turns(lambda: ours.generate(PROMPT, TOKENS), peer)
+    own, other = (statistics.median(side) for side in zip(*pairs, strict=True))
+    count, ratios = ours.stats.new_tokens, [p / o for o, p in pairs]
+    detail = f"{count / own:.0f} against {count / other:.0f} tokens/s, {count} tokens"
+    spread = (min(ratios), max(ratios))
+    return Row("generate tinystories-656k", other / own, 5, "x", spread, detail)
+
+
+def _compile() -> Rows:
+    cold, warm = [], []
+    for _ in range(COMPILES):
+        with tempfile.TemporaryDirectory() as cache:
+            command = [sys.executable, "-c", PROGRAM, str(FOLDER), cache]
+            for times in (cold, warm):
+                done = subprocess.run(command, capture_output=True, check=True, text=True)
+                times.append(float(done.stdout))
+    yield duration("lm.compile tinystories-656k, empty cache", cold, 5, "s")
+    yield duration("lm.compile tinystories-656k, warm cache", warm, 1, "s")
