@@ -100,6 +100,8 @@ def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
         if any((outer in axes) != (inner in axes) for axes in together):
             return False
         for frame in flat:
+            if (outer in frame) != (inner in frame):
+                return False
             if outer in frame and frame[frame.index(outer) + 1 :][:1] != (inner,):
                 return False
         return all(t.layout.blocks == () and t.layout.padding == 0 for t in group.reads.values())

@@ -22,7 +22,7 @@ from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import Buffer, BufferKind, Owner
 from luminal.program.launch_list import Operand, ProgramOutput
 from luminal.program.selection import Residence, Selection
-from luminal.shape.expression import Expression, const
+from luminal.shape.expression import Expression, Symbol, const
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,9 @@ class _Scope:
         if term.is_opaque:
             turns = term.op == "Loop" and term.attrs.index < term.attrs.hlir.carried
             elsewhere = turns or root.frame != term.attrs.result
+        spread = {a for dimension in root.frame for a in dimension} - term.axes
+        if any(_may_be_empty(a) for a in spread):
+            elsewhere = True  # other readers need the one element
         if term not in self.places and not elsewhere:
             self.places[term] = place
         else:
@@ -439,6 +442,12 @@ class _Scope:
                 entry = memory.entry(memory.buffer(BufferKind.ARENA, dtype, whole))
             targets.append(Operand(entry, depth, const(0), 1, size))
         return targets
+
+
+def _may_be_empty(axis: Symbol) -> bool:
+    assert axis.extent is not None
+    lo = axis.extent.interval.lo
+    return lo is None or lo < 1
 
 
 def _state_of(term: Term) -> State | None:

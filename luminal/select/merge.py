@@ -18,9 +18,11 @@ def merges(
     """Disjoint sets of two or more stored terms. `grids`: of the kernels whose loops may be shared.
 
     Two groups join if their grids are equal, one reads the other or both read the same value over the
-    same axes, and no path between them leaves their union. Earlier groups first.
+    same axes, and no path between them leaves their union or moves a value (an At). Earlier groups
+    first.
     """
     reads = {term: _reads(term, is_stored) for term in order if is_stored(term)}
+    moved = {term: _moved(term, is_stored) for term in reads}
     groups: list[list[Term]] = []
     home: dict[Term, list[Term]] = {}
     for term in reads:
@@ -31,7 +33,9 @@ def merges(
             continue
         for other in groups:
             same = grids.get(other[0]) == grids[term] and other[0].phase is term.phase
-            if same and _share(other, term, reads) and not _detour(other, term, reads, home):
+            if not same or not moved[term].isdisjoint(other):
+                continue
+            if _share(other, term, reads) and not _detour(other, term, reads, home):
                 other.append(term)
                 home[term] = other
                 break
@@ -54,6 +58,25 @@ def _reads(term: Term, is_stored: Callable[[Term], bool]) -> frozenset[Term]:
             found.add(below)
         else:
             stack.extend(below.args)
+    return frozenset(found)
+
+
+def _moved(term: Term, is_stored: Callable[[Term], bool]) -> frozenset[Term]:
+    """The stored terms that the kernel of a stored term reads through an At."""
+    found: set[Term] = set()
+    seen: set[tuple[Term, bool]] = set()
+    stack = [(arg, False) for arg in term.args]
+    while stack:
+        below, through = stack.pop()
+        if (below, through) in seen:
+            continue
+        seen.add((below, through))
+        if is_stored(below):
+            found.update((below,) if through else ())
+        elif below.op == "At":
+            stack += [(below.args[0], True), *((arg, through) for arg in below.args[1:])]
+        else:
+            stack.extend((arg, through) for arg in below.args)
     return frozenset(found)
 
 
