@@ -12,6 +12,7 @@ from luminal.select.weights import FEW_POINTS, MUCH_WORK, upper
 from luminal.shape.expression import Expression, Symbol, axis, ceil_div
 
 CHUNKS = 64  # per reduction: even shares for teams up to about this size
+TRIES = 256  # chunk sizes looked at for one that divides the extent
 MIN_CHUNK = 1 << 12  # elements: a chunk is worth handing out
 
 
@@ -46,7 +47,9 @@ def _chunk(reduction: Term) -> tuple[Symbol, int] | None:
     each = upper(reduction.axes) * upper(reduction.attrs) // upper((along,))
     length = upper((along,))
     size = max(-(-length // CHUNKS), -(-MIN_CHUNK // each))
-    even = next((n for n in range(size, 2 * size) if length % n == 0), size)  # needs no guard
+    even = next(
+        (n for n in range(size, min(2 * size, size + TRIES)) if length % n == 0), size
+    )  # needs no guard
     return (along, even) if even * 2 <= length else None
 
 
