@@ -12,6 +12,18 @@ from luminal import config
 SHARED_DATA = Path(__file__).resolve().parents[1] / "../shared/data"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write golden texts anew instead of comparing"
+    )
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden texts are to be written anew."""
+    return bool(request.config.getoption("--update-golden"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _verifiers_on() -> Iterator[None]:
     with config.override(LUMINAL_VERIFY=True):

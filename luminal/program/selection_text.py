@@ -194,7 +194,7 @@ class _Reader:
             return terms.index(self.expression(words.rest()), dtype)
         if op in REDUCTIONS:
             bound = [self.axis(name) for name in words.items("{}")]
-            return terms.reduce(op, bound, self.term(words.rest()))
+            return terms.reduce(op, bound, self.term(words.rest()), merge=False)
         if op == "At":
             x = self.term(words.match(_NUMBER))
             return terms.at(x, dict(map(self.position, words.items("{}"))))

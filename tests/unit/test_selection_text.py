@@ -84,6 +84,15 @@ def test_every_kind_of_term_is_read_back() -> None:
     round_trip(lowered, select(lowered))
 
 
+def test_a_reduction_in_two_stages_is_read_back() -> None:
+    graph = lm.Graph()
+    graph.tensor((1 << 20,), name="x").sum().output("y")
+    lowered = lower(graph.graph())
+    selection = select(lowered)
+    assert [term.op for term in selection.stored()] == ["Sum", "Sum"]
+    round_trip(lowered, selection)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_random_graphs_are_read_back(seed: int) -> None:
     lowered = lower(random_case(seed).graph)
