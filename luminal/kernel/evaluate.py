@@ -107,6 +107,7 @@ class Evaluator:
         self.named: set[Symbol] = set()  # symbols that need no other name: parameters, bound tiles
         self.rows: dict[Term, Row] = {}
         self.orders: dict[Term, Axes] = {}
+        self.moves: dict[Hashable, Env] = {}
         self.grid: list[Grid] = []
         self.chunks = const(1)
 
@@ -174,11 +175,39 @@ class Evaluator:
     # --- values
 
     def evaluate(self, term: Term, env: Env) -> Tile:
-        """The tile value of `term` in `env`, computed in the outermost block where it is known."""
-        key = self.key(term, env)
-        found = self.blocks.find(key)
-        if found is not None:
-            return found
+        """The tile value of `term` in `env`, computed in the outermost block where it is known.
+
+        Operands first, by a stack: terms are thousands deep.
+        """
+        stack = [(term, env)]
+        while True:
+            top, inside = stack[-1]
+            key = self.key(top, inside)
+            found = self.blocks.find(key)
+            waiting = [] if found is not None else self.waiting(top, inside)
+            if waiting:
+                stack.extend(reversed(waiting))
+                continue
+            tile = self.emit(top, inside, key) if found is None else found
+            stack.pop()
+            if not stack:
+                return tile
+
+    def waiting(self, term: Term, env: Env) -> list[tuple[Term, Env]]:
+        """The operands, with the environments they are read in, that have no value yet."""
+        row = self.rows.get(term) if env.base else None
+        if term in self.group.reads or (row is not None and row.ready):
+            return []
+        args = term.args[1:] if term.op == "At" else term.args if term.is_pointwise else ()
+        wanted = [(arg, env) for arg in args if self.blocks.find(self.key(arg, env)) is None]
+        if term.op == "At" and not wanted:
+            moved = self.move(term, env)
+            operand = term.args[0]
+            return [] if self.blocks.find(self.key(operand, moved)) else [(operand, moved)]
+        return wanted
+
+    def emit(self, term: Term, env: Env, key: Hashable) -> Tile:
+        """Computes or loads a term whose operands have values."""
         row = self.rows.get(term) if env.base else None
         if row is not None and row.ready:
             tile = self.load_row(row, env, term.dtype)
@@ -240,6 +269,12 @@ class Evaluator:
 
     def move(self, at: Term, env: Env) -> Env:
         """The environment of At's operand: its axes at the new indices, guarded to lie inside."""
+        key = self.key(at, env)
+        if key not in self.moves:
+            self.moves[key] = self._moved(at, env)
+        return self.moves[key]
+
+    def _moved(self, at: Term, env: Env) -> Env:
         values = {a: v for a, v in env.values.items() if a in at.args[0].axes}
         guards = [env.guard]
         for a, position in at.attrs:

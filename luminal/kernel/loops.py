@@ -124,39 +124,43 @@ def accesses(group: Group, axes: tuple[LoopAxis, ...]) -> list[Access]:
     for store in group.stores:
         seen: set[object] = set()
         for root in store.roots:
-            out += _reads(root, env, None, group, seen)
+            out += _reads(root, env, group, seen)
         if store.index is None:
             out.append(Access(store.place, store.offset(env), None, True))
     return out
 
 
 def _reads(
-    term: Term,
-    env: Mapping[Symbol, Expression],
-    reduction: Term | None,
-    group: Group,
-    seen: set[object],
+    root: Term, env: Mapping[Symbol, Expression], group: Group, seen: set[object]
 ) -> Iterator[Access]:
-    key = (term, reduction, tuple((a, env.get(a)) for a in sorted(term.axes, key=_by_key)))
-    if key in seen:
-        return
-    seen.add(key)
-    if term in group.reads:
-        place = group.reads[term]
-        yield Access(place, place.offset(env), reduction, source=term)
-        return
-    if term.op == "At":
-        inner = dict(env)
-        for number, (a, position) in enumerate(term.attrs):
-            if isinstance(position, int):
-                yield from _reads(term.args[1 + position], env, reduction, group, seen)
-                inner[a] = axis(f"gather{term.id}.{number}", 1 << 31)
-            else:
-                inner[a] = position.substitute(env)
-        yield from _reads(term.args[0], inner, reduction, group, seen)
-        return
-    for arg in term.args:
-        yield from _reads(arg, env, term if term.is_reduction else reduction, group, seen)
+    """The reads below a root, under a reduction or not. Iterative: terms are thousands deep."""
+    stack: list[tuple[Term, Mapping[Symbol, Expression], Term | None]] = [(root, env, None)]
+    while stack:
+        term, env, reduction = stack.pop()
+        key = (term, reduction, tuple((a, env.get(a)) for a in sorted(term.axes, key=_by_key)))
+        if key in seen:
+            continue
+        seen.add(key)
+        if term in group.reads:
+            place = group.reads[term]
+            yield Access(place, place.offset(env), reduction, source=term)
+        elif term.op == "At":
+            stack.append((term.args[0], _moved(term, env), reduction))
+            stack.extend((arg, env, reduction) for arg in reversed(term.args[1:]))
+        else:
+            within = term if term.is_reduction else reduction
+            stack.extend((arg, env, within) for arg in reversed(term.args))
+
+
+def _moved(at: Term, env: Mapping[Symbol, Expression]) -> dict[Symbol, Expression]:
+    """The positions of the operand's axes; a gathered one is a symbol of its own."""
+    inner = dict(env)
+    for number, (a, position) in enumerate(at.attrs):
+        if isinstance(position, int):
+            inner[a] = axis(f"gather{at.id}.{number}", 1 << 31)
+        else:
+            inner[a] = position.substitute(env)
+    return inner
 
 
 def _by_key(symbol: Symbol) -> object:

@@ -75,7 +75,8 @@ class _Fast:
         choices = {term: self.choices[term] for term in self.order}
         frames = {t: self.frame(t) for t in self.order if choices[t].residence.is_stored}
         bodies = {id(t.attrs.body): select(t.attrs.body) for t in self.order if t.op == "Loop"}
-        joined = merges(self.order, lambda t: choices[t].residence.is_stored, self.grids())
+        sizes = {term: kernel.terms for term, kernel in self.kernels.items()}
+        joined = merges(self.order, lambda t: choices[t].residence.is_stored, self.grids(), sizes)
         return Selection(self.lowered.roots, choices, frames, joined, {}, bodies)
 
     def grids(self) -> dict[Term, frozenset[Symbol] | None]:

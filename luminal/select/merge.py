@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from luminal.algebra.terms import Phase, Term
+from luminal.select.weights import KERNEL_TERMS, MERGED
 from luminal.shape.expression import Symbol
 
 Grid = frozenset[Symbol]
@@ -14,8 +15,10 @@ def merges(
     order: Sequence[Term],
     is_stored: Callable[[Term], bool],
     grids: Mapping[Term, Grid | None],
+    sizes: Mapping[Term, int],
 ) -> tuple[frozenset[Term], ...]:
-    """Disjoint sets of two or more stored terms. `grids`: of the kernels whose loops may be shared.
+    """Disjoint sets of two or more stored terms. `grids`: of the kernels whose loops may be shared,
+    `sizes`: terms in each kernel.
 
     Two groups join if their grids are equal, one reads the other or both read the same value over the
     same axes, and no path between them leaves their union or moves a value (an At). Earlier groups
@@ -33,7 +36,7 @@ def merges(
             continue
         for other in groups:
             same = grids.get(other[0]) == grids[term] and other[0].phase is term.phase
-            if not same or not moved[term].isdisjoint(other):
+            if not same or not moved[term].isdisjoint(other) or _large(other, term, sizes):
                 continue
             if _share(other, term, reads) and not _detour(other, term, reads, home):
                 other.append(term)
@@ -42,6 +45,12 @@ def merges(
         else:
             groups.append(mine)
     return tuple(frozenset(group) for group in groups if len(group) > 1)
+
+
+def _large(group: Sequence[Term], term: Term, sizes: Mapping[Term, int]) -> bool:
+    """Would `term` make too long a kernel of the group? LLVM's time grows faster than its length."""
+    terms = sum(sizes[other] for other in group) + sizes[term]
+    return len(group) >= MERGED or terms > KERNEL_TERMS
 
 
 def _reads(term: Term, is_stored: Callable[[Term], bool]) -> frozenset[Term]:

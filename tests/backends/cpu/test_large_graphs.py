@@ -1,0 +1,60 @@
+"""Graphs of thousands of nodes or hundreds of outputs: no recursion, no kernel without bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import luminal as lm
+from luminal.select.weights import KERNEL_TERMS, MERGED
+
+X = np.linspace(-1, 1, 64, dtype=np.float32)
+
+
+def test_a_chain_of_5000_adds() -> None:
+    cx = lm.Graph()
+    x = y = cx.tensor((64,), name="x")
+    for _ in range(5000):
+        y = y + x
+    y.output("y")
+    exe = lm.compile(cx, backend="cpu")
+    np.testing.assert_allclose(exe({"x": X})["y"], X * 5001, rtol=1e-4)
+    assert len(exe.report().kernels) <= 5000 // KERNEL_TERMS + 1
+
+
+def test_a_chain_of_views() -> None:
+    cx = lm.Graph()
+    x = y = cx.tensor((4, 4), name="x")
+    for _ in range(300):
+        y = (y.transpose(0, 1) + 1.0).flip(0)
+    y.output("y")
+    expected = X[:16].reshape(4, 4)
+    for _ in range(300):
+        expected = (expected.T + 1)[::-1]
+    exe = lm.compile(cx, backend="cpu")
+    np.testing.assert_array_equal(exe({"x": X[:16].reshape(4, 4)})["y"], expected)
+
+
+def test_300_outputs() -> None:
+    cx = lm.Graph()
+    x = y = cx.tensor((64,), name="x")
+    for k in range(300):
+        y = y + x
+        y.output(f"y{k}")
+    exe = lm.compile(cx, backend="cpu")
+    results = exe({"x": X})
+    np.testing.assert_allclose(results["y299"], X * 301, rtol=1e-5)
+    np.testing.assert_allclose(results["y7"], X * 9, rtol=1e-6)
+    assert 300 / MERGED <= len(exe.report().kernels) <= 300 / MERGED + 2
+
+
+def test_40_reductions_one_below_the_other() -> None:
+    cx = lm.Graph()
+    y = cx.tensor((16, 64), name="x")
+    for k in range(40):
+        y = (y - y.mean(-1, keepdim=True)) * (1.0 + k % 2)
+    y.output("y")
+    exe = lm.compile(cx, backend="cpu")
+    reference = lm.compile(cx, backend="reference")
+    given = {"x": np.outer(np.arange(16), X).astype(np.float32) + 3}
+    scale = 2.0**20
+    np.testing.assert_allclose(exe(given)["y"], reference(given)["y"], atol=scale * 1e-5)
