@@ -26,11 +26,13 @@ from luminal.runtime.output_pool import block_bytes
 from luminal.runtime.report import Report, WorkMemory
 from luminal.target import Target
 
-ALONE_SECONDS = 50e-6
-"""Work below this runs on the caller alone: a worker asleep takes 36-130 us to wake."""
+TEAM_GAIN = 50e-6
+"""Seconds a team must save to be worth it: a worker asleep takes 36-130 us to wake."""
 
 # Guesses of one core's speed; they only decide between alone and team.
 BYTES_PER_SECOND = 10e9
+CACHED_BYTES_PER_SECOND = 40e9  # of programs whose operands fit into half the last cache
+MEETING_SECONDS = 1e-6  # what a launch costs a team: barrier and uneven shares
 FLOPS_PER_LANE = 1e9  # per second, of elementwise code
 TILE_SPEEDUP = 4  # of contractions: those have more than TILE_INTENSITY flops to a byte
 TILE_INTENSITY = 8
@@ -89,12 +91,15 @@ class CpuRunner:
         return self._tables[key]
 
     def is_small(self, filled: Filled) -> bool:
-        """Whether a run's work is not worth a team."""
+        """Whether a team would save too little: launches have few chunks, or little work."""
         speed = FLOPS_PER_LANE * self.target.vector_lanes(4)
         is_tile = filled.flops > TILE_INTENSITY * filled.bytes
         computing = filled.flops / np.where(is_tile, TILE_SPEEDUP * speed, speed)
-        seconds = np.maximum(computing, filled.bytes / BYTES_PER_SECOND).sum()
-        return bool(seconds < ALONE_SECONDS)
+        cached = filled.bytes.sum() < self.target.l3_bytes / 2
+        moving = filled.bytes / (CACHED_BYTES_PER_SECOND if cached else BYTES_PER_SECOND)
+        shares = np.clip(filled.chunks, 1, team.team_size_default())
+        saved = np.maximum(computing, moving) * (1 - 1 / shares) - MEETING_SECONDS
+        return bool(saved.sum() < TEAM_GAIN)
 
     def placement(self, values: Sequence[int]) -> Placement:
         """A placement of buffers at least this big: an old one, unless it is twice too big.

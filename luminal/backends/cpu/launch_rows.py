@@ -37,6 +37,7 @@ class Filled:
     scratch_stride: int
     flops: NDArray[np.float64]  # of each launch site, all its trips, as bytes
     bytes: NDArray[np.float64]
+    chunks: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,8 @@ class LaunchRows:
         self._strides = np.array([row[4] for row in self._slots], np.int64)
         self._param_numbers = np.array(self._params, np.int64)
         self._site_numbers = (
-            np.array([[site.flops, site.bytes, site.scratch] for site in self._sites], np.int64)
-            .reshape(-1, 3)
+            np.array([[s.flops, s.bytes, s.scratch, s.chunks] for s in self._sites], np.int64)
+            .reshape(-1, 4)
             .T
         )
 
@@ -95,9 +96,9 @@ class LaunchRows:
         launches["dims"] = params.ctypes.data + 8 * launches["dims"]
         slots["offset"] = numbers[self._offsets]
         slots["stride"] = numbers[self._strides]
-        flops, moved, scratch = numbers[self._site_numbers].astype(np.float64)
+        flops, moved, scratch, chunks = numbers[self._site_numbers].astype(np.float64)
         stride = -(-int(scratch.max(initial=0)) // CACHE_LINES) * CACHE_LINES
-        return Filled(launches, slots, params, stride, flops, moved)
+        return Filled(launches, slots, params, stride, flops, moved, chunks)
 
     def report(self, values: Sequence[int]) -> tuple[KernelRow, ...]:
         """One row per launch site."""

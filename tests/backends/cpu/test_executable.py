@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -77,7 +78,7 @@ def test_the_arena_grows_before_the_run_and_is_reported() -> None:
 
 
 def test_bits_do_not_depend_on_the_team(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "ALONE_SECONDS", 0.0)
+    monkeypatch.setattr(device, "TEAM_GAIN", -math.inf)
     x = abc(10_000)
     exe, _ = three_ops(None)
     results = []
@@ -224,7 +225,7 @@ def accumulating_loop(trips: int) -> lm.Executable:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_loop_carries_streams_and_stacks(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "ALONE_SECONDS", 0.0)
+    monkeypatch.setattr(device, "TEAM_GAIN", -math.inf)
     rng = np.random.default_rng(1)
     xs, carry = rng.standard_normal((ROWS, 64), np.float32), rng.standard_normal(64, np.float32)
     exe = accumulating_loop(ROWS)
@@ -271,7 +272,7 @@ def test_threads_that_share_an_executable_take_turns() -> None:
 
 
 def test_a_forked_child_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "ALONE_SECONDS", 0.0)
+    monkeypatch.setattr(device, "TEAM_GAIN", -math.inf)
     exe, _ = three_ops(None)
     x = abc(20_000)
     with config.override(LUMINAL_THREADS=2):
