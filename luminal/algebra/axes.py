@@ -1,8 +1,9 @@
 """Atomic axes: which dimensions of which values are the same axis.
 
-A dimension is a list of atoms in mixed radix, outermost first. `unify` makes two dimensions the same
-list, splitting atoms on demand: merged and split heads, grouped heads and non-overlapping windows then
-leave no operation behind. A union that would give one value the same axis twice is refused.
+A dimension is a list of atoms in mixed radix, outermost first. `unify` makes two dimensions the
+same list, splitting atoms on demand: merged and split heads, grouped heads and non-overlapping
+windows then leave no operation behind. A union that would give one value the same axis twice is
+refused.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _unite(a: Atom, b: Atom) -> bool:
 
 
 def unify(a: Iterable[Atom], b: Iterable[Atom]) -> bool:
-    """Makes two dimensions of equal extent the same atoms, as far as is legal; True if they are now."""
+    """Makes two dimensions of equal extent the same atoms, where legal; True if they are now."""
     left, right = resolve(a), resolve(b)
     while left and right:
         x, y = left[-1], right[-1]

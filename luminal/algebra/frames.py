@@ -31,7 +31,7 @@ def linear(dimension: Axes) -> Expression:
 
 
 def spread(position: Expression, dimension: Axes) -> dict[Symbol, Expression]:
-    """The digits of `position` in the mixed radix of `dimension`; the outermost one is not wrapped."""
+    """The digits of `position` in the mixed radix of `dimension`; the outermost is not wrapped."""
     out: dict[Symbol, Expression] = {}
     stride = const(1)
     for place, axis in reversed([*enumerate(dimension)]):

@@ -1,23 +1,24 @@
 """Terms: values over named axes, with neither strides nor expands.
 
 Every value depends on a set of axes; an operand that lacks an axis is broadcast along it. A matrix
-product is `Sum({k}, Mul(a[m, k], b[k, n]))`. Terms are immutable and interned per Terms table, so one
-term is one e-class of the trivial e-graph.
+product is `Sum({k}, Mul(a[m, k], b[k, n]))`. Terms are immutable and interned per Terms table, so
+one term is one e-class of the trivial e-graph.
 
     Leaf      an input, weight, state, tensor literal or argument of a Loop body, under its own axes
     Literal   an exact scalar
     Index     an Expression over axes and dims
     pointwise the HLIR ops Exp .. Shr, Select, over the union of their operands' axes
     Sum, Max  over a set of axes
-    At        x with axes replaced, simultaneously, by Expressions or integer terms; where an index lies
-              outside its axis the value is unspecified (a Select above chooses another)
-    opaque    Scan, Sort, Scatter, Loop, Custom: always stored; their operands and results carry frames
+    At        x with axes replaced, simultaneously, by Expressions or integer terms; where an index
+              lies outside its axis the value is unspecified (a Select above chooses another)
+    opaque    Scan, Sort, Scatter, Loop, Custom: always stored; operands and results carry frames
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +57,8 @@ class LiteralAttrs(NamedTuple):
         return np.frombuffer(self.data, dtype.numpy)[0]
 
 
-class OpaqueAttrs(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class OpaqueAttrs:
     """An HLIR operation taken whole: operand k lies in frames[k], result `index` in `result`."""
 
     hlir: Any  # the HLIR node's attributes
@@ -193,7 +195,7 @@ class Terms:
         phase = x.phase if _static(bound) else Phase.RUN
         return self._make(op, (x,), axis_order(bound), x.axes - bound, x.dtype, phase)
 
-    def at(self, x: Term, substitution: dict[Symbol, Expression | Term]) -> Term:
+    def at(self, x: Term, substitution: Mapping[Symbol, Expression | Term]) -> Term:
         """`x` with axes replaced; identities and axes that x lacks drop out, literals have none."""
         kept = [(a, i) for a, i in substitution.items() if a in x.axes and i is not a]
         if not kept:

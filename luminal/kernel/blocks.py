@@ -1,7 +1,7 @@
 """The open loops of a kernel under construction, and where each new statement belongs.
 
-A statement goes into the outermost open block in which all it depends on is known, so whatever is free of
-a loop is computed before it, and equal values of one block are computed once.
+A statement goes into the outermost open block in which all it depends on is known, so whatever is
+free of a loop is computed before it, and equal values of one block are computed once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Index Expressions over gathered positions, as tile arithmetic.
 
 A tile Index takes loop axes and parameters only; where an integer tile stands in the Expression (an
-iota read at a gathered position) it becomes i64 operations. They wrap where the position is garbage.
+iota read at a gathered position) it becomes i64 operations. They wrap where the position is
+garbage.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _FOLDED = {
 
 def compute(expr: Expression, bound: Mapping[Symbol, Tile], apply: Apply, index: Index) -> Tile:
     """`expr` as an i64 tile; `bound` gives the tiles of symbols, `index` what is free of them."""
-    known: dict[Expression, Tile] = {**bound}
+    known = dict[Expression, Tile](bound.items())
 
     def value(node: Expression) -> Tile:
         if node.symbols().isdisjoint(bound.keys()):

@@ -1,7 +1,7 @@
 """Terms to tile statements: the values of a group at the current point of its loops.
 
-A term is evaluated in an environment that gives each of its axes as an Expression in the loops' symbols;
-At only changes the environment. Equal (term, environment) pairs are one value.
+A term is evaluated in an environment that gives each of its axes as an Expression in the loops'
+symbols; At only changes the environment. Equal (term, environment) pairs are one value.
 """
 
 from __future__ import annotations
@@ -147,7 +147,8 @@ class Evaluator:
             return expr
         for dim in sorted(dims, key=lambda s: s.sort_key):
             if dim not in self.params:
-                assert dim.lo is not None and dim.hi is not None
+                assert dim.lo is not None
+                assert dim.hi is not None
                 self.params[dim] = symbol(f"p{len(self.params)}", dim.lo, dim.hi)
                 self.named.add(self.params[dim])
         return expr.substitute({dim: self.params[dim] for dim in dims})

@@ -34,7 +34,7 @@ class Place:
         return self.layout.size(self.shape)
 
     def offset(self, env: Mapping[Symbol, Expression]) -> Expression:
-        """Where the element at the axes' values in `env` lies; axes not in it are broadcast: at 0."""
+        """Where the element at the axes' values in `env` lies; axes not in it are at 0."""
         at = {a: env.get(a, const(0)) for dimension in self.frame for a in dimension}
         index = tuple(linear(dimension).substitute(at) for dimension in self.frame)
         return self.layout.offset(index, self.shape)
@@ -74,8 +74,8 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One kernel to be: its stores, the terms it reads from memory, those it keeps local (the rest is
-    inlined), and conditions known to hold.
+    """One kernel to be: its stores, the terms it reads from memory, those it keeps local (the rest
+    is inlined), and conditions known to hold.
     """
 
     stores: tuple[Store, ...]

@@ -1,19 +1,20 @@
 """The loops of a kernel before any schedule: which axes run together, and what each reads where.
 
-Neighbouring axes that everything in the kernel walks together are collapsed into one loop axis, so that
-`(batch, row, column)` runs as one long loop where nothing tells them apart.
+Neighbouring axes that everything in the kernel walks together are collapsed into one loop axis, so
+that `(batch, row, column)` runs as one long loop where nothing tells them apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from luminal.algebra.frames import extent_of, spread
 from luminal.algebra.terms import Axes, Term
 from luminal.kernel.group import Group, Place
 from luminal.program.buffers import ROW_MAJOR
-from luminal.shape.expression import Expression, Symbol, axis
+from luminal.shape.expression import Expression, SortKey, Symbol, axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
     terms = group.terms()
     flat = [tuple(a for d in group.reads[t].frame for a in d) for t in terms if t in group.reads]
     flat += [store.axes for store in group.stores]
-    pairs = {pair for frame in flat for pair in zip(frame, frame[1:], strict=False)}
+    pairs = {pair for frame in flat for pair in pairwise(frame)}
     fixed: set[Symbol] = set()  # axes that appear in index arithmetic
     for term in terms:
         if term.op == "Index":
@@ -163,5 +164,5 @@ def _moved(at: Term, env: Mapping[Symbol, Expression]) -> dict[Symbol, Expressio
     return inner
 
 
-def _by_key(symbol: Symbol) -> object:
+def _by_key(symbol: Symbol) -> SortKey:
     return symbol.sort_key

@@ -1,8 +1,9 @@
 """Schedules: how one kernel's loops are tiled, vectorised, packed and cut into chunks.
 
-A schedule is a record of named choices. `default` is good without measuring; the search draws others.
-The register-tile facts come from docs/design.md (Kernels): accumulators must fill the fma pipeline and
-not spill, so 16 to 24 of 32 vector registers, and a loaded vector should meet several multiplications.
+A schedule is a record of named choices. `default` is good without measuring; the search draws
+others. The register-tile facts come from docs/design.md (Kernels): accumulators must fill the fma
+pipeline and not spill, so 16 to 24 of 32 vector registers, and a loaded vector should meet several
+multiplications.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class Schedule:
 
     `grid`: the loop axes outside every reduction, outermost first, each with its positions per grid
     chunk (0: not cut). `sequential`: the axes of reductions, outermost first; `inner`: the axes of
-    stores inside the grid, outermost first. `tiles` holds the tiles other than 1. `packs`: terms copied
-    once per tile of the axis `packed_along` into a strip that the reduction then reads.
+    stores inside the grid, outermost first. `tiles` holds the tiles other than 1. `packs`: terms
+    copied once per tile of the axis `packed_along` into a strip that the reduction then reads.
     """
 
     axes: tuple[LoopAxis, ...]
@@ -210,7 +211,7 @@ class _Default:
         return tuple(dict.fromkeys(found))
 
     def vector_over_reduction(self, vector: LoopAxis | None, shared: list[LoopAxis]) -> Schedule:
-        """Lanes are partial results of one sum: row reductions, and dot products of rows by rows."""
+        """Lanes are partial results of one sum: row reductions, dot products of rows by rows."""
         tiles: dict[Symbol, TileChoice] = {}
         if vector is not None:
             self.sequential = [x for x in self.sequential if x is not vector] + [vector]
@@ -280,7 +281,7 @@ class _Default:
         wanted: int,
         packed_rows: LoopAxis | None,
     ) -> tuple[tuple[LoopAxis, int], ...]:
-        """Positions per chunk: the inner axes whole until a chunk has the wanted work, the rest cut."""
+        """Positions per chunk: inner axes whole until a chunk has the wanted work, the rest cut."""
         work = max(1, len(self.group.terms()) - len(self.group.reads))
         for loop in (*self.inner, *self.sequential):
             work *= estimate(loop.extent)

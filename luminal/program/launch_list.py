@@ -1,4 +1,4 @@
-"""A Program: kernels, buffers and the list of launches that runs them, before any memory is placed."""
+"""A Program: kernels, buffers and the launches that run them, before any memory is placed."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from luminal.kernel.tile_ir import Kernel, Role
 from luminal.program.buffers import Buffer
 from luminal.shape.expression import Expression, Symbol, const
 
+_ZERO = const(0)
+
 
 @dataclass(frozen=True, slots=True)
 class Operand:
     """A buffer as one launch sees it: an entry of the Program's table, possibly moving with a Loop.
 
     In iteration `i` of the enclosing Loop of nesting `depth` (0: none) the pointer is
-    `table[entry + (i + offset) % modulus] + i * stride`, stride in bytes: a stream is a tensor with a
-    stride or a list of `modulus` entries; a carried value is two entries that take turns.
+    `table[entry + (i + offset) % modulus] + i * stride`, stride in bytes: a stream is a tensor
+    with a stride or a list of `modulus` entries; a carried value is two entries that take turns.
     """
 
     entry: int
     depth: int = 0
-    offset: Expression = const(0)
+    offset: Expression = _ZERO
     modulus: int = 1
-    stride: Expression = const(0)
+    stride: Expression = _ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,8 @@ class KernelLaunch:
     params: tuple[Expression, ...]  # values of the kernel's parameters, in the Program's dims
     chunks: Expression
     label: str  # what it computes, for reports: "softmax", "matmul+bias+gelu", ...
-    flops: Expression = const(0)
-    bytes: Expression = const(0)
+    flops: Expression = _ZERO
+    bytes: Expression = _ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,8 @@ class ProgramOutput:
 class Program:
     """All that the runtime needs beside compiled code.
 
-    `table[e]` is the buffer of table entry e. `prologue` runs once per change of a weight, before the
-    next run. `swaps` are the States whose NEXT buffer becomes the State's own after a run.
+    `table[e]` is the buffer of table entry e. `prologue` runs once per change of a weight, before
+    the next run. `swaps` are the States whose NEXT buffer becomes the State's own after a run.
     """
 
     dims: tuple[Symbol, ...]
@@ -83,7 +85,7 @@ class Program:
         return range(operand.entry, operand.entry + operand.modulus)
 
     def accesses(self, launch: Launch) -> Iterator[tuple[int, Role]]:
-        """(buffer id, role) of everything a launch touches; a Loop touches what its body touches."""
+        """(buffer id, role) of what a launch touches; a Loop touches what its body touches."""
         if isinstance(launch, LoopLaunch):
             for inner in launch.body:
                 yield from self.accesses(inner)

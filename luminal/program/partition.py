@@ -1,7 +1,7 @@
 """Partition: a Selection becomes steps, each one kernel or Loop, and the buffers they share.
 
-A kernel is a group of stored values with all that is inlined or local below them. Everything here is
-a function of the Selection: buffers, who writes them, the order of the steps.
+A kernel is a group of stored values with all that is inlined or local below them. Everything here
+is a function of the Selection: buffers, who writes them, the order of the steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from luminal.algebra.scatter import is_ordered, positions
 from luminal.algebra.terms import Frame, OpaqueAttrs, Phase, Term
 from luminal.dtypes import int64
 from luminal.errors import CompileError
+from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph, Output
+from luminal.hlir.ops import Value
 from luminal.hlir.state import State
 from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import Buffer, BufferKind, Owner
@@ -141,13 +143,7 @@ class _Scope:
         value, frame = term.attrs
         if value in self.arguments:
             return Place(self.arguments[value], term.dtype, frame)
-        attrs = value.node.attrs
-        kind, owner = {
-            "Input": lambda: (BufferKind.INPUT, attrs.name),
-            "Weight": lambda: (BufferKind.WEIGHT, attrs),
-            "State": lambda: (BufferKind.STATE, attrs.state),
-            "Constant": lambda: (BufferKind.CONSTANT, attrs),
-        }[value.node.op.name]()
+        kind, owner = _owner(value)
         return self.memory.place(self.memory.buffer(kind, value.dtype, value.shape, owner), frame)
 
     def settle(self, term: Term, place: Place, root: Root) -> None:
@@ -418,8 +414,8 @@ class _Scope:
     def results(
         self, term: Term, k: int, carried: list[int], root: Root, depth: int
     ) -> list[Operand]:
-        """Where the body's result k goes: the carried value's other buffer, or the slices of a y and
-        the States that it is bound to.
+        """Where the body's result k goes: the carried value's other buffer, or the slices of a y
+        and the States that it is bound to.
         """
         if k < len(carried):
             return [Operand(carried[k], depth, const(1), 2)]
@@ -442,6 +438,20 @@ class _Scope:
                 entry = memory.entry(memory.buffer(BufferKind.ARENA, dtype, whole))
             targets.append(Operand(entry, depth, const(0), 1, size))
         return targets
+
+
+def _owner(leaf: Value) -> tuple[BufferKind, Owner]:
+    """Whose memory holds a leaf."""
+    match leaf.node.attrs:
+        case InputAttrs(name=name):
+            return BufferKind.INPUT, name
+        case WeightAttrs() as weight:
+            return BufferKind.WEIGHT, weight
+        case StateAttrs(state=state):
+            return BufferKind.STATE, state
+        case ConstantAttrs() as literal:
+            return BufferKind.CONSTANT, literal
+    raise AssertionError(leaf)
 
 
 def _may_be_empty(axis: Symbol) -> bool:

@@ -1,8 +1,8 @@
 """`fast`: the Selection made by rules, a pure function of the program and target facts. No timing.
 
-Residence is decided from the roots down. A kernel is named by the stored term it computes; its reductions
-all have the same free axes, which become its grid, so each is computed once per point (the placement
-law). What cannot follow that is stored.
+Residence is decided from the roots down. A kernel is named by the stored term it computes; its
+reductions all have the same free axes, which become its grid, so each is computed once per point
+(the placement law). What cannot follow that is stored.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class _Fast:
         return upper(context) * self.costs[term][0] > LAUNCH_WORK and upper(grid - term.axes) > 1
 
     def outer_axes(self, root: Term, term: Term) -> frozenset[Symbol]:
-        """The axes whose loops would enclose the term's innermost one in a kernel without reductions."""
+        """The axes whose loops would enclose the term's innermost one, without reductions."""
         order = [axis for dimension in self.frame(root) for axis in dimension]
         inner = max((k for k, axis in enumerate(order) if axis in term.axes), default=-1)
         return frozenset(order[: inner + 1])

@@ -1,4 +1,4 @@
-"""Merges: stored values of equal grid that share what they read become one kernel with several roots."""
+"""Merges: stored values of equal grid that share what they read become one kernel."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def merges(
     """Disjoint sets of two or more stored terms. `grids`: of the kernels whose loops may be shared,
     `sizes`: terms in each kernel.
 
-    Two groups join if their grids are equal, one reads the other or both read the same value over the
-    same axes, and no path between them leaves their union or moves a value (an At). Earlier groups
-    first.
+    Two groups join if their grids are equal, one reads the other or both read the same value over
+    the same axes, and no path between them leaves their union or moves a value (an At). Earlier
+    groups first.
     """
     reads = {term: _reads(term, is_stored) for term in order if is_stored(term)}
     moved = {term: _moved(term, is_stored) for term in reads}
@@ -48,7 +48,7 @@ def merges(
 
 
 def _large(group: Sequence[Term], term: Term, sizes: Mapping[Term, int]) -> bool:
-    """Would `term` make too long a kernel of the group? LLVM's time grows faster than its length."""
+    """Would `term` make the kernel too long? LLVM's time grows faster than the length."""
     terms = sum(sizes[other] for other in group) + sizes[term]
     return len(group) >= MERGED or terms > KERNEL_TERMS
 
@@ -90,7 +90,7 @@ def _moved(term: Term, is_stored: Callable[[Term], bool]) -> frozenset[Term]:
 
 
 def _share(group: Sequence[Term], term: Term, reads: Mapping[Term, frozenset[Term]]) -> bool:
-    """Does the group hold something that `term` reads, or read something large that it reads too?"""
+    """Does the group hold what `term` reads, or read something large that it reads too?"""
     if not reads[term].isdisjoint(group):
         return True
     common = {read for other in group for read in reads[other]} & reads[term]
