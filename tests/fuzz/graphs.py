@@ -100,6 +100,8 @@ class Growth:
             self.dims[symbol("s", 1, 6)] = self.rng.randint(1, 6)
         if self.rng.random() < 0.3:
             self.dims[symbol("t", 1, 4)] = self.rng.randint(1, 4)
+        if self.rng.random() < 0.2:
+            self.dims[symbol("z", 0, 3)] = self.rng.choice([0, 0, 1, 2, 3])
 
     # --- the graph so far
 

@@ -305,9 +305,34 @@ def body(g: Growth, type_: TensorType) -> Body:
     )
 
 
+def swap_loop(g: Growth) -> Iterator[Value]:
+    """Two carried values that change places, one of them gathered from; a Loop within the Loop."""
+    first = g.pick(dtypes.float32, dtypes.int32, dtypes.int64, dtypes.bfloat16)
+    if not first.shape:
+        return
+    type_ = first.type
+    trips = g.rng.choice([const(g.rng.randint(0, 3)), *(d for d in g.dims if d.name in ("s", "z"))])
+    inner = Builder()
+    a, b = (inner.input(f"arg{k}", *type_) for k in range(2))
+    at = inner.iota(1 - views.index(0, type_.shape[0]), type_.shape[:1], dtypes.int64)
+    rest = [views.index(k, n) for k, n in enumerate(type_.shape) if k]
+    spread = inner.view(at, views.expand(at.shape, type_.shape[1:] + at.shape))
+    order = [len(rest), *range(len(rest))]
+    gathered = inner.gather(
+        b, type_.shape, [inner.view(spread, views.permute(spread.shape, order)), *rest]
+    )
+    body_ = Body((a.node, b.node), (gathered, a, b))
+    if g.rng.random() < 0.4:
+        outer = Builder()
+        c, d = (outer.input(f"outer{k}", *type_) for k in range(2))
+        again = outer.loop(const(2), body_, [c, d], [], [])
+        body_ = Body((c.node, d.node), (again[1], again[0]))
+    yield from g.builder.loop(trips, body_, [first, g.like(type_)], [], [])
+
+
 STEPS: tuple[Step, ...] = (
     *(unary, unary, unary, binary, binary, binary, cast, bits, select),
     *(reduce, reduce, softmax, contraction, contraction, ordered),
     *(view, view, view, concat, gather, scatter),
-    *(assign, swap, cache, loop),
+    *(assign, swap, cache, loop, swap_loop),
 )

@@ -1,0 +1,145 @@
+"""A Selection to steps and buffers, on tiny graphs: where values live, and in which order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import luminal as lm
+from luminal.algebra.lower import lower
+from luminal.program.buffers import BufferKind
+from luminal.program.partition import KernelStep, LoopStep, Partition, partition
+from luminal.select.fast import select
+
+
+def parts(cx: lm.Graph) -> Partition:
+    graph = cx.graph()
+    return partition(graph, select(lower(graph)))
+
+
+def kinds(found: Partition) -> list[str]:
+    return [buffer.kind.value for buffer in found.buffers]
+
+
+def writes(found: Partition) -> list[str]:
+    """The kind of buffer that each store writes, in launch order."""
+    out = []
+    for step in found.steps:
+        assert isinstance(step, KernelStep)
+        for store in step.group.stores:
+            out.append(found.buffers[found.table[store.place.operand.entry]].kind.value)
+    return out
+
+
+def test_an_output_is_the_home_of_its_value() -> None:
+    cx = lm.Graph()
+    y = cx.tensor((4, 4), name="x").exp()
+    y.output("y")
+    (y @ y).output("z")
+    found = parts(cx)
+    assert kinds(found) == ["input", "output", "output"]
+    assert len(found.steps) == 2
+
+
+def test_a_second_output_of_a_value_is_a_copy() -> None:
+    cx = lm.Graph()
+    y = cx.tensor((4,), name="x").exp()
+    y.output("y")
+    y.output("z")
+    assert writes(parts(cx)) == ["output", "output"]
+
+
+def test_an_input_as_output_is_a_copy() -> None:
+    cx = lm.Graph()
+    cx.tensor((4,), name="x").output("y")
+    assert writes(parts(cx)) == ["output"]
+
+
+def test_swapped_states_take_second_buffers() -> None:
+    cx = lm.Graph()
+    a, b = lm.State((3,), name="a"), lm.State((3,), name="b")
+    x, y = cx.read(a), cx.read(b)
+    cx.assign(a, y)
+    cx.assign(b, x)
+    found = parts(cx)
+    assert found.swaps == [a, b]
+    assert writes(found) == ["next", "next"]
+
+
+def test_a_state_assigned_to_itself_is_left_alone() -> None:
+    cx = lm.Graph()
+    a = lm.State((3,), name="a")
+    cx.assign(a, cx.read(a))
+    found = parts(cx)
+    assert found.steps == []
+    assert found.swaps == []
+
+
+def test_rows_are_written_into_a_state_in_place() -> None:
+    cx = lm.Graph()
+    past = cx.dim("past", 0, 6)
+    cache = lm.State((8, 4), name="cache")
+    rows = cx.tensor((2, 4), name="rows")
+    new = cx.read(cache).slice_scatter(rows, 0, past)
+    cx.assign(cache, new)
+    new[: past + 2].sum(0).output("y")
+    found = parts(cx)
+    assert found.swaps == []
+    assert writes(found) == ["state", "output"]
+
+
+def test_a_state_still_read_afterwards_is_not_written_in_place() -> None:
+    cx = lm.Graph()
+    cache = lm.State((8, 4), name="cache")
+    old = cx.read(cache)
+    new = old.slice_scatter(cx.tensor((2, 4), name="rows"), 0, 3)
+    cx.assign(cache, new)
+    (new * 2.0 + old).output("y")
+    found = parts(cx)
+    assert found.swaps == [cache]
+
+
+def test_readers_of_an_old_value_go_before_the_write_in_place() -> None:
+    cx = lm.Graph()
+    cache = lm.State((8, 4), name="cache")
+    old = cx.read(cache)
+    cx.assign(cache, old.slice_scatter(cx.tensor((2, 4), name="rows"), 0, 3))
+    old.sum(0).output("y")
+    assert writes(parts(cx)) == ["output", "state"]
+
+
+def test_what_weights_alone_decide_is_early() -> None:
+    cx = lm.Graph()
+    w = cx.weight((64, 64), name="w")
+    x = cx.tensor((64, 64), name="x")
+    (x @ w.exp()).output("y")
+    found = parts(cx)
+    early = [step for step in found.steps if isinstance(step, KernelStep) and step.early]
+    assert len(early) == 1
+    assert BufferKind.DERIVED.value in kinds(found)
+
+
+def test_a_scan_is_a_loop_whose_carry_has_two_buffers() -> None:
+    cx = lm.Graph()
+    xs = cx.tensor((5, 3), name="xs")
+    last, ys = lm.scan(lambda c, x: (c * 0.5 + x, c + x), cx.zeros((3,)), xs)
+    last.output("last")
+    ys.output("ys")
+    (loop,) = [step for step in parts(cx).steps if isinstance(step, LoopStep)]
+    assert loop.trips.value == 5
+    carried = [
+        store.place.operand
+        for step in loop.body
+        if isinstance(step, KernelStep)
+        for store in step.group.stores
+        if store.place.operand.modulus == 2
+    ]
+    assert [operand.offset.value for operand in carried] == [1]
+
+
+def test_an_empty_output_is_not_a_home() -> None:
+    cx = lm.Graph()
+    y = cx.tensor((), name="x").exp()
+    y.expand((2, 0)).output("nothing")
+    (y.expand((3,)) * np.float32(2)).output("y")
+    found = parts(cx)
+    assert kinds(found).count("arena") == 1

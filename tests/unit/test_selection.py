@@ -1,0 +1,96 @@
+"""`fast` on tiny graphs: which values are stored, local or inlined, and which are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import luminal as lm
+from luminal.algebra.lower import lower
+from luminal.program.selection import Residence, Selection, verify
+from luminal.select.fast import select
+from luminal.select.weights import KERNEL_TERMS, MERGED
+
+
+def selected(fn: Callable[..., Any], *shapes: tuple[int, ...]) -> Selection:
+    cx = lm.Graph()
+    tensors = [cx.tensor(shape, name=f"x{k}") for k, shape in enumerate(shapes)]
+    results = fn(*tensors)
+    for k, result in enumerate(results if isinstance(results, tuple) else (results,)):
+        result.output(f"y{k}")
+    selection = select(lower(cx.graph()))
+    verify(selection)
+    return selection
+
+
+def homes(selection: Selection, residence: Residence) -> list[str]:
+    return [t.op for t, choice in selection.choices.items() if choice.residence is residence]
+
+
+def test_softmax_keeps_its_row_and_its_reductions_local() -> None:
+    selection = selected(lambda x: x.softmax(-1), (8, 64))
+    assert homes(selection, Residence.STORED) == ["Div"]
+    assert homes(selection, Residence.LOCAL) == ["Max", "Exp", "Sum"]
+
+
+def test_an_epilogue_is_inlined_above_its_contraction() -> None:
+    selection = selected(lambda x, w, b: (x @ w + b).relu(), (8, 64), (64, 32), (32,))
+    assert homes(selection, Residence.STORED) == ["Maximum"]
+    assert homes(selection, Residence.LOCAL) == ["Sum"]
+
+
+def test_what_two_contractions_read_is_stored() -> None:
+    selection = selected(lambda x, a, b: (x @ a).exp() @ b, (80, 64), (64, 32), (32, 96))
+    assert homes(selection, Residence.STORED) == ["Exp", "Sum"]
+
+
+def test_a_cheap_value_is_computed_again() -> None:
+    selection = selected(lambda x: ((x + 1.0).sum(0), (x + 1.0).sum(1)), (64, 64))
+    assert "Add" not in homes(selection, Residence.STORED)
+
+
+def test_a_value_read_through_a_gather_is_stored_unless_cheap() -> None:
+    def gathered(x: Any, at: Any) -> Any:
+        return x.exp().take(at.cast(lm.int64), 0)
+
+    assert "Exp" in homes(selected(gathered, (64,), (512,)), Residence.STORED)
+
+
+def test_a_reduction_read_at_other_positions_is_stored() -> None:
+    selection = selected(lambda x: x.sum(1).flip(0), (8, 8))
+    assert homes(selection, Residence.STORED) == ["Sum", "At"]
+    assert selection.merges == ()
+
+
+def test_reductions_of_one_operand_over_one_grid_are_merged() -> None:
+    selection = selected(lambda x: (x.sum(1), x.max(1)[0]), (64, 64))
+    (merge,) = selection.merges
+    assert {"Sum", "Max"} <= {term.op for term in merge}
+
+
+def test_kernels_have_bounds() -> None:
+    def chain(x: Any) -> Any:
+        y = x
+        for _ in range(3 * KERNEL_TERMS):
+            y = y + x
+        return y
+
+    selection = selected(chain, (64,))
+    assert 3 <= len(homes(selection, Residence.STORED)) <= 5
+    assert selection.merges == ()
+
+    def many(x: Any) -> Any:
+        return tuple((x + float(k)).exp() for k in range(3 * MERGED))
+
+    assert all(len(merge) <= MERGED for merge in selected(many, (64,)).merges)
+
+
+def test_constants_and_inputs_may_be_outputs() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((3,), name="x")
+    x.output("same")
+    cx.constant(2.5).output("two and a half")
+    cx.arange(4).output("positions")
+    selection = select(lower(cx.graph()))
+    verify(selection)
+    assert homes(selection, Residence.STORED) == ["Literal", "Index"]
