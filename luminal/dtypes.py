@@ -120,7 +120,8 @@ def dtype_of(obj: Any) -> DType:
     if obj is bool:
         return bool_
     try:
-        found = _BY_NUMPY.get(np.dtype(getattr(obj, "dtype", obj)).newbyteorder("="))
+        source = obj if isinstance(obj, type) else getattr(obj, "dtype", obj)
+        found = _BY_NUMPY.get(np.dtype(source).newbyteorder("="))
     except TypeError:
         found = None
     if found is None:

@@ -1,9 +1,9 @@
 """HLIR to the axis algebra: every value lowered once, under axes of its own.
 
-First pass: each value gets a frame (the atoms of each dimension), and every edge unites the atoms that
-it says are the same. Views, iotas and scalar constants are instantiated per use, since a shared one
-would unite unrelated axes of its users. Second pass, when no axis can split any more: terms, with an At
-on each edge whose operand must be read at other indices than its own axes.
+First pass: each value gets a frame (the atoms of each dimension), and every edge unites the atoms
+that it says are the same. Views, iotas and scalar constants are instantiated per use, since a
+shared one would unite unrelated axes of its users. Second pass, when no axis can split any more:
+terms, with an At on each edge whose operand must be read at other indices than its own axes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from luminal import dtypes
 from luminal.algebra import axes
 from luminal.algebra.axes import Atom, Dimension
 from luminal.algebra.frames import linear, spread
+from luminal.algebra.index_form import index_form
 from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, Terms
 from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph, Sink, topological
@@ -45,8 +46,8 @@ class Lowered:
 
 @dataclass(slots=True)
 class Edge:
-    """An operand as its user sees it: dimension k of `value` is read at map[k], an Expression in the
-    indices of `frame`, or a tensor (for Gather); None: at the frame's own indices.
+    """An operand as its user sees it: dimension k of `value` is read at map[k], an Expression in
+    the indices of `frame`, or a tensor (for Gather); None: at the frame's own indices.
     """
 
     value: Value
@@ -196,7 +197,7 @@ class _Lowering:
     def substitution(
         self, source: Frame, entries: Sequence[Any], where: dict[Symbol, Expression]
     ) -> dict[Symbol, Any]:
-        """The At that reads axes `source` at `entries` (Expressions in indices, or integer terms)."""
+        """The At that reads axes `source` at `entries`: Expressions in indices, integer terms."""
         out: dict[Symbol, Any] = {}
         for dimension, entry in zip(source, entries, strict=True):
             if isinstance(entry, Expression):
@@ -268,7 +269,7 @@ class _Lowering:
             self.built[node.value] = self.term(self.edges[node][0])
         elif node.op.is_pointwise:
             args = [self.term(edge) for edge in self.edges[node]]
-            self.built[node.value] = self.terms.pointwise(node.op.name, args, node.types[0].dtype)
+            self.built[node.value] = self.pointwise(node.op.name, args, node.types[0].dtype)
         elif group == "reduce":
             self.built[node.value] = self.reduce(node)
         elif node.op.name == "Gather":
@@ -279,6 +280,15 @@ class _Lowering:
             value = Value(node, k)
             self.shapes.setdefault(self.built[value], self.named(self.frames[value]))
 
+    def pointwise(self, op: str, args: Sequence[Term], dtype: dtypes.DType) -> Term:
+        """An Expression where it is one; a Select that is decided is its choice."""
+        formed = index_form(op, args, dtype)
+        if formed is not None:
+            return self.terms.index(formed, dtype)
+        if op == "Select" and args[0].op == "Literal":
+            return args[1] if args[0].attrs.value(args[0].dtype) else args[2]
+        return self.terms.pointwise(op, args, dtype)
+
     def leaf(self, node: Node) -> Term:
         attrs = node.attrs
         if node.op.name == "Constant" and attrs.shape == ():
@@ -286,7 +296,7 @@ class _Lowering:
         return self.terms.leaf(node.value, self.named(self.frames[node.value]))
 
     def reduce(self, node: Node) -> Term:
-        """A reduction; along an axis the operand lacks (a broadcast) it stays a reduction over it."""
+        """A reduction; it stays one along an axis that the operand lacks (a broadcast)."""
         edge = self.edges[node][0]
         x = self.term(edge)
         bound = self.named(edge.frame)[node.attrs.axis]
@@ -358,7 +368,7 @@ assert {op.group for op in OPS.values()} == set(_UNIFY)
 def _digits_of(
     entry: Expression, extent: Expression, shape: Shape, frame: list[Dimension]
 ) -> Dimension | None:
-    """The atoms of `frame` that make up `entry`, if it is a mixed-radix number over all of `extent`."""
+    """The atoms of `frame` that make up `entry`, if it is a mixed-radix number over `extent`."""
     if entry == const(0) and extent == const(1):
         return []
     pending = []

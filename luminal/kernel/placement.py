@@ -1,8 +1,8 @@
 """Placement: a group and its schedule become one loop nest, by the once-per-point law.
 
-Grid axes lie in the free axes of every reduction, so each reduction runs once per grid point; what a
-later loop needs again is a local row. Softmax, norms, matrix products with epilogues, convolutions and
-plain maps are the same few steps:
+Grid axes lie in the free axes of every reduction, so each reduction runs once per grid point; what
+a later loop needs again is a local row. Softmax, norms, matrix products with epilogues,
+convolutions and plain maps are the same few steps:
 
     for the grid's chunk:          loops over the grid axes, some in tiles
         pack strips                 (contractions) one strip per tile of the vector axis
@@ -19,6 +19,7 @@ from typing import Any
 from luminal.algebra.terms import Term
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.group import Group, Store
+from luminal.kernel.guards import Range, guarded, ranges
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.schedule import Schedule
 from luminal.kernel.tile_ir import (
@@ -87,8 +88,8 @@ class _Placement:
         return symbol
 
     def packed_loop(self, loop: LoopAxis, count: int, env: Env) -> Env:
-        """The axis that strips are packed along: a loop over tiles, then one over the tile, so that the
-        position in the strip has a name.
+        """The axis that strips are packed along: a loop over tiles, then one over the tile, so that
+        the position in the strip has a name.
         """
         tile = self.schedule.tile(loop)
         extent = self.values.canonical(loop.extent)
@@ -175,23 +176,45 @@ class _Placement:
         level = self.blocks.depth
         bound = set(stage[0].attrs)
         loops = [x for x in self.schedule.sequential if x.members[0] in bound]
-        symbols = []
+        symbols = [self.blocks.fresh_axis(self.values.canonical(x.extent)) for x in loops]
         inside = env
-        for loop in loops:
-            symbols.append(self.tiled_loop(loop))
-            inside = inside.bind(loop.positions(symbols[-1]))
-        operands = [self.operands(reduction, inside) for reduction in stage]
+        for loop, symbol in zip(loops, symbols, strict=True):
+            inside = inside.bind(loop.positions(symbol))
+        reduced, ranges = self.without_guard(stage, symbols, inside)
+        for loop, symbol in zip(loops, symbols, strict=True):
+            tile = self.schedule.tile(loop)
+            self.blocks.open(symbol, *ranges[symbol], tile.unroll, tile.vector)
+        operands = [self.operands(r, x, inside) for r, x in zip(stage, reduced, strict=True)]
         carries = [self.accumulate(r, o, symbols) for r, o in zip(stage, operands, strict=True)]
         for depth in range(len(loops) - 1, -1, -1):
             carries = self.close_loop(stage, carries, symbols, depth)
         for reduction, (result, _, _) in zip(stage, carries, strict=True):
-            key = self.values.key(reduction, env)
-            self.blocks.stack[level].known[key] = result
+            assert result is not None  # the loops are closed
+            self.blocks.stack[level].known[self.values.key(reduction, env)] = result
         self.rows_written()
 
-    def operands(self, reduction: Term, env: Env) -> tuple[Tile, ...]:
+    def without_guard(
+        self, stage: Sequence[Term], symbols: Sequence[Symbol], env: Env
+    ) -> tuple[list[Term], dict[Symbol, Range]]:
+        """The reduced values and the ranges of the loops: cut to where one common guard holds."""
+        extents = {s: self.values.canonical(s.extent) for s in symbols if s.extent is not None}
+        whole = {symbol: (const(0), extent) for symbol, extent in extents.items()}
+        found = [guarded(reduction) for reduction in stage]
+        plain = [reduction.args[0] for reduction in stage]
+        pending = {t for t, row in self.values.rows.items() if not row.ready}
+        if any(f is None for f in found) or any(_below(r, pending, self.group) for r in stage):
+            return plain, whole
+        conditions = {f[0] for f in found if f is not None}
+        if len(conditions) > 1 or any(x in self.group.reads for x in plain):
+            return plain, whole
+        condition = self.values.canonical(conditions.pop().attrs.substitute(env.values))
+        cut = ranges(condition, extents, self.blocks.tiled)
+        if cut is None:
+            return plain, whole
+        return [f[1] for f in found if f is not None], cut
+
+    def operands(self, reduction: Term, x: Term, env: Env) -> tuple[Tile, ...]:
         """The reduced value, or the two factors of a contraction."""
-        (x,) = reduction.args
         fused = reduction.op == "Sum" and x.op == "Mul" and x.dtype.is_float
         if fused and x not in self.group.reads and x not in self.values.rows:
             return tuple(self.values.evaluate(factor, env) for factor in x.args)

@@ -1,7 +1,8 @@
 """Splitting reductions that have too few results to keep a team busy.
 
-`Sum{k} f` with few points becomes `Sum{c} (Sum{j} f[k := c*n + j])` over chunks c, the inner sum stored:
-the number of chunks is fixed by the extents, so the bits do not depend on how many threads there are.
+`Sum{k} f` with few points becomes `Sum{c} (Sum{j} f[k := c*n + j])` over chunks c, the inner sum
+stored: the number of chunks is fixed by the extents, so the bits do not depend on how many threads
+there are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from luminal.shape.expression import Expression, Symbol, axis, ceil_div
 CHUNKS = 64  # per reduction: even shares for teams up to about this size
 TRIES = 256  # chunk sizes looked at for one that divides the extent
 MIN_CHUNK = 1 << 12  # elements: a chunk is worth handing out
+MAX_CHUNK = 1 << 16  # positions: extents without a useful bound are cut all the same
 
 
 def split_reductions(lowered: Lowered) -> Lowered:
@@ -46,7 +48,7 @@ def _chunk(reduction: Term) -> tuple[Symbol, int] | None:
     along = max(axis_order(reduction.attrs), key=lambda a: upper((a,)))
     each = upper(reduction.axes) * upper(reduction.attrs) // upper((along,))
     length = upper((along,))
-    size = max(-(-length // CHUNKS), -(-MIN_CHUNK // each))
+    size = max(min(-(-length // CHUNKS), MAX_CHUNK), -(-MIN_CHUNK // each))
     even = next(
         (n for n in range(size, min(2 * size, size + TRIES)) if length % n == 0), size
     )  # needs no guard

@@ -1,0 +1,58 @@
+"""Guard splitting: loops stop where a condition would leave nothing to do.
+
+A reduction of `Select(condition, x, empty)`, with `empty` what the reduction starts from, runs only where
+the condition holds: masks, pads, ragged ends of split reductions become bounds of loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from luminal.algebra.terms import Term
+from luminal.shape.expression import Expression, Symbol, const, maximum, minimum
+
+Range = tuple[Expression, Expression]
+
+
+def guarded(reduction: Term) -> tuple[Term, Term] | None:
+    """(condition, x) of a reduction over `Select(condition, x, empty)` with an index condition."""
+    (select,) = reduction.args
+    if select.op != "Select":
+        return None
+    condition, x, other = select.args
+    if condition.op != "Index" or other.op != "Literal":
+        return None
+    empty = other.attrs.value(other.dtype)
+    start = 0 if reduction.op == "Sum" else reduction.dtype.lowest
+    return (condition, x) if empty == start else None
+
+
+def ranges(
+    condition: Expression, extents: Mapping[Symbol, Expression], tiled: Mapping[Symbol, int]
+) -> dict[Symbol, Range] | None:
+    """The range of each loop symbol in which `condition` holds; None if it is no such range.
+
+    `extents` has the loops to bound, `tiled` the other symbols that have no single value.
+    """
+    out = {symbol: (const(0), extent) for symbol, extent in extents.items()}
+    for part in condition.args if condition.op == "and" else (condition,):
+        if part.op not in ("le", "lt"):
+            return None
+        low, high = part.args
+        slack = high - low - (part.op == "lt")  # the part holds where this is >= 0
+        own = [symbol for symbol in out if symbol in slack.symbols()]
+        if len(own) != 1:
+            return None
+        (symbol,) = own
+        factor = slack.coefficient(symbol)
+        if factor is None or not factor.is_const or factor.value not in (1, -1):
+            return None
+        rest = slack - symbol * factor
+        if any(s in tiled for s in rest.symbols()):
+            return None
+        start, stop = out[symbol]
+        if factor.value < 0:
+            out[symbol] = (start, minimum(stop, rest + 1))
+        else:
+            out[symbol] = (maximum(start, -rest), stop)
+    return out
