@@ -68,19 +68,26 @@ class Env:
 class Row:
     """A term kept in scratch while its loop runs again: a local row, or a packed strip of tiles."""
 
-    __slots__ = ("axes", "buffer", "lane", "ready", "width", "written")
+    __slots__ = ("axes", "buffer", "lane", "ready", "strides", "written")
 
-    def __init__(self, buffer: str, axes: Axes, width: int = 1, lane: Symbol | None = None) -> None:
+    def __init__(
+        self,
+        buffer: str,
+        axes: Axes,
+        strides: tuple[Expression, Expression] = (const(1), const(0)),
+        lane: Symbol | None = None,
+    ) -> None:
         self.buffer = buffer
         self.axes = axes
-        self.width = width  # elements per point of `axes`
-        self.lane = lane  # the position within them
+        self.strides = strides  # elements from one point of `axes` to the next, and of `lane`
+        self.lane = lane  # the position within a packed tile
         self.written = False  # in a loop nest that may still be open
         self.ready = False  # for all positions
 
     def offset(self, env: Env) -> Expression:
-        total = linear(self.axes).substitute(env.values) * self.width
-        return total if self.lane is None else total + self.lane
+        point, lane = self.strides
+        total = linear(self.axes).substitute(env.values) * point
+        return total if self.lane is None else total + self.lane * lane
 
 
 @dataclass(frozen=True, slots=True)

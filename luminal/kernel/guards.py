@@ -1,7 +1,7 @@
 """Guard splitting: loops stop where a condition would leave nothing to do.
 
-A reduction of `Select(condition, x, empty)`, with `empty` what the reduction starts from, runs only where
-the condition holds: masks, pads, ragged ends of split reductions become bounds of loops.
+A reduction of `Select(condition, x, empty)`, with `empty` what the reduction starts from, runs only
+where the condition holds: masks, pads, ragged ends of split reductions become bounds of loops.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.group import Group, Store
 from luminal.kernel.guards import Range, guarded, ranges
 from luminal.kernel.loops import LoopAxis
-from luminal.kernel.schedule import Schedule
+from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.tile_ir import (
     Carry,
     Contract,
@@ -29,6 +29,7 @@ from luminal.kernel.tile_ir import (
     Reduce,
     Tile,
 )
+from luminal.program.buffers import CACHE_LINE
 from luminal.shape.expression import (
     TRUE,
     Expression,
@@ -106,30 +107,33 @@ class _Placement:
         self.blocks.open(lane, const(0), rest, tile.unroll, tile.vector)
         env = env.bind(loop.positions(number * tile.size + lane))
         for term in self.schedule.packs:
-            self.pack(term, tile.size, lane, env)
+            self.pack(term, tile, lane, env)
         return env
 
-    def pack(self, term: Term, width: int, lane: Symbol, env: Env) -> None:
-        """Copies a factor of a contraction into a strip: reduced axes outside, the tile inside."""
+    def pack(self, term: Term, tile: TileChoice, lane: Symbol, env: Env) -> None:
+        """Copies a factor of a contraction into a strip.
+
+        Vector tiles lie together, one after the other along the reduced axes; rows of dot products
+        lie whole, padded so that rows a power of two long do not meet in the same cache sets.
+        """
         loops = [x for x in self.schedule.sequential if not term.axes.isdisjoint(x.members)]
         axes = tuple(a for x in loops for a in x.members)
-        size = const(width)
+        length = const(1)
         for loop in loops:
-            size = size * loop.extent
-        row = Row(self.values.new_scratch(term.dtype, size), axes, width, lane)
+            length = length * loop.extent
+        if tile.vector > 1:
+            strides, size = (const(tile.size), const(1)), length * tile.size
+        else:
+            row = length + CACHE_LINE // term.dtype.size
+            strides, size = (const(1), row), row * tile.size
+        strip = Row(self.values.new_scratch(term.dtype, size), axes, strides, lane)
         for loop in loops:
-            env = env.bind(loop.positions(self.serial_loop(loop)))
-        self.values.store_row(row, env, self.values.evaluate(term, env))
+            env = env.bind(loop.positions(self.tiled_loop(loop)))
+        self.values.store_row(strip, env, self.values.evaluate(term, env))
         for _ in loops:
             self.blocks.close()
-        row.ready = True
-        self.values.rows[term] = row
-
-    def serial_loop(self, loop: LoopAxis) -> Symbol:
-        extent = self.values.canonical(loop.extent)
-        symbol = self.blocks.fresh_axis(extent)
-        self.blocks.open(symbol, const(0), extent)
-        return symbol
+        strip.ready = True
+        self.values.rows[term] = strip
 
     def tiled_loop(self, loop: LoopAxis) -> Symbol:
         """A whole loop in the schedule's tiles."""

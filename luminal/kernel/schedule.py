@@ -28,6 +28,7 @@ LINE = 16  # positions of a transpose per tile: one cache line of 4-byte element
 WAYS = 8  # by as many lines as the first-level cache keeps of rows a power of two apart
 ROW_BLOCK = 128  # rows of a contraction per chunk: pays the packing of B, and A's rows stay in L2
 PACK_ROWS = 32  # fewer rows than this do not pay for packing
+ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
 DOT_TILE = 4  # rows and columns of a tile of dot products
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
 STREAMS = 4  # independent accumulators of a row reduction
@@ -194,8 +195,8 @@ class _Default:
             total *= estimate(loop.extent)
         return max(SMALL_CONTRACTION, min(LARGE_CONTRACTION, total // CONTRACTION_CHUNKS))
 
-    def packs(self, vector: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
-        """Factors that depend on the vector axis and not on the rows, where the rows pay for it."""
+    def packs(self, along: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
+        """Factors that depend on the axis `along` and not on the rows, where these pay for it."""
         if estimate(rows.extent) < PACK_ROWS:
             return ()
         found: list[Term] = []
@@ -204,7 +205,7 @@ class _Default:
             if product.op != "Mul" or product in self.group.reads:
                 continue
             for factor in product.args:
-                reads_it = not factor.axes.isdisjoint(vector.members)
+                reads_it = not factor.axes.isdisjoint(along.members)
                 bound = not factor.axes.isdisjoint(reduction.attrs)
                 if reads_it and bound and factor.axes.isdisjoint(rows.members):
                     found.append(factor)
@@ -234,10 +235,20 @@ class _Default:
             tiles[vector.symbol] = self.stream_tile(vector, max(1, 2 * STREAMS // accumulators))
             if not shared:
                 tiles[vector.symbol] = self.stream_tile(vector)
-        rest = [x for x in self.grid if x not in shared]
-        order = rest + shared
-        work = self.contraction_chunk() if len(shared) == 2 else CHUNK_WORK
-        return self.done(order, tiles, work)
+        order = [x for x in self.grid if x not in shared] + shared
+        if len(shared) < 2:
+            return self.done(order, tiles, CHUNK_WORK)
+        columns, rows = shared
+        packs = self.packs(columns, rows) if self.row_bytes() >= ALIASING_BYTES else ()
+        along = columns.symbol if packs else None
+        return self.done(order, tiles, self.contraction_chunk(), packs, along, rows)
+
+    def row_bytes(self) -> int:
+        """About how many bytes of one operand a result of a contraction reads."""
+        positions = 1
+        for loop in self.sequential:
+            positions *= estimate(loop.extent)
+        return positions * self.reductions[0].dtype.size
 
     # --- the record
 
