@@ -119,6 +119,8 @@ def dtype_of(obj: Any) -> DType:
         return int64
     if obj is bool:
         return bool_
+    if obj is None:  # NumPy reads it as float64
+        raise DTypeError("dtype: None is not an element type of Luminal; name one, as float32")
     try:
         source = obj if isinstance(obj, type) else getattr(obj, "dtype", obj)
         found = _BY_NUMPY.get(np.dtype(source).newbyteorder("="))

@@ -1,0 +1,152 @@
+"""Random sizes of the kernels that matter: with chunks, tiles, packing and their edges."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from tests.fuzz.cpu_run import check
+from tests.fuzz.graphs import Case
+
+EXTENTS = (1, 2, 3, 7, 8, 13, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 130, 200)
+
+
+class Draw:
+    """A graph under construction: random extents, literal or dims, and random inputs."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.arrays = np.random.default_rng(seed)
+        self.cx = lm.Graph()
+        self.dims: dict[str, int] = {}
+        self.inputs: dict[str, np.ndarray[Any, Any]] = {}
+        self.integers = self.rng.random() < 0.2
+
+    def extent(self, most: int = 200) -> Any:
+        """A literal extent, or a dim that has such a value."""
+        value = self.rng.choice([n for n in EXTENTS if n <= most])
+        if self.rng.random() < 0.7:
+            return value
+        name = f"d{len(self.dims)}"
+        self.dims[name] = value
+        return self.cx.dim(name, self.rng.choice([0, 1, value]), self.rng.choice([value, 4096]))
+
+    def tensor(self, *shape: Any) -> Any:
+        sizes = [n if isinstance(n, int) else n.evaluate(self.dims) for n in shape]
+        name = f"x{len(self.inputs)}"
+        dtype = self.rng.choice([lm.int32, lm.int64]) if self.integers else lm.float32
+        self.inputs[name] = self.arrays.normal(0, 2, sizes).astype(dtype.numpy)
+        return self.cx.tensor(tuple(shape), dtype, name=name)
+
+    def maybe_turned(self, m: Any, k: Any, *batch: Any) -> Any:
+        """A matrix, or the transpose of one."""
+        if self.rng.random() < 0.4:
+            return self.tensor(*batch, k, m).transpose(-1, -2)
+        return self.tensor(*batch, m, k)
+
+
+def matmul(d: Draw) -> Any:
+    m, n, k = d.extent(), d.extent(), d.extent()
+    batch = [d.extent(3) for _ in range(d.rng.choice([0, 0, 1]))]
+    a, b = (
+        d.maybe_turned(m, k, *batch),
+        d.maybe_turned(k, n, *(batch if d.rng.random() < 0.5 else ())),
+    )
+    b = b.cast(a.dtype)
+    if d.rng.random() < 0.3:
+        a = a * d.tensor(k).cast(a.dtype)  # a prologue
+    y = a @ b
+    if d.rng.random() < 0.5:
+        y = y + d.tensor(n).cast(y.dtype)
+    if d.rng.random() < 0.3 and not d.integers:
+        y = y.relu() * 0.5
+    return y
+
+
+def gram(d: Draw) -> Any:
+    x = d.tensor(d.extent(), d.extent())
+    return x @ x.T if d.rng.random() < 0.5 else x.T @ x
+
+
+def convolution(d: Draw) -> Any:
+    channels, size = d.rng.choice([1, 2, 5, 8]), d.rng.choice([1, 2, 3])
+    x = d.tensor(d.rng.choice([1, 2]), channels, d.rng.choice([9, 16, 23]), d.rng.choice([8, 17]))
+    w = d.tensor(d.rng.choice([1, 3, 16, 20]), channels, size, size).cast(x.dtype)
+    return x.conv2d(w, stride=d.rng.choice([1, 1, 2]), padding=d.rng.choice([0, 1]))
+
+
+def rows(d: Draw) -> Any:
+    x = d.tensor(*(d.extent(130) for _ in range(d.rng.choice([1, 2, 2, 3]))))
+    axis = d.rng.randrange(len(x.shape))
+    kind = d.rng.choice(["sum", "max", "mean", "centre", "both"])
+    if kind == "max":
+        return x.max(axis)[0]
+    if kind == "centre":
+        return x - x.sum(axis, keepdim=True)
+    if kind == "both":
+        return x.sum(axis) + x.max(axis)[0]
+    return x.sum(axis) if d.integers or kind == "sum" else x.mean(axis)
+
+
+def norm(d: Draw) -> Any:
+    d.integers = False
+    x = d.tensor(d.extent(130), d.extent())
+    if d.rng.random() < 0.3:
+        x = x.T
+    return d.rng.choice([x.softmax, x.rms_norm, x.logsumexp])(d.rng.choice([0, 1]))
+
+
+def moves(d: Draw) -> Any:
+    x = d.tensor(d.extent(), d.extent(130))
+    y = d.rng.choice([lambda: x.T, lambda: x.flip(0), lambda: x.T.flip(1), lambda: x + 0 * x])()
+    return lm.concat([y, y], d.rng.choice([0, 1])) if d.rng.random() < 0.5 else y
+
+
+def attention(d: Draw) -> Any:
+    d.integers = False
+    heads, queries, keys, width = d.extent(3), d.extent(65), d.extent(100), d.rng.choice([4, 16])
+    q, k = d.tensor(heads, queries, width), d.tensor(heads, keys, width)
+    return ((q @ k.transpose(-1, -2)) * 0.1).softmax(-1) @ d.tensor(heads, keys, width)
+
+
+def ordered(d: Draw) -> Any:
+    x = d.tensor(*(d.extent(65) for _ in range(d.rng.choice([1, 2, 3]))))
+    axis = d.rng.randrange(len(x.shape))
+    return x.cumsum(axis) if d.rng.random() < 0.5 else x.sort(axis)[0]
+
+
+KINDS: tuple[Callable[[Draw], Any], ...] = (
+    matmul, matmul, gram, convolution, rows, norm, moves, attention, ordered,
+)  # fmt: skip
+
+
+def case(seed: int) -> Case:
+    draw = Draw(seed)
+    for k in range(2):
+        draw.rng.choice(KINDS)(draw).output(f"y{k}")
+    return Case(draw.cx.graph(), draw.inputs, draw.dims, {})
+
+
+def check_seeds(seeds: range) -> None:
+    for seed in seeds:
+        try:
+            check(case(seed), max_unstable=1.0)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+@pytest.mark.parametrize("chunk", range(5))
+def test_sizes_of_seeds(chunk: int) -> None:
+    check_seeds(range(10 * chunk, 10 * (chunk + 1)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chunk", range(5, 50))
+def test_many_sizes_of_seeds(chunk: int) -> None:
+    check_seeds(range(10 * chunk, 10 * (chunk + 1)))
