@@ -64,7 +64,8 @@ def _generate() -> Row:
 
 
 def _compile() -> Rows:
-    cold, warm = [], []
+    cold: list[float] = []
+    warm: list[float] = []
     for _ in range(COMPILES):
         with tempfile.TemporaryDirectory() as cache:
             command = [sys.executable, "-c", PROGRAM, str(FOLDER), cache]
