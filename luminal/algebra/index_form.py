@@ -1,4 +1,4 @@
-"""Integer terms made of positions, dims and literals are Expressions, where nothing can overflow."""
+"""Integer terms of positions, dims and literals are Expressions where nothing can overflow."""
 
 from __future__ import annotations
 

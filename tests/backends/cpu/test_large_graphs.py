@@ -23,7 +23,7 @@ def test_a_chain_of_5000_adds() -> None:
 
 def test_a_chain_of_views() -> None:
     cx = lm.Graph()
-    x = y = cx.tensor((4, 4), name="x")
+    y = cx.tensor((4, 4), name="x")
     for _ in range(300):
         y = (y.transpose(0, 1) + 1.0).flip(0)
     y.output("y")
