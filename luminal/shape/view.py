@@ -64,10 +64,13 @@ def _position(dimension: int, extent: Expression) -> Expression:
     return ZERO if extent is ONE else index(dimension, extent)
 
 
-def _made(
+def made(
     source: Shape, shape: Shape, indices: Sequence[Expression], domain: Expression = TRUE
 ) -> View:
-    """The view with its maps in simplest form: 0 in source dims of extent 1."""
+    """`out[...] = source[indices]` inside `domain`, its maps in simplest form.
+
+    The indices are Expressions of `index(k, shape[k])`; in source dims of extent 1 they become 0.
+    """
     exact = [ZERO if n is ONE else i for n, i in zip(source, indices, strict=True)]
     return _simplified(shape, exact, domain)
 
@@ -86,7 +89,7 @@ def _simplified(shape: Shape, indices: Sequence[Expression], domain: Expression)
 def identity(shape: ShapeLike) -> View:
     """Every position reads itself."""
     source = shape_of(shape)
-    return _made(source, source, [_position(k, n) for k, n in enumerate(source)])
+    return made(source, source, [_position(k, n) for k, n in enumerate(source)])
 
 
 def permute(shape: ShapeLike, order: Sequence[int]) -> View:
@@ -100,7 +103,7 @@ def permute(shape: ShapeLike, order: Sequence[int]) -> View:
     indices: list[Expression] = [ZERO] * len(source)
     for k, dimension in enumerate(order):
         indices[dimension] = _position(k, source[dimension])
-    return _made(source, tuple(source[dimension] for dimension in order), indices)
+    return made(source, tuple(source[dimension] for dimension in order), indices)
 
 
 def expand(shape: ShapeLike, new_shape: ShapeLike) -> View:
@@ -116,7 +119,7 @@ def expand(shape: ShapeLike, new_shape: ShapeLike) -> View:
                 f"extent {n} and cannot become {wanted}; only a literal extent 1 stretches"
             )
         indices.append(_position(k + lead, n))
-    return _made(source, shape_out, indices)
+    return made(source, shape_out, indices)
 
 
 def slice_(
@@ -131,7 +134,7 @@ def slice_(
         start + step * _position(k, shape_out[k])
         for k, (start, step) in enumerate(zip(shape_of(starts), shape_of(steps), strict=True))
     ]
-    return _made(source, shape_out, indices)
+    return made(source, shape_out, indices)
 
 
 def flip(shape: ShapeLike, dimension: int) -> View:
@@ -139,7 +142,7 @@ def flip(shape: ShapeLike, dimension: int) -> View:
     source = shape_of(shape)
     indices = [_position(k, n) for k, n in enumerate(source)]
     indices[dimension] = source[dimension] - 1 - indices[dimension]
-    return _made(source, source, indices)
+    return made(source, source, indices)
 
 
 def pad(shape: ShapeLike, pairs: Sequence[tuple[ExpressionLike, ExpressionLike]]) -> View:
@@ -152,7 +155,7 @@ def pad(shape: ShapeLike, pairs: Sequence[tuple[ExpressionLike, ExpressionLike]]
         at = _position(k, shape_out[k]) - before
         indices.append(at)
         inside += [at >= 0, at < n]
-    return _made(source, shape_out, indices, all_of(inside))
+    return made(source, shape_out, indices, all_of(inside))
 
 
 def window(
@@ -174,7 +177,7 @@ def window(
     indices = [_position(k, n) for k, n in enumerate(resized)]
     offset = _position(len(source), shape_out[-1])
     indices[dimension] = indices[dimension] * stride + offset * dilation
-    return _made(source, shape_out, indices)
+    return made(source, shape_out, indices)
 
 
 def reshape(shape: ShapeLike, new_shape: ShapeLike) -> View:
@@ -190,7 +193,7 @@ def reshape(shape: ShapeLike, new_shape: ShapeLike) -> View:
     if have is not ZERO:
         for old, new in _groups(source, shape_out):
             _split_group(source, shape_out, old, new, indices)
-    return _made(source, shape_out, indices)
+    return made(source, shape_out, indices)
 
 
 def _groups(source: Shape, shape_out: Shape) -> list[tuple[list[int], list[int]]]:
