@@ -13,6 +13,7 @@ from luminal.frontend import (
     movement,
     ordered,
     reduce,
+    sorting,
     unary,
 )
 from luminal.frontend.handle import Array, Handle, Operand, describe
@@ -224,9 +225,12 @@ class Tensor(Handle):
 
     cumsum = ordered.cumsum
     cumprod = ordered.cumprod
-    sort = ordered.sort
-    argsort = ordered.argsort
-    topk = ordered.topk
+
+    sort = sorting.sort
+    argsort = sorting.argsort
+    msort = sorting.msort
+    topk = sorting.topk
+    kthvalue = sorting.kthvalue
 
     reshape = view = movement.reshape
     flatten = movement.flatten

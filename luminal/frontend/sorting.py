@@ -1,0 +1,94 @@
+"""Order along a dim: sort, argsort, the k greatest, the k-th least, the most frequent value.
+
+All are written with the primitive Sort: ascending and stable, NaN the greatest, -0 equal to +0; it
+takes O(n) memory and O(n log n) time. A 0-d tensor counts as one element along one dim.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from luminal import dtypes
+from luminal.errors import ShapeError
+from luminal.frontend.binary import sub
+from luminal.frontend.handle import Extent, axis_of, describe, numpy_names
+from luminal.frontend.movement import flip, narrow, reshape, squeeze
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+
+class Sorted(NamedTuple):
+    """What `sort`, `topk` and `kthvalue` give: values, and where they come from (int64)."""
+
+    values: Tensor
+    indices: Tensor
+
+
+@numpy_names
+def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Sorted:
+    """(values, indices) along `dim`, shaped as x: Sort, of x backwards if descending.
+
+    Always stable, `stable` or not: equals keep their order. NaN is the greatest.
+    """
+    if x.ndim == 0:
+        return _as_scalars(sort(reshape(x, 1), dim, descending))
+    axis = axis_of("sort", dim, x.ndim)
+    work = x.cast(dtypes.uint8 if x.dtype is dtypes.bool_ else x.dtype.compute)
+    if descending:  # backwards before and after: equals keep their order
+        work = flip(work, axis)
+    values, order = map(x.graph.wrap, x.graph.builder.sort(work.value, axis))
+    if descending:
+        values = flip(values, axis)
+        order = sub(x.extents[axis] - 1, flip(order, axis))
+    return Sorted(values.cast(x.dtype), order)
+
+
+def _as_scalars(found: Sorted) -> Sorted:
+    return Sorted(reshape(found.values, ()), reshape(found.indices, ()))
+
+
+@numpy_names
+def argsort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """The positions that sort `x` along `dim` (int64), equals in their order: `sort(x).indices`."""
+    return sort(x, dim, descending).indices
+
+
+def msort(x: Tensor) -> Tensor:
+    """The values sorted along the first dim: `sort(x, 0).values`."""
+    return sort(x, 0).values
+
+
+@numpy_names
+def topk(x: Tensor, k: Extent, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
+    """The k greatest (or least) along `dim`, with their positions; of equals, the first ones.
+
+    In order, `sorted` or not; NaN is the greatest. The first k of a sort. 0 <= k <= extent is
+    proved or required; ShapeError if it never holds.
+    """
+    if x.ndim == 0:
+        return _as_scalars(topk(reshape(x, 1), k, dim, largest))
+    axis = axis_of("topk", dim, x.ndim)
+    count, extent = x.graph.extent(k), x.extents[axis]
+    if count.is_const and extent.is_const and not 0 <= count.value <= extent.value:
+        raise ShapeError(f"topk: k={k}, but dim {axis} of {describe(x)} has {extent} elements")
+    values, indices = sort(x, axis, descending=largest)
+    return Sorted(narrow(values, axis, 0, count), narrow(indices, axis, 0, count))
+
+
+@numpy_names
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
+    """The k-th least along `dim` (from 1 on) and its position: element k-1 of a sort.
+
+    Raises ShapeError unless 1 <= k <= extent.
+    """
+    if x.ndim == 0:
+        return _as_scalars(kthvalue(reshape(x, 1), k, dim, True))
+    axis = axis_of("kthvalue", dim, x.ndim)
+    extent = x.extents[axis]
+    if k < 1 or (extent.is_const and k > extent.value):
+        raise ShapeError(
+            f"kthvalue: k={k}, but dim {axis} of {describe(x)} has the elements 1..{extent}"
+        )
+    parts = [narrow(part, axis, k - 1, 1) for part in sort(x, axis)]
+    return Sorted(*(part if keepdim else squeeze(part, axis) for part in parts))
