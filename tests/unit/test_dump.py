@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import luminal as lm
-from luminal import dump
+from luminal import config, dump
 from luminal.backends import registry
 from luminal.errors import CompileError
 from tests.unit.test_selection_text import every_kind
@@ -74,3 +74,17 @@ def test_the_picture_of_a_program(graph: Callable[[], lm.Graph]) -> None:
 def test_a_backend_has_its_own_stages() -> None:
     with pytest.raises(CompileError, match="'reference' has no stage 'tile'"):
         dumped(two_kernels(), "reference").text("tile")
+
+
+LADDER = ("compiled", "1 launches", "selection {", "kernel(", "define void @kernel(", "addps")
+
+
+@pytest.mark.parametrize("level", range(len(config.DEBUG_LADDER)))
+def test_the_debug_ladder(level: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each step prints what the ones below it do, and its own."""
+    graph = lm.Graph()
+    (graph.tensor((32,), name="x") + 1.0).output("y")
+    with config.override(LUMINAL_DEBUG=level, LUMINAL_TARGET="baseline"):
+        lm.compile(graph)
+    printed = capsys.readouterr().err
+    assert [text in printed for text in LADDER] == [step < level for step in range(len(LADDER))]
