@@ -15,8 +15,10 @@ from luminal.backends.cpu.launch_ir import (
     LAUNCH,
     LOOP_BEGIN,
     LOOP_END,
+    MAX_LOOP_DEPTH,
     SLOT_REF,
 )
+from luminal.errors import CompileError
 from luminal.kernel.scratch import scratch_offsets
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
 from luminal.program.quantities import Quantities
@@ -70,6 +72,7 @@ class LaunchRows:
         self._slots: list[tuple[int, ...]] = []
         self._params: list[int] = []  # numbers of Expressions
         self._sites: list[_Site] = []
+        self._depth = 0  # of Loops
         self._add(launches, const(1))
         self._launch_rows = np.array(self._launches, LAUNCH)
         self._slot_rows = np.array(self._slots, SLOT_REF)
@@ -125,7 +128,11 @@ class LaunchRows:
     def _add_loop(self, launch: LoopLaunch, flags: int, trips: Expression) -> None:
         begin, count = len(self._launches), self._quantities.add(launch.trips)
         self._launches.append(())
+        self._depth += 1
+        if self._depth > MAX_LOOP_DEPTH:
+            raise CompileError(f"Loops nest deeper than {MAX_LOOP_DEPTH}; make one of several")
         self._add(launch.body, trips * launch.trips)
+        self._depth -= 1
         end = len(self._launches)
         self._launches[begin] = (LOOP_BEGIN, flags, 0, count, 0, 0, 0, end + 1)
         self._launches.append((LOOP_END, 0, 0, self._quantities.add(const(0)), 0, 0, 0, begin))

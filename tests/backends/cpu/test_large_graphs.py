@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 import luminal as lm
+from luminal.errors import CompileError
 from luminal.select.weights import KERNEL_TERMS, MERGED
 
 X = np.linspace(-1, 1, 64, dtype=np.float32)
@@ -58,3 +62,31 @@ def test_40_reductions_one_below_the_other() -> None:
     given = {"x": np.outer(np.arange(16), X).astype(np.float32) + 3}
     scale = 2.0**20
     np.testing.assert_allclose(exe(given)["y"], reference(given)["y"], atol=scale * 1e-5)
+
+
+def nested(depth: int) -> lm.Graph:
+    """x doubled and incremented in Loops of two trips, `depth` of them in each other."""
+
+    def body(level: int) -> Any:
+        def step(carry: Any, _: Any) -> Any:
+            if level == 0:
+                return carry * 0.5 + 1.0, carry
+            return lm.scan(body(level - 1), carry, None, length=2)[0], carry
+
+        return step
+
+    cx = lm.Graph()
+    lm.scan(body(depth - 1), cx.tensor((3,), name="x"), None, length=2)[0].output("y")
+    return cx
+
+
+def test_loops_nest_16_deep() -> None:
+    x = np.float32([1, 2, 3])
+    expected = x
+    for _ in range(2**8):
+        expected = expected * np.float32(0.5) + np.float32(1)
+    exe = lm.compile(nested(8), backend="cpu")
+    np.testing.assert_allclose(exe({"x": x})["y"], expected, rtol=1e-6)
+    lm.compile(nested(16), backend="cpu")
+    with pytest.raises(CompileError, match="nest deeper than 16"):
+        lm.compile(nested(17), backend="cpu")
