@@ -9,7 +9,7 @@ export MODEL ?= raincandy-u/TinyStories-656K
 export PROMPT ?= Once upon a time
 ARGS ?=
 
-.PHONY: run test test-long lint bench clean
+.PHONY: run test test-long conformance lint bench clean
 
 run: $(VENV)/.installed
 	@$(BIN)/luminal generate --model "$$MODEL" --prompt "$$PROMPT" --stats $(ARGS)
@@ -19,6 +19,9 @@ test: $(VENV)/.installed-test
 
 test-long: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest -m long $(ARGS)
+
+conformance: $(VENV)/.installed-test
+	@$(BIN)/python -m tests.conformance.opinfo_run --list tests/conformance/opinfo.txt $(ARGS)
 
 lint: $(VENV)/.installed-test
 	@$(BIN)/ruff format --check .

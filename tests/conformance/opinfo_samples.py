@@ -1,0 +1,218 @@
+"""One OpInfo sample: its tensors become inputs of a graph, the results are compared with PyTorch's.
+
+Failures are `Unequal`, or whatever the library raises.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import luminal as lm
+from luminal.backends.reference import evaluate
+from luminal.frontend.graph import Recorder
+from luminal.hlir.attributes import InputAttrs
+
+Check = Callable[[Any, Any], None]
+"""Raises Unequal unless the library's results (first) are as good as PyTorch's (second)."""
+
+# What float32 results may differ by: `torch.testing`'s own tolerances. RELATIVE counts of the value
+# and of the largest value beside it, since sums round in units of their largest term.
+RELATIVE, ABSOLUTE = 1.3e-6, 1e-5
+# Arguments that say where and how PyTorch stores a tensor: a lazy value has no such place.
+STORAGE = frozenset(["device", "layout", "memory_format", "pin_memory", "requires_grad"])
+DTYPES = {
+    getattr(torch, name): lm.dtypes.dtype_of(name)
+    for name in (
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64"
+    ).split()
+}
+
+
+class Unequal(Exception):
+    """A result that is not PyTorch's."""
+
+
+class Unsupported(Exception):
+    """A sample the library cannot be given."""
+
+
+class Inputs:
+    """Turns a sample's arguments into Tensors of `graph`."""
+
+    def __init__(self, graph: Recorder) -> None:
+        self.graph = graph
+        self.count = 0
+
+    def convert(self, x: Any) -> Any:
+        """`x` with every torch thing in it as Luminal's."""
+        if isinstance(x, torch.Tensor):
+            return self._tensor(x)
+        if isinstance(x, torch.dtype):
+            if x not in DTYPES:
+                raise Unsupported(f"dtype {x}")
+            return DTYPES[x]
+        if isinstance(x, torch.layout | torch.memory_format | torch.device):
+            return None
+        if isinstance(x, torch.Size):
+            return tuple(x)
+        if isinstance(x, list | tuple):
+            parts = [self.convert(each) for each in x]
+            return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+        if isinstance(x, dict):
+            return {key: self.convert(each) for key, each in x.items() if key not in STORAGE}
+        if isinstance(x, complex):
+            raise Unsupported("a complex number")
+        return x
+
+    def _tensor(self, x: torch.Tensor) -> lm.Tensor:
+        if x.dtype not in DTYPES:
+            raise Unsupported(f"a tensor of {x.dtype}")
+        if x.layout is not torch.strided:
+            raise Unsupported(f"a tensor stored as {x.layout}")
+        array = array_of(x)
+        tensor = self.graph.tensor(array.shape, array.dtype, f"x{self.count}")
+        self.graph.values[f"x{self.count}"] = array
+        self.count += 1
+        return tensor
+
+
+def array_of(x: torch.Tensor) -> np.ndarray[Any, Any]:
+    """A torch tensor's values; bfloat16 as the library's NumPy type."""
+    x = x.detach().resolve_conj().resolve_neg().contiguous()
+    if x.dtype is torch.bfloat16:
+        return x.view(torch.uint16).numpy().copy().view(lm.bfloat16.numpy)
+    return x.numpy().copy()
+
+
+def leaves(x: Any) -> list[Any]:
+    """The values in nested tuples, lists and dicts, in order; None is none."""
+    if x is None:
+        return []
+    if isinstance(x, dict):
+        return [leaf for each in x.values() for leaf in leaves(each)]
+    if isinstance(x, tuple | list) and not isinstance(x, torch.Size):
+        return [leaf for each in x for leaf in leaves(each)]
+    return [x]
+
+
+def torch_result(op: Callable[..., Any], sample: Any) -> Any:
+    """What PyTorch computes, on copies: some ops write to their arguments."""
+    torch.manual_seed(0)
+    args, kwargs = _copied((sample.input, *sample.args)), _copied(sample.kwargs)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        return op(*args, **kwargs)
+
+
+def _copied(x: Any) -> Any:
+    if isinstance(x, torch.Tensor):
+        return x.detach().clone()
+    if isinstance(x, torch.Size):
+        return x
+    if isinstance(x, list | tuple):
+        parts = [_copied(each) for each in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+    return {key: _copied(each) for key, each in x.items()} if isinstance(x, dict) else x
+
+
+def luminal_results(fn: Callable[..., Any], sample: Any, backend: str) -> list[Any]:
+    """What `fn` gives for the sample, in order: arrays, and Python values as they are."""
+    lm.reset()
+    graph = lm.default_graph()
+    inputs = Inputs(graph)
+    args = inputs.convert((sample.input, *sample.args))
+    found = leaves(fn(*args, **inputs.convert(sample.kwargs)))
+    names = {}
+    for position, value in enumerate(found):
+        if isinstance(value, lm.Tensor):
+            names[position] = f"result{position}"
+            graph.output(value, names[position])
+    if not names:
+        return found
+    computed = _computed(graph, backend)
+    return [
+        computed[names[position]] if position in names else value
+        for position, value in enumerate(found)
+    ]
+
+
+def _computed(graph: Any, backend: str) -> Any:
+    frozen = graph.graph()
+    if backend == "reference":
+        return evaluate(frozen, graph.values, {})
+    used = {node.attrs.name for node in frozen.nodes() if isinstance(node.attrs, InputAttrs)}
+    executable = lm.compile(graph, backend=backend)
+    return executable({name: x for name, x in graph.values.items() if name in used})
+
+
+# --- comparison -----------------------------------------------------------------------------------
+
+
+def equal(found: Sequence[Any], wanted: Any) -> None:
+    """Same number of results; each of the same shape, dtype and, within the tolerance, values."""
+    expected = leaves(wanted)
+    if len(found) != len(expected):
+        raise Unequal(f"{len(found)} results, PyTorch has {len(expected)}")
+    for position, (x, y) in enumerate(zip(found, expected, strict=True)):
+        at = f"result {position}: " if len(expected) > 1 else ""
+        if isinstance(y, torch.Tensor):
+            _equal_arrays(at, x, y)
+        elif tuple(x) != tuple(y) if isinstance(y, torch.Size) else x != y:
+            raise Unequal(f"{at}{x!r}, PyTorch has {y!r}")
+
+
+def same_type(found: Sequence[Any], wanted: Any) -> None:
+    """Same shapes and dtypes: for what holds no defined values, and for random numbers."""
+    expected = leaves(wanted)
+    if len(found) != len(expected):
+        raise Unequal(f"{len(found)} results, PyTorch has {len(expected)}")
+    for x, y in zip(found, expected, strict=True):
+        _check_type("", x, y)
+
+
+def within(low: float, high: float) -> Check:
+    """As `same_type`, and every value in low..high: for random numbers."""
+
+    def check(found: Sequence[Any], wanted: Any) -> None:
+        same_type(found, wanted)
+        for x in found:
+            wide = np.asarray(x, np.float64)
+            if not np.all((wide >= low) & (wide <= high)):
+                raise Unequal(f"values outside of {low}..{high}")
+
+    return check
+
+
+def _check_type(at: str, x: Any, y: torch.Tensor) -> None:
+    if y.dtype not in DTYPES or y.layout is not torch.strided:
+        raise Unsupported(f"a result of {y.dtype}, {y.layout}")
+    if not isinstance(x, np.ndarray | np.generic):
+        raise Unequal(f"{at}{x!r} is no tensor")
+    if x.shape != tuple(y.shape):
+        raise Unequal(f"{at}shape {x.shape}, PyTorch has {tuple(y.shape)}")
+    if x.dtype != DTYPES[y.dtype].numpy:
+        raise Unequal(f"{at}dtype {x.dtype}, PyTorch has {y.dtype}")
+
+
+def _equal_arrays(at: str, x: Any, y: torch.Tensor) -> None:
+    _check_type(at, x, y)
+    wanted = array_of(y)
+    if wanted.dtype.kind in "iub":
+        wrong = np.asarray(x != wanted)
+    else:
+        found, expected = np.asarray(x, np.float64), wanted.astype(np.float64)
+        relative = RELATIVE if wanted.dtype.itemsize > 2 else 2.0**-7  # an ulp of bfloat16
+        largest = float(np.max(np.abs(expected), where=np.isfinite(expected), initial=0))
+        margin = max(ABSOLUTE, relative * largest)
+        wrong = ~np.isclose(found, expected, rtol=relative, atol=margin, equal_nan=True)
+    if wrong.any():
+        first = tuple(int(k) for k in np.argwhere(wrong)[0])
+        raise Unequal(
+            f"{at}{int(wrong.sum())} of {wrong.size} values differ; "
+            f"at {list(first)} {x[first]!s}, PyTorch has {wanted[first]!s}"
+        )
