@@ -8,12 +8,15 @@ from typing import Any, NoReturn
 from luminal.errors import GraphError, ShapeError
 from luminal.frontend import (
     binary,
+    convolution,
     indexing,
     linalg,
     movement,
     ordered,
+    pooling,
     reduce,
     sorting,
+    transposed,
     unary,
 )
 from luminal.frontend.handle import Array, Handle, Operand, describe
@@ -260,9 +263,21 @@ class Tensor(Handle):
     one_hot = indexing.one_hot
 
     matmul = linalg.matmul
-    conv2d = linalg.conv2d
-    max_pool2d = linalg.max_pool2d
-    avg_pool2d = linalg.avg_pool2d
+    conv1d = convolution.conv1d
+    conv2d = convolution.conv2d
+    conv3d = convolution.conv3d
+    conv_transpose1d = transposed.conv_transpose1d
+    conv_transpose2d = transposed.conv_transpose2d
+    conv_transpose3d = transposed.conv_transpose3d
+    max_pool1d = pooling.max_pool1d
+    max_pool2d = pooling.max_pool2d
+    max_pool3d = pooling.max_pool3d
+    avg_pool1d = pooling.avg_pool1d
+    avg_pool2d = pooling.avg_pool2d
+    avg_pool3d = pooling.avg_pool3d
+    lp_pool1d = pooling.lp_pool1d
+    lp_pool2d = pooling.lp_pool2d
+    lp_pool3d = pooling.lp_pool3d
 
     def where(self, condition: Operand, other: Operand) -> Tensor:
         """This where `condition` is true, else `other`, as torch.Tensor.where."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from luminal.dtypes import float32
-from luminal.frontend.linalg import Pair
 from luminal.frontend.tensor import Tensor
+from luminal.frontend.windows import Ints as Pair
 from luminal.hlir.state import Parameter
 from luminal.nn.module import Module
 
@@ -61,7 +61,7 @@ class AvgPool2d(Module):
         padding: Pair = 0,
         count_include_pad: bool = True,
     ) -> None:
-        self.options = kernel_size, stride, padding, count_include_pad
+        self.options = kernel_size, stride, padding, False, count_include_pad
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, channels, h, w) to (batch, channels, oh, ow)."""

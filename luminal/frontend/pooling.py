@@ -1,0 +1,255 @@
+"""Pooling over windows: maximum (with positions), mean and power mean, in one to three dims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from luminal import dtypes
+from luminal.errors import ShapeError
+from luminal.frontend.binary import where
+from luminal.frontend.creation import position
+from luminal.frontend.handle import along, in_float
+from luminal.frontend.reduce import Extreme, amax
+from luminal.frontend.reduce import sum as sum_over
+from luminal.frontend.windows import (
+    Ints,
+    Windows,
+    per_dim,
+    require_fits,
+    sliding,
+    window_view,
+    windowed,
+    with_batch,
+)
+from luminal.shape.expression import Expression, const, maximum, minimum, product_of
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+
+# --- maximum --------------------------------------------------------------------------------------
+
+
+def max_pool1d(
+    x: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The greatest of each window of the last dim; see `max_pool2d`."""
+    windows = _windows("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode)
+    return max_of_windows(x, windows, return_indices)
+
+
+def max_pool2d(
+    x: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The greatest of each window of the last two dims, NaN if there is one; as PyTorch.
+
+    `stride` is the kernel by default; padding never wins. With `return_indices` a pair (values,
+    indices): where in the plane, flattened, each was found first (int64). Max of Select(inside, x).
+    Raises ShapeError where no window fits or the padding exceeds half of the kernel.
+    """
+    windows = _windows("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode)
+    return max_of_windows(x, windows, return_indices)
+
+
+def max_pool3d(
+    x: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The greatest of each window of the last three dims; see `max_pool2d`."""
+    windows = _windows("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode)
+    return max_of_windows(x, windows, return_indices)
+
+
+def max_of_windows(x: Tensor, windows: Sequence[Windows], return_indices: bool) -> Any:
+    """The greatest of each window; (values, indices) on request."""
+    taps = windowed(x, windows, x.dtype.lowest)
+    over = tuple(range(-len(windows), 0))
+    greatest = amax(taps, over)
+    if not return_indices:
+        return greatest
+    view = window_view(x.extents, windows)
+    hit = taps == greatest.unsqueeze(over)
+    if x.dtype.is_float:
+        hit = hit | (taps != taps)
+    inside = position(x.graph, view.domain, view.shape, dtypes.bool_)
+    flat: Expression = const(0)
+    for at, extent in zip(view.map[-len(windows) :], x.extents[-len(windows) :], strict=True):
+        flat = flat * extent + at
+    last = product_of(x.extents[-len(windows) :]) - 1
+    from_end = position(x.graph, last - flat, view.shape, dtypes.int64)
+    return Extreme(greatest, last - amax(where(hit & inside, from_end, -1), over))
+
+
+# --- means ----------------------------------------------------------------------------------------
+
+
+def avg_pool1d(
+    x: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window of the last dim; see `avg_pool2d`."""
+    windows = _windows("avg_pool1d", 1, x, kernel_size, stride, padding, 1, ceil_mode)
+    border = padding if count_include_pad else 0
+    return mean_of_windows(x, windows, per_dim("avg_pool1d", "padding", border, 1, 0))
+
+
+def avg_pool2d(
+    x: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window of the last two dims; integers give float32.
+
+    Padding counts as zeros unless `count_include_pad` is False; what `ceil_mode` adds behind it
+    never counts. `divisor_override` divides instead. Sum(View(x)) / Iota(count).
+    Raises ShapeError where no window fits or the padding exceeds half of the kernel.
+    """
+    windows = _windows("avg_pool2d", 2, x, kernel_size, stride, padding, 1, ceil_mode)
+    border = per_dim("avg_pool2d", "padding", padding if count_include_pad else 0, 2, 0)
+    return mean_of_windows(x, windows, border, divisor_override)
+
+
+def avg_pool3d(
+    x: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window of the last three dims; see `avg_pool2d`."""
+    windows = _windows("avg_pool3d", 3, x, kernel_size, stride, padding, 1, ceil_mode)
+    border = per_dim("avg_pool3d", "padding", padding if count_include_pad else 0, 3, 0)
+    return mean_of_windows(x, windows, border, divisor_override)
+
+
+@in_float
+def mean_of_windows(
+    x: Tensor,
+    windows: Sequence[Windows],
+    border: Sequence[int],
+    divisor: int | None = None,
+) -> Tensor:
+    """The sum of each window by the number of its taps in x widened by `border`, or by `divisor`."""
+    if divisor == 0:
+        raise ShapeError("avg_pool: divisor_override is 0; give another divisor")
+    total = sum_over(windowed(x, windows), tuple(range(-len(windows), 0)))
+    return total / (_counted(x, windows, border) if divisor is None else divisor)
+
+
+def _counted(x: Tensor, windows: Sequence[Windows], border: Sequence[int]) -> Tensor:
+    """How many taps of each window lie in x widened by `border`; taps stand side by side."""
+    shape = tuple(each.count for each in windows)
+    counts = []
+    for k, (each, wide) in enumerate(zip(windows, border, strict=True)):
+        first = each.at(along(k, each.count), const(0))
+        stop = minimum(first + each.size, each.end(along(k, each.count)) + wide)
+        counts.append(stop - maximum(first, -wide))
+    return position(x.graph, product_of(counts), shape, x.dtype)
+
+
+# --- power means ----------------------------------------------------------------------------------
+
+
+def lp_pool1d(
+    x: Tensor,
+    norm_type: float,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The p-norm of each window of the last dim; see `lp_pool2d`."""
+    windows = _windows("lp_pool1d", 1, x, kernel_size, stride, 0, 1, ceil_mode)
+    return _power_mean(x, windows, norm_type)
+
+
+def lp_pool2d(
+    x: Tensor,
+    norm_type: float,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """(sum of x ** p) ** (1/p) over each window of the last two dims, as PyTorch.
+
+    Windows cut off by `ceil_mode` are scaled up to the kernel's size; negative sums give 0.
+    """
+    windows = _windows("lp_pool2d", 2, x, kernel_size, stride, 0, 1, ceil_mode)
+    return _power_mean(x, windows, norm_type)
+
+
+def lp_pool3d(
+    x: Tensor,
+    norm_type: float,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The p-norm of each window of the last three dims; see `lp_pool2d`."""
+    windows = _windows("lp_pool3d", 3, x, kernel_size, stride, 0, 1, ceil_mode)
+    return _power_mean(x, windows, norm_type)
+
+
+@in_float
+def _power_mean(x: Tensor, windows: Sequence[Windows], p: float) -> Tensor:
+    mean = mean_of_windows(x**p, windows, (0,) * len(windows))
+    size = product_of(each.size for each in windows)
+    return (mean.relu() * size) ** (1.0 / p)
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def _windows(
+    what: str,
+    rank: int,
+    x: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+) -> list[Windows]:
+    """The windows over the last `rank` dims; raises ShapeError for options that do not fit."""
+    with_batch(what, x, rank)
+    kernel = per_dim(what, "kernel_size", kernel_size, rank)
+    steps = kernel if stride is None else per_dim(what, "stride", stride, rank)
+    pads = per_dim(what, "padding", padding, rank, 0)
+    gaps = per_dim(what, "dilation", dilation, rank)
+    if any(2 * p > k for p, k in zip(pads, kernel, strict=True)):
+        raise ShapeError(f"{what}: padding {padding} exceeds half of the window {kernel}")
+    windows = []
+    for k in range(rank):
+        dim = x.ndim - rank + k
+        around = const(pads[k]), const(pads[k])
+        require_fits(what, x, dim, const(gaps[k] * (kernel[k] - 1) + 1), around)
+        size = const(kernel[k])
+        windows.append(sliding(x.extents[dim], size, steps[k], around, gaps[k], ceil=ceil_mode))
+    return windows

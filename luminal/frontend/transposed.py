@@ -1,0 +1,204 @@
+"""Transposed convolution: the gradient of a convolution, without products with inserted zeros.
+
+Input position i and tap k meet at output position `o = i * stride - padding + k * dilation`. With
+`q = o + padding`, the taps that reach q are those with `k * dilation = q (mod stride)`: one in
+`phases = stride / gcd(stride, dilation)`. They are `k = first(q) + t * phases`, and tap t reads
+position `i = (q - k * dilation) / stride`. So q splits into (block, residue), the weight into
+(residue, t), and the result is a convolution with stride 1 whose residues are further channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING
+
+from luminal.errors import ShapeError
+from luminal.frontend.convolution import Operands
+from luminal.frontend.handle import along
+from luminal.frontend.linalg import sum_products
+from luminal.frontend.movement import narrow, reshape, view_of
+from luminal.frontend.windows import Ints, per_dim
+from luminal.shape import view as views
+from luminal.shape.expression import Expression, all_of, ceil_div, const
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+
+def conv_transpose1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+) -> Tensor:
+    """Transposed convolution of x (batch, in, w) with weight (in, out/groups, kw)."""
+    given = Operands.of("conv_transpose1d", 1, x, weight, bias)
+    return _transposed(given, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+) -> Tensor:
+    """Transposed convolution of x (batch, in, h, w) with weight (in, out/groups, kh, kw).
+
+    An extent n becomes (n-1) * stride - 2 * padding + dilation * (k-1) + output_padding + 1.
+    Sum over (in/groups, taps) of View(x) * View(weight); raises ShapeError where shapes do not fit.
+    """
+    given = Operands.of("conv_transpose2d", 2, x, weight, bias)
+    return _transposed(given, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose3d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+) -> Tensor:
+    """Transposed convolution of x (batch, in, d, h, w) with weight (in, out/groups, kd, kh, kw)."""
+    given = Operands.of("conv_transpose3d", 3, x, weight, bias)
+    return _transposed(given, stride, padding, output_padding, groups, dilation)
+
+
+@dataclass(frozen=True, slots=True)
+class Residues:
+    """One spatial dim: extents of input and kernel, stride, dilation, where the result begins."""
+
+    extent: Expression
+    kernel: Expression
+    stride: int
+    dilation: int
+    start: int
+    count: Expression  # of the result
+
+    @property
+    def phases(self) -> int:
+        """How many taps lie between two that reach the same position."""
+        return self.stride // gcd(self.stride, self.dilation)
+
+    @property
+    def taps(self) -> Expression:
+        """The most taps that reach one position."""
+        return ceil_div(self.kernel, self.phases)
+
+    @property
+    def blocks(self) -> Expression:
+        return ceil_div(self.count + self.start, self.stride)
+
+    def tap(self, residue: Expression, t: Expression) -> tuple[Expression, Expression]:
+        """(k, is there such a tap) for the t-th tap that reaches `residue`."""
+        common = gcd(self.stride, self.dilation)
+        inverse = pow(self.dilation // common, -1, self.phases) if self.phases > 1 else 0
+        k = (residue // common * inverse) % self.phases + t * self.phases
+        return k, all_of(((residue % common).eq(0), k < self.kernel))
+
+    def source(self, block: Expression, residue: Expression, t: Expression) -> Expression:
+        """The input position that the t-th tap brings to (block, residue)."""
+        first, _ = self.tap(residue, const(0))
+        step = self.phases * self.dilation // self.stride
+        return block + (residue - first * self.dilation) // self.stride - t * step
+
+
+def _transposed(
+    given: Operands,
+    stride: Ints,
+    padding: Ints,
+    output_padding: Ints,
+    groups: int,
+    dilation: Ints,
+) -> Tensor:
+    x, weight, rank = given.x, given.weight, given.rank
+    dims = _residues(given, stride, padding, output_padding, dilation)
+    batch, channels = x.extents[:2]
+    inner, per_group, *_ = weight.extents
+    given.channels(inner, per_group * groups, groups)
+    depth = channels.exact_div(groups)
+    assert depth is not None
+    # (batch, groups, out / groups, *blocks, *residues, in / groups, *taps)
+    patches = _patches(reshape(x, batch, groups, depth, *x.extents[2:]), dims)
+    kernels = _kernels(reshape(weight, groups, depth, *weight.extents[1:]), dims)
+    total = sum_products(patches, kernels, *range(3 + 2 * rank, 4 + 3 * rank))
+    order = [0, 1, 2, *(n for k in range(rank) for n in (3 + k, 3 + rank + k))]
+    wide = [each.blocks * each.stride for each in dims]
+    result = reshape(total.permute(order), batch, per_group * groups, *wide)
+    for k, each in enumerate(dims, 2):
+        result = narrow(result, k, each.start, each.count)
+    return given.finished(result)
+
+
+def _patches(x: Tensor, dims: Sequence[Residues]) -> Tensor:
+    """x (batch, groups, in, *spatial) by output position and tap."""
+    rank = len(dims)
+    shape = (
+        *x.extents[:2],
+        const(1),
+        *(each.blocks for each in dims),
+        *(const(each.stride) for each in dims),
+        x.extents[2],
+        *(each.taps for each in dims),
+    )
+    i = [along(k, n) for k, n in enumerate(shape)]
+    at = [
+        each.source(i[3 + k], i[3 + rank + k], i[4 + 2 * rank + k]) for k, each in enumerate(dims)
+    ]
+    inside = [c for n, a in zip(dims, at, strict=True) for c in (a >= 0, a < n.extent)]
+    entries = [i[0], i[1], i[3 + 2 * rank], *at]
+    return view_of(x, views.made(x.extents, shape, entries, all_of(inside)))
+
+
+def _kernels(weight: Tensor, dims: Sequence[Residues]) -> Tensor:
+    """weight (groups, in, out, *kernel) by residue and tap; 0 where a residue has fewer taps."""
+    rank = len(dims)
+    shape = (
+        weight.extents[0],
+        weight.extents[2],
+        *(const(1),) * rank,
+        *(const(each.stride) for each in dims),
+        weight.extents[1],
+        *(each.taps for each in dims),
+    )
+    i = [along(k, n) for k, n in enumerate(shape)]
+    found = [each.tap(i[2 + rank + k], i[3 + 2 * rank + k]) for k, each in enumerate(dims)]
+    entries = [i[0], i[2 + 2 * rank], i[1], *(k for k, _ in found)]
+    there = all_of(condition for _, condition in found)
+    return view_of(weight, views.made(weight.extents, shape, entries, there))
+
+
+def _residues(
+    given: Operands, stride: Ints, padding: Ints, output_padding: Ints, dilation: Ints
+) -> list[Residues]:
+    """The spatial dims; raises ShapeError for options that PyTorch refuses."""
+    what, rank = given.what, given.rank
+    steps = per_dim(what, "stride", stride, rank)
+    gaps = per_dim(what, "dilation", dilation, rank)
+    pads = per_dim(what, "padding", padding, rank, 0)
+    extras = per_dim(what, "output_padding", output_padding, rank, 0)
+    dims = []
+    for k in range(rank):
+        if extras[k] >= max(steps[k], gaps[k]):
+            raise ShapeError(
+                f"{what}: output_padding {extras[k]} must be below stride {steps[k]} or "
+                f"dilation {gaps[k]}"
+            )
+        n, size = given.x.extents[2 + k], given.weight.extents[2 + k]
+        count = (n - 1) * steps[k] - 2 * pads[k] + gaps[k] * (size - 1) + extras[k] + 1
+        if count.is_const and count.value < 1:
+            raise ShapeError(f"{what}: dim {k} of the result has extent {count}; pad less")
+        dims.append(Residues(n, size, steps[k], gaps[k], pads[k], count))
+    return dims
