@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from luminal.dtypes import DType
@@ -70,9 +69,7 @@ def conv3d(
     return _conv(Operands.of("conv3d", 3, x, weight, bias), stride, padding, dilation, groups)
 
 
-def _conv(
-    given: Operands, stride: Ints, padding: Padding, dilation: Ints, groups: int
-) -> Tensor:
+def _conv(given: Operands, stride: Ints, padding: Padding, dilation: Ints, groups: int) -> Tensor:
     """The windows (batch, groups, out/groups, *counts, in/groups, *kernel) times the kernels."""
     what, rank, x = given.what, given.rank, given.x
     steps = per_dim(what, "stride", stride, rank)
@@ -106,9 +103,7 @@ class Operands(NamedTuple):
     unbatched: bool
 
     @classmethod
-    def of(
-        cls, what: str, rank: int, x: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> Operands:
+    def of(cls, what: str, rank: int, x: Tensor, weight: Tensor, bias: Tensor | None) -> Operands:
         """Raises ShapeError where ranks do not fit."""
         graph, values = together(x, weight, *(() if bias is None else (bias,)))
         x, weight, *rest = (graph.wrap(value) for value in values)
@@ -146,5 +141,3 @@ class Operands(NamedTuple):
             result = result + reshape(self.bias, -1, *(1,) * self.rank)
         result = result.cast(self.dtype)
         return result.squeeze(0) if self.unbatched else result
-
-

@@ -1,10 +1,10 @@
 """Transposed convolution: the gradient of a convolution, without products with inserted zeros.
 
-Input position i and tap k meet at output position `o = i * stride - padding + k * dilation`. With
-`q = o + padding`, the taps that reach q are those with `k * dilation = q (mod stride)`: one in
-`phases = stride / gcd(stride, dilation)`. They are `k = first(q) + t * phases`, and tap t reads
-position `i = (q - k * dilation) / stride`. So q splits into (block, residue), the weight into
-(residue, t), and the result is a convolution with stride 1 whose residues are further channels.
+Input position i and tap k meet at output position o where `i * stride + k * dilation = q`, with
+`q = o + padding`. The taps that reach q are those with `k * dilation = q (mod stride)`: one in
+`phases = stride / gcd(stride, dilation)`, that is `k = first(q % stride) + t * phases`, and tap t
+reads position `i = (q - k * dilation) / stride`. With o split into (block, residue), q % stride
+depends on the residue only: a dense product for each residue, whose results interleave.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ def conv_transpose3d(
 
 @dataclass(frozen=True, slots=True)
 class Residues:
-    """One spatial dim: extents of input and kernel, stride, dilation, where the result begins."""
+    """One spatial dim: extents of input, kernel and result, and the options."""
 
     extent: Expression
     kernel: Expression
     stride: int
     dilation: int
-    start: int
+    padding: int
     count: Expression  # of the result
 
     @property
@@ -99,20 +99,22 @@ class Residues:
 
     @property
     def blocks(self) -> Expression:
-        return ceil_div(self.count + self.start, self.stride)
+        """How many blocks of `stride` positions the result has, the last one perhaps cut off."""
+        return ceil_div(self.count, self.stride)
 
     def tap(self, residue: Expression, t: Expression) -> tuple[Expression, Expression]:
-        """(k, is there such a tap) for the t-th tap that reaches `residue`."""
+        """(k, is there such a tap) for the t-th tap that reaches the output's `residue`."""
         common = gcd(self.stride, self.dilation)
         inverse = pow(self.dilation // common, -1, self.phases) if self.phases > 1 else 0
-        k = (residue // common * inverse) % self.phases + t * self.phases
-        return k, all_of(((residue % common).eq(0), k < self.kernel))
+        shifted = (residue + self.padding) % self.stride
+        k = (shifted // common * inverse) % self.phases + t * self.phases
+        return k, all_of(((shifted % common).eq(0), k < self.kernel))
 
     def source(self, block: Expression, residue: Expression, t: Expression) -> Expression:
         """The input position that the t-th tap brings to (block, residue)."""
         first, _ = self.tap(residue, const(0))
-        step = self.phases * self.dilation // self.stride
-        return block + (residue - first * self.dilation) // self.stride - t * step
+        offset = (residue + self.padding - first * self.dilation) // self.stride
+        return block + offset - t * (self.phases * self.dilation // self.stride)
 
 
 def _transposed(
@@ -138,7 +140,7 @@ def _transposed(
     wide = [each.blocks * each.stride for each in dims]
     result = reshape(total.permute(order), batch, per_group * groups, *wide)
     for k, each in enumerate(dims, 2):
-        result = narrow(result, k, each.start, each.count)
+        result = narrow(result, k, 0, each.count)
     return given.finished(result)
 
 
