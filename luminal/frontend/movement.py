@@ -22,7 +22,7 @@ from luminal.frontend.handle import (
     together,
 )
 from luminal.shape import view as views
-from luminal.shape.expression import Expression, const, product_of, sum_of
+from luminal.shape.expression import TRUE, Expression, const, product_of, sum_of
 from luminal.shape.view import View
 
 if TYPE_CHECKING:
@@ -34,7 +34,14 @@ def view_of(x: Tensor, view: View) -> Tensor:
     return x.graph.wrap(x.graph.builder.view(x.value, view))
 
 
-def _listed(shape: Sequence[Any]) -> tuple[Any, ...]:
+def mapped(
+    x: Tensor, shape: Shape, entries: Sequence[Expression], domain: Expression = TRUE
+) -> Tensor:
+    """`out[i...] = x[entries...] if domain else 0`, for an output of `shape`; one view."""
+    return view_of(x, views.made(x.extents, shape, entries, domain))
+
+
+def listed(shape: Sequence[Any]) -> tuple[Any, ...]:
     """`f(2, 3)` and `f((2, 3))` mean the same."""
     if len(shape) == 1 and isinstance(shape[0], tuple | list):
         return tuple(shape[0])
@@ -46,7 +53,7 @@ def _listed(shape: Sequence[Any]) -> tuple[Any, ...]:
 
 def reshape(x: Tensor, *shape: Extent | Sequence[Extent]) -> Tensor:
     """The same elements in row-major order in another shape; one extent may be -1: the rest."""
-    given = _listed(shape)
+    given = listed(shape)
     unknown = [k for k, n in enumerate(given) if isinstance(n, int) and n == -1]
     if len(unknown) > 1:
         raise ShapeError(f"reshape: {given} has more than one -1; give all extents but one")
@@ -62,6 +69,11 @@ def reshape(x: Tensor, *shape: Extent | Sequence[Extent]) -> Tensor:
         raise ShapeError(f"reshape: {error}") from None
 
 
+def reshape_as(x: Tensor, other: Tensor) -> Tensor:
+    """`x` in the shape of `other`."""
+    return reshape(x, other.extents)
+
+
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The dims start_dim .. end_dim, both included, as one; a 0-d tensor becomes 1-d."""
     if x.ndim == 0:
@@ -71,6 +83,21 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         raise ShapeError(f"flatten: start_dim {first} comes after end_dim {last}; swap them")
     merged = product_of(x.extents[first : last + 1])
     return reshape(x, *x.extents[:first], merged, *x.extents[last + 1 :])
+
+
+def ravel(x: Tensor) -> Tensor:
+    """All elements in one dim, in row-major order."""
+    return reshape(x, product_of(x.extents))
+
+
+def merge_dims(x: Tensor, first: int, last: int) -> Tensor:
+    """The dims first .. last, both included, as one: `flatten(x, first, last)`."""
+    return flatten(x, first, last)
+
+
+def split_dims(x: Tensor, dim: int, size: Extent) -> Tensor:
+    """One dim of extent n as two, (n // size, size); raises ShapeError if it does not divide."""
+    return unflatten(x, dim, (-1, size))
 
 
 def unflatten(x: Tensor, dim: int, sizes: Sequence[Extent]) -> Tensor:
@@ -92,9 +119,9 @@ def _split_sizes(x: Tensor, axis: int, sizes: Sequence[Extent]) -> Shape:
 
 def permute(x: Tensor, *dims: int | Sequence[int]) -> Tensor:
     """The dims in another order: result dim k is x's dim dims[k]."""
-    order = tuple(axis_of("permute", d, x.ndim) for d in _listed(dims))
+    order = tuple(axis_of("permute", d, x.ndim) for d in listed(dims))
     if sorted(order) != list(range(x.ndim)):
-        raise ShapeError(f"permute: {_listed(dims)} does not name each dim of {describe(x)} once")
+        raise ShapeError(f"permute: {listed(dims)} does not name each dim of {describe(x)} once")
     return view_of(x, views.permute(x.extents, order))
 
 
@@ -106,9 +133,31 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     return permute(x, *order)
 
 
+def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """The dims `source` moved to the places `destination`; the others keep their order."""
+    sources, places = (
+        [axis_of("movedim", d, x.ndim) for d in ([dims] if isinstance(dims, int) else dims)]
+        for dims in (source, destination)
+    )
+    moved = dict(zip(places, sources, strict=False))
+    if not len(moved) == len(set(sources)) == len(sources) == len(places):
+        raise ShapeError(
+            f"movedim: {source} to {destination}; give as many places as dims, each once"
+        )
+    others = (k for k in range(x.ndim) if k not in sources)
+    return permute(x, [moved[k] if k in moved else next(others) for k in range(x.ndim)])
+
+
+def t(x: Tensor) -> Tensor:
+    """The two dims of a matrix exchanged; a 1-d or 0-d tensor as it is."""
+    if x.ndim > 2:
+        raise ShapeError(f"t: {describe(x)} has more than 2 dims; use .mT, or permute")
+    return permute(x, *reversed(range(x.ndim)))
+
+
 def expand(x: Tensor, *shape: Extent | Sequence[Extent]) -> Tensor:
     """Dims of extent 1, and new ones in front, repeated to `shape`; -1 keeps an extent."""
-    given = _listed(shape)
+    given = listed(shape)
     offset = len(given) - x.ndim
     kept = [
         x.extents[k - offset] if isinstance(n, int) and n == -1 and k >= offset else n
@@ -118,6 +167,16 @@ def expand(x: Tensor, *shape: Extent | Sequence[Extent]) -> Tensor:
         return view_of(x, views.expand(x.extents, x.graph.extents(kept)))
     except ShapeError as error:
         raise ShapeError(f"expand: {error}") from None
+
+
+def broadcast_to(x: Tensor, shape: Sequence[Extent]) -> Tensor:
+    """`x` expanded to `shape`, as `expand` does it."""
+    return expand(x, tuple(shape))
+
+
+def expand_as(x: Tensor, other: Tensor) -> Tensor:
+    """`x` expanded to the shape of `other`."""
+    return expand(x, other.extents)
 
 
 def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
@@ -160,34 +219,6 @@ def select(x: Tensor, dim: int, position: Extent) -> Tensor:
 
 
 @numpy_names
-def split(x: Tensor, sizes: int | Sequence[Extent], dim: int = 0) -> tuple[Tensor, ...]:
-    """Parts along `dim`: of the given sizes, or of one size with a smaller last part."""
-    axis = axis_of("split", dim, x.ndim)
-    extent = x.extents[axis]
-    if isinstance(sizes, int):
-        if sizes < 1 or not extent.is_const:
-            raise ShapeError(f"split: {extent} by {sizes}; give a list of sizes, or a size >= 1")
-        whole, rest = divmod(extent.value, sizes)
-        sizes = [sizes] * whole + ([rest] if rest or not whole else [])
-    counts = [x.graph.extent(n) for n in sizes]
-    total = sum_of(counts)
-    if total != extent:
-        raise ShapeError(f"split: sizes {tuple(sizes)} add up to {total}, dim {axis} has {extent}")
-    starts = [sum_of(counts[:k]) for k in range(len(counts))]
-    return tuple(narrow(x, axis, a, n) for a, n in zip(starts, counts, strict=True))
-
-
-@numpy_names
-def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """`chunks` equal parts along `dim`; raises ShapeError if it does not divide."""
-    axis = axis_of("chunk", dim, x.ndim)
-    size = x.extents[axis].exact_div(chunks)
-    if size is None:
-        raise ShapeError(f"chunk: dim {axis} of {describe(x)} does not divide by {chunks}")
-    return split(x, [size] * chunks, axis)
-
-
-@numpy_names
 def flip(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Backwards along `dim` (an int, several, or None: all)."""
     for axis in axes_of("flip", dim, x.ndim):
@@ -195,11 +226,58 @@ def flip(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     return x
 
 
+def fliplr(x: Tensor) -> Tensor:
+    """Backwards along the second dim."""
+    return flip(x, 1)
+
+
+def flipud(x: Tensor) -> Tensor:
+    """Backwards along the first dim."""
+    return flip(x, 0)
+
+
+@numpy_names
+def roll(
+    x: Tensor, shifts: Extent | Sequence[Extent], dim: int | Sequence[int] | None = None
+) -> Tensor:
+    """Shifted along `dim`; what leaves at one end enters at the other. None: of x flattened.
+
+    One view: `out[i] = x[(i - shift) % n]`. Shifts may be Expressions of dims.
+    """
+    amounts = list(shifts) if isinstance(shifts, tuple | list) else [shifts]
+    if dim is None:
+        if len(amounts) != 1:
+            raise ShapeError(f"roll: {len(amounts)} shifts without dims; give a dim for each")
+        return reshape(roll(ravel(x), amounts[0], 0), x.extents)
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    if len(dims) != len(amounts):
+        raise ShapeError(f"roll: {len(amounts)} shifts for {len(dims)} dims; give one for each")
+    entries = [along(k, n) for k, n in enumerate(x.extents)]
+    for each, shift in zip(dims, amounts, strict=True):
+        axis = axis_of("roll", each, x.ndim)
+        if x.extents[axis] != const(0):
+            entries[axis] = (entries[axis] - x.graph.extent(shift)) % x.extents[axis]
+    return mapped(x, x.extents, entries)
+
+
+def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Turned by k quarters from the first of the two `dims` towards the second."""
+    a, b = (axis_of("rot90", d, x.ndim) for d in dims)
+    if a == b:
+        raise ShapeError(f"rot90: dims {tuple(dims)} name one dimension twice; name two")
+    if k % 2 == 0:
+        return flip(x, (a, b)) if k % 4 else x
+    return transpose(flip(x, b), a, b) if k % 4 == 1 else flip(transpose(x, a, b), b)
+
+
 # --- more elements --------------------------------------------------------------------------------
 
 
 def pad(x: Tensor, pairs: Sequence[Sequence[Extent]], value: float = 0) -> Tensor:
-    """`value` around `x`; `pairs` holds (before, after) for each dim, from the first on."""
+    """`value` around `x`; `pairs` holds (before, after) for each dim, from the first on.
+
+    One view, under a Select where `value` is not 0. The method with further modes: `padding.pad`.
+    """
     if len(pairs) != x.ndim or not all(len(pair) == 2 for pair in pairs):
         raise ShapeError(
             f"pad: {pairs} is not a (before, after) pair for each dim of {describe(x)}"
@@ -257,45 +335,3 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         raise ShapeError("stack: no tensors; give at least one")
     axis = axis_of("stack", dim, tensors[0].ndim + 1)
     return concat([unsqueeze(x, axis) for x in tensors], axis)
-
-
-def repeat(x: Tensor, *times: Extent | Sequence[Extent]) -> Tensor:
-    """`x` tiled: times[k] copies along dim k, counted from the last dim, as PyTorch's repeat."""
-    counts = x.graph.extents(_listed(times))
-    if len(counts) < x.ndim:
-        raise ShapeError(f"repeat: {_listed(times)} has fewer entries than {describe(x)} has dims")
-    x = reshape(x, (const(1),) * (len(counts) - x.ndim) + x.extents)
-    pairs = [pair for n in x.extents for pair in (const(1), n)]
-    wide = [n for count, extent in zip(counts, x.extents, strict=True) for n in (count, extent)]
-    merged = tuple(count * n for count, n in zip(counts, x.extents, strict=True))
-    return reshape(expand(reshape(x, pairs), wide), merged)
-
-
-def repeat_interleave(x: Tensor, times: Extent, dim: int) -> Tensor:
-    """Each element along `dim` repeated `times` times in a row."""
-    axis = axis_of("repeat_interleave", dim, x.ndim)
-    wide = list(unsqueeze(x, axis + 1).extents)
-    wide[axis + 1] = x.graph.extent(times)
-    merged = (*x.extents[:axis], x.extents[axis] * wide[axis + 1], *x.extents[axis + 1 :])
-    return reshape(expand(unsqueeze(x, axis + 1), wide), merged)
-
-
-# --- triangles ------------------------------------------------------------------------------------
-
-
-def tril(x: Tensor, diagonal: int = 0) -> Tensor:
-    """`x` at and below a diagonal of its last two dims, 0 above it."""
-    return _triangle("tril", x, diagonal, lower=True)
-
-
-def triu(x: Tensor, diagonal: int = 0) -> Tensor:
-    """`x` at and above a diagonal of its last two dims, 0 below it."""
-    return _triangle("triu", x, diagonal, lower=False)
-
-
-def _triangle(what: str, x: Tensor, diagonal: int, *, lower: bool) -> Tensor:
-    if x.ndim < 2:
-        raise ShapeError(f"{what}: {describe(x)} has no last two dims; unsqueeze it first")
-    row, column = (along(k, x.extents[k]) for k in (x.ndim - 2, x.ndim - 1))
-    inside = column <= row + diagonal if lower else column >= row + diagonal
-    return where(position(x.graph, inside, x.extents, dtypes.bool_), x, 0)

@@ -9,13 +9,17 @@ from luminal.errors import GraphError, ShapeError
 from luminal.frontend import (
     binary,
     convolution,
+    diagonals,
     indexing,
     linalg,
     movement,
     ordered,
+    padding,
     pooling,
     reduce,
+    repeating,
     sorting,
+    splitting,
     transposed,
     unary,
 )
@@ -236,23 +240,45 @@ class Tensor(Handle):
     kthvalue = sorting.kthvalue
 
     reshape = view = movement.reshape
+    reshape_as = view_as = movement.reshape_as
     flatten = movement.flatten
+    ravel = movement.ravel
     unflatten = movement.unflatten
+    merge_dims = movement.merge_dims
+    split_dims = movement.split_dims
     permute = movement.permute
-    transpose = movement.transpose
+    transpose = swapaxes = swapdims = movement.transpose
+    movedim = moveaxis = movement.movedim
+    t = movement.t
     expand = movement.expand
+    expand_as = movement.expand_as
+    broadcast_to = movement.broadcast_to
     squeeze = movement.squeeze
     unsqueeze = movement.unsqueeze
     narrow = slice = movement.narrow
     select = movement.select
-    split = movement.split
-    chunk = movement.chunk
     flip = movement.flip
-    pad = movement.pad
-    repeat = movement.repeat
-    repeat_interleave = movement.repeat_interleave
-    tril = movement.tril
-    triu = movement.triu
+    fliplr = movement.fliplr
+    flipud = movement.flipud
+    roll = movement.roll
+    rot90 = movement.rot90
+    pad = padding.pad
+    split = splitting.split
+    chunk = splitting.chunk
+    tensor_split = splitting.tensor_split
+    hsplit = splitting.hsplit
+    vsplit = splitting.vsplit
+    dsplit = splitting.dsplit
+    unbind = splitting.unbind
+    repeat = repeating.repeat
+    tile = repeating.tile
+    repeat_interleave = repeating.repeat_interleave
+    tril = diagonals.tril
+    triu = diagonals.triu
+    diagonal = diagonals.diagonal
+    diag = diagonals.diag
+    diag_embed = diagonals.diag_embed
+    diagflat = diagonals.diagflat
 
     gather = indexing.gather
     take = indexing.take

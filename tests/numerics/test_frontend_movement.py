@@ -53,7 +53,7 @@ def test_flip_pad_and_interleave() -> None:
     close(run(lambda x: x.flip(), X), np.flip(X))
     pairs = [(0, 0), (1, 2), (0, 1), (3, 0)]
     close(run(lambda x: x.pad(pairs), X), np.pad(X, pairs))
-    close(run(lambda x: x.pad(pairs, -1.5), X), np.pad(X, pairs, constant_values=-1.5))
+    close(run(lambda x: x.pad(pairs, value=-1.5), X), np.pad(X, pairs, constant_values=-1.5))
     close(run(lambda x: x.repeat_interleave(3, 1), X), np.repeat(X, 3, 1))
 
 
@@ -162,7 +162,7 @@ def test_symbolic_concat_reshape_and_pad() -> None:
     close(found, np.concatenate([a, b]))
     found = run(lambda x, y: x.reshape(-1, 2, 2).flatten(), a, b, shapes=shapes, dims=dims)
     close(found, a.reshape(-1))
-    found = run(lambda x, y: x.pad([("n", 1), (0, 0)], 2), a, b, shapes=shapes, dims=dims)
+    found = run(lambda x, y: x.pad([("n", 1), (0, 0)], value=2), a, b, shapes=shapes, dims=dims)
     close(found, np.pad(a, [(2, 1), (0, 0)], constant_values=2))
 
 

@@ -1,0 +1,70 @@
+"""A tensor's elements several times over: repeat, tile, repeat_interleave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from luminal.errors import ShapeError
+from luminal.frontend.handle import Array, Extent, axis_of, describe, is_tensor, numpy_names
+from luminal.frontend.indexing import take
+from luminal.frontend.movement import expand, listed, ravel, reshape, unsqueeze
+from luminal.shape.expression import const
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+
+def repeat(x: Tensor, *times: Extent | Sequence[Extent]) -> Tensor:
+    """`x` tiled: times[k] copies along dim k, counted from the last dim, as PyTorch's repeat.
+
+    One view. Raises ShapeError for fewer entries than dims; `tile` takes those.
+    """
+    counts = x.graph.extents(listed(times))
+    if len(counts) < x.ndim:
+        raise ShapeError(f"repeat: {listed(times)} has fewer entries than {describe(x)} has dims")
+    x = reshape(x, (const(1),) * (len(counts) - x.ndim) + x.extents)
+    pairs = [pair for n in x.extents for pair in (const(1), n)]
+    wide = [n for count, extent in zip(counts, x.extents, strict=True) for n in (count, extent)]
+    merged = tuple(count * n for count, n in zip(counts, x.extents, strict=True))
+    return reshape(expand(reshape(x, pairs), wide), merged)
+
+
+def tile(x: Tensor, *times: Extent | Sequence[Extent]) -> Tensor:
+    """As `repeat`; dims without an entry, at the front, are not repeated."""
+    given = listed(times)
+    return repeat(x, (*(1,) * (x.ndim - len(given)), *given))
+
+
+@numpy_names
+def repeat_interleave(
+    x: Tensor, repeats: Extent | Sequence[int] | Array, dim: int | None = None
+) -> Tensor:
+    """Each element along `dim` several times in a row, as NumPy's repeat; None: of x flattened.
+
+    `repeats` is one count, then this is a view, or a literal count for each element, then it is a
+    take. Counts that a Tensor holds would make a shape that depends on data: ShapeError.
+    """
+    if dim is None:
+        return repeat_interleave(ravel(x), repeats, 0)
+    axis = axis_of("repeat_interleave", dim, x.ndim)
+    if is_tensor(repeats):
+        raise ShapeError(
+            f"repeat_interleave: {describe(repeats)} would decide the shape; give literal counts"
+        )
+    if isinstance(repeats, np.ndarray | tuple | list):
+        counts = np.asarray(repeats)
+        if counts.shape == (1,):
+            return repeat_interleave(x, int(counts[0]), axis)
+        if const(counts.size) != x.extents[axis] or counts.ndim != 1:
+            raise ShapeError(
+                f"repeat_interleave: {counts.size} counts for {x.extents[axis]} elements; "
+                "give one for each"
+            )
+        return take(x, np.repeat(np.arange(counts.size), counts), axis)
+    wide = list(unsqueeze(x, axis + 1).extents)
+    wide[axis + 1] = x.graph.extent(repeats)
+    merged = (*x.extents[:axis], x.extents[axis] * wide[axis + 1], *x.extents[axis + 1 :])
+    return reshape(expand(unsqueeze(x, axis + 1), wide), merged)
