@@ -83,8 +83,22 @@ def plan(program: Program, launches: tuple[Launch, ...]) -> MemoryPlan:
         if kinds[buffer] is BufferKind.ARENA:
             uses.setdefault(buffer, []).append(use)
     lifetimes = tuple(_lifetime(found) for found in uses.values())
-    conflicts = np.array([[a.overlaps(b) for b in lifetimes] for a in lifetimes], np.bool_)
-    return MemoryPlan(tuple(uses), lifetimes, conflicts.reshape(len(uses), len(uses)))
+    return MemoryPlan(tuple(uses), lifetimes, conflicts(lifetimes))
+
+
+def conflicts(lifetimes: Sequence[Lifetime]) -> NDArray[np.bool_]:
+    """`Lifetime.overlaps` of all pairs: an interval per depth, unbounded inside of its body."""
+    depth = 1 + max((len(each.loops) for each in lifetimes), default=0)
+    first = np.full((depth, len(lifetimes)), np.iinfo(np.int64).min)
+    last = np.full((depth, len(lifetimes)), np.iinfo(np.int64).max)
+    for k, each in enumerate(lifetimes):
+        levels = len(each.loops)
+        first[:levels, k] = last[:levels, k] = each.loops
+        first[levels, k], last[levels, k] = each.first, each.last
+    overlap = np.ones((len(lifetimes), len(lifetimes)), np.bool_)
+    for low, high in zip(first, last, strict=True):
+        overlap &= (low[:, None] <= high) & (low <= high[:, None])
+    return overlap
 
 
 def place(plan: MemoryPlan, sizes: Sequence[int]) -> Placement:

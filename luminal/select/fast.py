@@ -66,6 +66,7 @@ class _Fast:
             self.costs[term] = self.cost(term)
             if term.op in NEEDS_BUFFERS:
                 self.forced.update(term.args)
+        self.forced |= self.cuts()
 
     def run(self) -> Selection:
         for term in reversed(self.order):
@@ -114,6 +115,19 @@ class _Fast:
         """Recomputing costs less than one load more than loading the result does."""
         weight, loads = self.costs[term]
         return weight + LOAD * max(0, len(loads) - 1) < LOAD
+
+    def cuts(self) -> set[Term]:
+        """Where long stretches without a reduction are stored: at their ends, not all over."""
+        found: set[Term] = set()
+        below: dict[Term, frozenset[Term]] = {}
+        for term in self.order:
+            ends = term.is_leaf or term.is_reduction or term.is_opaque or term in self.forced
+            inner = () if ends else (below[arg] for arg in term.args)
+            below[term] = frozenset((term,)).union(*inner)
+            if len(below[term]) > KERNEL_TERMS // 2 and term.is_pointwise:
+                found.add(term)
+                below[term] = frozenset((term,))
+        return found
 
     # --- decisions
 

@@ -25,25 +25,32 @@ def merges(
     groups first.
     """
     reads = {term: _reads(term, is_stored) for term in order if is_stored(term)}
-    moved = {term: _moved(term, is_stored) for term in reads}
+    number = {term: k for k, term in enumerate(order)}
     groups: list[list[Term]] = []
     home: dict[Term, list[Term]] = {}
+    touching: dict[tuple[Grid, Phase, Term], list[int]] = {}  # groups that read or hold a value
     for term in reads:
-        mine = [term]
-        home[term] = mine
-        if grids.get(term) is None:
-            groups.append(mine)
+        home[term] = [term]
+        grid = grids.get(term)
+        if grid is None:
             continue
-        for other in groups:
-            same = grids.get(other[0]) == grids[term] and other[0].phase is term.phase
-            if not same or not moved[term].isdisjoint(other) or _large(other, term, sizes):
+        moved = _moved(term, is_stored)
+        near = {g for read in reads[term] for g in touching.get((grid, term.phase, read), ())}
+        for place in sorted(near):
+            group = groups[place]
+            if _large(group, term, sizes) or not moved.isdisjoint(group):
                 continue
-            if _share(other, term, reads) and not _detour(other, term, reads, home):
-                other.append(term)
-                home[term] = other
+            if _share(group, term, reads) and not _detour(group, term, reads, home, number):
+                group.append(term)
+                home[term] = group
                 break
         else:
-            groups.append(mine)
+            place = len(groups)
+            groups.append(home[term])
+        for touched in (term, *reads[term]):
+            places = touching.setdefault((grid, term.phase, touched), [])
+            if place not in places[-1:]:
+                places.append(place)
     return tuple(frozenset(group) for group in groups if len(group) > 1)
 
 
@@ -102,9 +109,11 @@ def _detour(
     term: Term,
     reads: Mapping[Term, frozenset[Term]],
     home: Mapping[Term, list[Term]],
+    number: Mapping[Term, int],
 ) -> bool:
-    """Is there a path from the group to `term` through another kernel?"""
+    """Is there a path from the group to `term` through another kernel? `number`: the order."""
     wanted = set(group)
+    first = number[group[0]]
     seen: set[Term] = set()
     stack = [read for read in reads[term] if read not in wanted]
     while stack:
@@ -114,6 +123,8 @@ def _detour(
         seen.add(below)
         if below in wanted:
             return True
-        for member in home.get(below, [below]):
-            stack.extend(reads.get(member, ()))
+        kernel = home.get(below, [below])
+        if number[kernel[-1]] > first:  # else all of it comes before the group
+            for member in kernel:
+                stack.extend(reads.get(member, ()))
     return False

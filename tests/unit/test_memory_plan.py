@@ -12,6 +12,7 @@ from luminal.kernel.tile_ir import Kernel, Role, Space
 from luminal.program.buffers import Buffer, BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand, Program
 from luminal.program.memory_plan import Lifetime, MemoryPlan, place, plan
+from luminal.program.memory_plan import conflicts as all_conflicts
 from luminal.program.verify import verify_placement
 from luminal.shape.expression import const
 
@@ -148,6 +149,7 @@ def test_no_two_live_buffers_overlap_in_bytes(intervals: list[tuple[int, int, in
     lives = tuple(Lifetime((), first, first + length) for first, length, _ in intervals)
     sizes = [size for _, _, size in intervals]
     conflicts = np.array([[a.overlaps(b) for b in lives] for a in lives], np.bool_)
+    np.testing.assert_array_equal(all_conflicts(lives), conflicts.reshape(len(lives), len(lives)))
     found = MemoryPlan(tuple(range(len(lives))), lives, conflicts.reshape(len(lives), len(lives)))
     placement = place(found, sizes)
     for a, (start, size) in enumerate(zip(placement.offsets, sizes, strict=True)):

@@ -76,13 +76,20 @@ def test_kernels_have_bounds() -> None:
         return y
 
     selection = selected(chain, (64,))
-    assert 3 <= len(homes(selection, Residence.STORED)) <= 5
-    assert selection.merges == ()
+    assert 6 <= len(homes(selection, Residence.STORED)) <= 8  # one per half of the bound
+    assert all(len(merge) == 2 for merge in selection.merges)
 
     def many(x: Any) -> Any:
         return tuple((x + float(k)).exp() for k in range(3 * MERGED))
 
     assert all(len(merge) <= MERGED for merge in selected(many, (64,)).merges)
+
+
+def test_a_long_concat_is_cut_along_its_chain() -> None:
+    def joined(x: Any) -> Any:
+        return lm.concat([x * float(k) for k in range(2, 100)], 0)
+
+    assert len(homes(selected(joined, (3,)), Residence.STORED)) < 10
 
 
 def test_constants_and_inputs_may_be_outputs() -> None:

@@ -22,7 +22,7 @@ def test_a_chain_of_5000_adds() -> None:
     y.output("y")
     exe = lm.compile(cx, backend="cpu")
     np.testing.assert_allclose(exe({"x": X})["y"], X * 5001, rtol=1e-4)
-    assert len(exe.report().kernels) <= 5000 // KERNEL_TERMS + 1
+    assert len(exe.report().kernels) <= 5000 // KERNEL_TERMS + 2
 
 
 def test_a_chain_of_views() -> None:
