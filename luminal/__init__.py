@@ -2,6 +2,7 @@
 
 import importlib
 
+from luminal import random
 from luminal.dtypes import (
     DType,
     bfloat16,
@@ -101,6 +102,7 @@ __all__ = [
     "minimum",
     "matmul",
     "scan",
+    "random",
     # dtypes
     "DType",
     "bool_",

@@ -1,0 +1,255 @@
+"""Random numbers as functions of a key: the same key gives the same numbers, on every backend.
+
+A key is a Tensor u32[2]. The generator is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw:
+Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011), made of Add, Xor, Shl and Shr. An element's
+counter is its row-major position, so every element stands for itself: the numbers fuse into what
+uses them, and are never stored. Draw once from a key; `split` and `fold_in` make new ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.dtypes import DType
+from luminal.errors import DTypeError, ShapeError
+from luminal.frontend.binary import where
+from luminal.frontend.creation import position
+from luminal.frontend.handle import Extent, Operand, Shape, along, axis_of, describe, is_tensor
+from luminal.frontend.indexing import take
+from luminal.frontend.movement import expand, reshape, select, stack
+from luminal.frontend.sorting import argsort
+from luminal.shape.expression import Expression, const
+
+if TYPE_CHECKING:
+    from luminal.frontend.graph import Recorder
+    from luminal.frontend.tensor import Tensor
+
+Words = tuple["Tensor", "Tensor"]
+
+PARITY = 0x1BD11BDA  # the paper's constant; the third key word is the xor of it and the other two
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of the rounds, four at a time, by turns
+
+
+# --- the generator --------------------------------------------------------------------------------
+
+
+def threefry(key: Words, counter: Words) -> Words:
+    """Threefry-2x32-20 of broadcasting u32 Tensors: 64 bits of key, 64 bits of counter."""
+    schedule = (*key, key[0] ^ key[1] ^ PARITY)
+    x, y = counter[0] + schedule[0], counter[1] + schedule[1]
+    for block in range(1, 6):
+        for bits in ROTATIONS[(block - 1) % 2]:
+            x = x + y
+            y = ((y << bits) | (y >> (32 - bits))) ^ x
+        x, y = x + schedule[block % 3], y + schedule[(block + 1) % 3] + block
+    return x, y
+
+
+def _key_words(what: str, key: Tensor) -> Words:
+    if not is_tensor(key):
+        raise DTypeError(f"{what}: {key!r} is no key; make one with lm.random.key(seed)")
+    if key.dtype is not dtypes.uint32 or key.extents != (const(2),):
+        raise DTypeError(
+            f"{what}: {describe(key)} is no key, which is u32[2]; see lm.random.key, split, fold_in"
+        )
+    return select(key, 0, 0), select(key, 0, 1)
+
+
+def _drawn(what: str, key: Tensor, shape: Sequence[Extent]) -> Words:
+    """64 random bits for each element of `shape`, in two words of u32."""
+    words = _key_words(what, key)
+    extents = key.graph.extents(shape)
+    flat: Expression = const(0)
+    for k, n in enumerate(extents):
+        flat = flat * n + along(k, n)
+    high, low = (
+        position(key.graph, part, extents, dtypes.uint32) for part in (flat // 2**32, flat % 2**32)
+    )
+    first, second = (expand(word, extents) for word in words)
+    return threefry((first, second), (high, low))
+
+
+def _wide(words: Words) -> Tensor:
+    """Two words as one of 64 bits."""
+    high, low = (word.cast(dtypes.uint64) for word in words)
+    return (high << 32) | low
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def key(graph: Recorder, seed: int | Tensor | Expression) -> Tensor:
+    """A key of a seed: an int of 64 bits, or a 0-d integer Tensor, so that each run may differ."""
+    if isinstance(seed, Expression) or is_tensor(seed):
+        wide = graph.constant(seed)
+        if not wide.dtype.is_int or wide.ndim:
+            raise DTypeError(f"key: {describe(wide)} is no seed; give an int or a 0-d integer")
+        wide = wide.cast(dtypes.uint64)
+        return stack([(wide >> 32).cast(dtypes.uint32), wide.cast(dtypes.uint32)])
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise DTypeError(f"key: {seed!r} is no seed; give an int or a 0-d integer Tensor")
+    bits = int(seed) % 2**64
+    return graph.constant(np.array([bits >> 32, bits % 2**32], np.uint32))
+
+
+def split(key: Tensor, count: int = 2) -> Tensor:
+    """`count` new keys, one a row: `a, b = split(key)`. Row k is `fold_in(key, k)`."""
+    return stack(list(_drawn("split", key, (count,))), 1)
+
+
+def fold_in(key: Tensor, data: int | Tensor | Expression) -> Tensor:
+    """A new key of this one and an integer: a step, a layer's number. It may be a 0-d Tensor."""
+    first, second = _key_words("fold_in", key)
+    counter = _seed_words(key.graph, data)
+    return stack(list(threefry((first, second), counter)))
+
+
+def _seed_words(graph: Recorder, data: int | Tensor | Expression) -> Words:
+    made = _make_key(graph, data)
+    return select(made, 0, 0), select(made, 0, 1)
+
+
+_make_key = key  # the functions of this file have parameters of that name
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def bits(key: Tensor, shape: Sequence[Extent] = (), dtype: Any = dtypes.uint32) -> Tensor:
+    """Random bits: unsigned integers, every value as likely."""
+    wanted = dtypes.dtype_of(dtype)
+    if wanted.kind != "uint":
+        raise DTypeError(f"bits: {wanted.name} is no unsigned integer; use randint or uniform")
+    words = _drawn("bits", key, shape)
+    return _wide(words) if wanted.size == 8 else (words[0] ^ words[1]).cast(wanted)
+
+
+def uniform(
+    key: Tensor,
+    shape: Sequence[Extent] = (),
+    low: Operand = 0.0,
+    high: Operand = 1.0,
+    dtype: Any = dtypes.float32,
+) -> Tensor:
+    """Floats of low <= x < high, evenly spaced (rounding may give `high`, but not 1 for 0..1).
+
+    As many of the bits as the dtype has digits, times a power of 2, then `low + x * (high - low)`.
+    """
+    wanted = _float_dtype("uniform", dtype)
+    found = _unit(_drawn("uniform", key, shape), wanted)
+    if not (is_tensor(low) or is_tensor(high)) and (low, high) == (0, 1):
+        return found
+    work = found.cast(wanted.compute)
+    return (low + work * _difference(high, low)).cast(wanted)
+
+
+def _difference(high: Any, low: Any) -> Any:
+    return high - low
+
+
+def _unit(words: Words, dtype: DType) -> Tensor:
+    """Floats of 0 <= x < 1, all multiples of the spacing of the dtype's numbers below 1, exactly."""
+    digits = {2: 11, 4: 24, 8: 53}[dtype.size] if dtype is not dtypes.bfloat16 else 8
+    if digits > 32:
+        return (_wide(words) >> (64 - digits)).cast(dtype) * 2.0**-digits
+    scaled = ((words[0] ^ words[1]) >> (32 - digits)).cast(dtype.compute) * 2.0**-digits
+    return scaled.cast(dtype)
+
+
+def _float_dtype(what: str, dtype: Any) -> DType:
+    wanted = dtypes.dtype_of(dtype)
+    if not wanted.is_float:
+        raise DTypeError(f"{what}: {wanted.name} is no float; use randint for integers")
+    return wanted
+
+
+def normal(
+    key: Tensor,
+    shape: Sequence[Extent] = (),
+    mean: Operand = 0.0,
+    std: Operand = 1.0,
+    dtype: Any = dtypes.float32,
+) -> Tensor:
+    """Normally distributed floats; |x| reaches 6.7 standard deviations (8.6 in float64).
+
+    Box and Muller (1958): `sqrt(-2 log u) * cos(2 pi v)`, u and v uniform, u above 0. Backends
+    agree within the tolerance of Log and Cos.
+    """
+    wanted = _float_dtype("normal", dtype)
+    if wanted is dtypes.float64:
+        first, second = split(key)
+        u = (bits(first, shape, dtypes.uint64) >> 11).cast(wanted) * 2.0**-53 + 2.0**-54
+        v = uniform(second, shape, dtype=wanted)
+    else:
+        one, two = _drawn("normal", key, shape)
+        u = one.cast(dtypes.float32) * 2.0**-32 + 2.0**-33
+        v = (two >> 8).cast(dtypes.float32) * 2.0**-24
+    found = (u.log() * -2).sqrt() * (v * (2 * math.pi)).cos()
+    if not (is_tensor(mean) or is_tensor(std)) and (mean, std) == (0, 1):
+        return found.cast(wanted)
+    return (mean + found * std).cast(wanted)
+
+
+def randint(
+    key: Tensor, shape: Sequence[Extent], low: int, high: int, dtype: Any = dtypes.int64
+) -> Tensor:
+    """Integers of low <= x < high, each as likely up to 2**-32 of itself.
+
+    The product of the span and 64 random bits, its high half; for spans from 2**32 on, a remainder.
+    Raises DTypeError if the interval is empty or does not fit the dtype.
+    """
+    wanted = dtypes.dtype_of(dtype)
+    span = int(high) - int(low)
+    limits = np.iinfo(wanted.numpy) if wanted.is_int else None
+    if limits is None or span < 1 or low < limits.min or high - 1 > limits.max:
+        raise DTypeError(f"randint: {low}..{high} (high excluded) is no interval of {wanted.name}")
+    words = _drawn("randint", key, shape)
+    if span < 2**32:
+        first, second = (word.cast(dtypes.uint64) * span for word in words)
+        offset = (first + (second >> 32)) >> 32
+    else:
+        offset = _wide(words) if span == 2**64 else _wide(words) % span
+    return offset.cast(wanted) + low if low else offset.cast(wanted)
+
+
+def bernoulli(key: Tensor, p: Operand = 0.5, shape: Sequence[Extent] | None = None) -> Tensor:
+    """True with probability `p` (a number or a Tensor): `uniform < p`. The default shape is p's."""
+    if shape is None:
+        shape = p.extents if is_tensor(p) else np.shape(p)  # type: ignore[arg-type]
+    work = dtypes.float64 if is_tensor(p) and p.dtype is dtypes.float64 else dtypes.float32
+    chance = p.cast(work) if is_tensor(p) else p
+    return uniform(key, shape, dtype=work) < chance
+
+
+def permutation(key: Tensor, x: Extent | Tensor, dim: int = 0) -> Tensor:
+    """The integers 0..x-1 in random order (int64), or the slices of a Tensor along `dim`.
+
+    The order that sorts random numbers of 64 bits.
+    """
+    if not is_tensor(x):
+        return argsort(bits(key, (x,), dtypes.uint64), 0)
+    axis = axis_of("permutation", dim, x.ndim)
+    return take(x, permutation(key, x.extents[axis]), axis)
+
+
+def dropout(x: Tensor, p: float = 0.5, key: Tensor | None = None) -> Tensor:
+    """Each element 0 with probability `p`, else x / (1 - p): a Select, NaN and inf may be dropped.
+
+    Raises DTypeError without a key, ShapeError for p outside of 0..1.
+    """
+    if not 0 <= p <= 1:
+        raise ShapeError(f"dropout: p={p} is no probability; it lies in 0..1")
+    if not x.dtype.is_float:
+        raise DTypeError(f"dropout: {describe(x)} holds no floats; cast it")
+    if p == 0:
+        return x
+    if p == 1:
+        return x.graph.zeros(x.extents, x.dtype)
+    if key is None:
+        raise DTypeError("dropout: no key; pass key=lm.random.key(seed), or none with p=0")
+    return where(bernoulli(key, 1 - p, x.extents), x / (1 - p), 0)
