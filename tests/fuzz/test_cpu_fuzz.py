@@ -6,10 +6,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from luminal import config
+from luminal.kernel import opaque, schedule
+from luminal.select import fast, split
 from tests.fuzz.cpu_run import check
 from tests.fuzz.graphs import Case, cases, random_case
 
 CHUNK = 25
+SMALL = {  # so that small graphs are cut into chunks, packed, split and stored as large ones are
+    schedule: {"CHUNK_WORK": 16, "SMALL_CONTRACTION": 64, "LARGE_CONTRACTION": 256, "PACK_ROWS": 2},
+    opaque: {"CHUNK_WORK": 16},
+    split: {"MIN_CHUNK": 2, "CHUNKS": 3, "MUCH_WORK": 8},
+    fast: {"MUCH_WORK": 8, "LAUNCH_WORK": 16, "ROW_BYTES": 64},
+}
 
 
 def check_seeds(seeds: range) -> None:
@@ -30,6 +38,14 @@ def test_cases_of_seeds(chunk: int) -> None:
 def test_cases_of_seeds_in_avx2(chunk: int) -> None:
     with config.override(LUMINAL_TARGET="avx2"):
         check_seeds(range(1000 + CHUNK * chunk, 1000 + CHUNK * (chunk + 1)))
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_cases_of_seeds_in_small_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, values in SMALL.items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+    check_seeds(range(2000 + CHUNK * chunk, 2000 + CHUNK * (chunk + 1)))
 
 
 @given(case=cases())
