@@ -157,7 +157,7 @@ def mean_of_windows(
     border: Sequence[int],
     divisor: int | None = None,
 ) -> Tensor:
-    """The sum of each window by how many of its taps lie in x widened by `border`, or by `divisor`."""
+    """Each window's sum by how many of its taps lie in x widened by `border`, or by `divisor`."""
     if divisor == 0:
         raise ShapeError("avg_pool: divisor_override is 0; give another divisor")
     total = sum_over(windowed(x, windows), tuple(range(-len(windows), 0)))
