@@ -128,9 +128,7 @@ class _Verifier:
             self.fail(
                 f"{out} has axes [{_names(out.axes)}]; its operands give [{_names(expected)}]"
             )
-        vectors = [axis for axis in out.axes if self.tile_sizes[axis][1] > 1]
-        if len(vectors) > 1:
-            self.fail(f"{out} has vector axes {_names(vectors)}; a value has at most one")
+        self.one_vector(str(out), out.axes)
         self.defined.add(out.id)
         scope.tiles[out.id] = out
 
@@ -217,6 +215,7 @@ class _Verifier:
         self.same_dtype(str(value), value.dtype, buffer.dtype)
         axes = self.access(statement, scope) | frozenset(value.axes)
         self.only(axes, scope.tiled, "a store happens in the loops over its axes")
+        self.one_vector("the store", axes)
         if statement.add:
             if buffer.dtype not in OPS["Add"].takes:
                 self.fail(f"{buffer.dtype} is not added; it takes {dtypes.names(OPS['Add'].takes)}")
@@ -224,6 +223,11 @@ class _Verifier:
             if missing:
                 self.fail(f"an added store lacks the tile axis {_names(missing)} of its loops")
         self.stored.add(statement.buffer)
+
+    def one_vector(self, what: str, axes: Iterable[Symbol]) -> None:
+        vectors = [axis for axis in axes if self.tile_sizes[axis][1] > 1]
+        if len(vectors) > 1:
+            self.fail(f"{what} has vector axes {_names(vectors)}; a value has at most one")
 
     def only(self, axes: Iterable[Symbol], allowed: Iterable[Symbol], rule: str) -> None:
         extra = set(axes) - set(allowed)

@@ -135,6 +135,11 @@ BROKEN = [
     ("add", with_loop(LOAD, ADD, Store("y", ROW, ZERO_TILE, add=True)), "lacks the tile axis j"),
     ("own-axis", with_loop(unroll=1, vector=1), "its loop has no tile"),
     (
+        "two-vector-store",
+        with_loop(LOAD, ADD, Loop(M, const(0), const(8), (Store("y", J + M, ZERO_TILE),), (), 1, 8)),
+        "the store has vector axes j, m",
+    ),
+    (
         "two-vectors",
         with_loop(LOAD, ADD, Loop(M, const(0), const(8), (Index(Tile(9, (J, M), I64), J + M),), (),
                                   1, 8)),
