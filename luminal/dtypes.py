@@ -60,6 +60,15 @@ class DType:
             return self.numpy.type(-np.inf)
         return self.numpy.type(np.iinfo(self.numpy).min)
 
+    @property
+    def largest(self) -> int | float:
+        """The greatest finite value."""
+        if self.kind == "bool":
+            return 1
+        if not self.is_float:
+            return int(np.iinfo(self.numpy).max)
+        return float(ml_dtypes.finfo(self.numpy).max)  # type: ignore[no-untyped-call]
+
     def __str__(self) -> str:
         return self.short
 

@@ -253,6 +253,16 @@ def less_equal(a: Operand, b: Operand) -> Tensor:
     return ~apply("LessThan", y, x)
 
 
+def greater(a: Operand, b: Operand) -> Tensor:
+    """a > b; False with NaN."""
+    return less(b, a)
+
+
+def greater_equal(a: Operand, b: Operand) -> Tensor:
+    """a >= b; False with NaN."""
+    return less_equal(b, a)
+
+
 def equal(a: Operand, b: Operand) -> Tensor:
     """a == b, elementwise; False with NaN."""
     x, y = _compared("==", a, b)

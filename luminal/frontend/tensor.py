@@ -7,9 +7,13 @@ from typing import Any, NoReturn
 
 from luminal.errors import GraphError, ShapeError
 from luminal.frontend import (
+    activation,
     binary,
+    combine,
     convolution,
     diagonals,
+    exponential,
+    hyperbolic,
     indexing,
     linalg,
     movement,
@@ -18,9 +22,13 @@ from luminal.frontend import (
     pooling,
     reduce,
     repeating,
+    roots,
+    rounding,
     sorting,
+    special,
     splitting,
     transposed,
+    trigonometric,
     unary,
 )
 from luminal.frontend.handle import Array, Handle, Operand, describe
@@ -143,6 +151,8 @@ class Tensor(Handle):
     def __rmod__(self, other: Operand) -> Tensor: return binary.mod(other, self)
     def __pow__(self, other: Operand) -> Tensor: return binary.pow(self, other)
     def __rpow__(self, other: Operand) -> Tensor: return binary.pow(other, self)
+    def __divmod__(self, other: Operand) -> combine.Pair: return combine.divmod(self, other)
+    def __rdivmod__(self, other: Operand) -> combine.Pair: return combine.divmod(other, self)
     def __matmul__(self, other: Operand) -> Tensor: return linalg.matmul(self, other)
     def __rmatmul__(self, other: Operand) -> Tensor: return linalg.matmul(other, self)
     def __and__(self, other: Operand) -> Tensor: return binary.bit_and(self, other)
@@ -182,33 +192,109 @@ class Tensor(Handle):
     reciprocal = unary.reciprocal
     sin = unary.sin
     cos = unary.cos
-    tanh = unary.tanh
-    sigmoid = unary.sigmoid
-    erf = unary.erf
-    abs = unary.abs
-    neg = unary.neg
-    sign = unary.sign
+    abs = absolute = unary.abs
+    neg = negative = unary.neg
+    sign = sgn = unary.sign
+    signbit = unary.signbit
     square = unary.square
-    floor = unary.floor
-    ceil = unary.ceil
     isnan = unary.isnan
+    isinf = unary.isinf
+    isposinf = unary.isposinf
+    isneginf = unary.isneginf
+    isfinite = unary.isfinite
+    nan_to_num = unary.nan_to_num
     logical_not = unary.logical_not
-    relu = unary.relu
-    silu = unary.silu
-    gelu = unary.gelu
+    bitwise_not = unary.invert
+
+    expm1 = exponential.expm1
+    log1p = exponential.log1p
+    log10 = exponential.log10
+    sigmoid = exponential.sigmoid
+    logit = exponential.logit
+    logaddexp = exponential.logaddexp
+    logaddexp2 = exponential.logaddexp2
+    xlogy = exponential.xlogy
+    cbrt = roots.cbrt
+    hypot = roots.hypot
+    tan = trigonometric.tan
+    asin = arcsin = trigonometric.asin
+    acos = arccos = trigonometric.acos
+    atan = arctan = trigonometric.atan
+    atan2 = arctan2 = trigonometric.atan2
+    sinc = trigonometric.sinc
+    deg2rad = trigonometric.deg2rad
+    rad2deg = trigonometric.rad2deg
+    sinh = hyperbolic.sinh
+    cosh = hyperbolic.cosh
+    tanh = hyperbolic.tanh
+    asinh = arcsinh = hyperbolic.asinh
+    acosh = arccosh = hyperbolic.acosh
+    atanh = arctanh = hyperbolic.atanh
+    erf = special.erf
+    erfc = special.erfc
+    floor = rounding.floor
+    ceil = rounding.ceil
+    round = rounding.round
+    trunc = fix = rounding.trunc
+    frac = rounding.frac
+    fmod = rounding.fmod
+    remainder = rounding.remainder
+
+    relu = activation.relu
+    relu6 = activation.relu6
+    leaky_relu = activation.leaky_relu
+    prelu = activation.prelu
+    elu = activation.elu
+    selu = activation.selu
+    celu = activation.celu
+    gelu = activation.gelu
+    silu = activation.silu
+    mish = activation.mish
+    softplus = exponential.softplus
+    logsigmoid = exponential.log_sigmoid
+    softsign = activation.softsign
+    hardswish = activation.hardswish
+    hardsigmoid = activation.hardsigmoid
+    hardtanh = activation.hardtanh
+    softshrink = activation.softshrink
+    hardshrink = activation.hardshrink
+    tanhshrink = hyperbolic.tanhshrink
+    threshold = activation.threshold
+    glu = activation.glu
 
     add = binary.add
-    sub = binary.sub
-    mul = binary.mul
-    div = binary.div
+    sub = subtract = binary.sub
+    mul = multiply = binary.mul
+    div = divide = combine.divide
+    true_divide = binary.div
+    floor_divide = binary.floor_div
     pow = binary.pow
     maximum = binary.maximum
     minimum = binary.minimum
     clip = clamp = binary.clip
     eq = binary.equal
     ne = binary.not_equal
-    lt = binary.less
-    le = binary.less_equal
+    lt = less = binary.less
+    le = less_equal = binary.less_equal
+    gt = greater = binary.greater
+    ge = greater_equal = binary.greater_equal
+    bitwise_and = binary.bit_and
+    bitwise_or = binary.bit_or
+    bitwise_xor = binary.bit_xor
+    bitwise_left_shift = binary.shift_left
+    bitwise_right_shift = binary.shift_right
+    fmax = combine.fmax
+    fmin = combine.fmin
+    isclose = combine.isclose
+    logical_and = combine.logical_and
+    logical_or = combine.logical_or
+    logical_xor = combine.logical_xor
+    copysign = combine.copysign
+    heaviside = combine.heaviside
+    lerp = combine.lerp
+    addcmul = combine.addcmul
+    addcdiv = combine.addcdiv
+    masked_fill = combine.masked_fill
 
     sum = reduce.sum
     mean = reduce.mean

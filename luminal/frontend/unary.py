@@ -11,8 +11,7 @@ from luminal import dtypes
 from luminal.errors import DTypeError
 from luminal.frontend.binary import where
 from luminal.frontend.handle import apply, in_float
-from luminal.frontend.special import erf as _erf
-from luminal.frontend.special import tanh as _tanh
+from luminal.frontend.polynomial import bits_of
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -87,28 +86,6 @@ def cos(x: Tensor) -> Tensor:
     return apply("Cos", x)
 
 
-tanh = _tanh
-erf = _erf
-
-
-@in_float
-def sigmoid(x: Tensor) -> Tensor:
-    """1 / (1 + exp(-x)); 0 and 1 at the far ends."""
-    return reciprocal(1 + exp(-x))
-
-
-def floor(x: Tensor) -> Tensor:
-    """The greatest integer not above x, in x's dtype; integers are unchanged."""
-    if not x.dtype.is_float:
-        return x
-    return apply("Floor", x.cast(x.dtype.compute)).cast(x.dtype)
-
-
-def ceil(x: Tensor) -> Tensor:
-    """The least integer not below x, in x's dtype."""
-    return -floor(-x) if x.dtype.is_float else x
-
-
 def neg(x: Tensor) -> Tensor:
     """-x; -0.0 for 0.0. Unsigned integers wrap."""
     if x.dtype is dtypes.bool_:
@@ -155,29 +132,42 @@ def isnan(x: Tensor) -> Tensor:
     return x != x
 
 
-# --- activations ----------------------------------------------------------------------------------
+def isinf(x: Tensor) -> Tensor:
+    """True where x is infinite: |x| == inf."""
+    return abs(x) == math.inf if x.dtype.is_float else _nowhere(x)
 
 
-def relu(x: Tensor) -> Tensor:
-    """max(x, 0); NaN stays."""
-    return x.maximum(0)
+def isposinf(x: Tensor) -> Tensor:
+    """True where x is +inf."""
+    return x == math.inf if x.dtype.is_float else _nowhere(x)
 
 
-@in_float
-def silu(x: Tensor) -> Tensor:
-    """x * sigmoid(x), also called swish."""
-    return x * sigmoid(x)
+def isneginf(x: Tensor) -> Tensor:
+    """True where x is -inf."""
+    return x == -math.inf if x.dtype.is_float else _nowhere(x)
 
 
-@in_float
-def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """x * Phi(x), Phi the normal distribution: exactly through erf, or the "tanh" approximation.
+def isfinite(x: Tensor) -> Tensor:
+    """True where x is neither infinite nor NaN: |x| < inf."""
+    return abs(x) < math.inf if x.dtype.is_float else ~_nowhere(x)
 
-    Hendrycks and Gimpel, arXiv 1606.08415.
-    """
-    if approximate == "none":
-        return x * 0.5 * (1 + erf(x * math.sqrt(0.5)))
-    if approximate == "tanh":
-        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
-        return x * 0.5 * (1 + tanh(inner))
-    raise DTypeError(f'gelu: approximate={approximate!r} is not known; use "none" or "tanh"')
+
+def _nowhere(x: Tensor) -> Tensor:
+    return x.graph.full(x.extents, False)
+
+
+def signbit(x: Tensor) -> Tensor:
+    """True where the sign bit is set, also of -0.0 and NaN."""
+    return bits_of(x.cast(x.dtype.compute)) < 0 if x.dtype.is_float else x < 0
+
+
+def nan_to_num(
+    x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """NaN replaced by `nan`, infinities by `posinf` and `neginf` (None: the largest finite)."""
+    if not x.dtype.is_float:
+        return x
+    largest = x.dtype.largest
+    x = where(x == math.inf, largest if posinf is None else posinf, x)
+    x = where(x == -math.inf, -largest if neginf is None else neginf, x)
+    return where(x == x, x, nan)

@@ -1,0 +1,165 @@
+"""Activations: what layers apply element by element. Integers give float32."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from luminal.errors import DTypeError, ShapeError
+from luminal.frontend.binary import where
+from luminal.frontend.exponential import sigmoid
+from luminal.frontend.handle import axis_of, describe, in_float, numpy_names
+from luminal.frontend.hyperbolic import tanh
+from luminal.frontend.special import erf
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+# Klambauer et al., arXiv 1706.02515: the fixed point of mean 0 and variance 1
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+# --- rectifiers -----------------------------------------------------------------------------------
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0); NaN stays."""
+    return x.maximum(0)
+
+
+def relu6(x: Tensor) -> Tensor:
+    """min(max(x, 0), 6); NaN stays."""
+    return x.clip(0, 6)
+
+
+@in_float
+def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """x where x > 0, else negative_slope * x."""
+    return where(x > 0, x, x * negative_slope)
+
+
+def prelu(x: Tensor, weight: Tensor) -> Tensor:
+    """x where x > 0, else weight * x; weight has one element, or one per channel (dim 1).
+
+    Raises ShapeError for another number of weights. He et al., arXiv 1502.01852.
+    """
+    if weight.ndim > 1:
+        raise ShapeError(f"prelu: the weight is {describe(weight)}; it takes 0 or 1 dims")
+    if weight.ndim == 1 and x.ndim > 1:
+        weight = weight.reshape(-1, *(1,) * (x.ndim - 2))
+    return where(x > 0, x, x * weight)
+
+
+@in_float
+def rrelu(x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3) -> Tensor:
+    """As at inference: leaky_relu with the middle of lower and upper."""
+    return where(x > 0, x, x * ((lower + upper) / 2))
+
+
+@in_float
+def threshold(x: Tensor, threshold: float, value: float) -> Tensor:
+    """x where x > threshold, else `value`; NaN stays."""
+    return where(x <= threshold, value, x)
+
+
+# --- exponential units ----------------------------------------------------------------------------
+
+
+@in_float
+def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    """x where x > 0, else alpha * (exp(x) - 1). Clevert et al., arXiv 1511.07289."""
+    return where(x > 0, x, alpha * x.expm1())
+
+
+@in_float
+def selu(x: Tensor) -> Tensor:
+    """scale * elu(x, alpha) with the constants of arXiv 1706.02515."""
+    return _SELU_SCALE * elu(x, _SELU_ALPHA)
+
+
+@in_float
+def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    """x where x > 0, else alpha * (exp(x / alpha) - 1). Barron, arXiv 1704.07483."""
+    return where(x > 0, x, alpha * (x / alpha).expm1())
+
+
+# --- gates ----------------------------------------------------------------------------------------
+
+
+@in_float
+def silu(x: Tensor) -> Tensor:
+    """x * sigmoid(x), also called swish."""
+    return x * sigmoid(x)
+
+
+@in_float
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """x * Phi(x), Phi the normal distribution: exactly through erf, or the "tanh" approximation.
+
+    Hendrycks and Gimpel, arXiv 1606.08415.
+    """
+    if approximate == "none":
+        return x * 0.5 * (1 + erf(x * math.sqrt(0.5)))
+    if approximate == "tanh":
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
+        return x * 0.5 * (1 + tanh(inner))
+    raise DTypeError(f'gelu: approximate={approximate!r} is not known; use "none" or "tanh"')
+
+
+@in_float
+def mish(x: Tensor) -> Tensor:
+    """x * tanh(softplus(x)) = x * n / (n + 2) with n = e * (e + 2), e = exp(x); x beyond 20.
+
+    Misra, arXiv 1908.08681.
+    """
+    e = x.minimum(20).exp()
+    n = e * (e + 2)
+    return where(x > 20, x, x * (n / (n + 2)))
+
+
+@numpy_names
+@in_float
+def glu(x: Tensor, dim: int = -1) -> Tensor:
+    """The first half of `dim` times the sigmoid of the second; ShapeError for an odd extent."""
+    values, gates = x.chunk(2, axis_of("glu", dim, x.ndim))
+    return values * sigmoid(gates)
+
+
+# --- cheap shapes ---------------------------------------------------------------------------------
+
+
+@in_float
+def softsign(x: Tensor) -> Tensor:
+    """x / (1 + |x|)."""
+    return x / (1 + abs(x))
+
+
+@in_float
+def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """x held in [min_val, max_val]; NaN stays."""
+    return x.clip(min_val, max_val)
+
+
+@in_float
+def hardsigmoid(x: Tensor) -> Tensor:
+    """min(max(x + 3, 0), 6) / 6."""
+    return (x + 3).clip(0, 6) / 6
+
+
+@in_float
+def hardswish(x: Tensor) -> Tensor:
+    """x * (x + 3) / 6 between -3 and 3, 0 below, x above. Howard et al., arXiv 1905.02244."""
+    return where(x <= -3, 0, where(x >= 3, x, x * (x + 3) / 6))
+
+
+@in_float
+def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """x moved by `lambd` toward 0, 0 within; NaN stays."""
+    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, where(x == x, 0, x)))
+
+
+@in_float
+def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """x where |x| > lambd, else 0; NaN stays."""
+    return where(abs(x) <= lambd, 0, x)

@@ -1,0 +1,144 @@
+"""Named combinations of several tensors, element by element, with broadcasting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from luminal import dtypes
+from luminal.errors import DTypeError
+from luminal.frontend.binary import (
+    div,
+    equal,
+    floor_div,
+    maximum,
+    minimum,
+    mod,
+    promotion,
+    unified,
+    where,
+)
+from luminal.frontend.handle import Operand
+from luminal.frontend.polynomial import with_sign
+from luminal.frontend.rounding import trunc
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+Pair: TypeAlias = "tuple[Tensor, Tensor]"
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def fmax(a: Operand, b: Operand) -> Tensor:
+    """The greater; where one is NaN, the other."""
+    (x, y), result = unified("fmax", (a, b))
+    return where(x != x, y, where(y != y, x, maximum(x, y))).cast(result)
+
+
+def fmin(a: Operand, b: Operand) -> Tensor:
+    """The lesser; where one is NaN, the other."""
+    (x, y), result = unified("fmin", (a, b))
+    return where(x != x, y, where(y != y, x, minimum(x, y))).cast(result)
+
+
+def isclose(
+    a: Operand, b: Operand, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """|a - b| <= atol + rtol * |b|; infinities are close to themselves, NaN if `equal_nan`."""
+    (x, y), result = unified("isclose", (a, b))
+    same = equal(x, y)
+    if result.is_float:
+        distance = abs(x - y)
+        same = same | ((distance <= atol + rtol * abs(y)) & y.isfinite() & x.isfinite())
+        return same | ((x != x) & (y != y)) if equal_nan else same
+    wide = x.cast(dtypes.float64), y.cast(dtypes.float64)
+    return same | (abs(wide[0] - wide[1]) <= atol + rtol * abs(wide[1]))
+
+
+# --- truth ----------------------------------------------------------------------------------------
+
+
+def _truths(what: str, a: Operand, b: Operand) -> list[Tensor]:
+    return [x.cast(dtypes.bool_) for x in unified(what, (a, b))[0]]
+
+
+def logical_and(a: Operand, b: Operand) -> Tensor:
+    """True where both are not 0."""
+    x, y = _truths("logical_and", a, b)
+    return x & y
+
+
+def logical_or(a: Operand, b: Operand) -> Tensor:
+    """True where either is not 0."""
+    x, y = _truths("logical_or", a, b)
+    return x | y
+
+
+def logical_xor(a: Operand, b: Operand) -> Tensor:
+    """True where one of the two is not 0."""
+    x, y = _truths("logical_xor", a, b)
+    return x ^ y
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+
+def divide(a: Operand, b: Operand, rounding_mode: str | None = None) -> Tensor:
+    """a / b; rounded down with "floor", toward 0 with "trunc" (integers then stay integers)."""
+    if rounding_mode is None:
+        return div(a, b)
+    if rounding_mode == "floor":
+        return floor_div(a, b)
+    if rounding_mode != "trunc":
+        raise DTypeError(f'div: rounding_mode={rounding_mode!r}; use None, "floor" or "trunc"')
+    (x, y), result = unified("div", (a, b))
+    if result.is_float:
+        return trunc(x / y).cast(result)
+    down = floor_div(x, y)
+    return where((mod(x, y) != 0) & ((x < 0) != (y < 0)), down + 1, down).cast(result)
+
+
+def divmod(a: Operand, b: Operand) -> Pair:
+    """(a // b, a % b)."""
+    return floor_div(a, b), mod(a, b)
+
+
+def copysign(a: Operand, b: Operand) -> Tensor:
+    """|a| with the sign bit of b; integers give float32."""
+    (x, y), result = unified("copysign", (a, b), floating=True)
+    return with_sign(x, y).cast(result)
+
+
+def heaviside(x: Operand, values: Operand) -> Tensor:
+    """0 below 0, 1 above, `values` at 0; NaN stays."""
+    (a, b), result = unified("heaviside", (x, values))
+    return where(a == 0, b, where(a < 0, 0, where(a > 0, 1, a))).cast(result)
+
+
+def lerp(start: Tensor, end: Operand, weight: Operand) -> Tensor:
+    """start + weight * (end - start), exact at both ends: from the nearer one, as PyTorch."""
+    (x, y, w), result = unified("lerp", (start, end, weight), floating=True)
+    step = y - x
+    return where(abs(w) < 0.5, x + w * step, y - step * (1 - w)).cast(result)
+
+
+def addcmul(x: Tensor, a: Operand, b: Operand, value: float = 1) -> Tensor:
+    """x + value * a * b."""
+    (base, p, q), result = unified("addcmul", (x, a, b))
+    return (base + (p * q if value == 1 else p * value * q)).cast(result)
+
+
+def addcdiv(x: Tensor, a: Operand, b: Operand, value: float = 1) -> Tensor:
+    """x + value * a / b; integers give float32."""
+    (base, p, q), result = unified("addcdiv", (x, a, b), floating=True)
+    return (base + value * (p / q)).cast(result)
+
+
+def masked_fill(x: Tensor, mask: Operand, value: Operand) -> Tensor:
+    """`value` where `mask` is true, else x, in x's dtype."""
+    if promotion((x, value)) is not x.dtype:
+        raise DTypeError(
+            f"masked_fill: {value!r} is no {x.dtype.name}; cast the tensor or the value"
+        )
+    return where(mask, value, x)

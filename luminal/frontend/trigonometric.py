@@ -1,0 +1,139 @@
+"""Tangent and the inverses of sine, cosine and tangent, in radians.
+
+The largest errors were measured on 10**6 arguments of all magnitudes, in ulp of f32; f64 is within
+the same number of ulp.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from luminal.dtypes import float32, float64
+from luminal.frontend.binary import unified, where
+from luminal.frontend.handle import Operand, in_float
+from luminal.frontend.polynomial import bits_of, polynomial, with_sign
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+# fmt: off
+# atan(x) = x + x**3 * p(x**2) for |x| <= 1
+_ATAN = {
+    float32: (
+        -0.33333325, 0.19999619, -0.14279175, 0.110540435, -0.08795821, 0.06707545,
+        -0.044218775, 0.022145025, -0.0071344315, 0.001077479,
+    ),
+    float64: (
+        -0.33333333333333276, 0.1999999999998886, -0.1428571428494233, 0.11111111083534594,
+        -0.09090908492484247, 0.07692299025679779, -0.06666577657204661, 0.05881676792842148,
+        -0.05259241073587786, 0.04744200335439793, -0.04284260603470184, 0.03816093541227586,
+        -0.03269609777593125, 0.026023726129900848, -0.018470736602878075, 0.011193234148706223,
+        -0.005530661131266075, 0.0021123018875373713, -0.0005798634487546614,
+        0.00010120818787100597, -8.401334639834733e-06,
+    ),
+}
+# asin(x) = x + x**3 * p(x**2) for |x| <= 1/2
+_ASIN = {
+    float32: (0.1666666, 0.07500514, 0.044515852, 0.031813342, 0.014426251, 0.03752511),
+    float64: (
+        0.16666666666666757, 0.07499999999971792, 0.04464285717359249, 0.0303819427587141,
+        0.022372213519528925, 0.017351638714398234, 0.013980498610065704, 0.011401549996450223,
+        0.010765491204786247, 0.00376196879066869, 0.021572928781007486, -0.020809812463918245,
+        0.03251104192302525,
+    ),
+}
+# fmt: on
+# pi as the sum of two numbers of the type
+_PI = {
+    float32: (3.1415927410125732, -8.742277657347586e-08),
+    float64: (math.pi, 1.2246467991473532e-16),
+}
+
+
+def _from_pi(x: Tensor, share: float) -> Tensor:
+    """`share * pi - x`; share is a power of 2."""
+    high, low = _PI[x.dtype]
+    return share * high - (x - share * low)
+
+
+@in_float
+def tan(x: Tensor) -> Tensor:
+    """sin(x) / cos(x), within 4 ulp up to |x| = 1000."""
+    return x.sin() / x.cos()
+
+
+def _atan_unit(x: Tensor) -> Tensor:
+    """atan for 0 <= x <= 1."""
+    square = x * x
+    return x + x * square * polynomial(square, _ATAN)
+
+
+@in_float
+def atan(x: Tensor) -> Tensor:
+    """The angle in [-pi/2, pi/2] whose tangent is x, within 3 ulp; pi/2 - atan(1/x) beyond 1."""
+    a = abs(x)
+    angle = _atan_unit(where(a > 1, 1 / a, a))
+    return with_sign(where(a > 1, _from_pi(angle, 0.5), angle), x)
+
+
+def atan2(y: Operand, x: Operand) -> Tensor:
+    """The angle in [-pi, pi] of the point (x, y), within 4 ulp: atan of the smaller by the larger.
+
+    As C's for zeros and infinities; integers give float32, NaN stays.
+    """
+    (b, a), result = unified("atan2", (y, x), floating=True)
+    across, up = abs(a), abs(b)
+    large = across.maximum(up)
+    ratio = across.minimum(up) / large
+    ratio = where(across == up, where(large == 0, 0, where(large == math.inf, 1, ratio)), ratio)
+    angle = _atan_unit(ratio)
+    angle = where(up > across, _from_pi(angle, 0.5), angle)
+    angle = where(bits_of(a) < 0, _from_pi(angle, 1.0), angle)
+    return with_sign(angle, b).cast(result)
+
+
+def _asin_half(x: Tensor) -> Tensor:
+    """asin for |x| <= 1/2."""
+    square = x * x
+    return x + x * square * polynomial(square, _ASIN)
+
+
+def _complement(a: Tensor) -> Tensor:
+    """acos(a) for 1/2 <= a <= 1: 2 * asin(sqrt((1 - a) / 2)); NaN beyond 1."""
+    return 2 * _asin_half(((1 - a) * 0.5).sqrt())  # 1 - a is exact
+
+
+@in_float
+def asin(x: Tensor) -> Tensor:
+    """The angle in [-pi/2, pi/2] whose sine is x, within 3 ulp; NaN beyond 1."""
+    a = abs(x)
+    far = _from_pi(_complement(a), 0.5)
+    return where(a <= 0.5, _asin_half(x), with_sign(far, x))
+
+
+@in_float
+def acos(x: Tensor) -> Tensor:
+    """The angle in [0, pi] whose cosine is x, within 3 ulp; NaN beyond 1."""
+    far = _complement(abs(x))
+    outer = where(x < 0, _from_pi(far, 1.0), far)
+    return where(abs(x) <= 0.5, _from_pi(_asin_half(x), 0.5), outer)
+
+
+@in_float
+def sinc(x: Tensor) -> Tensor:
+    """sin(pi x) / (pi x), 1 at 0."""
+    angle = x * math.pi
+    return where(x == 0, 1, angle.sin() / angle)
+
+
+@in_float
+def deg2rad(x: Tensor) -> Tensor:
+    """Degrees as radians: x * pi / 180."""
+    return x * (math.pi / 180)
+
+
+@in_float
+def rad2deg(x: Tensor) -> Tensor:
+    """Radians as degrees: x * 180 / pi."""
+    return x * (180 / math.pi)
