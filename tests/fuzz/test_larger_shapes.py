@@ -120,8 +120,77 @@ def ordered(d: Draw) -> Any:
     return x.cumsum(axis) if d.rng.random() < 0.5 else x.sort(axis)[0]
 
 
+def masked(d: Draw) -> Any:
+    """Rows of which a part counts: causal, banded, up to a dim, from a residue on."""
+    n, m = d.extent(130), d.extent(130)
+    x = d.tensor(n, m)
+    row, column = d.cx.arange(n).reshape(n, 1), d.cx.arange(m).reshape(1, m)
+    shift = d.rng.choice([0, 1, -3, 40])
+    mask = d.rng.choice(
+        [
+            lambda: column <= row + shift,
+            lambda: column > row + shift,
+            lambda: (column <= row + 5) & (row <= column + 9),
+            lambda: (row + column) % 3 == 1,
+            lambda: (column >= shift) & (row < 70),
+        ]
+    )()
+    kind = d.rng.choice(["sum", "product", "max", "softmax", "plain"])
+    if kind == "sum":
+        return lm.where(mask, x, 0).sum(d.rng.choice([0, 1]))
+    if kind == "product":
+        return lm.where(mask, x, 0) @ d.tensor(m, d.extent(70)).cast(x.dtype)
+    if kind == "max":
+        return lm.where(mask, x, -7).max(d.rng.choice([0, 1]))[0]
+    if kind == "softmax" and not d.integers:
+        return lm.where(mask, x, -np.inf).softmax(-1)
+    return lm.where(mask, x, x * 2 - 1)
+
+
+def pieces(d: Draw) -> Any:
+    """Pads, slices and joins on the way into a reduction or a product."""
+    n, m = d.rng.choice([5, 33, 64, 100]), d.rng.choice([4, 16, 70])
+    x = d.tensor(n, m)
+    y = d.rng.choice(
+        [
+            lambda: x.pad([(2, 3), (0, 1)]),
+            lambda: lm.concat([x, x.flip(0)], 0),
+            lambda: lm.concat([x, d.tensor(n, 9).cast(x.dtype)], 1),
+            lambda: x[1:-1:2, 1:],
+            lambda: x[::-2],
+            lambda: x.reshape(n * m)[: n * m // 2 * 2].reshape(2, n * m // 2),
+            lambda: lm.stack([x, x + 1], 1).reshape(2 * n, m),
+            lambda: x.repeat(2, 3),
+        ]
+    )()
+    kind = d.rng.choice(["sum", "product", "plain", "twice"])
+    if kind == "sum":
+        return y.sum(d.rng.choice([0, 1]))
+    if kind == "product":
+        return y.T @ y if d.rng.random() < 0.5 else y @ d.tensor(y.shape[1], 20).cast(y.dtype)
+    return y + y.sum(1, keepdim=True) if kind == "twice" else y
+
+
+def embedding(d: Draw) -> Any:
+    """Rows gathered, some out of range, into a product or scattered back."""
+    n, m, count = d.rng.choice([5, 33, 100]), d.rng.choice([4, 16, 70]), d.extent(100)
+    x = d.tensor(n, m)
+    rows = (d.tensor(count) * 5).cast(lm.int64) % n
+    taken = x.take(rows, 0)
+    kind = d.rng.choice(["plain", "product", "norm", "scatter"])
+    if kind == "product":
+        return taken @ d.tensor(m, 24).cast(x.dtype)
+    if kind == "norm":
+        return taken - taken.max(-1, keepdim=True)[0]
+    if kind == "scatter":
+        at = rows.reshape(rows.shape[0], 1).expand(rows.shape[0], m)
+        return x.scatter(0, at, taken + 1)
+    return taken
+
+
 KINDS: tuple[Callable[[Draw], Any], ...] = (
     matmul, matmul, gram, convolution, rows, norm, moves, attention, ordered,
+    masked, masked, pieces, embedding,
 )  # fmt: skip
 
 
