@@ -143,8 +143,14 @@ class Recorder:
         """The value that `state` has at the start of a run."""
         return self.wrap(self.builder.state(state))
 
-    def assign(self, state: State, value: Tensor) -> None:
-        """`state` holds `value` at the end of a run.
+    def latest(self, state: State) -> Tensor:
+        """What `state` is assigned so far in this graph, else its value at the start of a run."""
+        assigned = (s.value for s in self.sinks if isinstance(s, Assign) and s.state is state)
+        value = next(assigned, None)
+        return self.read(state) if value is None else self.wrap(value)
+
+    def assign(self, state: State, value: Tensor, *, again: bool = False) -> None:
+        """`state` holds `value` at the end of a run; `again` allows it to replace an assignment.
 
         Raises GraphError if the types differ, if it is assigned twice, or inside `scan`.
         """
@@ -157,7 +163,10 @@ class Recorder:
         whole = self.builder.state(state)
         if found.type != whole.type:
             raise GraphError(f"assign: {state!r} cannot hold {found.type}; make both types agree")
-        if any(isinstance(sink, Assign) and sink.state is state for sink in self.sinks):
+        earlier = [s for s in self.sinks if isinstance(s, Assign) and s.state is state]
+        if earlier and again:
+            self.sinks.remove(earlier[0])
+        elif earlier:
             raise GraphError(f"assign: {state!r} is assigned twice; assign it once per graph")
         self.sinks.append(Assign(state, found))
 

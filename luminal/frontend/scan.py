@@ -150,7 +150,11 @@ class BodyRecorder(Recorder):
         """Raises GraphError: inputs belong to the graph around the body."""
         self._refuse("tensor", "make the input outside of the function and use it inside")
 
-    def assign(self, state: State, value: Tensor) -> None:
+    def latest(self, state: State) -> Tensor:
+        """As `read`."""
+        return self.read(state)
+
+    def assign(self, state: State, value: Tensor, *, again: bool = False) -> None:
         """Raises GraphError: a State is assigned once per run."""
         self._refuse("assign", "carry the value and assign scan's result")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
 from collections.abc import Sequence
@@ -89,6 +90,12 @@ class State:
         with self.lock:
             self.buffer[...] = self._init
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> State:
+        """A State of its own with the same value."""
+        copied = State(self.shape, self.dtype, self._init, self.name)
+        copied.set(self.numpy())
+        return copied
+
     def __repr__(self) -> str:
         return f"State({self.name}: {self.dtype.short}{list(self.shape)})"
 
@@ -126,6 +133,12 @@ class Parameter:
         if self.array is None:
             raise ShapeError(f"{self.name}: no value yet; call set(array) first")
         return self.array
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        """A Parameter of its own with the same value; arrays are replaced, so both can hold one."""
+        copied = copy.copy(self)
+        copied.id = next(_ids)
+        return copied
 
     def __repr__(self) -> str:
         return f"Parameter({self.name}: {self.dtype.short}{list(self.shape)})"

@@ -69,8 +69,8 @@ class LlamaBlock(Module):
         heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.self_attn = Attention(hidden, heads, kv_heads, config.head_dim, rotary, dtype=dtype)
         self.mlp = SwiGLU(hidden, config.intermediate_size, dtype=dtype)
-        self.input_layernorm = RMSNorm(hidden, eps, dtype)
-        self.post_attention_layernorm = RMSNorm(hidden, eps, dtype)
+        self.input_layernorm = RMSNorm(hidden, eps, dtype=dtype)
+        self.post_attention_layernorm = RMSNorm(hidden, eps, dtype=dtype)
 
     def forward(
         self, x: Tensor, angles: Angles, cache: KVCache | None = None, past: Extent = 0
@@ -85,14 +85,14 @@ class LlamaModel(Module):
     """Embedding, blocks and the last norm: token ids to hidden states."""
 
     def __init__(self, config: LlamaConfig, dtype: Any) -> None:
-        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, dtype)
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, dtype=dtype)
         self.rotary = RotaryEmbedding(
             config.head_dim, config.rope_theta, config.rope_scaling, config.rope_interleaved
         )
         self.layers = ModuleList(
             LlamaBlock(config, self.rotary, dtype) for _ in range(config.num_hidden_layers)
         )
-        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype)
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype)
 
     def forward(
         self, ids: Tensor, caches: Sequence[KVCache] | None = None, past: Extent = 0

@@ -1,71 +1,269 @@
-"""Layers without Parameters, for use in Sequential."""
+"""Activations as layers, for use in Sequential."""
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
+from luminal.dtypes import float32
+from luminal.errors import ShapeError
+from luminal.frontend import random
+from luminal.frontend.binary import where
+from luminal.frontend.handle import describe
 from luminal.frontend.tensor import Tensor
+from luminal.nn import init
 from luminal.nn.module import Module
+from luminal.nn.randomness import next_key
 
 
-class ReLU(Module):
+class _Activation(Module):
+    """Calls one method of Tensor with the options it was made with; the shape stays (but GLU's)."""
+
+    method: ClassVar[str]
+    options: tuple[Any, ...] = ()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same shape as x."""
+        return getattr(x, self.method)(*self.options)  # type: ignore[no-any-return]
+
+
+# --- without options ------------------------------------------------------------------------------
+
+
+class ReLU(_Activation):
     """max(x, 0)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Same shape as x."""
-        return x.relu()
+    method = "relu"
+
+    def __init__(self, inplace: bool = False) -> None:
+        pass
 
 
-class GELU(Module):
-    """x times the normal distribution's probability below x; `approximate` "none" or "tanh"."""
+class ReLU6(_Activation):
+    """min(max(x, 0), 6)."""
 
-    def __init__(self, approximate: str = "none") -> None:
-        self.approximate = approximate
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Same shape as x."""
-        return x.gelu(self.approximate)
+    method = "relu6"
 
 
-class SiLU(Module):
+class SELU(_Activation):
+    """elu with the scale and alpha that keep mean and variance. arXiv 1706.02515."""
+
+    method = "selu"
+
+
+class SiLU(_Activation):
     """x * sigmoid(x)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Same shape as x."""
-        return x.silu()
+    method = "silu"
 
 
-class Tanh(Module):
+class Mish(_Activation):
+    """x * tanh(softplus(x)). Misra, arXiv 1908.08681."""
+
+    method = "mish"
+
+
+class Tanh(_Activation):
     """The hyperbolic tangent."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Same shape as x."""
-        return x.tanh()
+    method = "tanh"
 
 
-class Sigmoid(Module):
+class Sigmoid(_Activation):
     """1 / (1 + exp(-x))."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Same shape as x."""
-        return x.sigmoid()
+    method = "sigmoid"
 
 
-class Softmax(Module):
+class LogSigmoid(_Activation):
+    """log(sigmoid(x))."""
+
+    method = "logsigmoid"
+
+
+class Softsign(_Activation):
+    """x / (1 + |x|)."""
+
+    method = "softsign"
+
+
+class Tanhshrink(_Activation):
+    """x - tanh(x)."""
+
+    method = "tanhshrink"
+
+
+class Hardsigmoid(_Activation):
+    """min(max(x + 3, 0), 6) / 6."""
+
+    method = "hardsigmoid"
+
+
+class Hardswish(_Activation):
+    """x * hardsigmoid(x). Howard et al., arXiv 1905.02244."""
+
+    method = "hardswish"
+
+
+# --- with options ---------------------------------------------------------------------------------
+
+
+class LeakyReLU(_Activation):
+    """x above 0, else negative_slope * x."""
+
+    method = "leaky_relu"
+
+    def __init__(self, negative_slope: float = 0.01) -> None:
+        self.options = (negative_slope,)
+
+
+class ELU(_Activation):
+    """x above 0, else alpha * (exp(x) - 1). Clevert et al., arXiv 1511.07289."""
+
+    method = "elu"
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        self.options = (alpha,)
+
+
+class CELU(_Activation):
+    """x above 0, else alpha * (exp(x / alpha) - 1). Barron, arXiv 1704.07483."""
+
+    method = "celu"
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        self.options = (alpha,)
+
+
+class GELU(_Activation):
+    """x times the normal distribution's probability below x; `approximate` "none" or "tanh"."""
+
+    method = "gelu"
+
+    def __init__(self, approximate: str = "none") -> None:
+        self.options = (approximate,)
+
+
+class Softplus(_Activation):
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
+
+    method = "softplus"
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        self.options = beta, threshold
+
+
+class Hardtanh(_Activation):
+    """x held in [min_val, max_val]."""
+
+    method = "hardtanh"
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+        self.options = min_val, max_val
+
+
+class Softshrink(_Activation):
+    """x moved by `lambd` toward 0, and 0 within."""
+
+    method = "softshrink"
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        self.options = (lambd,)
+
+
+class Hardshrink(_Activation):
+    """x where |x| > lambd, else 0."""
+
+    method = "hardshrink"
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        self.options = (lambd,)
+
+
+class Threshold(_Activation):
+    """x above `threshold`, else `value`."""
+
+    method = "threshold"
+
+    def __init__(self, threshold: float, value: float) -> None:
+        self.options = threshold, value
+
+
+class Softmax(_Activation):
     """exp(x) / sum(exp(x)) along `dim`."""
 
+    method = "softmax"
+
     def __init__(self, dim: int = -1) -> None:
-        self.dim = dim
+        self.options = (dim,)
+
+
+class LogSoftmax(_Activation):
+    """log(softmax(x)) along `dim`."""
+
+    method = "log_softmax"
+
+    def __init__(self, dim: int = -1) -> None:
+        self.options = (dim,)
+
+
+class Softmin(_Activation):
+    """softmax(-x) along `dim`."""
+
+    method = "softmin"
+
+    def __init__(self, dim: int = -1) -> None:
+        self.options = (dim,)
+
+
+class Softmax2d(_Activation):
+    """Softmax over the channels of ([batch,] channels, height, width)."""
+
+    method = "softmax"
+    options = (-3,)
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as x."""
-        return x.softmax(self.dim)
+        if x.ndim not in (3, 4):
+            raise ShapeError(f"Softmax2d: {describe(x)}; it takes 3 or 4 dims")
+        return super().forward(x)
 
 
-class Flatten(Module):
-    """The dims start_dim .. end_dim as one."""
+class GLU(_Activation):
+    """The first half of `dim` times the sigmoid of the second."""
 
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        self.start_dim, self.end_dim = start_dim, end_dim
+    method = "glu"
+
+    def __init__(self, dim: int = -1) -> None:
+        self.options = (dim,)
+
+
+class PReLU(Module):
+    """x above 0, else weight * x: one weight, or one per channel (dim 1). arXiv 1502.01852."""
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, dtype: Any = float32) -> None:
+        self.weight = _filled(num_parameters, init, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same elements in fewer dims."""
-        return x.flatten(self.start_dim, self.end_dim)
+        """Same shape as x."""
+        return x.prelu(self.read(self.weight, x))
+
+
+def _filled(count: int, value: float, dtype: Any) -> init.DrawnParameter:
+    return init.parameter((count,), lambda rng, shape: init.constant(rng, shape, value), dtype)
+
+
+class RReLU(Module):
+    """x above 0, else x times a slope: in training random in lower..upper, else their middle.
+
+    Xu et al., arXiv 1505.00853.
+    """
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3) -> None:
+        self.lower, self.upper = lower, upper
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same shape as x."""
+        if not self.training:
+            return x.leaky_relu((self.lower + self.upper) / 2)
+        slopes = random.uniform(next_key("RReLU"), x.extents, self.lower, self.upper)
+        return where(x > 0, x, (x * slopes).cast(x.dtype))

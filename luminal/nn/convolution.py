@@ -1,68 +1,192 @@
-"""Convolution and pooling layers over (batch, channels, height, width)."""
+"""Convolutions and transposed convolutions over one to three spatial dims."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from luminal.dtypes import float32
+from luminal.errors import InputError, ShapeError
+from luminal.frontend import convolution, transposed
+from luminal.frontend.handle import describe
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.windows import Ints as Pair
-from luminal.hlir.state import Parameter
+from luminal.frontend.windows import Ints, Padding, per_dim
+from luminal.nn import init
+from luminal.nn.linear import near_zero
 from luminal.nn.module import Module
 
+PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
-class Conv2d(Module):
-    """Cross-correlation with `weight` (out, in / groups, kh, kw), plus `bias`."""
+
+class _Window(Module):
+    """What all of them share: sizes, and Parameters `weight` and `bias`."""
+
+    rank: ClassVar[int]
+    turned: ClassVar[bool] = False
+    """Whether `weight` is (in, out / groups, ...) for (out, in / groups, ...)."""
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Pair,
-        stride: Pair = 1,
-        padding: Pair = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
-        bias: bool = True,
-        dtype: Any = float32,
+        kernel_size: Ints,
+        groups: int,
+        bias: bool,
+        dtype: Any,
     ) -> None:
-        kernel = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
-        self.weight = Parameter((out_channels, in_channels // groups, *kernel), dtype)
-        self.bias = Parameter((out_channels,), dtype) if bias else None
-        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, in, h, w) to (batch, out, oh, ow)."""
-        weight = self.read(self.weight, x)
-        bias = None if self.bias is None else self.read(self.bias, x)
-        return x.conv2d(weight, bias, self.stride, self.padding, self.dilation, self.groups)
-
-
-class MaxPool2d(Module):
-    """The greatest of each window."""
-
-    def __init__(
-        self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1
-    ) -> None:
-        self.options = kernel_size, stride, padding, dilation
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, channels, h, w) to (batch, channels, oh, ow)."""
-        return x.max_pool2d(*self.options)
+        name = type(self).__name__
+        if in_channels % groups or out_channels % groups:
+            raise ShapeError(
+                f"{name}: {in_channels} and {out_channels} channels do not divide into "
+                f"{groups} groups"
+            )
+        self.kernel_size = per_dim(name, "kernel_size", kernel_size, self.rank)
+        self.groups = groups
+        outer, inner = (in_channels, out_channels) if self.turned else (out_channels, in_channels)
+        shape = (outer, inner // groups, *self.kernel_size)
+        draw = near_zero(shape[1] * math.prod(self.kernel_size))
+        self.weight = init.parameter(shape, draw, dtype)
+        self.bias = init.parameter((out_channels,), draw, dtype) if bias else None
 
 
-class AvgPool2d(Module):
-    """The mean of each window."""
+class _Conv(_Window):
+    """Cross-correlation with `weight` (out, in / groups, *kernel), plus `bias`.
+
+    `padding`: ints, "same" or "valid"; `padding_mode`: what stands there, by default zeros.
+    """
 
     def __init__(
         self,
-        kernel_size: Pair,
-        stride: Pair | None = None,
-        padding: Pair = 0,
-        count_include_pad: bool = True,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Padding = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        dtype: Any = float32,
     ) -> None:
-        self.options = kernel_size, stride, padding, False, count_include_pad
+        super().__init__(in_channels, out_channels, kernel_size, groups, bias, dtype)
+        name = type(self).__name__
+        if padding_mode not in PADDING_MODES:
+            known = ", ".join(PADDING_MODES)
+            raise InputError(f"{name}: padding_mode {padding_mode!r} is not among {known}")
+        self.stride = per_dim(name, "stride", stride, self.rank)
+        self.dilation = per_dim(name, "dilation", dilation, self.rank)
+        self.padding, self.padding_mode = padding, padding_mode
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, channels, h, w) to (batch, channels, oh, ow)."""
-        return x.avg_pool2d(*self.options)
+        """([batch,] in, *sizes) to ([batch,] out, *counts)."""
+        weight, bias = self.read(self.weight, x), self.read(self.bias, x)
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            x, padding = x.pad(self._pairs(x), mode=self.padding_mode), 0
+        conv = getattr(convolution, f"conv{self.rank}d")
+        options = self.stride, padding, self.dilation, self.groups
+        return conv(x, weight, bias, *options)  # type: ignore[no-any-return]
+
+    def _pairs(self, x: Tensor) -> list[tuple[int, int]]:
+        """(before, after) for each dim of x."""
+        pairs: list[tuple[int, int]] = [(0, 0)] * (x.ndim - self.rank)
+        if isinstance(self.padding, str):
+            for size, gap in zip(self.kernel_size, self.dilation, strict=True):
+                total = gap * (size - 1) if self.padding == "same" else 0
+                pairs.append((total // 2, total - total // 2))
+        else:
+            amounts = per_dim(type(self).__name__, "padding", self.padding, self.rank, 0)
+            pairs += [(n, n) for n in amounts]
+        return pairs
+
+
+class Conv1d(_Conv):
+    """Convolution of ([batch,] channels, length)."""
+
+    rank = 1
+
+
+class Conv2d(_Conv):
+    """Convolution of ([batch,] channels, height, width)."""
+
+    rank = 2
+
+
+class Conv3d(_Conv):
+    """Convolution of ([batch,] channels, depth, height, width)."""
+
+    rank = 3
+
+
+class _ConvTranspose(_Window):
+    """The transpose of a convolution, with `weight` (in, out / groups, *kernel), plus `bias`."""
+
+    turned = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints = 0,
+        output_padding: Ints = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Ints = 1,
+        padding_mode: str = "zeros",
+        dtype: Any = float32,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, groups, bias, dtype)
+        name = type(self).__name__
+        if padding_mode != "zeros":
+            raise InputError(f"{name}: padding_mode {padding_mode!r}; it takes only 'zeros'")
+        self.stride = per_dim(name, "stride", stride, self.rank)
+        self.padding = per_dim(name, "padding", padding, self.rank, 0)
+        self.output_padding = per_dim(name, "output_padding", output_padding, self.rank, 0)
+        self.dilation = per_dim(name, "dilation", dilation, self.rank)
+
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """([batch,] in, *sizes) to ([batch,] out, *counts).
+
+        `output_size` chooses among the counts that a convolution of this stride takes to `sizes`.
+        """
+        weight, bias = self.read(self.weight, x), self.read(self.bias, x)
+        extra = self.output_padding if output_size is None else self._extra(x, output_size)
+        conv = getattr(transposed, f"conv_transpose{self.rank}d")
+        options = self.stride, self.padding, extra, self.groups, self.dilation
+        return conv(x, weight, bias, *options)  # type: ignore[no-any-return]
+
+    def _extra(self, x: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
+        """The output_padding that gives `output_size`."""
+        found = []
+        for k, wanted in enumerate(output_size[-self.rank :]):
+            stride, span = self.stride[k], self.dilation[k] * (self.kernel_size[k] - 1) + 1
+            extent = x.extents[x.ndim - self.rank + k]
+            least = (extent - 1) * stride - 2 * self.padding[k] + span
+            if not least.is_const or not least.value <= wanted < least.value + stride:
+                raise ShapeError(
+                    f"{type(self).__name__}: output_size {tuple(output_size)} of {describe(x)}; "
+                    f"dim {k} takes {least} to {least + stride - 1}"
+                )
+            found.append(wanted - least.value)
+        return tuple(found)
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """Transposed convolution of ([batch,] channels, length)."""
+
+    rank = 1
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """Transposed convolution of ([batch,] channels, height, width)."""
+
+    rank = 2
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """Transposed convolution of ([batch,] channels, depth, height, width)."""
+
+    rank = 3

@@ -1,13 +1,33 @@
-"""Layers that are one matrix: Linear and Embedding."""
+"""Layers that are one matrix, or one for every output: Identity, Linear, Bilinear."""
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
 from luminal.dtypes import float32
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import Parameter
+from luminal.nn import init
+from luminal.nn.init import Draw
 from luminal.nn.module import Module
+
+
+def near_zero(fan_in: int) -> Draw:
+    """PyTorch's default of weights and biases: uniform within 1 / sqrt(fan_in)."""
+    bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
+    return partial(init.uniform, a=-bound, b=bound)
+
+
+class Identity(Module):
+    """Its input; arguments are accepted and not used."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def forward(self, x: Any) -> Any:
+        """x."""
+        return x
 
 
 class Linear(Module):
@@ -16,8 +36,9 @@ class Linear(Module):
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, dtype: Any = float32
     ) -> None:
-        self.weight = Parameter((out_features, in_features), dtype)
-        self.bias = Parameter((out_features,), dtype) if bias else None
+        draw = near_zero(in_features)
+        self.weight = init.parameter((out_features, in_features), draw, dtype)
+        self.bias = init.parameter((out_features,), draw, dtype) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""
@@ -25,12 +46,24 @@ class Linear(Module):
         return y if self.bias is None else y + self.read(self.bias, x)
 
 
-class Embedding(Module):
-    """Rows of `weight`, (num_embeddings, embedding_dim), by their numbers."""
+class Bilinear(Module):
+    """`x1 @ weight[k] @ x2 + bias[k]` for each output k; weight is (out, in1, in2)."""
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, dtype: Any = float32) -> None:
-        self.weight = Parameter((num_embeddings, embedding_dim), dtype)
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        dtype: Any = float32,
+    ) -> None:
+        draw = near_zero(in1_features)
+        self.weight = init.parameter((out_features, in1_features, in2_features), draw, dtype)
+        self.bias = init.parameter((out_features,), draw, dtype) if bias else None
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """(...) integers to (..., embedding_dim)."""
-        return ids.embedding(self.read(self.weight, ids))
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """(..., in1) and (..., in2) to (..., out)."""
+        weight = self.read(self.weight, x1)
+        rows = (x1.unsqueeze(-2).unsqueeze(-3) @ weight).squeeze(-2)  # (..., out, in2)
+        y = (rows @ x2.unsqueeze(-1)).squeeze(-1)
+        return y if self.bias is None else y + self.read(self.bias, x1)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from luminal.dtypes import dtype_of
 from luminal.errors import DTypeError, LoadError
 from luminal.frontend.data import preserved
 from luminal.frontend.handle import Array
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import Parameter
+from luminal.hlir.state import Parameter, State
+from luminal.nn.init import DrawnParameter
+
+Self = TypeVar("Self", bound="Module")
+Holder = Parameter | State
 
 # The names of all Parameters below the module that was called first, during its call.
 _paths: ContextVar[Mapping[Parameter, str] | None] = ContextVar("luminal_nn_paths", default=None)
@@ -20,12 +24,14 @@ _paths: ContextVar[Mapping[Parameter, str] | None] = ContextVar("luminal_nn_path
 class Module:
     """Base of models and their layers.
 
-    Attributes that hold a Parameter or a Module are its parts; a subclass writes `forward` and
-    reads a Parameter there with `self.read(self.weight, x)`.
+    Attributes that hold a Parameter, a State or a Module are its parts; a subclass writes `forward`
+    and reads a Parameter there with `self.read(self.weight, x)`. New modules are in training mode,
+    as PyTorch's; `eval()` is for inference.
     """
 
-    ignored: tuple[str, ...] = ()
-    """Names that a PyTorch state_dict may hold for this module and that are not used."""
+    training = True
+    optional: tuple[str, ...] = ()
+    """Names of its own that a state_dict may lack (PyTorch's older ones do)."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What calling the module records."""
@@ -43,18 +49,26 @@ class Module:
         finally:
             _paths.reset(token)
 
-    def read(self, parameter: Parameter, x: Tensor) -> Tensor:
+    @overload
+    def read(self, parameter: Parameter, x: Tensor) -> Tensor: ...
+    @overload
+    def read(self, parameter: Parameter | None, x: Tensor) -> Tensor | None: ...
+    def read(self, parameter: Parameter | None, x: Tensor) -> Tensor | None:
         """`parameter` in x's graph: one Weight, named by its path from the outermost module."""
+        if parameter is None:
+            return None
         names = _paths.get() or {}
         return x.graph.weight_of(parameter, names.get(parameter))
 
     # --- parts
 
+    def parts(self) -> Iterable[tuple[str, Any]]:
+        """What may be a part of this module, by name: its attributes in the order they were set."""
+        return vars(self).items()
+
     def children(self) -> Iterator[tuple[str, Module]]:
-        """The modules among the attributes, in the order they were set."""
-        for name, value in vars(self).items():
-            if isinstance(value, Module):
-                yield name, value
+        """The modules right below this one."""
+        return ((name, part) for name, part in self.parts() if isinstance(part, Module))
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """This module and all below it, with their paths."""
@@ -62,115 +76,136 @@ class Module:
         for name, child in self.children():
             yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
 
+    def modules(self) -> list[Module]:
+        """This module and all below it, each once."""
+        return list(dict.fromkeys(module for _, module in self.named_modules()))
+
+    def _named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
+        """The parts of these kinds here and below, with their paths."""
+        for path, module in self.named_modules():
+            for kind in kinds:
+                for name, part in module.parts():
+                    if isinstance(part, kind):
+                        yield (f"{path}.{name}" if path else name), part
+
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """Every Parameter with its path; a tied one once for each path."""
-        for path, module in self.named_modules():
-            for name, value in vars(module).items():
-                if isinstance(value, Parameter):
-                    yield (f"{path}.{name}" if path else name), value
+        return self._named(Parameter)
 
     def parameters(self) -> list[Parameter]:
         """Every Parameter once."""
         return list(dict.fromkeys(parameter for _, parameter in self.named_parameters()))
 
+    def named_buffers(self) -> Iterator[tuple[str, State]]:
+        """Every State with its path: running statistics, which training assigns."""
+        return self._named(State)
+
+    # --- modes
+
+    def train(self: Self, mode: bool = True) -> Self:
+        """Sets the mode here and below: graphs recorded from now on are for training, or not."""
+        for _, module in self.named_modules():
+            module.training = mode
+        return self
+
+    def eval(self: Self) -> Self:
+        """The mode for inference: no dropout, batch norms read their running statistics."""
+        return self.train(False)
+
     # --- values
 
+    def initialize(self: Self, seed: int) -> Self:
+        """Layers' Parameters get new first values, which follow from `seed` and their order alone.
+
+        States get theirs back; a Parameter that a layer of yours made without a draw is kept.
+        """
+        for number, parameter in enumerate(self.parameters()):
+            if isinstance(parameter, DrawnParameter):
+                parameter.redraw(seed, number)
+        for _, state in self.named_buffers():
+            state.reset()
+        return self
+
+    def apply(self: Self, function: Callable[[Module], Any]) -> Self:
+        """Calls `function` with every module below, then with this one."""
+        for _, child in self.children():
+            child.apply(function)
+        function(self)
+        return self
+
     def state_dict(self) -> dict[str, Array]:
-        """The value of every Parameter by path; raises ShapeError if one was never set."""
-        return {path: parameter.numpy() for path, parameter in self.named_parameters()}
+        """The value of every Parameter and State by path.
+
+        Raises ShapeError if a Parameter has no value.
+        """
+        return {path: held.numpy() for path, held in self._named(Parameter, State)}
 
     def load_state_dict(
         self, state: Mapping[str, Any], strict: bool = True, adopt_dtypes: bool = False
     ) -> None:
-        """Sets every Parameter from arrays by path; read-only arrays are kept without a copy.
+        """Sets every Parameter and State from arrays by path; read-only arrays are not copied.
 
         `strict=False` allows missing and unexpected names. `adopt_dtypes` gives Parameters the
         arrays' dtypes, before any graph uses them; else arrays must convert without loss. Raises
         LoadError that lists what is missing, unexpected or misshapen, and then changes nothing.
         """
-        wanted = dict(self.named_parameters())
+        wanted: dict[str, Holder] = dict(self._named(Parameter, State))
         self._check_names(wanted, state, strict)
-        arrays: dict[Parameter, Array] = {}
-        for path, parameter in wanted.items():
+        arrays: dict[Holder, Array] = {}
+        for path, held in wanted.items():
             if path in state:
-                arrays[parameter] = _fitting(path, parameter, state[path], adopt_dtypes)
-        for parameter, array in arrays.items():
-            parameter.dtype = dtype_of(array)
-            parameter.set(array)
+                adopts = adopt_dtypes and isinstance(held, Parameter)
+                arrays[held] = _fitting(path, held, state[path], adopts)
+        for held, array in arrays.items():
+            held.dtype = dtype_of(array)
+            held.set(array)
 
     def _check_names(
-        self, wanted: Mapping[str, Parameter], state: Mapping[str, Any], strict: bool
+        self, wanted: Mapping[str, Holder], state: Mapping[str, Any], strict: bool
     ) -> None:
-        given = {parameter for path, parameter in wanted.items() if path in state}
-        missing = [path for path, parameter in wanted.items() if parameter not in given]
-        unused = {
+        given = {held for path, held in wanted.items() if path in state}
+        optional = {
             f"{path}.{name}" if path else name
             for path, module in self.named_modules()
-            for name in module.ignored
+            for name in module.optional
         }
-        unexpected = [name for name in state if name not in wanted and name not in unused]
+        missing = [p for p, held in wanted.items() if held not in given and p not in optional]
+        unexpected = [name for name in state if name not in wanted]
         problems = []
         if strict and missing:
             problems.append(f"missing: {_listed(missing)}")
         if strict and unexpected:
             problems.append(f"unexpected: {_listed(unexpected)}")
-        for path, parameter in wanted.items():
-            shape = getattr(state.get(path), "shape", parameter.shape)
-            if tuple(shape) != parameter.shape:
-                problems.append(f"{path}: expected shape {parameter.shape}, got {tuple(shape)}")
+        for path, held in wanted.items():
+            shape = getattr(state.get(path), "shape", held.shape)
+            if tuple(shape) != held.shape:
+                problems.append(f"{path}: expected shape {held.shape}, got {tuple(shape)}")
         if problems:
             name = type(self).__name__
             raise LoadError(f"{name}: the state_dict does not fit; {'; '.join(problems)}")
 
+    def __repr__(self) -> str:
+        own = [
+            f"{name} {part.dtype.short}{list(part.shape)}"
+            for name, part in self.parts()
+            if isinstance(part, Parameter)
+        ]
+        rows = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self.children()]
+        inside = ", ".join(own) + "".join(f"\n  {row}" for row in rows) + ("\n" if rows else "")
+        return f"{type(self).__name__}({inside})"
 
-def _fitting(path: str, parameter: Parameter, value: Any, adopt_dtype: bool) -> Array:
-    """`value` as an array of the Parameter's dtype, or of its own if that is adopted."""
+
+def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array:
+    """`value` as an array of the holder's dtype, or of its own if that is adopted."""
     try:
-        array = preserved(path, value, parameter.dtype if not adopt_dtype else dtype_of(value))
+        array = preserved(path, value, held.dtype if not adopt_dtype else dtype_of(value))
     except DTypeError as error:
         raise LoadError(str(error)) from None
-    if array.shape != parameter.shape:
-        raise LoadError(f"{path}: expected shape {parameter.shape}, got {array.shape}")
+    if array.shape != held.shape:
+        raise LoadError(f"{path}: expected shape {held.shape}, got {array.shape}")
     return array
 
 
 def _listed(names: list[str]) -> str:
     shown = ", ".join(names[:5])
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
-
-
-class ModuleList(Module):
-    """Modules by number."""
-
-    def __init__(self, modules: Iterable[Module] = ()) -> None:
-        self._modules = list(modules)
-
-    def children(self) -> Iterator[tuple[str, Module]]:
-        """The modules, named "0", "1", ..."""
-        return ((str(number), module) for number, module in enumerate(self._modules))
-
-    def append(self, module: Module) -> None:
-        """Adds a module at the end."""
-        self._modules.append(module)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules)
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __getitem__(self, number: int) -> Module:
-        return self._modules[number]
-
-
-class Sequential(ModuleList):
-    """Modules applied one after the other."""
-
-    def __init__(self, *modules: Module) -> None:
-        super().__init__(modules)
-
-    def forward(self, x: Any) -> Any:
-        """The last module's result."""
-        for module in self:
-            x = module(x)
-        return x

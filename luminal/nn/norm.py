@@ -1,26 +1,56 @@
-"""Normalisation layers; batch norms as at inference, with their running statistics."""
+"""Normalisation layers; running statistics are States that training assigns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from luminal.dtypes import float32
+import numpy as np
+
+from luminal.dtypes import float32, int64
+from luminal.errors import ShapeError
+from luminal.frontend.handle import describe, work_dtype
+from luminal.frontend.reduce import batch_norm
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import Parameter
+from luminal.hlir.state import Parameter, State
+from luminal.nn import init
 from luminal.nn.module import Module
+from luminal.shape.expression import product_of
+
+
+def _affine(
+    shape: Sequence[int], weight: bool, bias: bool, dtype: Any
+) -> tuple[Parameter | None, Parameter | None]:
+    """Ones and zeros, each if asked for."""
+    return (
+        init.parameter(shape, init.ones, dtype) if weight else None,
+        init.parameter(shape, init.zeros, dtype) if bias else None,
+    )
+
+
+def _listed(shape: int | Sequence[int]) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
 class RMSNorm(Module):
-    """`x / sqrt(mean(x * x) + eps) * weight` over the last dim."""
+    """`x / sqrt(mean(x * x) + eps) * weight` over the last dims; eps None: x's machine epsilon."""
 
-    def __init__(self, features: int, eps: float = 1e-6, dtype: Any = float32) -> None:
-        self.weight = Parameter((features,), dtype)
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        dtype: Any = float32,
+    ) -> None:
+        shape = _listed(normalized_shape)
+        self.dims = tuple(range(-len(shape), 0))
+        self.weight, _ = _affine(shape, elementwise_affine, False, dtype)
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as x."""
-        return x.rms_norm(-1, self.read(self.weight, x), self.eps)
+        eps = float(np.finfo(work_dtype(x.dtype).numpy).eps) if self.eps is None else self.eps
+        return x.rms_norm(self.dims, self.read(self.weight, x), eps)
 
 
 class LayerNorm(Module):
@@ -34,41 +64,209 @@ class LayerNorm(Module):
         bias: bool = True,
         dtype: Any = float32,
     ) -> None:
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+        shape = _listed(normalized_shape)
         self.dims = tuple(range(-len(shape), 0))
-        self.weight = Parameter(shape, dtype) if elementwise_affine else None
-        self.bias = Parameter(shape, dtype) if elementwise_affine and bias else None
+        affine = elementwise_affine
+        self.weight, self.bias = _affine(shape, affine, affine and bias, dtype)
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as x."""
-        weight = None if self.weight is None else self.read(self.weight, x)
-        bias = None if self.bias is None else self.read(self.bias, x)
+        weight, bias = self.read(self.weight, x), self.read(self.bias, x)
         return x.layer_norm(self.dims, weight, bias, self.eps)
 
 
-class BatchNorm2d(Module):
-    """Normalises each channel (dim 1) of (batch, channels, h, w) by its running statistics."""
-
-    ignored = ("num_batches_tracked",)
+class GroupNorm(Module):
+    """Each group of channels (dim 1) normalised over its channels and all further dims."""
 
     def __init__(
-        self, num_features: int, eps: float = 1e-5, affine: bool = True, dtype: Any = float32
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        dtype: Any = float32,
+    ) -> None:
+        if num_channels % num_groups:
+            raise ShapeError(
+                f"GroupNorm: {num_channels} channels do not divide into {num_groups} groups"
+            )
+        self.num_groups, self.eps = num_groups, eps
+        self.weight, self.bias = _affine((num_channels,), affine, affine, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, channels, ...) to the same shape."""
+        return x.group_norm(
+            self.num_groups, self.read(self.weight, x), self.read(self.bias, x), self.eps
+        )
+
+
+class LocalResponseNorm(Module):
+    """x / (k + alpha * mean of squares over `size` neighbouring channels) ** beta."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        self.options = size, alpha, beta, k
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, channels, ...) to the same shape."""
+        return x.local_response_norm(*self.options)
+
+
+# --- running statistics ---------------------------------------------------------------------------
+
+
+class _Running(Module):
+    """What batch and instance norms share: channels, an affine map, running statistics.
+
+    `momentum` is the share of the newest statistics; None: every one counts the same.
+    """
+
+    optional = ("num_batches_tracked",)
+    ranks: Sequence[int] = ()
+    """The ranks of inputs that it takes."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float,
+        momentum: float | None,
+        affine: bool,
+        track_running_stats: bool,
+        dtype: Any,
     ) -> None:
         shape = (num_features,)
-        self.weight = Parameter(shape, dtype) if affine else None
-        self.bias = Parameter(shape, dtype) if affine else None
-        self.running_mean = Parameter(shape, dtype)
-        self.running_var = Parameter(shape, dtype)
-        self.eps = eps
+        self.weight, self.bias = _affine(shape, affine, affine, dtype)
+        self.eps, self.momentum = eps, momentum
+        tracked = track_running_stats
+        self.running_mean = State(shape, float32, 0, "running_mean") if tracked else None
+        self.running_var = State(shape, float32, 1, "running_var") if tracked else None
+        self.num_batches_tracked = State((), int64, 0, "num_batches_tracked") if tracked else None
+
+    def _checked(self, x: Tensor) -> None:
+        if x.ndim not in self.ranks:
+            ranks = " or ".join(map(str, self.ranks))
+            raise ShapeError(f"{type(self).__name__}: {describe(x)}; it takes {ranks} dims")
+
+    def _track(self, x: Tensor, mean: Tensor, var: Tensor) -> None:
+        """Has the run assign the running statistics; mean and var are (channels,)."""
+        if self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        graph = x.graph
+        count = graph.latest(self.num_batches_tracked) + 1
+        graph.assign(self.num_batches_tracked, count, again=True)
+        share = 1 / count.cast(float32) if self.momentum is None else self.momentum
+        for state, new in ((self.running_mean, mean), (self.running_var, var)):
+            old = graph.latest(state)
+            blended = old * (1 - share) + new.cast(state.dtype) * share
+            graph.assign(state, blended.stop_gradient(), again=True)
+
+    def _own_statistics(self, x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """mean and var (n - 0) of x over `dims`, in x's working dtype."""
+        work = x.cast(work_dtype(x.dtype))
+        return work.mean(dims), work.var(dims, correction=0)
+
+
+def _unbiased(var: Tensor, x: Tensor, dims: Sequence[int]) -> Tensor:
+    """A variance over `dims` of x, divided by n - 1 for n; PyTorch keeps that one."""
+    n = product_of(x.extents[k] for k in dims)
+    size = x.graph.constant(n, var.dtype)
+    return var * (size / (size - 1))
+
+
+class _BatchNorm(_Running):
+    """Normalises each channel (dim 1): in training by the batch, else by running statistics."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        dtype: Any = float32,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as x."""
-        mean, var = self.read(self.running_mean, x), self.read(self.running_var, x)
-        weight = None if self.weight is None else self.read(self.weight, x)
-        bias = None if self.bias is None else self.read(self.bias, x)
-        return x.batch_norm(mean, var, weight, bias, self.eps)
+        self._checked(x)
+        weight, bias = self.read(self.weight, x), self.read(self.bias, x)
+        if not self.training and self.running_mean is not None and self.running_var is not None:
+            mean, var = x.graph.read(self.running_mean), x.graph.read(self.running_var)
+            return batch_norm(x, mean, var, weight, bias, eps=self.eps)
+        dims = (0, *range(2, x.ndim))
+        mean, var = self._own_statistics(x, dims)
+        if self.training:
+            self._track(x, mean, _unbiased(var, x, dims))
+        return batch_norm(x, mean, var, weight, bias, eps=self.eps)
 
 
-class BatchNorm1d(BatchNorm2d):
-    """Normalises each channel (dim 1) of (batch, channels) or (batch, channels, length)."""
+class BatchNorm1d(_BatchNorm):
+    """Batch norm of (batch, channels) or (batch, channels, length). arXiv 1502.03167."""
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch norm of (batch, channels, height, width). Ioffe and Szegedy, arXiv 1502.03167."""
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch norm of (batch, channels, depth, height, width). arXiv 1502.03167."""
+
+    ranks = (5,)
+
+
+class _InstanceNorm(_Running):
+    """Normalises each channel of each sample; by running statistics where it tracks them, in eval.
+
+    The batch may be missing. Ulyanov et al., arXiv 1607.08022.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        dtype: Any = float32,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same shape as x."""
+        self._checked(x)
+        if x.ndim == self.ranks[0]:
+            batched: Tensor = self.forward(x.unsqueeze(0))
+            return batched.squeeze(0)
+        weight, bias = self.read(self.weight, x), self.read(self.bias, x)
+        if not self.training and self.running_mean is not None and self.running_var is not None:
+            mean, var = x.graph.read(self.running_mean), x.graph.read(self.running_var)
+            return batch_norm(x, mean, var, weight, bias, eps=self.eps)
+        if self.training and self.running_mean is not None:
+            dims = tuple(range(2, x.ndim))
+            mean, var = self._own_statistics(x, dims)
+            self._track(x, mean.mean(0), _unbiased(var, x, dims).mean(0))
+        return x.instance_norm(weight=weight, bias=bias, eps=self.eps)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance norm of ([batch,] channels, length)."""
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance norm of ([batch,] channels, height, width)."""
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance norm of ([batch,] channels, depth, height, width)."""
+
+    ranks = (4, 5)

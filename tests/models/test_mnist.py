@@ -53,7 +53,7 @@ def test_accuracy(shared_data: Path, backend: str, count: int) -> None:
     net.load_state_dict(read_safetensors(shared_data / "mnist/cnn.safetensors"))
     cx = lm.Graph()
     x = cx.tensor((cx.dim("n", 1, 10000), 1, 28, 28), name="x")
-    digits = net(x).argmax(1).output("digits")
+    digits = net.eval()(x).argmax(1).output("digits")
     exe = lm.compile(cx, backend=backend)
     images, labels = read_images(shared_data / "mnist")
     found = [exe({"x": images[k : k + 20]})[digits] for k in range(0, count, 20)]

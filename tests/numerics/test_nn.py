@@ -30,9 +30,10 @@ def like_torch(ours: nn.Module, theirs: Any, *arrays: Any, ulp: float = 16) -> N
         if value.dtype == torch.float32:
             torch.nn.init.uniform_(value, 0.5, 1.5)
     ours.load_state_dict({name: value.numpy() for name, value in theirs.state_dict().items()})
+    assert list(ours.state_dict()) == list(theirs.state_dict())
     with torch.no_grad():
         expected = theirs.eval()(*map(torch.from_numpy, arrays)).numpy()
-    close(run(ours, *arrays), expected, ulp)
+    close(run(ours.eval(), *arrays), expected, ulp)
 
 
 def normal(*shape: int) -> np.ndarray[Any, Any]:

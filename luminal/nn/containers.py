@@ -1,0 +1,121 @@
+"""Modules that hold parts by number or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from luminal.hlir.state import Parameter
+from luminal.nn.module import Module
+
+T = TypeVar("T")
+
+
+class _Numbered(Module, Generic[T]):
+    """Parts named "0", "1", ..."""
+
+    def __init__(self, parts: Iterable[T] = ()) -> None:
+        self._parts = list(parts)
+
+    def parts(self) -> Iterable[tuple[str, T]]:
+        """The parts by number."""
+        return ((str(number), part) for number, part in enumerate(self._parts))
+
+    def append(self, part: T) -> None:
+        """Adds a part at the end."""
+        self._parts.append(part)
+
+    def extend(self, parts: Iterable[T]) -> None:
+        """Adds several at the end."""
+        self._parts.extend(parts)
+
+    def insert(self, index: int, part: T) -> None:
+        """Adds a part before the one at `index`."""
+        self._parts.insert(index, part)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, number: int) -> T:
+        return self._parts[number]
+
+    def __setitem__(self, number: int, part: T) -> None:
+        self._parts[number] = part
+
+
+class _Named(Module, Generic[T]):
+    """Parts by names of one's own."""
+
+    def __init__(self, parts: Mapping[str, T] | Iterable[tuple[str, T]] = ()) -> None:
+        self._parts = dict(parts)
+
+    def parts(self) -> Iterable[tuple[str, T]]:
+        """The parts by name."""
+        return self._parts.items()
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._parts.keys()
+
+    def values(self) -> Iterable[T]:
+        """The parts."""
+        return self._parts.values()
+
+    def items(self) -> Iterable[tuple[str, T]]:
+        """Names and parts."""
+        return self._parts.items()
+
+    def update(self, parts: Mapping[str, T]) -> None:
+        """Adds or replaces parts."""
+        self._parts.update(parts)
+
+    def pop(self, name: str) -> T:
+        """Takes a part out."""
+        return self._parts.pop(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._parts
+
+    def __getitem__(self, name: str) -> T:
+        return self._parts[name]
+
+    def __setitem__(self, name: str, part: T) -> None:
+        self._parts[name] = part
+
+
+class ModuleList(_Numbered[Module]):
+    """Modules by number."""
+
+
+class ModuleDict(_Named[Module]):
+    """Modules by name."""
+
+
+class ParameterList(_Numbered[Parameter]):
+    """Parameters by number."""
+
+
+class ParameterDict(_Named[Parameter]):
+    """Parameters by name."""
+
+
+class Sequential(ModuleList):
+    """Modules applied one after the other."""
+
+    def __init__(self, *modules: Module) -> None:
+        super().__init__(modules)
+
+    def forward(self, x: Any) -> Any:
+        """The last module's result."""
+        for module in self:
+            x = module(x)
+        return x

@@ -1,0 +1,50 @@
+"""Tables of vectors looked up by number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from luminal.dtypes import float32
+from luminal.errors import InputError
+from luminal.frontend.handle import Array
+from luminal.frontend.tensor import Tensor
+from luminal.nn import init
+from luminal.nn.init import Draw, Rng, Shape
+from luminal.nn.module import Module
+
+
+def _rows(what: str, count: int, padding_idx: int | None) -> tuple[Draw, int | None]:
+    """PyTorch's default, normal with a zero row at `padding_idx`, and that row counted from 0."""
+    if padding_idx is None:
+        return init.normal, None
+    if not -count <= padding_idx < count:
+        raise InputError(f"{what}: padding_idx {padding_idx} is not among {count} rows")
+    row = padding_idx % count
+
+    def draw(rng: Rng, shape: Shape) -> Array:
+        table = init.normal(rng, shape)
+        table[row] = 0
+        return table
+
+    return draw, row
+
+
+class Embedding(Module):
+    """Rows of `weight`, (num_embeddings, embedding_dim), by their numbers.
+
+    `padding_idx` names a row that starts as zeros.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        dtype: Any = float32,
+    ) -> None:
+        draw, self.padding_idx = _rows("Embedding", num_embeddings, padding_idx)
+        self.weight = init.parameter((num_embeddings, embedding_dim), draw, dtype)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(...) integers to (..., embedding_dim)."""
+        return ids.embedding(self.read(self.weight, ids))

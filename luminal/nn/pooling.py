@@ -1,0 +1,129 @@
+"""Pooling layers over one to three spatial dims."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from luminal.frontend import pooling
+from luminal.frontend.tensor import Tensor
+from luminal.frontend.windows import Ints
+from luminal.nn.module import Module
+
+
+class _Pool(Module):
+    """Calls one function of `frontend.pooling` with the options it was made with."""
+
+    function: ClassVar[str]
+    options: tuple[Any, ...]
+
+    def forward(self, x: Tensor) -> Any:
+        """([batch,] channels, *sizes) to ([batch,] channels, *counts)."""
+        return getattr(pooling, self.function)(x, *self.options)
+
+
+class _MaxPool(_Pool):
+    """The greatest of each window; with `return_indices` also where it was found."""
+
+    def __init__(
+        self,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        self.options = kernel_size, stride, padding, dilation, ceil_mode, return_indices
+
+
+class MaxPool1d(_MaxPool):
+    """Windows of the last dim."""
+
+    function = "max_pool1d"
+
+
+class MaxPool2d(_MaxPool):
+    """Windows of the last two dims."""
+
+    function = "max_pool2d"
+
+
+class MaxPool3d(_MaxPool):
+    """Windows of the last three dims."""
+
+    function = "max_pool3d"
+
+
+class AvgPool1d(_Pool):
+    """The mean of each window of the last dim."""
+
+    function = "avg_pool1d"
+
+    def __init__(
+        self,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        self.options = kernel_size, stride, padding, ceil_mode, count_include_pad
+
+
+class _AvgPool(_Pool):
+    """The mean of each window; `divisor_override` replaces the number of its elements."""
+
+    def __init__(
+        self,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        sizes = kernel_size, stride, padding
+        self.options = (*sizes, ceil_mode, count_include_pad, divisor_override)
+
+
+class AvgPool2d(_AvgPool):
+    """Windows of the last two dims."""
+
+    function = "avg_pool2d"
+
+
+class AvgPool3d(_AvgPool):
+    """Windows of the last three dims."""
+
+    function = "avg_pool3d"
+
+
+class _LPPool(_Pool):
+    """(sum of x ** norm_type) ** (1 / norm_type) of each window."""
+
+    def __init__(
+        self,
+        norm_type: float,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        ceil_mode: bool = False,
+    ) -> None:
+        self.options = norm_type, kernel_size, stride, ceil_mode
+
+
+class LPPool1d(_LPPool):
+    """Windows of the last dim."""
+
+    function = "lp_pool1d"
+
+
+class LPPool2d(_LPPool):
+    """Windows of the last two dims."""
+
+    function = "lp_pool2d"
+
+
+class LPPool3d(_LPPool):
+    """Windows of the last three dims."""
+
+    function = "lp_pool3d"

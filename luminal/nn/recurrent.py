@@ -1,0 +1,316 @@
+"""Recurrent layers: RNN, LSTM, GRU over a sequence (`lm.scan`), and their cells for one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+from luminal.dtypes import float32, promote
+from luminal.errors import InputError, ShapeError
+from luminal.frontend.handle import describe
+from luminal.frontend.movement import concat, stack
+from luminal.frontend.scan import scan
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.state import Parameter
+from luminal.nn import init
+from luminal.nn.dropout import Dropout
+from luminal.nn.linear import near_zero
+from luminal.nn.module import Module
+
+Carry: TypeAlias = tuple[Tensor, ...]
+"""What a step hands to the next: (h,) or, of an LSTM, (h, c)."""
+Hidden: TypeAlias = "Tensor | tuple[Tensor, Tensor] | None"
+
+
+class _Weights(NamedTuple):
+    """One direction of one layer in a graph; `project` is an LSTM's weight_hr."""
+
+    ih: Tensor
+    hh: Tensor
+    bias_ih: Tensor | None
+    bias_hh: Tensor | None
+    project: Tensor | None = None
+
+    def from_input(self, x: Tensor) -> Tensor:
+        """x's share of the gates, of all steps at once."""
+        y = x @ self.ih.mT
+        return y if self.bias_ih is None else y + self.bias_ih
+
+    def from_hidden(self, h: Tensor) -> Tensor:
+        """The hidden state's share of the gates."""
+        y = h @ self.hh.mT
+        return y if self.bias_hh is None else y + self.bias_hh
+
+
+Step: TypeAlias = Callable[[_Weights, Tensor, Carry], Carry]
+
+
+def _rnn_tanh(w: _Weights, x: Tensor, carry: Carry) -> Carry:
+    return ((x + w.from_hidden(carry[0])).tanh(),)
+
+
+def _rnn_relu(w: _Weights, x: Tensor, carry: Carry) -> Carry:
+    return ((x + w.from_hidden(carry[0])).relu(),)
+
+
+def _lstm(w: _Weights, x: Tensor, carry: Carry) -> Carry:
+    h, c = carry
+    i, f, g, o = (x + w.from_hidden(h)).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    return (h if w.project is None else h @ w.project.mT), c
+
+
+def _gru(w: _Weights, x: Tensor, carry: Carry) -> Carry:
+    (h,) = carry
+    r, z, n = w.from_hidden(h).chunk(3, -1)
+    xr, xz, xn = x.chunk(3, -1)
+    update = (xz + z).sigmoid()
+    new = (xn + (xr + r).sigmoid() * n).tanh()
+    return ((1 - update) * new + update * h,)
+
+
+RNN_STEPS: dict[str, Step] = {"tanh": _rnn_tanh, "relu": _rnn_relu}
+
+
+def _rnn_step(nonlinearity: str) -> Step:
+    if nonlinearity not in RNN_STEPS:
+        raise InputError(f"RNN: nonlinearity {nonlinearity!r} is not known; use 'tanh' or 'relu'")
+    return RNN_STEPS[nonlinearity]
+
+
+# --- over a sequence ------------------------------------------------------------------------------
+
+
+class _Recurrent(Module):
+    """Layers of steps over time; Parameters `weight_ih_l0`, `weight_hh_l0_reverse`, ..."""
+
+    gates: ClassVar[int] = 1
+    step: Step
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        dtype: Any = float32,
+    ) -> None:
+        if not 0 <= proj_size < hidden_size:
+            raise InputError(f"LSTM: proj_size {proj_size} is not within 0..{hidden_size - 1}")
+        self.hidden_size, self.num_layers, self.proj_size = hidden_size, num_layers, proj_size
+        self.batch_first = batch_first
+        self.dropout = Dropout(dropout)
+        self.directions = ("", "_reverse") if bidirectional else ("",)
+        width = self.gates * hidden_size
+        outer = proj_size or hidden_size
+        for layer in range(num_layers):
+            inner = input_size if layer == 0 else outer * len(self.directions)
+            shapes = {"weight_ih": (width, inner), "weight_hh": (width, outer)}
+            if bias:
+                shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
+            if proj_size:
+                shapes["weight_hr"] = (proj_size, hidden_size)
+            for direction in self.directions:
+                for name, shape in shapes.items():
+                    held = init.parameter(shape, near_zero(hidden_size), dtype)
+                    setattr(self, f"{name}_l{layer}{direction}", held)
+
+    def _weights(self, x: Tensor, suffix: str) -> _Weights:
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+        held: list[Parameter | None] = [getattr(self, f"{n}_{suffix}", None) for n in names]
+        ih, hh, *rest = held
+        assert ih is not None
+        assert hh is not None
+        return _Weights(self.read(ih, x), self.read(hh, x), *(self.read(p, x) for p in rest))
+
+    def _run(self, x: Tensor, start: Sequence[Tensor] | None) -> tuple[Tensor, Carry]:
+        """The last layer's outputs in x's layout, and each part of the last carry, stacked."""
+        if x.ndim not in (2, 3):
+            raise ShapeError(
+                f"{type(self).__name__}: {describe(x)}; it takes (length, batch, features), or "
+                "(length, features)"
+            )
+        swapped = self.batch_first and x.ndim == 3
+        y = x.transpose(0, 1) if swapped else x
+        lasts: list[Carry] = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction in self.directions:
+                weights = self._weights(x, f"l{layer}{direction}")
+                carry = self._start(y, weights, start, len(lasts))
+                last, output = self._along(weights, y, carry, bool(direction))
+                lasts.append(last)
+                outputs.append(output)
+            y = concat(outputs, -1) if len(outputs) > 1 else outputs[0]
+            if layer + 1 < self.num_layers:
+                y = self.dropout(y)
+        final = tuple(stack(each, 0) for each in zip(*lasts, strict=True))
+        return (y.transpose(0, 1) if swapped else y), final
+
+    def _start(self, x: Tensor, w: _Weights, start: Sequence[Tensor] | None, number: int) -> Carry:
+        """Where a direction of a layer begins: zeros, or its slices of what was given."""
+        dtype = promote(promote(x.dtype, w.ih.dtype), w.hh.dtype)
+        if start is not None:
+            return tuple(each[number].cast(dtype) for each in start)
+        sizes = (self.proj_size or self.hidden_size, self.hidden_size)
+        count = 2 if isinstance(self, LSTM) else 1
+        return tuple(x.graph.zeros((*x.extents[1:-1], n), dtype) for n in sizes[:count])
+
+    def _along(
+        self, weights: _Weights, x: Tensor, carry: Carry, backwards: bool
+    ) -> tuple[Carry, Tensor]:
+        """One direction over time: the last carry, and every step's h."""
+
+        def step(carry: Carry, gates: Tensor) -> tuple[Carry, Tensor]:
+            new = self.step(weights, gates, carry)
+            kept = tuple(n.cast(old.dtype) for n, old in zip(new, carry, strict=True))
+            return kept, kept[0]
+
+        gates = weights.from_input(x)
+        last, output = scan(step, carry, gates.flip(0) if backwards else gates)
+        return last, output.flip(0) if backwards else output
+
+
+class RNN(_Recurrent):
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu. Elman 1990."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        dtype: Any = float32,
+    ) -> None:
+        self.step = _rnn_step(nonlinearity)
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, dtype
+        )
+
+    def forward(self, x: Tensor, h0: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x (length, batch, input) to every h of the last layer, and the last h of every layer.
+
+        Shapes: (length, batch, directions * hidden), (layers * directions, batch, hidden).
+        """
+        y, (h,) = self._run(x, None if h0 is None else [h0])
+        return y, h
+
+
+class GRU(_Recurrent):
+    """Gated recurrent unit, with the reset gate after the product. Cho et al., arXiv 1406.1078."""
+
+    gates = 3
+    step = staticmethod(_gru)
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        dtype: Any = float32,
+    ) -> None:
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, dtype
+        )
+
+    def forward(self, x: Tensor, h0: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """As `RNN`."""
+        y, (h,) = self._run(x, None if h0 is None else [h0])
+        return y, h
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory; with `proj_size` h is projected. Hochreiter and Schmidhuber 1997."""
+
+    gates = 4
+    step = staticmethod(_lstm)
+
+    def forward(
+        self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """As `RNN`, with (h, c) of every layer for h."""
+        y, (h, c) = self._run(x, hc)
+        return y, (h, c)
+
+
+# --- one step -------------------------------------------------------------------------------------
+
+
+class _Cell(Module):
+    """One step; Parameters `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`."""
+
+    gates: ClassVar[int] = 1
+    step: Step
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, dtype: Any = float32
+    ) -> None:
+        self.hidden_size = hidden_size
+        width, draw = self.gates * hidden_size, near_zero(hidden_size)
+        self.weight_ih = init.parameter((width, input_size), draw, dtype)
+        self.weight_hh = init.parameter((width, hidden_size), draw, dtype)
+        self.bias_ih = init.parameter((width,), draw, dtype) if bias else None
+        self.bias_hh = init.parameter((width,), draw, dtype) if bias else None
+
+    def _next(self, x: Tensor, carry: Carry) -> Carry:
+        held = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        weights = _Weights(*(self.read(p, x) for p in held))  # type: ignore[arg-type]
+        return self.step(weights, weights.from_input(x), carry)
+
+    def _zeros(self, x: Tensor) -> Tensor:
+        return x.graph.zeros((*x.extents[:-1], self.hidden_size), x.dtype)
+
+
+class RNNCell(_Cell):
+    """One step of `RNN`."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        dtype: Any = float32,
+    ) -> None:
+        self.step = _rnn_step(nonlinearity)
+        super().__init__(input_size, hidden_size, bias, dtype)
+
+    def forward(self, x: Tensor, h: Tensor | None = None) -> Tensor:
+        """(batch, input) and (batch, hidden), by default zeros, to (batch, hidden)."""
+        return self._next(x, (self._zeros(x) if h is None else h,))[0]
+
+
+class GRUCell(_Cell):
+    """One step of `GRU`."""
+
+    gates = 3
+    step = staticmethod(_gru)
+
+    def forward(self, x: Tensor, h: Tensor | None = None) -> Tensor:
+        """As `RNNCell`."""
+        return self._next(x, (self._zeros(x) if h is None else h,))[0]
+
+
+class LSTMCell(_Cell):
+    """One step of `LSTM`."""
+
+    gates = 4
+    step = staticmethod(_lstm)
+
+    def forward(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """As `RNNCell`, with (h, c) for h."""
+        h, c = self._next(x, (self._zeros(x), self._zeros(x)) if hc is None else hc)
+        return h, c
