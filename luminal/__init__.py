@@ -37,6 +37,9 @@ from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import Parameter, State
 from luminal.jit import jit
+from luminal.loaders.state_dict import load
+from luminal.loaders.write_gguf import save_gguf
+from luminal.loaders.write_safetensors import save_safetensors as save
 from luminal.runtime.executable import Executable
 from luminal.session import (
     Graph,
@@ -77,6 +80,10 @@ __all__ = [
     "compile_count",
     "jit",
     "devices",
+    # files
+    "save",
+    "save_gguf",
+    "load",
     # the default graph
     "default_graph",
     "tensor",

@@ -1,0 +1,26 @@
+"""`lm.load`: the arrays of a file, whatever its format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from luminal.errors import LoadError
+from luminal.loaders.gguf import read_gguf
+from luminal.loaders.mapped import Array
+from luminal.loaders.safetensors_file import read_safetensors, read_sharded
+
+
+def load(path: str | Path) -> dict[str, Array]:
+    """Arrays by name from a safetensors file, its `.index.json`, or a GGUF file.
+
+    They are read-only views of the mapped file, for `module.load_state_dict`. Raises LoadError.
+    """
+    path = Path(path).expanduser()
+    if path.name.endswith(".index.json"):
+        return read_sharded(path)
+    try:
+        with path.open("rb") as file:
+            begin = file.read(4)
+    except OSError as error:
+        raise LoadError(f"{path}: cannot be read: {error.strerror}") from error
+    return dict(read_gguf(path).tensors) if begin == b"GGUF" else read_safetensors(path)

@@ -1,0 +1,77 @@
+"""Files that are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from luminal.errors import InputError
+from luminal.loaders.mapped import Array
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[IO[bytes]]:
+    """A file to write, which takes the place of `path` when the block ends without an error.
+
+    It lies in the same folder, and its bytes are on disk before it is renamed: whoever reads
+    `path`, also after a crash, finds the old file or the new one. Maps of the old file stay valid.
+    Raises InputError where the folder cannot be written to.
+    """
+    target = Path(path).expanduser().resolve()  # a link stays a link
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Has the rename on disk; some file systems cannot, and the file is whole even so."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def arrays_of(
+    state: Mapping[str, Any], names: Mapping[np.dtype[Any], str], what: str
+) -> dict[str, Array]:
+    """The values of a state_dict as row-major arrays of dtypes that the format `what` has.
+
+    Raises InputError for another dtype, and for what is no mapping of names.
+    """
+    if not isinstance(state, Mapping):
+        raise InputError(
+            f"save: {type(state).__name__} is no mapping of names to arrays; pass "
+            "model.state_dict()"
+        )
+    found: dict[str, Array] = {}
+    for name, value in state.items():
+        array = np.asarray(value)
+        if array.dtype not in names:
+            raise InputError(
+                f"{name}: {array.dtype} has no place in {what}, which takes "
+                f"{', '.join(names.values())}; cast the array or leave it out"
+            )
+        found[name] = np.require(array, requirements="C")
+    return found
