@@ -65,8 +65,8 @@ def tanh(x: Tensor) -> Tensor:
     `(1 - d) / (1 + d)` of d = exp(-2|x|) with x's sign, a polynomial below 0.625.
     """
     decay = (abs(x) * -2).exp()
-    far = with_sign((1 - decay) / (1 + decay), x)
-    return where(abs(x) < 0.625, x + _tanh_minus_x(x), far)
+    far = (1 - decay) / (1 + decay)
+    return where(abs(x) < 0.625, x + _tanh_minus_x(x), where(x < 0, -far, far))
 
 
 @in_float
