@@ -11,6 +11,7 @@ from luminal.hlir.graph import Graph
 from luminal.kernel.cost import bytes_moved, flops, label
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.opaque import place_opaque
+from luminal.kernel.place_cascade import cascade_of, place_cascade
 from luminal.kernel.placement import place
 from luminal.kernel.schedule import default
 from luminal.kernel.tile_ir import Kernel, to_text
@@ -35,12 +36,12 @@ class Stages:
     program: Program
 
 
-def lower_to_program(graph: Graph, target: Target) -> Program:
-    """The program of `fast` for a graph."""
-    return lower_by_stages(graph, target).program
+def lower_to_program(graph: Graph, target: Target, numerics: str = "standard") -> Program:
+    """The program of `fast` for a graph; `numerics` as in `luminal.compile`."""
+    return lower_by_stages(graph, target, numerics).program
 
 
-def lower_by_stages(graph: Graph, target: Target) -> Stages:
+def lower_by_stages(graph: Graph, target: Target, numerics: str = "standard") -> Stages:
     """HLIR to a Program by `fast`. Every step takes one IR and gives the next."""
     checked = config.get("LUMINAL_VERIFY")
     if checked:
@@ -48,7 +49,7 @@ def lower_by_stages(graph: Graph, target: Target) -> Stages:
     with trace.span("lower"):
         lowered = lower(graph)
     with trace.span("select"):
-        selection = fast.select(lowered)
+        selection = fast.select(lowered, numerics)
     if checked:
         selections.verify(selection)
     if config.get("LUMINAL_DEBUG") >= 3:
@@ -95,8 +96,11 @@ def assemble(graph: Graph, parts: Partition, target: Target) -> Program:
 def place_step(step: KernelStep, target: Target) -> Placed:
     """One kernel: its default schedule, placed."""
     group = step.group
-    placed = place_opaque(group, target) if group.stores[0].term.is_opaque else None
-    if placed is None:
+    cascade = cascade_of(group)
+    placed = place_opaque(group, target)
+    if cascade is not None:
+        placed = place_cascade(group, cascade, target)
+    elif placed is None:
         placed = place(group, default(group, target))
     if config.get("LUMINAL_VERIFY"):
         verify_kernel(placed.kernel)

@@ -109,10 +109,10 @@ def compile(
     frozen = graph.graph()
     choices = _Choices.of(frozen, dims or {})
     if config.get("LUMINAL_DEBUG") == 0:
-        made = _executable(graph, frozen, choices, chosen)
+        made = _executable(graph, frozen, choices, chosen, numerics)
     else:
         with trace.record() as spans:
-            made = _executable(graph, frozen, choices, chosen)
+            made = _executable(graph, frozen, choices, chosen, numerics)
         trace.debug(1, f"compiled {graph.name} for {chosen.name}\n{trace.summary(spans)}")
         trace.debug(2, str(made.report()))
     global _compile_count
@@ -132,22 +132,26 @@ def compile_count() -> int:
 
 
 def _executable(
-    graph: Graph, frozen: hlir.Graph, choices: _Choices, backend: registry.Backend
+    graph: Graph,
+    frozen: hlir.Graph,
+    choices: _Choices,
+    backend: registry.Backend,
+    numerics: str,
 ) -> Executable:
     variants = []
     for intervals in choices.variants():
         narrowed = _narrowed(frozen, choices.narrow | intervals)
-        variants.append(Variant(intervals, _runner(backend, narrowed)))
+        variants.append(Variant(intervals, _runner(backend, narrowed, numerics)))
     return Executable(frozen, variants, graph.values, choices.narrow)
 
 
-def _runner(backend: registry.Backend, graph: hlir.Graph) -> Runner:
+def _runner(backend: registry.Backend, graph: hlir.Graph, numerics: str) -> Runner:
     if backend.target is None:
         return backend.make_runner(graph)
     from luminal import compiler  # late: the compiler is most of what there is to import
 
     with trace.span("compiler"):
-        program = compiler.lower_to_program(graph, backend.target())
+        program = compiler.lower_to_program(graph, backend.target(), numerics)
     if config.get("LUMINAL_DEBUG") >= 3:
         trace.debug(3, launch_text.to_text(program))
     with trace.span("build"):

@@ -6,12 +6,11 @@ symbols; At only changes the environment. Equal (term, environment) pairs are on
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from luminal import dtypes
-from luminal.algebra.frames import linear
 from luminal.algebra.terms import Axes, Term, axis_order
 from luminal.dtypes import DType
 from luminal.kernel.blocks import Blocks
@@ -66,28 +65,15 @@ class Env:
 
 
 class Row:
-    """A term kept in scratch while its loop runs again: a local row, or a packed strip of tiles."""
+    """A term kept in scratch while its loops run again: a local row, a block, a packed strip."""
 
-    __slots__ = ("axes", "buffer", "lane", "ready", "strides", "written")
+    __slots__ = ("buffer", "offset", "ready", "written")
 
-    def __init__(
-        self,
-        buffer: str,
-        axes: Axes,
-        strides: tuple[Expression, Expression] = (const(1), const(0)),
-        lane: Symbol | None = None,
-    ) -> None:
+    def __init__(self, buffer: str, offset: Callable[[Env], Expression]) -> None:
         self.buffer = buffer
-        self.axes = axes
-        self.strides = strides  # elements from one point of `axes` to the next, and of `lane`
-        self.lane = lane  # the position within a packed tile
+        self.offset = offset  # where the value lies in the buffer, in elements
         self.written = False  # in a loop nest that may still be open
         self.ready = False  # for all positions
-
-    def offset(self, env: Env) -> Expression:
-        point, lane = self.strides
-        total = linear(self.axes).substitute(env.values) * point
-        return total if self.lane is None else total + self.lane * lane
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,3 +56,29 @@ def ranges(
         else:
             out[symbol] = (maximum(start, -rest), stop)
     return out
+
+
+def relaxed_range(
+    condition: Expression,
+    step: Symbol,
+    extent: Expression,
+    lane: Symbol,
+    first: Expression,
+    last: Expression,
+) -> Range:
+    """A range outside of which `condition` holds for no `lane` in first..last."""
+    found: Range = (const(0), extent)
+    for part in condition.args if condition.op == "and" else (condition,):
+        if part.op not in ("le", "lt"):
+            continue
+        low, high = part.args
+        slack = high - low
+        tilt = slack.coefficient(lane)
+        if tilt is None or not tilt.is_const:
+            continue
+        most = slack.substitute({lane: last if tilt.value > 0 else first})
+        bound = ranges(most >= (1 if part.op == "lt" else 0), {step: extent}, {})
+        if bound is not None:
+            start, stop = bound[step]
+            found = (maximum(found[0], start), minimum(found[1], stop))
+    return found

@@ -14,8 +14,10 @@ convolutions and plain maps are the same few steps:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+from luminal.algebra.frames import extent_of, linear
 from luminal.algebra.terms import Term
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.group import Group, Store
@@ -43,10 +45,10 @@ from luminal.shape.expression import (
 
 def place(group: Group, schedule: Schedule) -> Placed:
     """The tile IR of a group under a schedule."""
-    return _Placement(group, schedule).run()
+    return Placement(group, schedule).run()
 
 
-class _Placement:
+class Placement:
     def __init__(self, group: Group, schedule: Schedule) -> None:
         self.group = group
         self.schedule = schedule
@@ -118,15 +120,17 @@ class _Placement:
         """
         loops = [x for x in self.schedule.sequential if not term.axes.isdisjoint(x.members)]
         axes = tuple(a for x in loops for a in x.members)
-        length = const(1)
-        for loop in loops:
-            length = length * loop.extent
+        length = extent_of(axes)
         if tile.vector > 1:
-            strides, size = (const(tile.size), const(1)), length * tile.size
+            point, row, size = const(tile.size), const(1), length * tile.size
         else:
-            row = length + CACHE_LINE // term.dtype.size
-            strides, size = (const(1), row), row * tile.size
-        strip = Row(self.values.new_scratch(term.dtype, size), axes, strides, lane)
+            point, row = const(1), length + CACHE_LINE // term.dtype.size
+            size = row * tile.size
+
+        def offset(env: Env) -> Expression:
+            return linear(axes).substitute(env.values) * point + lane * row
+
+        strip = Row(self.values.new_scratch(term.dtype, size), offset)
         for loop in loops:
             env = env.bind(loop.positions(self.tiled_loop(loop)))
         self.values.store_row(strip, env, self.values.evaluate(term, env))
@@ -153,12 +157,9 @@ class _Placement:
                 axes = tuple(
                     a for x in self.schedule.axes for a in x.members if a in term.axes - outer
                 )
-                size = const(1)
-                for a in axes:
-                    assert a.extent is not None
-                    size = size * a.extent
-                buffer = self.values.new_scratch(term.dtype, size)
-                self.values.rows[term] = Row(buffer, axes)
+                buffer = self.values.new_scratch(term.dtype, extent_of(axes))
+                position = linear(axes)
+                self.values.rows[term] = Row(buffer, partial(_at, position))
 
     def rows_written(self) -> None:
         """After a loop nest: rows computed in it can be read from now on."""
@@ -320,6 +321,10 @@ class _Placement:
             guards += [c for c in (index >= 0, index < extent) if not self.values.holds(c)]
         offset = place.layout.offset(positions, place.shape)
         self.values.store(place, offset, value, all_of(guards), add=store.add)
+
+
+def _at(position: Expression, env: Env) -> Expression:
+    return position.substitute(env.values)
 
 
 _COMBINE = {"Sum": "Add", "Max": "Maximum"}

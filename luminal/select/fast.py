@@ -13,7 +13,9 @@ from luminal.algebra.lower import Lowered
 from luminal.algebra.scatter import is_ordered
 from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
 from luminal.program.selection import Choice, Residence, Selection
+from luminal.select import cascades
 from luminal.select.merge import merges
+from luminal.select.spell import spell
 from luminal.select.split import split_reductions
 from luminal.select.weights import (
     FEW_POINTS,
@@ -21,9 +23,9 @@ from luminal.select.weights import (
     LAUNCH_WORK,
     LOAD,
     MUCH_WORK,
-    NEEDS_BUFFERS,
     ROW_BYTES,
     WEIGHTS,
+    stored_anyway,
     upper,
 )
 from luminal.shape.expression import Symbol, const
@@ -48,25 +50,33 @@ class Kernel:
     reductions: list[Term] = field(default_factory=list)
 
 
-def select(lowered: Lowered) -> Selection:
-    """The Selection of `fast` for a lowered graph or Loop body."""
-    return _Fast(split_reductions(lowered)).run()
+def select(lowered: Lowered, numerics: str = "standard") -> Selection:
+    """The Selection of `fast` for a lowered graph or Loop body.
+
+    `numerics="exact"` keeps to rules that give the same bits; the others allow new roundings.
+    """
+    exact = numerics == "exact"
+    spelled = lowered if exact else spell(lowered)
+    return _Fast(split_reductions(spelled), numerics).run()
 
 
 class _Fast:
-    def __init__(self, lowered: Lowered) -> None:
+    def __init__(self, lowered: Lowered, numerics: str) -> None:
         self.lowered = lowered
+        self.numerics = numerics
         self.order = term_order(root.term for root in lowered.roots)
         self.uses: dict[Term, set[Use]] = {term: set() for term in self.order}
         self.kernels: dict[Term, Kernel] = {}
         self.choices: dict[Term, Choice] = {}
-        self.forced = {root.term for root in lowered.roots}
+        self.forced = stored_anyway(lowered.roots, self.order)
         self.costs: dict[Term, tuple[int, frozenset[Term]]] = {}
         for term in self.order:
             self.costs[term] = self.cost(term)
-            if term.op in NEEDS_BUFFERS:
-                self.forced.update(term.args)
         self.forced |= self.cuts()
+        self.cascades = {} if numerics == "exact" else cascades.find(self.order, self.forced)
+        self.forced |= self.cascades.keys()
+        self.in_pass = {t for c in self.cascades.values() for t in cascades.inside(c)}
+        self.in_pass |= {r for c in self.cascades.values() for r in c.reductions}
 
     def run(self) -> Selection:
         for term in reversed(self.order):
@@ -75,7 +85,11 @@ class _Fast:
             self.spread_uses(term, residence)
         choices = {term: self.choices[term] for term in self.order}
         frames = {t: self.frame(t) for t in self.order if choices[t].residence.is_stored}
-        bodies = {id(t.attrs.body): select(t.attrs.body) for t in self.order if t.op == "Loop"}
+        bodies = {
+            id(t.attrs.body): select(t.attrs.body, self.numerics)
+            for t in self.order
+            if t.op == "Loop"
+        }
         sizes = {term: kernel.terms for term, kernel in self.kernels.items()}
         joined = merges(self.order, lambda t: choices[t].residence.is_stored, self.grids(), sizes)
         return Selection(self.lowered.roots, choices, frames, joined, {}, bodies)
@@ -86,7 +100,8 @@ class _Fast:
         for term, kernel in self.kernels.items():
             contracts = any(_contracts(r) for r in kernel.reductions)
             grid = kernel.grid if kernel.reductions else term.axes
-            found[term] = None if term.is_opaque or contracts else grid
+            alone = term.is_opaque or contracts or term in self.cascades
+            found[term] = None if alone else grid
         return found
 
     def frame(self, term: Term) -> Frame:
@@ -138,6 +153,8 @@ class _Fast:
             return Residence.STORED
         if term.op in ("Literal", "Index", "At"):
             return Residence.INLINE
+        if term in self.in_pass:
+            return Residence.LOCAL if term.is_reduction else Residence.INLINE
         if self.belongs_to_prologue(term):
             return Residence.STORED
         if term.is_reduction:
@@ -161,6 +178,7 @@ class _Fast:
         idle = points < FEW_POINTS and work > MUCH_WORK
         misfit = kernel.grid is not None and kernel.grid != term.axes
         closed = root.is_opaque and (root.op != "Scatter" or is_ordered(root))
+        closed = closed or root in self.cascades
         if closed or idle or misfit or kernel.terms > KERNEL_TERMS:
             return Residence.STORED
         kernel.grid = term.axes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from luminal.algebra.lower import Root
+from luminal.algebra.terms import Term
 from luminal.shape.expression import Symbol
 
 LOAD = 4  # weight of a load; of operations: as below, else 1
@@ -27,3 +29,12 @@ def upper(axes: Iterable[Symbol]) -> int:
         hi = axis.extent.interval.hi
         points *= max(1, 1 << 31 if hi is None else hi)
     return points
+
+
+def stored_anyway(roots: Iterable[Root], order: Iterable[Term]) -> set[Term]:
+    """Terms that no rule can leave unstored: the program's roots, and what is read as a buffer."""
+    forced = {root.term for root in roots}
+    for term in order:
+        if term.op in NEEDS_BUFFERS:
+            forced.update(term.args)
+    return forced
