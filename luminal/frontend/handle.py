@@ -94,6 +94,13 @@ def apply(name: str, *tensors: Tensor) -> Tensor:
     return graph.wrap(graph.builder.apply(name, *values))
 
 
+def listed(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """`f(2, 3)` and `f((2, 3))` mean the same."""
+    if len(shape) == 1 and isinstance(shape[0], tuple | list):
+        return tuple(shape[0])
+    return tuple(shape)
+
+
 def axis_of(what: str, dim: int, rank: int) -> int:
     """`dim` counted from the front; raises ShapeError if it is not in -rank .. rank-1."""
     if isinstance(dim, bool) or not isinstance(dim, int | np.integer):
@@ -116,11 +123,11 @@ def axes_of(what: str, dim: int | Sequence[int] | None, rank: int) -> tuple[int,
 
 
 def numpy_names(function: Callable[P, R]) -> Callable[P, R]:
-    """Lets callers write NumPy's `axis` for `dim` and `keepdims` for `keepdim`."""
+    """Lets callers write `axis` (NumPy's) or `dims` for `dim`, and `keepdims` for `keepdim`."""
 
     @wraps(function)
     def accepting(*args: P.args, **kwargs: P.kwargs) -> R:
-        for theirs, ours in (("axis", "dim"), ("keepdims", "keepdim")):
+        for theirs, ours in (("axis", "dim"), ("dims", "dim"), ("keepdims", "keepdim")):
             if theirs in kwargs:
                 if ours in kwargs:
                     raise ShapeError(f"{function.__name__}: give {ours} or {theirs}, not both")
