@@ -12,8 +12,8 @@ from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
 from luminal.frontend.data import array_of
-from luminal.frontend.handle import Extent, Shape, along, axis_of
-from luminal.shape.expression import Expression, ceil_div
+from luminal.frontend.handle import Extent, Shape, along, axis_of, listed
+from luminal.shape.expression import Expression, ceil_div, const, maximum
 from luminal.shape.view import expand
 
 if TYPE_CHECKING:
@@ -66,11 +66,63 @@ def arange(graph: Recorder, start: Any, stop: Any, step: Any, dtype: Any) -> Ten
 
 
 def _float_range(graph: Recorder, start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
-    """A range of floats: literal, evaluated in float64 and rounded once, as NumPy's."""
+    """A range of floats: `start + k * step` in float64, rounded once, as NumPy's."""
     if isinstance(start, Expression) or isinstance(stop, Expression) or step == 0:
         raise ShapeError(f"arange: floats take literals, step not 0; got {start}, {stop}, {step}")
-    count = max(0, math.ceil((stop - start) / step))
-    return constant(graph, (start + np.arange(count) * step).astype(dtype.numpy))
+    count = const(max(0, math.ceil((stop - start) / step)))
+    steps = position(graph, along(0, count), (count,), dtypes.float64)
+    return (steps * float(step) + float(start)).cast(dtype)
+
+
+def linspace(
+    graph: Recorder, start: float, stop: float, num: Extent, dtype: Any, endpoint: bool = True
+) -> Tensor:
+    """`num` numbers at even distances from start to stop, in float64, rounded once.
+
+    `stop` is the last one, exactly, or with endpoint=False the first one left out.
+    """
+    count = graph.extent(num)
+    wanted = dtypes.dtype_of(dtype or dtypes.float32)
+    k = position(graph, along(0, count), (count,), dtypes.float64)
+    gaps = maximum(count - 1, 1) if endpoint else count
+    if gaps.is_const:
+        found = k * ((stop - start) / max(gaps.value, 1)) + float(start)
+    else:
+        found = k * (graph.constant(gaps, dtypes.float64).reciprocal() * (stop - start)) + start
+    if endpoint:
+        last = position(graph, along(0, count).eq(count - 1) & (count > 1), (count,), dtypes.bool_)
+        end = full(graph, (count,), float(stop), dtypes.float64)
+        found = graph.wrap(graph.builder.apply("Select", last.value, end.value, found.value))
+    return found.cast(wanted)
+
+
+def logspace(
+    graph: Recorder, start: float, stop: float, num: Extent, base: float, dtype: Any
+) -> Tensor:
+    """`base` to the powers `linspace(start, stop, num)`, in float64, rounded once."""
+    powers = linspace(graph, start, stop, num, dtypes.float64)
+    return (powers * math.log2(base)).exp2().cast(dtype or dtypes.float32)
+
+
+def tri(graph: Recorder, rows: Extent, columns: Extent | None, diagonal: int, dtype: Any) -> Tensor:
+    """1 at and below a diagonal, 0 above it."""
+    shape = graph.extents((rows, rows if columns is None else columns))
+    inside = along(1, shape[1]) <= along(0, shape[0]) + diagonal
+    return position(graph, inside, shape, dtypes.dtype_of(dtype))
+
+
+def tril_indices(graph: Recorder, rows: int, columns: int, offset: int, dtype: Any) -> Tensor:
+    """The positions (2, count) at and below a diagonal, row by row: a constant."""
+    return _indices(graph, np.tri(rows, columns, offset, dtype=np.bool_), dtype)
+
+
+def triu_indices(graph: Recorder, rows: int, columns: int, offset: int, dtype: Any) -> Tensor:
+    """The positions (2, count) at and above a diagonal, row by row: a constant."""
+    return _indices(graph, ~np.tri(rows, columns, offset - 1, dtype=np.bool_), dtype)
+
+
+def _indices(graph: Recorder, mask: np.ndarray[Any, Any], dtype: Any) -> Tensor:
+    return constant(graph, np.stack(np.nonzero(mask)).astype(dtypes.dtype_of(dtype).numpy))
 
 
 def eye(graph: Recorder, rows: Extent, columns: Extent | None, dtype: Any) -> Tensor:
@@ -78,3 +130,46 @@ def eye(graph: Recorder, rows: Extent, columns: Extent | None, dtype: Any) -> Te
     shape = graph.extents((rows, rows if columns is None else columns))
     diagonal = along(0, shape[0]).eq(along(1, shape[1]))
     return position(graph, diagonal, shape, dtypes.dtype_of(dtype))
+
+
+# --- as another tensor ----------------------------------------------------------------------------
+
+
+def full_like(x: Tensor, value: Any, dtype: Any = None) -> Tensor:
+    """One number in the shape and dtype of `x`."""
+    wanted = x.dtype if dtype is None else dtypes.dtype_of(dtype)
+    if not np.isscalar(value):
+        raise DTypeError(f"full_like: {value!r} is not a number; use constant(...).expand(shape)")
+    return full(x.graph, x.extents, np.asarray(value).astype(wanted.numpy)[()], wanted)
+
+
+def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
+    """All zeros in the shape and dtype of `x`."""
+    return full_like(x, 0, dtype)
+
+
+def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
+    """All ones in the shape and dtype of `x`."""
+    return full_like(x, 1, dtype)
+
+
+empty_like = zeros_like
+
+
+def new_full(x: Tensor, shape: Sequence[Extent], value: Any, dtype: Any = None) -> Tensor:
+    """One number in `shape`, in the dtype and graph of `x`."""
+    wanted = x.dtype if dtype is None else dtypes.dtype_of(dtype)
+    return full(x.graph, shape, np.asarray(value).astype(wanted.numpy)[()], wanted)
+
+
+def new_zeros(x: Tensor, *shape: Extent | Sequence[Extent], dtype: Any = None) -> Tensor:
+    """All zeros in `shape`, in the dtype and graph of `x`."""
+    return new_full(x, listed(shape), 0, dtype)
+
+
+def new_ones(x: Tensor, *shape: Extent | Sequence[Extent], dtype: Any = None) -> Tensor:
+    """All ones in `shape`, in the dtype and graph of `x`."""
+    return new_full(x, listed(shape), 1, dtype)
+
+
+new_empty = new_zeros

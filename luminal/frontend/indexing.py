@@ -1,7 +1,7 @@
-"""Reading and writing at computed positions: gather, take, scatter, embedding, one_hot.
+"""Reading at computed positions: gather, take, index_select and their like.
 
 Positions are integer tensors. Negative ones count from the end; those of an input are checked to be
-in range before a run, any other that is out of range reads 0 and writes nothing.
+in range before a run, any other that is out of range reads 0. Writing: `scatter.py`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import DTypeError, ShapeError
-from luminal.frontend.binary import lifted, promotion, where
+from luminal.frontend.binary import broadcast, where
 from luminal.frontend.handle import (
-    Extent,
     Operand,
     Shape,
     along,
@@ -25,18 +24,21 @@ from luminal.frontend.handle import (
     numpy_names,
     together,
 )
-from luminal.frontend.movement import expand, narrow, reshape
+from luminal.frontend.movement import expand, ravel, reshape
 from luminal.hlir.attributes import ConstantAttrs
 from luminal.shape.expression import Expression, const
+from luminal.shape.view import broadcast_shapes
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
+Entries = Sequence["Expression | Tensor"]
 
-# --- reading --------------------------------------------------------------------------------------
+
+# --- maps -----------------------------------------------------------------------------------------
 
 
-def gather_at(x: Tensor, shape: Shape, entries: Sequence[Expression | Tensor]) -> Tensor:
+def gather_at(x: Tensor, shape: Shape, entries: Entries) -> Tensor:
     """`out[i...] = x[entries...]`; tensors among the entries have `shape`."""
     graph, _ = together(x, *(e for e in entries if is_tensor(e)))
     map_ = [e if isinstance(e, Expression) else graph.bring(e) for e in entries]
@@ -50,14 +52,20 @@ def wrapped(indices: Tensor, extent: Expression) -> Tensor:
     """
     if not indices.dtype.is_int:
         raise DTypeError(f"index: {describe(indices)} does not hold integers; cast it")
-    attrs = indices.value.node.attrs
-    if isinstance(attrs, ConstantAttrs) and extent.is_const:
-        return _wrapped_constant(indices, attrs.array, extent.value)
+    array = literal_of(indices)
+    if array is not None and extent.is_const:
+        return _wrapped_constant(indices, array, extent.value)
     if not indices.dtype.is_signed:
         return indices
     if indices.dtype.size < 4:
         indices = indices.cast(dtypes.int32)
     return where(indices < 0, indices + extent, indices)
+
+
+def literal_of(x: Tensor) -> np.ndarray[Any, Any] | None:
+    """The elements of a constant; None for what is not known before a run."""
+    attrs = x.value.node.attrs
+    return attrs.array if isinstance(attrs, ConstantAttrs) else None
 
 
 def _wrapped_constant(indices: Tensor, array: np.ndarray[Any, Any], extent: int) -> Tensor:
@@ -69,22 +77,14 @@ def _wrapped_constant(indices: Tensor, array: np.ndarray[Any, Any], extent: int)
     return indices.graph.constant(np.where(wide < 0, wide + extent, wide))
 
 
-def _along(x: Tensor, axis: int, shape: Shape, indices: Tensor) -> list[Expression | Tensor]:
-    """The map that replaces the position along `axis` by `indices`, of `shape`."""
-    entries: list[Expression | Tensor] = [along(k, n) for k, n in enumerate(shape)]
+def beside(x: Tensor, axis: int, indices: Tensor) -> list[Expression | Tensor]:
+    """The map of `gather` and `scatter`: along `axis` the indices, elsewhere their own position."""
+    entries: list[Expression | Tensor] = [along(k, n) for k, n in enumerate(indices.extents)]
     entries[axis] = wrapped(indices, x.extents[axis])
     return entries
 
 
-def gather(x: Tensor, dim: int, indices: Operand) -> Tensor:
-    """`out[i][j][k] = x[indices[i][j][k]][j][k]` for dim 0, and so on; as PyTorch's gather."""
-    axis = axis_of("gather", dim, x.ndim)
-    found = x.graph.constant(indices)
-    _check_beside("gather", x, found, axis)
-    return gather_at(x, found.extents, _along(x, axis, found.extents, found))
-
-
-def _check_beside(what: str, x: Tensor, indices: Tensor, axis: int) -> None:
+def check_beside(what: str, x: Tensor, indices: Tensor, axis: int) -> None:
     """Indices have x's rank and, outside of `axis`, extents within x's."""
     if indices.ndim != x.ndim:
         raise ShapeError(
@@ -96,13 +96,47 @@ def _check_beside(what: str, x: Tensor, indices: Tensor, axis: int) -> None:
             x.graph.require(n <= limit, f"{what}: extent {n} of the indices in dim {k}")
 
 
+def row_of(what: str, x: Tensor, index: Operand) -> Tensor:
+    """Indices of slices: integers in one dim; a 0-d tensor counts as one."""
+    found = x.graph.constant(index)
+    if found.ndim > 1:
+        raise ShapeError(f"{what}: the index {describe(found)} is not 1-d; flatten it, or use take")
+    return reshape(found, 1) if found.ndim == 0 else found
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
 @numpy_names
-def take(x: Tensor, indices: Operand, dim: int | None = None) -> Tensor:
-    """The slices at `indices` along `dim`, in the shape of the indices; None: of x flattened."""
+def gather(x: Tensor, dim: int, index: Operand) -> Tensor:
+    """`out[i][j][k] = x[index[i][j][k]][j][k]` for dim 0, and so on; as PyTorch's gather.
+
+    The result has the shape of `index`, whose other extents may be less than x's. One Gather.
+    """
+    found = x.graph.constant(index)
+    if x.ndim == 0 or found.ndim == 0:
+        return reshape(gather(_at_least_1d(x), dim, _at_least_1d(found)), found.extents)
+    axis = axis_of("gather", dim, x.ndim)
+    if const(0) in found.extents:
+        return x.graph.zeros(found.extents, x.dtype)
+    check_beside("gather", x, found, axis)
+    return gather_at(x, found.extents, beside(x, axis, found))
+
+
+def _at_least_1d(x: Tensor) -> Tensor:
+    return reshape(x, 1) if x.ndim == 0 else x
+
+
+@numpy_names
+def take(x: Tensor, index: Operand, dim: int | None = None) -> Tensor:
+    """The slices at `index` along `dim`, in the shape of the index; None: of x flattened.
+
+    Shape (*x.shape[:dim], *index.shape, *x.shape[dim+1:]). One Gather.
+    """
     if dim is None:
-        return take(reshape(x, -1), indices, 0)
+        return take(ravel(x), index, 0)
     axis = axis_of("take", dim, x.ndim)
-    found = wrapped(x.graph.constant(indices), x.extents[axis])
+    found = wrapped(x.graph.constant(index), x.extents[axis])
     shape = (*x.extents[:axis], *found.extents, *x.extents[axis + 1 :])
     after = x.ndim - axis - 1
     picks = expand(reshape(found, (*found.extents, *(const(1),) * after)), shape)
@@ -112,79 +146,33 @@ def take(x: Tensor, indices: Operand, dim: int | None = None) -> Tensor:
     return gather_at(x, shape, entries)
 
 
-def embedding(ids: Tensor, weight: Tensor) -> Tensor:
-    """The rows of `weight` at `ids`: shape (*ids.shape, weight.shape[1])."""
-    if weight.ndim != 2:
-        raise ShapeError(f"embedding: the weight is {describe(weight)}; it takes (rows, width)")
-    return take(weight, ids, 0)
-
-
-def one_hot(x: Tensor, classes: Extent, dtype: Any = dtypes.int64) -> Tensor:
-    """1 at position x of a new last dim of extent `classes`, 0 elsewhere; no 1 if out of range."""
-    graph = x.graph
-    positions = graph.arange(classes, dtype=x.dtype if x.dtype.is_int else dtypes.int64)
-    return (x.unsqueeze(-1) == positions).cast(dtype)
-
-
-# --- writing --------------------------------------------------------------------------------------
-
-
-def _scattered(x: Tensor, entries: Sequence[Expression | Tensor], src: Tensor, mode: str) -> Tensor:
-    graph, (dest, source) = together(x, src)
-    map_ = [e if isinstance(e, Expression) else graph.bring(e) for e in entries]
-    return graph.wrap(graph.builder.scatter(dest, map_, source, mode))
-
-
-def scatter(x: Tensor, dim: int, indices: Operand, src: Operand) -> Tensor:
-    """A copy of x with `out[indices[i][j]][j] = src[i][j]` for dim 0, and so on, as PyTorch.
-
-    Where positions repeat, the last in row-major order wins. `src` may be a number.
-    """
-    return _scatter("scatter", x, dim, indices, src, "set")
-
-
-def scatter_add(x: Tensor, dim: int, indices: Operand, src: Operand) -> Tensor:
-    """As `scatter`, but adds to x, in row-major order where positions repeat."""
-    return _scatter("scatter_add", x, dim, indices, src, "add")
-
-
-def _scatter(what: str, x: Tensor, dim: int, indices: Operand, src: Operand, mode: str) -> Tensor:
-    axis = axis_of(what, dim, x.ndim)
-    found = x.graph.constant(indices)
-    _check_beside(what, x, found, axis)
-    dtype = promotion((x, src))
-    if dtype is not x.dtype:
-        raise DTypeError(f"{what}: src has values of {dtype.name}, {describe(x)} has not; cast one")
-    work = dtype.compute if mode == "add" else dtype
-    source = lifted(what, x.graph, src, work)
-    if source.ndim == 0:
-        source = expand(source, found.extents)
-    for k, n in enumerate(found.extents):
-        source = narrow(source, k, 0, n)
-    entries = _along(x, axis, found.extents, found)
-    return _scattered(x.cast(work), entries, source, mode).cast(dtype)
+@numpy_names
+def index_select(x: Tensor, dim: int, index: Operand) -> Tensor:
+    """The slices at the 1-d `index` along `dim`: `take(x, index, dim)`."""
+    row = row_of("index_select", x, index)
+    if x.ndim == 0:
+        return reshape(take(reshape(x, 1), row, dim), ())
+    return take(x, row, dim)
 
 
 @numpy_names
-def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: Extent = 0) -> Tensor:
-    """A copy of x whose elements along `dim` from `start` on are those of `src`: a region write.
+def take_along_axis(x: Tensor, indices: Operand, dim: int | None = None) -> Tensor:
+    """As `gather`, but x and the indices broadcast outside of `dim`, as NumPy's; None: flattened.
 
-    `start` may be an Expression of dims; start + extent <= x's extent is proved or required.
+    PyTorch's name for it is take_along_dim.
     """
-    axis = axis_of("slice_scatter", dim, x.ndim)
-    first = x.graph.extent(start)
-    if first.is_const and first.value < 0:
-        first = x.extents[axis] + first
-    same = [n == m for n, m in zip(x.extents, src.extents, strict=False)]
-    if src.ndim != x.ndim or not all(same[:axis] + same[axis + 1 :]):
+    found = x.graph.constant(indices)
+    if dim is None:
+        return take_along_axis(ravel(x), ravel(found), 0)
+    axis = axis_of("take_along_axis", dim, x.ndim)
+    if found.ndim != x.ndim:
         raise ShapeError(
-            f"slice_scatter: {describe(src)} does not fit dim {axis} of {describe(x)}; "
-            "all other extents must be equal"
+            f"take_along_axis: {describe(found)} and {describe(x)} differ in rank; use take"
         )
-    what = f"slice_scatter: the end of src in dim {axis}"
-    x.graph.require(first >= 0, what)
-    x.graph.require(first + src.extents[axis] <= x.extents[axis], what)
-    entries = [along(k, n) for k, n in enumerate(src.extents)]
-    return _scattered(
-        x, [*entries[:axis], first + entries[axis], *entries[axis + 1 :]], src.cast(x.dtype), "set"
-    )
+    one = (const(1),)
+    sides = [(*t.extents[:axis], *one, *t.extents[axis + 1 :]) for t in (x, found)]
+    common = broadcast_shapes(*sides)
+    wide = [
+        broadcast(t, (*common[:axis], t.extents[axis], *common[axis + 1 :])) for t in (x, found)
+    ]
+    return gather_at(wide[0], wide[1].extents, beside(wide[0], axis, wide[1]))

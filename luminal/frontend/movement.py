@@ -18,6 +18,7 @@ from luminal.frontend.handle import (
     axes_of,
     axis_of,
     describe,
+    listed,
     numpy_names,
     together,
 )
@@ -39,13 +40,6 @@ def mapped(
 ) -> Tensor:
     """`out[i...] = x[entries...] if domain else 0`, for an output of `shape`; one view."""
     return view_of(x, views.made(x.extents, shape, entries, domain))
-
-
-def listed(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """`f(2, 3)` and `f((2, 3))` mean the same."""
-    if len(shape) == 1 and isinstance(shape[0], tuple | list):
-        return tuple(shape[0])
-    return tuple(shape)
 
 
 # --- shape ----------------------------------------------------------------------------------------

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from luminal.errors import ShapeError
-from luminal.frontend.handle import Array, Extent, axis_of, describe, is_tensor, numpy_names
+from luminal.frontend.handle import (
+    Array,
+    Extent,
+    axis_of,
+    describe,
+    is_tensor,
+    listed,
+    numpy_names,
+)
 from luminal.frontend.indexing import take
-from luminal.frontend.movement import expand, listed, ravel, reshape, unsqueeze
+from luminal.frontend.movement import expand, ravel, reshape, unsqueeze
 from luminal.shape.expression import const
 
 if TYPE_CHECKING:

@@ -1,17 +1,20 @@
-"""`x[...]`: ints, slices, None, Ellipsis and integer tensors, with NumPy's rules."""
+"""`x[...]`: ints, slices, None, Ellipsis, integer tensors, constant masks; NumPy's rules."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from luminal import dtypes
 from luminal.errors import DTypeError, ShapeError
 from luminal.frontend.binary import broadcast, common_shape
-from luminal.frontend.handle import Shape, along, describe, is_tensor
-from luminal.frontend.indexing import gather_at, wrapped
+from luminal.frontend.handle import Operand, Shape, along, describe, is_tensor
+from luminal.frontend.indexing import gather_at, literal_of, wrapped
 from luminal.frontend.movement import reshape, view_of
+from luminal.frontend.scatter import source_of, written
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, ceil_div, const
 
@@ -54,12 +57,31 @@ def subscript(x: Tensor, key: Any) -> Tensor:
     if not tensors:
         shape = [const(1) if k is None else part.extents[k] for k in plan.places]
         return reshape(part, tuple(shape))
-    return _gathered(part, plan, _is_split(entries))
+    return gather_at(part, *_picked(part.extents, plan, _is_split(entries)))
+
+
+def index_put(
+    x: Tensor, indices: Sequence[Any], values: Operand, accumulate: bool = False
+) -> Tensor:
+    """A copy of x with `values` at x[indices], or added there; they broadcast. One Scatter.
+
+    The indices are integer tensors, constant masks and None (all of a dim), as PyTorch's.
+    """
+    key = tuple(slice(None) if each is None else each for each in indices)
+    entries = _entries(x, key)
+    if not any(is_tensor(e) for e in entries):
+        raise ShapeError("index_put: no index is a tensor; use slice_scatter or where")
+    plan = _Plan(x)
+    for entry in entries:
+        _plan_entry(plan, entry, together_with_tensors=True)
+    shape, places = _picked(x.extents, plan, _is_split(entries))
+    source = broadcast(source_of("index_put", x, values), shape)
+    return written(x, places, source, "add" if accumulate else "set")
 
 
 def _entries(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
     """One entry per dim of x, besides None: Ellipsis is filled in, arrays are constants."""
-    entries = [_entry(x, each) for each in key]
+    entries = [entry for each in key for entry in _entry(x, each)]
     used = len([e for e in entries if e is not None and e is not Ellipsis])
     if used > x.ndim:
         raise ShapeError(f"index: {used} entries for {describe(x)}, which has {x.ndim} dims")
@@ -67,24 +89,60 @@ def _entries(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
     if len(gaps) > 1:
         raise ShapeError("index: more than one Ellipsis; keep one")
     at = gaps[0] if gaps else len(entries)
-    return entries[:at] + [slice(None)] * (x.ndim - used) + entries[at + 1 :]
+    filled = entries[:at] + [slice(None)] * (x.ndim - used) + entries[at + 1 :]
+    _check_masks(x, filled)
+    return [e.tensor if isinstance(e, _MaskPick) else e for e in filled]
 
 
-def _entry(x: Tensor, entry: Any) -> Any:
-    """An entry with arrays and lists as Tensors and NumPy's ints as ints."""
+@dataclass(frozen=True, slots=True)
+class _MaskPick:
+    """The positions along one dim of a mask, and the extent that the mask has there."""
+
+    tensor: Tensor
+    extent: int
+
+
+def _check_masks(x: Tensor, entries: list[Any]) -> None:
+    """A mask has the extents of the dims that it stands for."""
+    dims = (e for e in entries if e is not None)
+    for dim, entry in enumerate(dims):
+        if isinstance(entry, _MaskPick) and x.extents[dim] != const(entry.extent):
+            raise ShapeError(
+                f"index: a mask has {entry.extent} elements along dim {dim} of {describe(x)}, "
+                f"which has {x.extents[dim]}; make them equal"
+            )
+
+
+def _entry(x: Tensor, entry: Any) -> list[Any]:
+    """An entry with arrays and lists as Tensors and NumPy's ints as ints; masks as positions."""
     if isinstance(entry, np.integer):
-        return int(entry)
+        return [int(entry)]
     if isinstance(entry, list | np.ndarray):
-        entry = x.graph.constant(np.asarray(entry))
+        array = np.asarray(entry)
+        empty = array.size == 0 and isinstance(entry, list)
+        entry = x.graph.constant(array.astype(np.int64) if empty else array)
+    if is_tensor(entry) and entry.dtype is dtypes.bool_ and entry.ndim:
+        return _positions(x, entry)
     if is_tensor(entry) and not entry.dtype.is_int:
-        fix = "use lm.where for masks, or cast to an integer"
-        raise DTypeError(f"index: {describe(entry)} does not hold integers; {fix}")
+        raise DTypeError(f"index: {describe(entry)} does not hold integers; cast it")
     known = isinstance(entry, int | Expression | slice) and not isinstance(entry, bool)
     if known or is_tensor(entry) or entry is None or entry is Ellipsis:
-        return entry
+        return [entry]
     raise DTypeError(
         f"index: {entry!r} is not an int, slice, None, Ellipsis, Expression or integer tensor"
     )
+
+
+def _positions(x: Tensor, mask: Tensor) -> list[Any]:
+    """The positions where a constant mask is true: one entry for each of its dims."""
+    array = literal_of(mask)
+    if array is None:
+        raise ShapeError(
+            f"index: the mask {describe(mask)} would decide the shape, which is fixed before a run;"
+            " use lm.where for choices by element, or a constant mask"
+        )
+    found = zip(np.nonzero(array), array.shape, strict=True)
+    return [_MaskPick(x.graph.constant(part), extent) for part, extent in found]
 
 
 def _is_split(entries: list[Any]) -> bool:
@@ -164,25 +222,28 @@ def _symbolic_slice(
     return start, step, ceil_div(start - stop, -step)
 
 
-def _gathered(part: Tensor, plan: _Plan, split: bool) -> Tensor:
-    """Gathers along the picked dims of `part`; their common shape stands where NumPy puts it."""
+def _picked(extents: Shape, plan: _Plan, split: bool) -> tuple[Shape, list[Expression | Tensor]]:
+    """The result's shape, and for each dim of a part with these extents the position it is read at.
+
+    The picks' common shape stands where NumPy puts it.
+    """
     tensors = {dim: pick for dim, pick in plan.picks.items() if pick is not None}
     common = common_shape("index", list(tensors.values()))
     at = 0 if split else plan.first_pick
-    rest = [const(1) if k is None else part.extents[k] for k in plan.places]
+    rest = [const(1) if k is None else extents[k] for k in plan.places]
     shape: Shape = (*rest[:at], *common, *rest[at:])
     after = len(shape) - at - len(common)
     place = {k: n if n < at else n + len(common) for n, k in enumerate(plan.places)}
     entries: list[Expression | Tensor] = []
-    for dim in range(part.ndim):
+    for dim, extent in enumerate(extents):
         if dim in tensors:
-            pick = wrapped(tensors[dim], part.extents[dim])
+            pick = wrapped(tensors[dim], extent)
             entries.append(broadcast(_with_trailing(pick, common, after), shape))
         elif dim in plan.picks:
             entries.append(const(0))
         else:
-            entries.append(along(place[dim], part.extents[dim]))
-    return gather_at(part, shape, entries)
+            entries.append(along(place[dim], extent))
+    return shape, entries
 
 
 def _with_trailing(pick: Tensor, common: Shape, after: int) -> Tensor:

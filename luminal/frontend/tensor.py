@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -10,7 +11,9 @@ from luminal.frontend import (
     activation,
     binary,
     combine,
+    conversion,
     convolution,
+    creation,
     diagonals,
     exponential,
     hyperbolic,
@@ -20,10 +23,12 @@ from luminal.frontend import (
     ordered,
     padding,
     pooling,
+    random,
     reduce,
     repeating,
     roots,
     rounding,
+    search,
     sorting,
     special,
     splitting,
@@ -31,8 +36,10 @@ from luminal.frontend import (
     trigonometric,
     unary,
 )
+from luminal.frontend import embedding as tables
+from luminal.frontend import scatter as writing
 from luminal.frontend.handle import Array, Handle, Operand, describe
-from luminal.frontend.subscript import subscript
+from luminal.frontend.subscript import index_put, subscript
 from luminal.hlir.attributes import StateAttrs, WeightAttrs
 from luminal.hlir.state import Parameter, State
 
@@ -99,7 +106,7 @@ class Tensor(Handle):
     def __repr__(self) -> str:
         return f"Tensor({describe(self)})"
 
-    def __len__(self) -> int:
+    def __len__(self) -> builtins.int:
         if self.ndim == 0:
             raise ShapeError("len: a 0-d tensor has no length")
         extent = self.extents[0]
@@ -116,22 +123,22 @@ class Tensor(Handle):
             "lm.where for choices by element, and .numpy() after execute()"
         )
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> builtins.bool:
         self._no_value("bool")
 
-    def __float__(self) -> float:
+    def __float__(self) -> builtins.float:
         self._no_value("float")
 
-    def __int__(self) -> int:
+    def __int__(self) -> builtins.int:
         self._no_value("int")
 
-    def __index__(self) -> int:
+    def __index__(self) -> builtins.int:
         raise TypeError(f"{describe(self)} is not an int; a Tensor has no elements before a run")
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: Any = None, copy: builtins.bool | None = None) -> Array:
         self._no_value("array")
 
-    def __contains__(self, item: object) -> bool:
+    def __contains__(self, item: object) -> builtins.bool:
         self._no_value("in")
 
     # --- operators
@@ -178,10 +185,29 @@ class Tensor(Handle):
     def __getitem__(self, key: Any) -> Tensor: return subscript(self, key)
     # fmt: on
 
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise TypeError(
+            f"x[...] = v: {describe(self)} does not change; use index_put, slice_scatter or where, "
+            "which give a new Tensor"
+        )
+
     # --- named methods: functions whose first parameter is the Tensor
 
-    cast = to = unary.cast
+    cast = unary.cast
+    to = conversion.to
+    type_as = conversion.type_as
+    float = conversion.float_
+    double = conversion.double
+    half = conversion.half
+    bfloat16 = conversion.bfloat16
+    bool = conversion.bool_
+    byte = conversion.byte
+    char = conversion.char
+    short = conversion.short
+    int = conversion.int_
+    long = conversion.long
     bitcast = unary.bitcast
+    view = conversion.view
     stop_gradient = detach = unary.stop_gradient
     exp = unary.exp
     exp2 = unary.exp2
@@ -325,7 +351,7 @@ class Tensor(Handle):
     topk = sorting.topk
     kthvalue = sorting.kthvalue
 
-    reshape = view = movement.reshape
+    reshape = movement.reshape
     reshape_as = view_as = movement.reshape_as
     flatten = movement.flatten
     ravel = movement.ravel
@@ -368,11 +394,37 @@ class Tensor(Handle):
 
     gather = indexing.gather
     take = indexing.take
-    scatter = indexing.scatter
-    scatter_add = indexing.scatter_add
-    slice_scatter = indexing.slice_scatter
-    embedding = indexing.embedding
-    one_hot = indexing.one_hot
+    index_select = indexing.index_select
+    take_along_axis = take_along_dim = indexing.take_along_axis
+    scatter = writing.scatter
+    scatter_add = writing.scatter_add
+    scatter_reduce = writing.scatter_reduce
+    index_add = writing.index_add
+    index_copy = writing.index_copy
+    index_fill = writing.index_fill
+    index_reduce = writing.index_reduce
+    slice_scatter = writing.slice_scatter
+    select_scatter = writing.select_scatter
+    diagonal_scatter = writing.diagonal_scatter
+    masked_scatter = writing.masked_scatter
+    put = writing.put
+    index_put = index_put
+    embedding = tables.embedding
+    one_hot = tables.one_hot
+
+    bucketize = search.bucketize
+    nonzero = search.nonzero
+    nonzero_static = search.nonzero_static
+    argwhere = search.argwhere
+    masked_select = search.masked_select
+    unique = search.unique
+    unique_consecutive = search.unique_consecutive
+
+    new_full = creation.new_full
+    new_zeros = creation.new_zeros
+    new_ones = creation.new_ones
+    new_empty = creation.new_empty
+    dropout = random.dropout
 
     matmul = linalg.matmul
     conv1d = convolution.conv1d

@@ -117,7 +117,7 @@ def test_subscript_errors() -> None:
         (np.s_[1.0], DTypeError, "index: 1.0 is not an int, slice"),
         (np.s_[True], DTypeError, "index: True is not an int"),
         (np.s_[::0], ShapeError, "the step 0 of a slice"),
-        (X[0, 0, 0] > 0, DTypeError, "does not hold integers; use lm.where for masks"),
+        (X[0, 0, 0] > 0, ShapeError, "a mask has 5 elements along dim 0 of x0"),
     ]
     for key, error, text in cases:
         with pytest.raises(error, match=text):
