@@ -1,4 +1,4 @@
-"""Cascaded reductions: softmax between two products runs in one pass that never holds the scores."""
+"""Cascaded reductions: softmax between two products is one pass that never holds the scores."""
 
 from collections.abc import Callable
 
