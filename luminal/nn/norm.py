@@ -10,7 +10,7 @@ import numpy as np
 from luminal.dtypes import float32, int64
 from luminal.errors import ShapeError
 from luminal.frontend.handle import describe, work_dtype
-from luminal.frontend.reduce import batch_norm
+from luminal.frontend.normalization import batch_norm
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import Parameter, State
 from luminal.nn import init

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from luminal.frontend import pooling
+from luminal.frontend import adaptive, pooling
+from luminal.frontend.adaptive import Sizes
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.windows import Ints
 from luminal.nn.module import Module
@@ -127,3 +128,62 @@ class LPPool3d(_LPPool):
     """Windows of the last three dims."""
 
     function = "lp_pool3d"
+
+
+# --- adaptive -------------------------------------------------------------------------------------
+
+
+class _AdaptivePool(Module):
+    """As many windows of nearly equal size as asked for; None: as many as elements."""
+
+    function: ClassVar[str]
+
+    def __init__(self, output_size: Sizes) -> None:
+        self.options: tuple[Any, ...] = (output_size,)
+
+    def forward(self, x: Tensor) -> Any:
+        """([batch,] channels, *sizes) to ([batch,] channels, *output_size)."""
+        return getattr(adaptive, self.function)(x, *self.options)
+
+
+class AdaptiveAvgPool1d(_AdaptivePool):
+    """Means of windows of the last dim."""
+
+    function = "adaptive_avg_pool1d"
+
+
+class AdaptiveAvgPool2d(_AdaptivePool):
+    """Means of windows of the last two dims."""
+
+    function = "adaptive_avg_pool2d"
+
+
+class AdaptiveAvgPool3d(_AdaptivePool):
+    """Means of windows of the last three dims."""
+
+    function = "adaptive_avg_pool3d"
+
+
+class _AdaptiveMaxPool(_AdaptivePool):
+    """The greatest of each window; with `return_indices` also where it was found."""
+
+    def __init__(self, output_size: Sizes, return_indices: bool = False) -> None:
+        self.options = output_size, return_indices
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """Windows of the last dim."""
+
+    function = "adaptive_max_pool1d"
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """Windows of the last two dims."""
+
+    function = "adaptive_max_pool2d"
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """Windows of the last three dims."""
+
+    function = "adaptive_max_pool3d"

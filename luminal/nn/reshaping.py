@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from luminal.frontend.tensor import Tensor
+from luminal.frontend.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
 from luminal.frontend.windows import Ints, per_dim
 from luminal.nn.module import Module
 
@@ -40,7 +41,7 @@ class PixelShuffle(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        return x.pixel_shuffle(self.factor)
+        return pixel_shuffle(x, self.factor)
 
 
 class PixelUnshuffle(Module):
@@ -51,7 +52,7 @@ class PixelUnshuffle(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        return x.pixel_unshuffle(self.factor)
+        return pixel_unshuffle(x, self.factor)
 
 
 class ChannelShuffle(Module):
@@ -62,7 +63,39 @@ class ChannelShuffle(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, channels, ...) to the same shape."""
-        return x.channel_shuffle(self.groups)
+        return channel_shuffle(x, self.groups)
+
+
+class Unfold(Module):
+    """Windows as columns, im2col: (batch, c, h, w) to (batch, c * kh * kw, windows)."""
+
+    def __init__(
+        self, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
+    ) -> None:
+        self.options = kernel_size, dilation, padding, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class; the batch may be missing."""
+        return unfold(x, *self.options)
+
+
+class Fold(Module):
+    """The sum of windows at their places, col2im: the other way than `Unfold`."""
+
+    def __init__(
+        self,
+        output_size: int | tuple[int, int],
+        kernel_size: Ints,
+        dilation: Ints = 1,
+        padding: Ints = 0,
+        stride: Ints = 1,
+    ) -> None:
+        self.output_size = output_size
+        self.options = kernel_size, dilation, padding, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, c * kh * kw, windows) to (batch, c, *output_size); the batch may be missing."""
+        return fold(x, self.output_size, *self.options)
 
 
 # --- padding --------------------------------------------------------------------------------------

@@ -59,12 +59,13 @@ class _Layer(Module):
         self.self_attn = attention()
         if isinstance(self, TransformerDecoderLayer):
             self.multihead_attn = attention()
-            self.norm3, self.dropout3 = norm(), Dropout(dropout)
         self.linear1 = Linear(d_model, dim_feedforward, bias, dtype)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, dtype)
         self.norm1, self.norm2 = norm(), norm()
         self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        if isinstance(self, TransformerDecoderLayer):
+            self.norm3, self.dropout3 = norm(), Dropout(dropout)
         self.norm_first = norm_first
         self.activation = _activation(activation)
 
