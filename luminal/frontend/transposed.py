@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd
 from typing import TYPE_CHECKING
 
 from luminal.errors import ShapeError
@@ -19,7 +18,7 @@ from luminal.frontend.convolution import Operands
 from luminal.frontend.handle import along
 from luminal.frontend.linalg import sum_products
 from luminal.frontend.movement import narrow, reshape, view_of
-from luminal.frontend.windows import Ints, per_dim
+from luminal.frontend.windows import Ints, Reaching, per_dim, phases, reaching
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, all_of, ceil_div, const
 
@@ -88,33 +87,19 @@ class Residues:
     count: Expression  # of the result
 
     @property
-    def phases(self) -> int:
-        """How many taps lie between two that reach the same position."""
-        return self.stride // gcd(self.stride, self.dilation)
-
-    @property
     def taps(self) -> Expression:
         """The most taps that reach one position."""
-        return ceil_div(self.kernel, self.phases)
+        return ceil_div(self.kernel, phases(self.stride, self.dilation))
 
     @property
     def blocks(self) -> Expression:
         """How many blocks of `stride` positions the result has, the last one perhaps cut off."""
         return ceil_div(self.count, self.stride)
 
-    def tap(self, residue: Expression, t: Expression) -> tuple[Expression, Expression]:
-        """(k, is there such a tap) for the t-th tap that reaches the output's `residue`."""
-        common = gcd(self.stride, self.dilation)
-        inverse = pow(self.dilation // common, -1, self.phases) if self.phases > 1 else 0
-        shifted = (residue + self.padding) % self.stride
-        k = (shifted // common * inverse) % self.phases + t * self.phases
-        return k, all_of(((shifted % common).eq(0), k < self.kernel))
-
-    def source(self, block: Expression, residue: Expression, t: Expression) -> Expression:
-        """The input position that the t-th tap brings to (block, residue)."""
-        first, _ = self.tap(residue, const(0))
-        offset = (residue + self.padding - first * self.dilation) // self.stride
-        return block + offset - t * (self.phases * self.dilation // self.stride)
+    def reaching(self, block: Expression, residue: Expression, t: Expression) -> Reaching:
+        """The t-th tap that reaches position (block, residue) of the result."""
+        q = block * self.stride + residue + self.padding
+        return reaching(q, t, self.stride, self.dilation)
 
 
 def _transposed(
@@ -157,7 +142,8 @@ def _patches(x: Tensor, dims: Sequence[Residues]) -> Tensor:
     )
     i = [along(k, n) for k, n in enumerate(shape)]
     at = [
-        each.source(i[3 + k], i[3 + rank + k], i[4 + 2 * rank + k]) for k, each in enumerate(dims)
+        each.reaching(i[3 + k], i[3 + rank + k], i[4 + 2 * rank + k]).at
+        for k, each in enumerate(dims)
     ]
     inside = [c for n, a in zip(dims, at, strict=True) for c in (a >= 0, a < n.extent)]
     entries = [i[0], i[1], i[3 + 2 * rank], *at]
@@ -176,10 +162,12 @@ def _kernels(weight: Tensor, dims: Sequence[Residues]) -> Tensor:
         *(each.taps for each in dims),
     )
     i = [along(k, n) for k, n in enumerate(shape)]
-    found = [each.tap(i[2 + rank + k], i[3 + 2 * rank + k]) for k, each in enumerate(dims)]
-    entries = [i[0], i[2 + 2 * rank], i[1], *(k for k, _ in found)]
-    there = all_of(condition for _, condition in found)
-    return view_of(weight, views.made(weight.extents, shape, entries, there))
+    found = [
+        each.reaching(const(0), i[2 + rank + k], i[3 + 2 * rank + k]) for k, each in enumerate(dims)
+    ]
+    inside = [c for n, f in zip(dims, found, strict=True) for c in (f.there, f.tap < n.kernel)]
+    entries = [i[0], i[2 + 2 * rank], i[1], *(each.tap for each in found)]
+    return view_of(weight, views.made(weight.extents, shape, entries, all_of(inside)))
 
 
 def _residues(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from math import gcd
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -136,6 +137,34 @@ def windowed(x: Tensor, windows: Sequence[Windows], fill: float = 0) -> Tensor:
         return taps
     valid = position(x.graph, view.domain, view.shape, dtypes.bool_)
     return where(valid, taps, np.asarray(fill).astype(x.dtype.numpy))
+
+
+# --- from a result back to the taps ---------------------------------------------------------------
+
+
+class Reaching(NamedTuple):
+    """A tap, the position it reads or writes, and whether there is one."""
+
+    tap: Expression
+    at: Expression
+    there: Expression
+
+
+def phases(stride: int, dilation: int) -> int:
+    """How many taps lie between two that reach the same position."""
+    return stride // gcd(stride, dilation)
+
+
+def reaching(q: Expression, t: Expression, stride: int, dilation: int) -> Reaching:
+    """The t-th tap k with `at * stride + k * dilation = q` for a position `at`.
+
+    Such k are equal modulo `phases`. The caller checks that tap and position are inside.
+    """
+    common, steps = gcd(stride, dilation), phases(stride, dilation)
+    inverse = pow(dilation // common, -1, steps) if steps > 1 else 0
+    residue = q % stride
+    k = (residue // common * inverse) % steps + t * steps
+    return Reaching(k, (q - k * dilation) // stride, (residue % common).eq(0))
 
 
 def with_batch(what: str, x: Tensor, rank: int) -> tuple[Tensor, bool]:

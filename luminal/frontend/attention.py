@@ -1,0 +1,104 @@
+"""Scaled dot-product attention, a plain composition: products, a mask, a softmax."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.errors import ShapeError
+from luminal.frontend.binary import where
+from luminal.frontend.creation import position
+from luminal.frontend.handle import along, describe
+from luminal.frontend.linalg import matmul
+from luminal.frontend.movement import reshape
+from luminal.frontend.products import up_together
+from luminal.shape.expression import Expression, const
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(query @ key.mT * scale + mask) @ value over (..., length, width), as PyTorch.
+
+    `scale` is 1 / sqrt(width) by default. A bool mask says what takes part, another one is added;
+    `is_causal` lets query i see keys 0 .. i. Rows that see nothing give 0. `enable_gqa` lets
+    groups of query heads (dim -3) share a head of key and value. All in one precision, rounded once.
+    Raises ShapeError where shapes do not fit, and for dropout: drop from the result instead.
+    """
+    if dropout_p:
+        raise ShapeError(f"attention: dropout_p is {dropout_p}; use lm.random's dropout")
+    if is_causal and attn_mask is not None:
+        raise ShapeError("attention: is_causal and attn_mask; give one of them")
+    (q, k, v), dtype = up_together(query, key, value)
+    heads = q.extents[-3] if q.ndim > 2 else const(1)
+    grouped = enable_gqa and q.extents[-3] != k.extents[-3]
+    if grouped:
+        q, k, v = _grouped(q, k, v)
+    width = query.extents[-1]
+    if scale is None:
+        factor = query.graph.constant(width.value if width.is_const else width, q.dtype).rsqrt()
+        scores = matmul(q * factor, k.mT)
+    else:
+        scores = matmul(q * scale, k.mT)
+    if grouped and attn_mask is not None:
+        attn_mask = _grouped_mask(attn_mask, heads, q.extents[-4])
+    scores = _masked(scores, attn_mask, is_causal)
+    out = matmul(_weights(scores, masked=attn_mask is not None), v)
+    if grouped:
+        out = reshape(out, *out.extents[:-4], heads, *out.extents[-2:])
+    return out.cast(dtype)
+
+
+def _grouped(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Query heads split into (shared, group), key and value heads with a group of one."""
+    shared = k.extents[-3]
+    group = q.extents[-3].exact_div(shared)
+    if group is None or v.extents[-3] != shared:
+        raise ShapeError(
+            f"attention: {q.extents[-3]} query heads do not divide by {shared} heads of keys and "
+            f"{v.extents[-3]} of values"
+        )
+    split = reshape(q, *q.extents[:-3], shared, group, *q.extents[-2:])
+    return split, k.unsqueeze(-3), v.unsqueeze(-3)
+
+
+def _grouped_mask(mask: Tensor, heads: Expression, shared: Expression) -> Tensor:
+    """A mask (..., heads, l, s) with its heads split as the queries' are."""
+    if mask.ndim < 3 or mask.extents[-3] != heads:
+        return mask if mask.ndim < 3 else mask.unsqueeze(-3)
+    group = heads.exact_div(shared)
+    assert group is not None
+    return reshape(mask, *mask.extents[:-3], shared, group, *mask.extents[-2:])
+
+
+def _masked(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
+    """The scores with -inf where nothing is to be seen, or with a mask added."""
+    if is_causal:
+        rows, columns = scores.extents[-2:]
+        seen = along(1, columns) <= along(0, rows)
+        mask = position(scores.graph, seen, (rows, columns), dtypes.bool_)
+    if mask is None:
+        return scores
+    if mask.dtype is dtypes.bool_:
+        return where(mask, scores, -np.inf)
+    return scores + mask.cast(scores.dtype)
+
+
+def _weights(scores: Tensor, *, masked: bool) -> Tensor:
+    """softmax over the keys; 0 in rows where all scores are -inf."""
+    weights = scores.softmax(-1)
+    if not masked:
+        return weights
+    return where(scores.amax(-1, keepdim=True) == -np.inf, 0.0, weights)
