@@ -112,14 +112,34 @@ def axis_of(what: str, dim: int, rank: int) -> int:
 
 
 def axes_of(what: str, dim: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """Distinct dims in ascending order; None means all. Raises ShapeError as `axis_of`."""
+    """Distinct dims in ascending order; None means all. Raises ShapeError as `axis_of`.
+
+    A 0-d tensor has dims 0 and -1 too, as in PyTorch: they name its one element.
+    """
     if dim is None:
         return tuple(range(rank))
     given = (dim,) if isinstance(dim, int | np.integer) else tuple(dim)
+    if rank == 0 and all(d in (0, -1) for d in given):
+        return ()
     found = sorted(axis_of(what, d, rank) for d in given)
     if len(set(found)) != len(found):
         raise ShapeError(f"{what}: dims {given} name one dimension twice; name each once")
     return tuple(found)
+
+
+def takes_0d(function: Callable[P, R]) -> Callable[P, R]:
+    """Lets a function along one dim take a 0-d tensor, as one element along one dim."""
+
+    @wraps(function)
+    def accepting(*args: P.args, **kwargs: P.kwargs) -> R:
+        first: Any = args[0]
+        if first.ndim:
+            return function(*args, **kwargs)
+        one: Any = function(*(first.reshape(1), *args[1:]), **kwargs)
+        found: Any = type(one)(*(x.reshape(()) for x in one)) if isinstance(one, tuple) else None
+        return one.reshape(()) if found is None else found  # type: ignore[no-any-return]
+
+    return accepting
 
 
 def numpy_names(function: Callable[P, R]) -> Callable[P, R]:

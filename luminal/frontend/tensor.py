@@ -19,7 +19,10 @@ from luminal.frontend import (
     hyperbolic,
     indexing,
     linalg,
+    logits,
     movement,
+    normalization,
+    norms,
     ordered,
     padding,
     pooling,
@@ -32,6 +35,7 @@ from luminal.frontend import (
     sorting,
     special,
     splitting,
+    statistics,
     transposed,
     trigonometric,
     unary,
@@ -323,27 +327,46 @@ class Tensor(Handle):
     masked_fill = combine.masked_fill
 
     sum = reduce.sum
-    mean = reduce.mean
-    var = reduce.var
-    std = reduce.std
+    nansum = reduce.nansum
     prod = reduce.prod
+    count_nonzero = reduce.count_nonzero
     max = reduce.max
     min = reduce.min
     amax = reduce.amax
     amin = reduce.amin
     argmax = reduce.argmax
+    aminmax = reduce.aminmax
     argmin = reduce.argmin
     any = reduce.any
     all = reduce.all
-    softmax = reduce.softmax
-    log_softmax = reduce.log_softmax
-    logsumexp = reduce.logsumexp
-    layer_norm = reduce.layer_norm
-    rms_norm = reduce.rms_norm
-    batch_norm = reduce.batch_norm
+    mean = statistics.mean
+    nanmean = statistics.nanmean
+    var = statistics.var
+    std = statistics.std
+    var_mean = statistics.var_mean
+    std_mean = statistics.std_mean
+    median = statistics.median
+    nanmedian = statistics.nanmedian
+    quantile = statistics.quantile
+    nanquantile = statistics.nanquantile
+    norm = norms.norm
+    normalize = norms.normalize
+    softmax = logits.softmax
+    log_softmax = logits.log_softmax
+    softmin = logits.softmin
+    logsumexp = logits.logsumexp
+    layer_norm = normalization.layer_norm
+    rms_norm = normalization.rms_norm
+    group_norm = normalization.group_norm
+    instance_norm = normalization.instance_norm
+    batch_norm = normalization.batch_norm
+    local_response_norm = normalization.local_response_norm
 
     cumsum = ordered.cumsum
     cumprod = ordered.cumprod
+    cummax = ordered.cummax
+    cummin = ordered.cummin
+    logcumsumexp = ordered.logcumsumexp
 
     sort = sorting.sort
     argsort = sorting.argsort

@@ -1,0 +1,84 @@
+"""Norms of vectors and matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from luminal.errors import ShapeError
+from luminal.frontend.handle import axes_of, axis_of, in_float, numpy_names
+from luminal.frontend.reduce import Dims, amax, amin, count_nonzero, sum
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+
+@numpy_names
+def norm(
+    x: Tensor, p: float | str | None = "fro", dim: Dims = None, keepdim: bool = False,
+    dtype: Any = None,
+) -> Tensor:  # fmt: skip
+    """The p-norm of x as one vector over `dim`, as PyTorch: sum(|x| ** p) ** (1 / p).
+
+    "fro" is 2; inf and -inf give the greatest and the least |x|, 0 counts what is not 0.
+    """
+    if p in ("fro", None):
+        p = 2
+    if isinstance(p, str) or p is None:
+        raise ShapeError(f'norm: p={p!r} is not known; use a number or "fro"')
+    return vector_norm(x, p, dim, keepdim, dtype)
+
+
+@numpy_names
+def vector_norm(
+    x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
+    """The norm of order `ord` over `dim` (None: of x flattened), as torch.linalg.vector_norm."""
+    return _vector_norm(x if dtype is None else x.cast(dtype), ord, dim, keepdim)
+
+
+@in_float
+def _vector_norm(x: Tensor, ord: float, dim: Dims, keepdim: bool) -> Tensor:
+    axes = axes_of("norm", dim, x.ndim)
+    if ord == 2:
+        return sum(x * x, axes, keepdim).sqrt()
+    size = abs(x)
+    if ord == 1:
+        return sum(size, axes, keepdim)
+    if ord == math.inf:
+        return amax(size, axes, keepdim)
+    if ord == -math.inf:
+        return amin(size, axes, keepdim)
+    if ord == 0:
+        return count_nonzero(x, axes, keepdim).cast(x.dtype)
+    return sum(size**ord, axes, keepdim) ** (1 / ord)
+
+
+@numpy_names
+@in_float
+def matrix_norm(
+    x: Tensor, ord: float | str = "fro", dim: tuple[int, int] = (-2, -1), keepdim: bool = False
+) -> Tensor:
+    """Of matrices in the two dims `dim`: "fro", or the extreme sum of |x| of a column (1, -1) or
+    row (inf, -inf): the greatest, or for negative orders the least.
+
+    Orders that take singular values (2, -2, "nuc") raise ShapeError.
+    """
+    rows, columns = (axis_of("matrix_norm", d, x.ndim) for d in dim)
+    if rows == columns:
+        raise ShapeError(f"matrix_norm: dims {dim} name one dimension twice; name two")
+    if ord == "fro":
+        return _vector_norm(x, 2, (rows, columns), keepdim)
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise ShapeError(f'matrix_norm: ord={ord!r} is not one of "fro", 1, -1, inf, -inf')
+    summed, kept = (rows, columns) if abs(float(ord)) == 1 else (columns, rows)
+    extreme = amax if float(ord) > 0 else amin
+    result = extreme(sum(abs(x), summed, keepdim=True), kept, keepdim=True)
+    return result if keepdim else result.squeeze((rows, columns))
+
+
+@numpy_names
+@in_float
+def normalize(x: Tensor, p: float = 2.0, dim: Dims = 1, eps: float = 1e-12) -> Tensor:
+    """x / max(norm(x, p, dim), eps)."""
+    return x / _vector_norm(x, p, dim, True).maximum(eps)
