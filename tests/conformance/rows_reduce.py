@@ -1,0 +1,141 @@
+"""Rows of reductions, running sums and products, softmax, norms and losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.special
+import torch
+import torch.nn.functional as F
+
+from tests.conformance.rows import (
+    FLOATS,
+    INTS,
+    ODD,
+    Draw,
+    Row,
+    along,
+    by_torch,
+    several,
+)
+
+NUMBERS = ("float32", "float64", "float16", "bfloat16", "int32", "int8", "uint8")
+WIDE = ("float32", "float64", "bfloat16")
+NO_EMPTY: dict[str, Any] = {"empty": (0, 3, 2)}  # the empty dim is not the one reduced
+
+
+def by(owner: Any, op: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """`expected` and `against` of a torch function with further arguments."""
+    prefix = {torch: "torch", F: "torch.nn.functional", torch.linalg: "torch.linalg"}[owner]
+    return {
+        "expected": by_torch(lambda *x: getattr(owner, op)(*x, *args, **kwargs)),
+        "against": f"{prefix}.{op}",
+    }
+
+
+def _wide_sum(x: np.ndarray[Any, Any], **how: Any) -> Any:
+    return np.sum(x, **how)
+
+
+SUMS = [
+    along("sum", _wide_sum, dtypes=(*NUMBERS, "bool"), zero_d=True, largest=True,
+          against="numpy.sum", note="0 of nothing; narrow integers give int64 or uint64, as NumPy"),
+    along("sum over 1", lambda x: x.sum(1), dtypes=(*NUMBERS, "bool"), largest=True,
+          call=lambda x: x.sum(1), against="numpy.sum"),
+    along("sum over (0, -1)", lambda x: x.sum((0, -1), keepdims=True), dtypes=NUMBERS, largest=True,
+          call=lambda x: x.sum((0, -1), keepdim=True), against="numpy.sum"),
+    along("mean", np.mean, dtypes=(*FLOATS, "int32", "bool"), zero_d=True, empty=None, largest=True,
+          note="integers give float32; PyTorch raises, NumPy gives float64"),
+    along("mean over 1", lambda x: x.mean(1), dtypes=FLOATS, largest=True,
+          call=lambda x: x.mean(1), against="numpy.mean", note="NaN of nothing, as both"),
+    along("prod", lambda x: x.prod(1), (-2, 2), (*WIDE, "int32", "int8", "uint8"),
+          call=lambda x: x.prod(1), against="numpy.prod", note="1 of nothing"),
+    along("var", lambda x: x.var(1, ddof=1), dtypes=(*FLOATS, "int32"), largest=True, empty=None,
+          call=lambda x: x.var(1), against="numpy.var(ddof=1)",
+          note="correction=1, as PyTorch; NumPy's ddof is 0"),
+    along("std", lambda x: x.std(1, ddof=1), dtypes=FLOATS, largest=True, empty=None,
+          call=lambda x: x.std(1), against="numpy.std(ddof=1)",
+          note="correction=1, as PyTorch; NumPy's ddof is 0"),
+    along("logsumexp", lambda x: scipy.special.logsumexp(x, 1), dtypes=FLOATS, **NO_EMPTY,
+          call=lambda x: x.logsumexp(1), against="scipy.special.logsumexp", largest=True),
+    along("count_nonzero", lambda x: np.count_nonzero(x, 1), (-1, 1), ("float32", "int8", "bool"),
+          call=lambda x: x.count_nonzero(1), against="numpy.count_nonzero"),
+    along("nansum", lambda x: np.nansum(np.where(x > 0, x, np.nan), 1), dtypes=WIDE, largest=True,
+          call=lambda x: (x.log() * 0 + x).nansum(1), against="numpy.nansum"),
+]  # fmt: skip
+
+EXTREMES = [
+    along("amax", lambda x: x.max(1), dtypes=(*NUMBERS, "bool"), call=lambda x: x.amax(1),
+          against="numpy.max", **NO_EMPTY, note="an empty dim raises, as in both"),
+    along("amin", lambda x: x.min(1), dtypes=(*NUMBERS, "bool"), call=lambda x: x.amin(1),
+          against="numpy.min", **NO_EMPTY),
+    along("max along a dim", lambda x: (x.max(1), x.argmax(1)), dtypes=(*NUMBERS, "bool"),
+          call=lambda x: x.max(1), against="numpy.max, argmax", **NO_EMPTY,
+          note="(values, indices), as PyTorch; the index is the first one's, as NumPy"),
+    along("min along a dim", lambda x: (x.min(1), x.argmin(1)), dtypes=(*NUMBERS, "bool"),
+          call=lambda x: x.min(1), against="numpy.min, argmin", **NO_EMPTY),
+    along("argmax", lambda x: x.argmax(-1), dtypes=(*NUMBERS, "bool"), empty=None,
+          call=lambda x: x.argmax(-1), against="numpy.argmax",
+          note="the first of equals, as NumPy; PyTorch leaves it open"),
+    along("argmin", lambda x: np.asarray(x.argmin()), dtypes=NUMBERS, empty=None, zero_d=True,
+          call=lambda x: x.argmin(), against="numpy.argmin"),
+    along("any", lambda x: x.any(1), (-1, 1), (*NUMBERS, "bool"), call=lambda x: x.any(1),
+          against="numpy.any"),
+    along("all", lambda x: x.all(1), (-1, 1), (*NUMBERS, "bool"), call=lambda x: x.all(1),
+          against="numpy.all", note="bool for every dtype, as NumPy; PyTorch gives uint8 for uint8"),
+    along("median", **by(torch, "median", 1), dtypes=WIDE, call=lambda x: x.median(1), **NO_EMPTY,
+          note="the lower of two, as PyTorch; NumPy gives their mean"),
+    along("quantile", **by(torch, "quantile", 0.3, 1), dtypes=("float32", "float64"), **NO_EMPTY,
+          call=lambda x: x.quantile(0.3, 1), largest=True),
+]  # fmt: skip
+
+RUNNING = [
+    along("cumsum", lambda x: np.cumsum(x, 1), dtypes=(*NUMBERS, "bool"), largest=True,
+          call=lambda x: x.cumsum(1), against="numpy.cumsum"),
+    along("cumprod", lambda x: np.cumprod(x, 1), (-2, 2), (*WIDE, "int32", "int8", "uint8"),
+          call=lambda x: x.cumprod(1), against="numpy.cumprod"),
+    along("cummax", **by(torch, "cummax", 1), dtypes=(*WIDE, "int32"), call=lambda x: x.cummax(1),
+          note="(values, indices), the last of equals, as PyTorch"),
+    along("cummin", **by(torch, "cummin", 1), dtypes=(*WIDE, "int32"), call=lambda x: x.cummin(1)),
+    along("logcumsumexp", **by(torch, "logcumsumexp", 1), dtypes=WIDE, largest=True,
+          call=lambda x: x.logcumsumexp(1)),
+]  # fmt: skip
+
+SOFTMAX = [
+    along("softmax", lambda x: scipy.special.softmax(x, 1), (-9, 9), FLOATS, **NO_EMPTY,
+          call=lambda x: x.softmax(1), against="scipy.special.softmax", largest=True),
+    along("log_softmax", lambda x: scipy.special.log_softmax(x, 1), (-9, 9), FLOATS, **NO_EMPTY,
+          call=lambda x: x.log_softmax(1), against="scipy.special.log_softmax", largest=True),
+    along("softmin", **by(F, "softmin", 1), over=(-9, 9), call=lambda x: x.softmin(1), **NO_EMPTY,
+          largest=True),
+]  # fmt: skip
+
+
+def _layer_norm(x: Any, weight: Any, bias: Any) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * weight + bias
+
+
+def _rms_norm(x: Any, weight: Any) -> Any:
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * weight
+
+
+def _batch_norm(x: Any, mean: Any, var: Any, weight: Any, bias: Any) -> Any:
+    mean, var, weight, bias = (each[:, None] for each in (mean, var, weight, bias))
+    return (x - mean) / np.sqrt(var + 1e-5) * weight + bias
+
+
+NORMS = [
+    several("layer_norm", _layer_norm, [ODD, (7,), (7,)], largest=True, dtypes=FLOATS,
+            call=lambda x, w, b: x.layer_norm(-1, w, b), others={"empty": [(0, 7), (7,), (7,)]},
+            against="numpy expression"),
+    several("rms_norm", _rms_norm, [ODD, (7,)], largest=True, dtypes=FLOATS,
+            call=lambda x, w: x.rms_norm(-1, w), others={"empty": [(0, 7), (7,)]},
+            against="numpy expression"),
+    several("batch_norm", _batch_norm, [ODD, (5,), (5,), (5,), (5,)], largest=True, dtypes=FLOATS,
+            draws=[Draw(), Draw(), Draw(0.5, 2), Draw(), Draw()],
+            others={"empty": [(0, 5, 7), (5,), (5,), (5,), (5,)]}, against="numpy expression"),
+]  # fmt: skip
+
+ROWS: list[Row] = [*SUMS, *EXTREMES, *RUNNING, *SOFTMAX, *NORMS]

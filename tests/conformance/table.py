@@ -1,0 +1,83 @@
+"""The table: every op's row, by family, and `docs/ops.md` written from it.
+
+A new op is one row in the `rows_*` module of its family.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conformance import (
+    rows_linalg,
+    rows_movement,
+    rows_pointwise,
+    rows_positions,
+    rows_reduce,
+    rows_windows,
+)
+from tests.conformance.rows import CLASSES, Row
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
+FAMILIES: dict[str, list[Row]] = {
+    "Element by element": rows_pointwise.ROWS,
+    "Reductions, running sums, norms, losses": rows_reduce.ROWS,
+    "Shape, order and parts": rows_movement.ROWS,
+    "Positions, sorting, creation": rows_positions.ROWS,
+    "Products": rows_linalg.ROWS,
+    "Windows: convolution, pooling, resampling": rows_windows.ROWS,
+}
+ROWS = [row for rows in FAMILIES.values() for row in rows]
+
+HEAD = """# Operations
+
+Written by `pytest tests/conformance --update-golden` from the table in `tests/conformance`; do not
+edit. {ops} ops, {cells} cases. Every case runs on the CPU and on the reference backend; both are
+compared with each other and with the function named under "tested against".
+
+Cases are dtype x shape class. The classes: {classes}.
+"""
+DIFFERENCES = """
+## Where NumPy and PyTorch differ
+
+Methods follow torch.Tensor, functions of the array API follow it.
+
+| op | whom we follow |
+|---|---|
+"""
+SHORT = {"float": "f", "bfloat": "bf", "uint": "u", "int": "i"}
+
+
+def document() -> str:
+    """The text of docs/ops.md."""
+    head = HEAD.format(ops=len(ROWS), cells=sum(len(row.cells()) for row in ROWS),
+                       classes=", ".join(CLASSES))  # fmt: skip
+    parts = [head]
+    for family, rows in FAMILIES.items():
+        parts.append(f"\n## {family}\n\n| op | dtypes | classes | tested against | status |\n")
+        parts.append("|---|---|---|---|---|\n")
+        parts += [_line(row) for row in rows]
+    parts.append(DIFFERENCES)
+    parts += [f"| {row.op} | {row.note} |\n" for row in ROWS if row.note]
+    return "".join(parts)
+
+
+def _line(row: Row) -> str:
+    kinds = sorted({kind for _, kind in row.cells()}, key=CLASSES.index)
+    classes = "all" if len(kinds) == len(CLASSES) else ", ".join(kinds)
+    names = " ".join(map(_short, row.dtypes))
+    return f"| {row.op} | {names} | {classes} | {row.against} | {_status(row)} |\n"
+
+
+def _short(dtype: str) -> str:
+    for name, letters in SHORT.items():
+        if dtype.startswith(name):
+            return dtype.replace(name, letters)
+    return dtype
+
+
+def _status(row: Row) -> str:
+    if not row.known:
+        return "passes"
+    reasons = {why: [cell for cell, each in row.known.items() if each == why]
+               for why in row.known.values()}  # fmt: skip
+    return "; ".join(f"{', '.join(cells)}: {why}" for why, cells in reasons.items())

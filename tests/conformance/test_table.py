@@ -1,0 +1,59 @@
+"""The table as a whole: its size, its document, and that a wrong op would be found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.conformance import table
+from tests.conformance.cells import failures
+from tests.conformance.rows import pointwise, unary
+
+
+def test_the_table_is_large_and_names_are_unique() -> None:
+    assert sum(len(row.cells()) for row in table.ROWS) >= 3000
+    names = [row.op for row in table.ROWS]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_the_document_is_up_to_date(update_golden: bool) -> None:
+    if update_golden:
+        table.DOCUMENT.write_text(table.document())
+    assert table.DOCUMENT.read_text() == table.document(), "run pytest with --update-golden"
+
+
+def test_known_failures_are_of_the_table() -> None:
+    for row in table.ROWS:
+        assert set(row.known) <= {" ".join(cell) for cell in row.cells()}, row.op
+
+
+def test_wrong_values_are_found_in_every_cell() -> None:
+    right = unary("exp", np.exp)
+    wrong = replace(right, expected=lambda x: np.exp(x) * (1 + 2.0**-6))
+    full = {" ".join(cell) for cell in right.cells() if cell[1] != "empty"}
+    assert not failures(right)
+    assert set(failures(wrong)) == full
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        (lambda x, y: (x < y).astype(np.int8), "dtype bool, expected int8"),
+        (lambda x, y: (x < y)[..., None], "shape"),
+        (lambda x, y: x <= y, "differ"),
+        (lambda x, y: (x < y, x > y), "1 results, not 2"),
+    ],
+)
+def test_wrong_kinds_are_found(expected: object, text: str) -> None:
+    row = pointwise("lt", expected, (0, 2), (0, 2), dtypes=("int32",), against="a lie")  # type: ignore[arg-type]
+    found = failures(row)
+    assert "int32 odd" in found
+    assert all(text in why for why in found.values())
+
+
+def test_a_missing_op_names_its_cells() -> None:
+    found = failures(unary("no_such_op", np.exp, dtypes=("float32",)))
+    assert len(found) == 7
+    assert "no_such_op" in found["float32 odd"]
