@@ -18,7 +18,7 @@ from luminal.algebra.axes import Atom, Dimension
 from luminal.algebra.frames import linear, spread
 from luminal.algebra.index_form import index_form
 from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, Terms
-from luminal.hlir.attributes import Shape
+from luminal.hlir.attributes import LoopAttrs, Shape
 from luminal.hlir.graph import Graph, Sink, topological
 from luminal.hlir.ops import OPS, Node, Value
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of, axis, const
@@ -29,7 +29,7 @@ from luminal.shape.view import index
 class Root:
     """A value the program must store: its term and the axes of each of its dimensions."""
 
-    sink: Sink | None  # None: a result of a Loop body
+    sink: Sink | None  # None: a result of a Loop body, or of a Loop that must run for its States
     term: Term
     frame: Frame
 
@@ -59,7 +59,11 @@ class Edge:
 
 def lower(graph: Graph) -> Lowered:
     """The graph's sinks as terms over named axes."""
-    return _Lowering().run([(sink, sink.value) for sink in graph.sinks], ())
+    sinks: list[tuple[Sink | None, Value]] = [(sink, sink.value) for sink in graph.sinks]
+    for node in graph.nodes():  # a Loop that assigns States runs even if no value of it is needed
+        if isinstance(node.attrs, LoopAttrs) and any(node.attrs.assigned):
+            sinks.append((None, node.value))
+    return _Lowering().run(sinks, ())
 
 
 def lower_body(arguments: Sequence[Node], results: Sequence[Value]) -> Lowered:

@@ -162,6 +162,8 @@ class _Scope:
 
     def sink(self, root: Root) -> None:
         """The buffer of an output or of a State's next value."""
+        if root.sink is None:
+            return
         memory = self.memory
         shape = shape_of(root.frame)
         match root.sink:

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from luminal import dtypes
 from luminal.backends.reference import evaluate_with_bounds
 from luminal.dtypes import DType
-from luminal.hlir.attributes import InputAttrs, Shape, StateAttrs
+from luminal.hlir.attributes import InputAttrs, LoopAttrs, Shape, StateAttrs
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, topological
 from luminal.hlir.ops import Node, TensorType, Value
 from luminal.hlir.semantics import extents
-from luminal.hlir.state import State
+from luminal.hlir.state import Parameter, State
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, Symbol, const, symbol
 
@@ -93,6 +93,8 @@ class Growth:
     assigns: list[Assign] = field(default_factory=list)
     dims: dict[Symbol, int] = field(default_factory=dict)
     requirements: list[Expression] = field(default_factory=list)
+    weights: int = 0
+    looped: set[State] = field(default_factory=set)  # assigned by Loops
 
     def __post_init__(self) -> None:
         self.arrays = np.random.default_rng(self.rng.getrandbits(32))
@@ -134,6 +136,8 @@ class Growth:
         names = [leaf.name for leaf in leaves if isinstance(leaf, InputAttrs)]
         states = {leaf.state for leaf in leaves if isinstance(leaf, StateAttrs)}
         states |= {sink.state for sink in self.assigns}
+        loops = [leaf.assigned for leaf in leaves if isinstance(leaf, LoopAttrs)]
+        states |= {state for lists in loops for each in lists for state in each or ()}
         return Case(
             graph,
             {name: self.inputs[name] for name in names},
@@ -166,8 +170,9 @@ class Growth:
         return TensorType(self.any_shape(), self.rng.choice([*usual, *dtypes.ALL]))
 
     def leaf(self, type_: TensorType) -> Value:
-        """An input, literal, iota or State of this type."""
-        kind = self.rng.choice(["input", "input", "input", "broadcast", "literal", "iota", "state"])
+        """An input, literal, iota, State or Weight of this type."""
+        kinds = ("input", "input", "input", "broadcast", "literal", "iota", "state", "weight")
+        kind = self.rng.choice(kinds)
         literal = all(extent.is_const for extent in type_.shape)
         if kind == "broadcast":
             return self.broadcast(type_)
@@ -179,6 +184,8 @@ class Growth:
             )
         if kind == "state" and literal:
             return self.state(type_)
+        if kind == "weight" and literal:
+            return self.weight(type_)
         return self.input(type_)
 
     def input(self, type_: TensorType) -> Value:
@@ -207,6 +214,14 @@ class Growth:
         )
         self.states[state] = state.numpy()
         return self.builder.state(state)
+
+    def weight(self, type_: TensorType) -> Value:
+        """A new Parameter that has its value."""
+        shape = extents(type_.shape, {})
+        parameter = Parameter(shape, type_.dtype, f"weight{self.weights}")
+        parameter.set(self.array(shape, type_.dtype))
+        self.weights += 1
+        return self.builder.weight(parameter.name, parameter)
 
     def like(self, type_: TensorType) -> Value:
         """A value of exactly this type: one there is, or a new leaf."""

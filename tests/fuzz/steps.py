@@ -244,7 +244,7 @@ def scatter(g: Growth) -> Iterator[Value]:
 
 def assign(g: Growth) -> Iterator[Value]:
     """A State takes a value of its type: its own flipped or any other."""
-    taken = {sink.state for sink in g.assigns}
+    taken = {sink.state for sink in g.assigns} | g.looped
     free = [state for state in g.states if state not in taken]
     for state in free[:2]:
         old = g.builder.state(state)
@@ -292,6 +292,22 @@ def loop(g: Growth) -> Iterator[Value]:
     yield from g.builder.loop(trips, body(g, type_), [first], [stream], [invariant])
 
 
+def states_loop(g: Growth) -> Iterator[Value]:
+    """A list of States is a stream; the y of each iteration is assigned to one of them, or another."""
+    type_ = TensorType((const(g.rng.randint(1, 3)), const(2)), dtypes.float32)
+    old = [g.state(type_) for _ in range(g.rng.randint(1, 3))]
+    states = tuple(value.node.attrs.state for value in old)
+    if g.rng.random() < 0.4:
+        states = tuple(g.state(type_).node.attrs.state for _ in old)
+    g.looped.update(states)
+    inner = Builder()
+    carry, piece = (inner.input(f"arg{k}", *type_) for k in range(2))
+    total = inner.apply("Add", carry, piece)
+    turned = inner.view(total, views.flip(type_.shape, 0))
+    body_ = Body((carry.node, piece.node), (total, turned))
+    yield from g.builder.loop(const(len(old)), body_, [g.like(type_)], [old], [], (states,))
+
+
 def body(g: Growth, type_: TensorType) -> Body:
     inner = Builder()
     carry, piece, fixed = (inner.input(f"arg{k}", *type_) for k in range(3))
@@ -334,5 +350,5 @@ STEPS: tuple[Step, ...] = (
     *(unary, unary, unary, binary, binary, binary, cast, bits, select),
     *(reduce, reduce, softmax, contraction, contraction, ordered),
     *(view, view, view, concat, gather, scatter),
-    *(assign, swap, cache, loop, swap_loop),
+    *(assign, swap, cache, loop, swap_loop, states_loop),
 )

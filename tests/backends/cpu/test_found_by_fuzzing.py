@@ -94,6 +94,17 @@ GRAPHS = {
       %7 = Add %1, %1 : f32[]
       output y = %6
       output z = %7""",
+    "a loop assigns its states though its values are not needed": """
+      %0 = Input x : f32[2]
+      %1 = State s : f32[2]
+      %2 = Loop trips=(1) carried=[%0] streams=[[%1]] invariants=[] y0=[s] : f32[2], f32[1, 2] {
+        %0 = Input a : f32[2]
+        %1 = Input b : f32[2]
+        %2 = Add %0, %1 : f32[2]
+        yield %2, %2
+      }
+      %3 = Gather %2.1 [i0 + 5, i0] : f32[2]
+      output y = %3""",
 }
 
 
