@@ -293,7 +293,7 @@ def loop(g: Growth) -> Iterator[Value]:
 
 
 def states_loop(g: Growth) -> Iterator[Value]:
-    """A list of States is a stream; the y of each iteration is assigned to one of them, or another."""
+    """A list of States as stream; each iteration's y is assigned to one of them, or another."""
     type_ = TensorType((const(g.rng.randint(1, 3)), const(2)), dtypes.float32)
     old = [g.state(type_) for _ in range(g.rng.randint(1, 3))]
     states = tuple(value.node.attrs.state for value in old)

@@ -121,7 +121,9 @@ def case_of(body: str) -> Case:
             inputs[node.attrs.name] = array
         elif isinstance(node.attrs, StateAttrs):
             states[node.attrs.state] = array
-    return Case(graph, inputs, dims, states)
+    case = Case(graph, inputs, dims, states)
+    case.reset()
+    return case
 
 
 @pytest.mark.parametrize("name", GRAPHS)
