@@ -58,7 +58,7 @@ from luminal.nn.dropout import (
     Dropout3d,
     FeatureAlphaDropout,
 )
-from luminal.nn.embedding import Embedding
+from luminal.nn.embedding import Embedding, EmbeddingBag
 from luminal.nn.feed_forward import SwiGLU
 from luminal.nn.linear import Bilinear, Identity, Linear
 from luminal.nn.module import Module
@@ -94,6 +94,7 @@ from luminal.nn.pooling import (
 )
 from luminal.nn.randomness import keyed
 from luminal.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from luminal.nn.resample import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 from luminal.nn.reshaping import (
     ChannelShuffle,
     CircularPad1d,
@@ -141,6 +142,7 @@ __all__ = [
     "Identity",
     "Linear",
     "Embedding",
+    "EmbeddingBag",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -230,6 +232,9 @@ __all__ = [
     "ReplicationPad3d",
     "Unflatten",
     "Unfold",
+    "Upsample",
+    "UpsamplingNearest2d",
+    "UpsamplingBilinear2d",
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",

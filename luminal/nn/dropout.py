@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from luminal.errors import InputError, ShapeError
@@ -94,7 +95,7 @@ class AlphaDropout(_Dropout):
 
     def _alpha(self, x: Tensor, kept: Tensor) -> Tensor:
         q = 1 - self.p
-        scale = (q + SELU_FLOOR**2 * q * self.p) ** -0.5
+        scale = 1 / math.sqrt(q + SELU_FLOOR**2 * q * self.p)
         return where(kept, x, SELU_FLOOR) * scale - scale * self.p * SELU_FLOOR
 
 

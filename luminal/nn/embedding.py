@@ -6,6 +6,7 @@ from typing import Any
 
 from luminal.dtypes import float32
 from luminal.errors import InputError
+from luminal.frontend.embedding import embedding_bag
 from luminal.frontend.handle import Array
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
@@ -48,3 +49,40 @@ class Embedding(Module):
     def forward(self, ids: Tensor) -> Tensor:
         """(...) integers to (..., embedding_dim)."""
         return ids.embedding(self.read(self.weight, ids))
+
+
+class EmbeddingBag(Module):
+    """The sum, mean or maximum of each bag's rows of `weight`; rows at `padding_idx` do not count.
+
+    `include_last_offset`: the last offset is the end of the last bag, not the start of another.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        mode: str = "mean",
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        dtype: Any = float32,
+    ) -> None:
+        draw, self.padding_idx = _rows("EmbeddingBag", num_embeddings, padding_idx)
+        self.weight = init.parameter((num_embeddings, embedding_dim), draw, dtype)
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    def forward(
+        self,
+        ids: Tensor,
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:
+        """ids (bags, length), or (count,) with the bags' starts in `offsets`, to (bags, width)."""
+        return embedding_bag(
+            ids,
+            self.read(self.weight, ids),
+            offsets,
+            self.mode,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
+        )

@@ -67,7 +67,7 @@ class DrawnParameter(Parameter):
         self._seed: tuple[int, ...] = _seeds.take()
         super().__init__(shape, dtype, name)
 
-    @property  # type: ignore[override]
+    @property
     def array(self) -> Array | None:
         """The value; two threads that read it first draw the same."""
         if self._array is None:
@@ -142,7 +142,8 @@ def eye(rng: Rng, shape: Shape) -> Array:
     """1 on the diagonal of a matrix, 0 elsewhere."""
     if len(shape) != 2:
         raise ShapeError(f"eye: shape {tuple(shape)} has {len(shape)} dims; it takes 2")
-    return np.eye(*shape)
+    found: Array = np.eye(shape[0], shape[1])
+    return found
 
 
 def dirac(rng: Rng, shape: Shape, groups: int = 1) -> Array:
@@ -227,7 +228,8 @@ def orthogonal(rng: Rng, shape: Shape, gain: float = 1.0) -> Array:
     tall = rng.normal(size=(max(rows, columns), min(rows, columns)))
     q, r = np.linalg.qr(tall)
     q = q * np.sign(np.diagonal(r))  # else the distribution is not uniform
-    return gain * (q if rows >= columns else q.T).reshape(shape)
+    found: Array = gain * (q if rows >= columns else q.T).reshape(shape)
+    return found
 
 
 def sparse(rng: Rng, shape: Shape, sparsity: float, std: float = 0.01) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from luminal.dtypes import float32, int64
 from luminal.errors import ShapeError
+from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import describe, work_dtype
 from luminal.frontend.normalization import batch_norm
 from luminal.frontend.tensor import Tensor
@@ -118,7 +119,8 @@ class LocalResponseNorm(Module):
 class _Running(Module):
     """What batch and instance norms share: channels, an affine map, running statistics.
 
-    `momentum` is the share of the newest statistics; None: every one counts the same.
+    `momentum` is the share of the newest statistics; None: every batch counts the same (an instance
+    norm then keeps its statistics, and never counts batches, as PyTorch's).
     """
 
     optional = ("num_batches_tracked",)
@@ -151,15 +153,15 @@ class _Running(Module):
         """Has the run assign the running statistics; mean and var are (channels,)."""
         if self.running_mean is None or self.running_var is None:
             return
-        assert self.num_batches_tracked is not None
-        graph = x.graph
-        count = graph.latest(self.num_batches_tracked) + 1
-        graph.assign(self.num_batches_tracked, count, again=True)
-        share = 1 / count.cast(float32) if self.momentum is None else self.momentum
+        graph, share = x.graph, self._share(x.graph)
         for state, new in ((self.running_mean, mean), (self.running_var, var)):
             old = graph.latest(state)
             blended = old * (1 - share) + new.cast(state.dtype) * share
             graph.assign(state, blended.stop_gradient(), again=True)
+
+    def _share(self, graph: Recorder) -> Tensor | float:
+        """What the newest statistics count for."""
+        return self.momentum or 0.0
 
     def _own_statistics(self, x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
         """mean and var (n - 0) of x over `dims`, in x's working dtype."""
@@ -187,6 +189,13 @@ class _BatchNorm(_Running):
         dtype: Any = float32,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
+
+    def _share(self, graph: Recorder) -> Tensor | float:
+        """`momentum`, or 1 / the number of batches so far; they are counted either way."""
+        assert self.num_batches_tracked is not None
+        count = graph.latest(self.num_batches_tracked) + 1
+        graph.assign(self.num_batches_tracked, count, again=True)
+        return 1 / count.cast(float32) if self.momentum is None else self.momentum
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as x."""

@@ -110,7 +110,10 @@ class _Recurrent(Module):
         outer = proj_size or hidden_size
         for layer in range(num_layers):
             inner = input_size if layer == 0 else outer * len(self.directions)
-            shapes = {"weight_ih": (width, inner), "weight_hh": (width, outer)}
+            shapes: dict[str, tuple[int, ...]] = {
+                "weight_ih": (width, inner),
+                "weight_hh": (width, outer),
+            }
             if bias:
                 shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
             if proj_size:

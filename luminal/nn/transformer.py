@@ -149,7 +149,7 @@ class TransformerEncoder(Module):
         x = src
         for layer in self.layers:
             x = layer(x, mask, src_key_padding_mask, is_causal)
-        return x if self.norm is None else self.norm(x)  # type: ignore[no-any-return]
+        return x if self.norm is None else self.norm(x)
 
 
 class TransformerDecoder(Module):
@@ -175,7 +175,7 @@ class TransformerDecoder(Module):
         x = tgt
         for layer in self.layers:
             x = layer(x, memory, *masks, tgt_is_causal, memory_is_causal)
-        return x if self.norm is None else self.norm(x)  # type: ignore[no-any-return]
+        return x if self.norm is None else self.norm(x)
 
 
 class Transformer(Module):

@@ -59,6 +59,14 @@ LINEAR = [
     Row("Bilinear-no-bias", lambda nn: nn.Bilinear(3, 4, 1, bias=False), (x(6, 3), x(6, 4))),
     Row("Embedding", lambda nn: nn.Embedding(9, 4), (ids(9, 2, 3),)),
     Row("Embedding-padding", lambda nn: nn.Embedding(9, 4, padding_idx=-2), (ids(9, 5),)),
+    Row("EmbeddingBag", lambda nn: nn.EmbeddingBag(9, 4), (ids(9, 5, 3),)),
+    Row(
+        "EmbeddingBag-offsets",
+        lambda nn: nn.EmbeddingBag(9, 4, mode="sum", padding_idx=2),
+        (ids(9, 7), np.array([0, 3, 3]), x(7)),
+        lambda layer, ids, offsets, weights: layer(ids, offsets, per_sample_weights=weights),
+    ),
+    Row("EmbeddingBag-max", lambda nn: nn.EmbeddingBag(9, 4, mode="max"), (ids(9, 5, 3),)),
     Row(
         "Sequential",
         lambda nn: nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Dropout(), nn.Linear(6, 2)),
@@ -254,6 +262,10 @@ ACTIVATIONS = [
     for name, options in OPTIONS.items()
 ]
 MOVES = [
+    Row("Upsample", lambda nn: nn.Upsample(scale_factor=2), (SIGNAL,)),
+    Row("Upsample-bilinear", lambda nn: nn.Upsample((5, 12), mode="bilinear"), (IMAGE,)),
+    Row("Upsample-bicubic", lambda nn: nn.Upsample(scale_factor=1.5, mode="bicubic"), (IMAGE,)),
+    Row("UpsamplingBilinear2d", lambda nn: nn.UpsamplingBilinear2d(scale_factor=2), (IMAGE,)),
     Row("PixelShuffle", lambda nn: nn.PixelShuffle(2), (IMAGE,)),
     Row("PixelUnshuffle", lambda nn: nn.PixelUnshuffle(2), (x(2, 3, 4, 6),)),
     Row("ChannelShuffle", lambda nn: nn.ChannelShuffle(2), (IMAGE,)),
