@@ -30,6 +30,8 @@ from luminal.errors import (
     ShapeError,
     VerifyError,
 )
+from luminal.frontend import array_api
+from luminal.frontend.array_api import *  # noqa: F403
 from luminal.frontend.binary import maximum, minimum, where
 from luminal.frontend.linalg import matmul
 from luminal.frontend.movement import concat, stack
@@ -136,6 +138,7 @@ __all__ = [
     "ShapeError",
     "VerifyError",
 ]
+__all__ += array_api.__all__  # the rest of the array API's functions
 
 
 def __getattr__(name: str) -> object:

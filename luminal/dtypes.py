@@ -69,6 +69,11 @@ class DType:
             return int(np.iinfo(self.numpy).max)
         return float(ml_dtypes.finfo(self.numpy).max)  # type: ignore[no-untyped-call]
 
+    @property
+    def epsilon(self) -> float:
+        """The distance from 1 to the next float; 0 for integers."""
+        return float(ml_dtypes.finfo(self.numpy).eps) if self.is_float else 0.0  # type: ignore[no-untyped-call]
+
     def __str__(self) -> str:
         return self.short
 

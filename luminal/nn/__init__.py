@@ -3,7 +3,7 @@
 Beyond PyTorch: RotaryEmbedding, Attention with KVCache, SwiGLU, MoE.
 """
 
-from luminal.nn import init
+from luminal.nn import functional, init
 from luminal.nn.activation import (
     CELU,
     ELU,
@@ -129,6 +129,7 @@ from luminal.nn.transformer import (
 )
 
 __all__ = [
+    "functional",
     "init",
     # the base, and what holds parts
     "Module",

@@ -1,0 +1,159 @@
+"""Functions with the signatures of torch.nn.functional: activations, normalisations, losses.
+
+What torch.nn.functional takes in another way than Tensor's methods is written here, all else is the
+methods' own functions under its names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from luminal.errors import ShapeError
+from luminal.frontend import normalization
+from luminal.frontend.activation import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leaky_relu,
+    mish,
+    prelu,
+    relu,
+    relu6,
+    rrelu,
+    selu,
+    silu,
+    softshrink,
+    softsign,
+    threshold,
+)
+from luminal.frontend.classification import cross_entropy, nll_loss
+from luminal.frontend.exponential import log_sigmoid as logsigmoid
+from luminal.frontend.exponential import sigmoid, softplus
+from luminal.frontend.handle import describe
+from luminal.frontend.hyperbolic import tanh, tanhshrink
+from luminal.frontend.logits import log_softmax, softmax, softmin
+from luminal.frontend.loss import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cosine_embedding_loss,
+    cosine_similarity,
+    gaussian_nll_loss,
+    hinge_embedding_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    margin_ranking_loss,
+    mse_loss,
+    multi_margin_loss,
+    multilabel_soft_margin_loss,
+    pairwise_distance,
+    poisson_nll_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
+)
+from luminal.frontend.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    local_response_norm,
+)
+from luminal.frontend.norms import normalize
+from luminal.frontend.tensor import Tensor
+
+__all__ = [
+    # activations
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "leaky_relu",
+    "log_softmax",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "rrelu",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    # normalisations
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_norm",
+    "normalize",
+    "rms_norm",
+    # losses and distances
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
+    "cosine_similarity",
+    "cross_entropy",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "margin_ranking_loss",
+    "mse_loss",
+    "multi_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+    "pairwise_distance",
+    "poisson_nll_loss",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """`Tensor.layer_norm` over the last dims, which have the extents `normalized_shape`."""
+    return normalization.layer_norm(x, _last("layer_norm", x, normalized_shape), weight, bias, eps)
+
+
+def rms_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """`Tensor.rms_norm` over the last dims; `eps` is by default the dtype's own epsilon."""
+    dims = _last("rms_norm", x, normalized_shape)
+    return normalization.rms_norm(x, dims, weight, x.dtype.epsilon if eps is None else eps)
+
+
+def _last(what: str, x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
+    """The last dims of x; ShapeError if `shape` is not theirs."""
+    count = len(shape)
+    if not count or x.shape[x.ndim - count :] != tuple(shape):
+        raise ShapeError(f"{what}: {describe(x)} does not end in {tuple(shape)}")
+    return tuple(range(-count, 0))
