@@ -215,6 +215,40 @@ class Recorder:
         """Ones on the main diagonal, zeros elsewhere."""
         return creation.eye(self, rows, columns, dtype)
 
+    def empty(self, shape: Sequence[Extent], dtype: Any = dtypes.float32) -> Tensor:
+        """All zeros: a value that is not initialised does not exist here."""
+        return creation.full(self, shape, 0, dtype)
+
+    def linspace(
+        self, start: float, stop: float, num: Extent, dtype: Any = None, endpoint: bool = True
+    ) -> Tensor:
+        """`num` numbers at even distances from start to stop; float32 by default."""
+        return creation.linspace(self, start, stop, num, dtype, endpoint)
+
+    def logspace(
+        self, start: float, stop: float, num: Extent, base: float = 10.0, dtype: Any = None
+    ) -> Tensor:
+        """`base` to the powers that `linspace` gives; float32 by default."""
+        return creation.logspace(self, start, stop, num, base, dtype)
+
+    def tri(
+        self, rows: Extent, columns: Extent | None = None, diagonal: int = 0, dtype: Any = float
+    ) -> Tensor:
+        """Ones at and below a diagonal, zeros above it."""
+        return creation.tri(self, rows, columns, diagonal, dtype)
+
+    def tril_indices(
+        self, rows: int, columns: int, offset: int = 0, dtype: Any = dtypes.int64
+    ) -> Tensor:
+        """The positions (2, count) at and below a diagonal, row by row."""
+        return creation.tril_indices(self, rows, columns, offset, dtype)
+
+    def triu_indices(
+        self, rows: int, columns: int, offset: int = 0, dtype: Any = dtypes.int64
+    ) -> Tensor:
+        """The positions (2, count) at and above a diagonal, row by row."""
+        return creation.triu_indices(self, rows, columns, offset, dtype)
+
     # --- sinks and results
 
     def output(self, value: Tensor, name: str | None = None, *, hidden: bool = False) -> None:
