@@ -315,6 +315,42 @@ def eye(rows: Extent, columns: Extent | None = None, dtype: Any = float32) -> Te
     return default_graph().eye(rows, columns, dtype)
 
 
+def empty(shape: Sequence[Extent], dtype: Any = float32) -> Tensor:
+    """All zeros, in the default graph: nothing is uninitialised here."""
+    return default_graph().empty(shape, dtype)
+
+
+def linspace(
+    start: float, stop: float, num: Extent, dtype: Any = None, endpoint: bool = True
+) -> Tensor:
+    """`num` numbers at even distances from start to stop, in the default graph."""
+    return default_graph().linspace(start, stop, num, dtype, endpoint)
+
+
+def logspace(
+    start: float, stop: float, num: Extent, base: float = 10.0, dtype: Any = None
+) -> Tensor:
+    """`base` to the powers that `linspace` gives, in the default graph."""
+    return default_graph().logspace(start, stop, num, base, dtype)
+
+
+def tri(
+    rows: Extent, columns: Extent | None = None, diagonal: int = 0, dtype: Any = float32
+) -> Tensor:
+    """Ones at and below a diagonal, zeros above it, in the default graph."""
+    return default_graph().tri(rows, columns, diagonal, dtype)
+
+
+def tril_indices(rows: int, columns: int, offset: int = 0, dtype: Any = int64) -> Tensor:
+    """The positions (2, count) at and below a diagonal, in the default graph."""
+    return default_graph().tril_indices(rows, columns, offset, dtype)
+
+
+def triu_indices(rows: int, columns: int, offset: int = 0, dtype: Any = int64) -> Tensor:
+    """The positions (2, count) at and above a diagonal, in the default graph."""
+    return default_graph().triu_indices(rows, columns, offset, dtype)
+
+
 # --- devices --------------------------------------------------------------------------------------
 
 
