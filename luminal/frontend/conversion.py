@@ -9,14 +9,12 @@ import numpy as np
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
-from luminal.frontend.handle import Extent, describe, is_tensor
+from luminal.frontend.handle import describe, is_tensor
 from luminal.frontend.movement import reshape, select, stack
 from luminal.frontend.unary import bitcast, cast
 from luminal.shape.expression import const
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from luminal.frontend.tensor import Tensor
 
 
@@ -80,7 +78,7 @@ def long(x: Tensor) -> Tensor:
     return cast(x, dtypes.int64)
 
 
-def view(x: Tensor, *shape: Extent | Sequence[Extent] | DType) -> Tensor:
+def view(x: Tensor, *shape: Any) -> Tensor:
     """The elements in another shape, as `reshape`; or, of a dtype, the bytes read as that dtype.
 
     A narrower dtype makes the last dim longer, a wider one shorter, least significant byte first.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from luminal.errors import ShapeError
 from luminal.frontend.binary import broadcast, common_shape, promotion
-from luminal.frontend.handle import describe, together
+from luminal.frontend.handle import describe, is_tensor, listed, together
 from luminal.frontend.movement import concat, expand, pad, reshape, stack
 from luminal.shape.expression import const
 
@@ -25,13 +25,12 @@ def _several(what: str, tensors: Sequence[Tensor]) -> list[Tensor]:
 
 def _raised(rank: int, x: Tensor) -> Tensor:
     """`x` with dims of extent 1 up to `rank`, 1 to 3, where NumPy and PyTorch put them."""
-    n = x.extents
-    wide = {0: (1, 1, 1), 1: (1, *n, 1), 2: (*n, 1)}.get(x.ndim, n)
-    if x.ndim >= rank:
+    behind = 1 if rank == 3 and x.ndim else 0  # (n,) becomes (1, n, 1)
+    missing = rank - x.ndim
+    if missing <= 0:
         return x
-    if rank == 3:
-        return reshape(x, wide)
-    return reshape(x, (const(1),) * (rank - x.ndim) + n)
+    one = const(1)
+    return reshape(x, (*(one,) * (missing - behind), *x.extents, *(one,) * behind))
 
 
 def atleast_1d(*tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
@@ -50,9 +49,8 @@ def atleast_3d(*tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
 
 
 def _each(rank: int, tensors: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
-    raised = tuple(_raised(rank, x) for x in given)
-    return raised[0] if len(tensors) == 1 and given is tensors else raised
+    raised = tuple(_raised(rank, x) for x in listed(tensors))
+    return raised[0] if len(tensors) == 1 and is_tensor(tensors[0]) else raised
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
@@ -91,8 +89,7 @@ def meshgrid(*tensors: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     """
     if indexing not in ("xy", "ij"):
         raise ShapeError(f'meshgrid: indexing={indexing!r} is not known; use "xy" or "ij"')
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
-    parts = [_raised(1, x) for x in _several("meshgrid", given)]
+    parts = [_raised(1, x) for x in _several("meshgrid", listed(tensors))]
     for x in parts:
         if x.ndim != 1:
             raise ShapeError(f"meshgrid: {describe(x)} is not 1-d; flatten it first")

@@ -127,6 +127,11 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     return permute(x, *order)
 
 
+def matrix_transpose(x: Tensor) -> Tensor:
+    """The last two dims exchanged."""
+    return transpose(x, -1, -2)
+
+
 def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """The dims `source` moved to the places `destination`; the others keep their order."""
     sources, places = (
@@ -173,12 +178,14 @@ def expand_as(x: Tensor, other: Tensor) -> Tensor:
     return expand(x, other.extents)
 
 
+@numpy_names
 def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without the dims of extent 1 among `dim` (None: among all), as PyTorch."""
     gone = [k for k in axes_of("squeeze", dim, x.ndim) if x.extents[k] == const(1)]
     return reshape(x, tuple(n for k, n in enumerate(x.extents) if k not in gone))
 
 
+@numpy_names
 def unsqueeze(x: Tensor, dim: int | Sequence[int]) -> Tensor:
     """With new dims of extent 1, at these positions of the result."""
     count = 1 if isinstance(dim, int) else len(dim)
@@ -238,7 +245,7 @@ def roll(
 
     One view: `out[i] = x[(i - shift) % n]`. Shifts may be Expressions of dims.
     """
-    amounts = list(shifts) if isinstance(shifts, tuple | list) else [shifts]
+    amounts: list[Any] = list(shifts) if isinstance(shifts, tuple | list) else [shifts]
     if dim is None:
         if len(amounts) != 1:
             raise ShapeError(f"roll: {len(amounts)} shifts without dims; give a dim for each")
@@ -288,13 +295,20 @@ def pad(x: Tensor, pairs: Sequence[Sequence[Extent]], value: float = 0) -> Tenso
 
 
 @numpy_names
-def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """The tensors one after the other along `dim`; their other extents agree."""
+def concat(tensors: Sequence[Tensor], dim: int | None = 0) -> Tensor:
+    """The tensors one after the other along `dim`; their other extents agree. None: flattened.
+
+    Views that are placed side by side, and Selects between them by position. As in PyTorch, a 1-d
+    tensor without elements joins tensors of any rank.
+    """
     if not tensors:
         raise ShapeError("concat: no tensors; give at least one")
     graph, values = together(*tensors)
     dtype = promotion(tensors)
     parts = [graph.wrap(value).cast(dtype) for value in values]
+    if dim is None:
+        return concat([ravel(part) for part in parts])
+    parts = [part for part in parts if part.extents != (const(0),)] or parts[:1]
     axis = axis_of("concat", dim, parts[0].ndim)
     for part in parts:
         _check_concat(parts[0], part, axis)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from luminal.errors import ShapeError
 from luminal.frontend.handle import Extent, along, describe
@@ -52,7 +52,7 @@ def pad(x: Tensor, pad: Amounts, mode: str = "constant", value: float | None = N
 
 def _pairs(x: Tensor, pad: Amounts) -> list[Pair]:
     """(before, after) for each dim, as Expressions."""
-    given = list(pad)
+    given: list[Any] = list(pad)
     if all(isinstance(entry, tuple | list) for entry in given) and (given or x.ndim == 0):
         listed = [tuple(entry) for entry in given]
     else:

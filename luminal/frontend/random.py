@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
 from luminal.frontend.binary import where
 from luminal.frontend.creation import position
-from luminal.frontend.handle import Extent, Operand, Shape, along, axis_of, describe, is_tensor
+from luminal.frontend.handle import Extent, Operand, along, axis_of, describe, is_tensor, work_dtype
 from luminal.frontend.indexing import take
-from luminal.frontend.movement import expand, reshape, select, stack
+from luminal.frontend.movement import expand, select, stack
 from luminal.frontend.sorting import argsort
 from luminal.shape.expression import Expression, const
 
@@ -144,16 +144,12 @@ def uniform(
     found = _unit(_drawn("uniform", key, shape), wanted)
     if not (is_tensor(low) or is_tensor(high)) and (low, high) == (0, 1):
         return found
-    work = found.cast(wanted.compute)
-    return (low + work * _difference(high, low)).cast(wanted)
-
-
-def _difference(high: Any, low: Any) -> Any:
-    return high - low
+    start, stop = (key.graph.constant(end).cast(wanted.compute) for end in (low, high))
+    return (found.cast(wanted.compute) * (stop - start) + start).cast(wanted)
 
 
 def _unit(words: Words, dtype: DType) -> Tensor:
-    """Floats of 0 <= x < 1, all multiples of the spacing of the dtype's numbers below 1, exactly."""
+    """Floats of 0 <= x < 1: all multiples of the spacing that the dtype has below 1."""
     digits = {2: 11, 4: 24, 8: 53}[dtype.size] if dtype is not dtypes.bfloat16 else 8
     if digits > 32:
         return (_wide(words) >> (64 - digits)).cast(dtype) * 2.0**-digits
@@ -192,7 +188,7 @@ def normal(
     found = (u.log() * -2).sqrt() * (v * (2 * math.pi)).cos()
     if not (is_tensor(mean) or is_tensor(std)) and (mean, std) == (0, 1):
         return found.cast(wanted)
-    return (mean + found * std).cast(wanted)
+    return (found * std + mean).cast(wanted)
 
 
 def randint(
@@ -219,11 +215,10 @@ def randint(
 
 def bernoulli(key: Tensor, p: Operand = 0.5, shape: Sequence[Extent] | None = None) -> Tensor:
     """True with probability `p` (a number or a Tensor): `uniform < p`. The default shape is p's."""
-    if shape is None:
-        shape = p.extents if is_tensor(p) else np.shape(p)  # type: ignore[arg-type]
-    work = dtypes.float64 if is_tensor(p) and p.dtype is dtypes.float64 else dtypes.float32
-    chance = p.cast(work) if is_tensor(p) else p
-    return uniform(key, shape, dtype=work) < chance
+    chance = key.graph.constant(p)
+    work = work_dtype(chance.dtype)
+    drawn = uniform(key, chance.extents if shape is None else shape, dtype=work)
+    return drawn < chance.cast(work)
 
 
 def permutation(key: Tensor, x: Extent | Tensor, dim: int = 0) -> Tensor:
@@ -231,10 +226,10 @@ def permutation(key: Tensor, x: Extent | Tensor, dim: int = 0) -> Tensor:
 
     The order that sorts random numbers of 64 bits.
     """
-    if not is_tensor(x):
-        return argsort(bits(key, (x,), dtypes.uint64), 0)
-    axis = axis_of("permutation", dim, x.ndim)
-    return take(x, permutation(key, x.extents[axis]), axis)
+    if is_tensor(x):
+        axis = axis_of("permutation", dim, x.ndim)
+        return take(x, permutation(key, x.extents[axis]), axis)
+    return argsort(bits(key, (cast(Extent, x),), dtypes.uint64), 0)
 
 
 def dropout(x: Tensor, p: float = 0.5, key: Tensor | None = None) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -73,6 +73,6 @@ def repeat_interleave(
             )
         return take(x, np.repeat(np.arange(counts.size), counts), axis)
     wide = list(unsqueeze(x, axis + 1).extents)
-    wide[axis + 1] = x.graph.extent(repeats)
+    wide[axis + 1] = x.graph.extent(cast(Extent, repeats))
     merged = (*x.extents[:axis], x.extents[axis] * wide[axis + 1], *x.extents[axis + 1 :])
     return reshape(expand(unsqueeze(x, axis + 1), wide), merged)

@@ -142,8 +142,8 @@ def scatter_reduce(
         return x
     found, source = _index_and_source("scatter_reduce", x, axis, found, src)
     if reduce == "amin":
-        mirrored = (_mirrored(t) for t in (x, source))
-        return _mirrored(_combined(*mirrored, axis, found, "amax", include_self))
+        greatest = _combined(_mirrored(x), _mirrored(source), axis, found, "amax", include_self)
+        return _mirrored(greatest)
     return _combined(x, source, axis, found, reduce, include_self)
 
 

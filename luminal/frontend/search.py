@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 def searchsorted(
     sequence: Tensor,
     values: Operand,
+    *,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
@@ -82,10 +83,10 @@ def _precedes(x: Tensor, y: Tensor) -> Tensor:
 
 
 def bucketize(
-    x: Operand, boundaries: Tensor, out_int32: bool = False, right: bool = False
+    x: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
     """The bucket of each value among ascending `boundaries`: `searchsorted(boundaries, x)`."""
-    return searchsorted(boundaries, x, out_int32, right)
+    return searchsorted(boundaries, x, out_int32=out_int32, right=right)
 
 
 # --- as many as there are -------------------------------------------------------------------------
