@@ -61,6 +61,28 @@ from luminal.nn.dropout import (
 from luminal.nn.embedding import Embedding, EmbeddingBag
 from luminal.nn.feed_forward import SwiGLU
 from luminal.nn.linear import Bilinear, Identity, Linear
+from luminal.nn.loss import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CosineEmbeddingLoss,
+    CosineSimilarity,
+    CrossEntropyLoss,
+    GaussianNLLLoss,
+    HingeEmbeddingLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MarginRankingLoss,
+    MSELoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
+    NLLLoss,
+    PairwiseDistance,
+    PoissonNLLLoss,
+    SmoothL1Loss,
+    SoftMarginLoss,
+    TripletMarginLoss,
+)
 from luminal.nn.module import Module
 from luminal.nn.multihead import MultiheadAttention
 from luminal.nn.norm import (
@@ -213,6 +235,27 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    # losses and distances
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CosineEmbeddingLoss",
+    "CosineSimilarity",
+    "CrossEntropyLoss",
+    "GaussianNLLLoss",
+    "HingeEmbeddingLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MarginRankingLoss",
+    "MSELoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
+    "NLLLoss",
+    "PairwiseDistance",
+    "PoissonNLLLoss",
+    "SmoothL1Loss",
+    "SoftMarginLoss",
+    "TripletMarginLoss",
     # moving elements
     "ChannelShuffle",
     "CircularPad1d",

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from luminal.dtypes import float32
+from luminal.frontend.products import bilinear
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.init import Draw
@@ -63,7 +64,4 @@ class Bilinear(Module):
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """(..., in1) and (..., in2) to (..., out)."""
-        weight = self.read(self.weight, x1)
-        rows = (x1.unsqueeze(-2).unsqueeze(-3) @ weight).squeeze(-2)  # (..., out, in2)
-        y = (rows @ x2.unsqueeze(-1)).squeeze(-1)
-        return y if self.bias is None else y + self.read(self.bias, x1)
+        return bilinear(x1, x2, self.read(self.weight, x1), self.read(self.bias, x1))

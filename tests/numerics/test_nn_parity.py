@@ -277,6 +277,38 @@ MOVES = [
     Row("ReplicationPad3d", lambda nn: nn.ReplicationPad3d(2), (VOLUME,)),
     Row("CircularPad1d", lambda nn: nn.CircularPad1d(3), (SIGNAL,)),
 ]
+CLASSES = x(5, 4)
+SIGNS = np.array([1, -1, 1, 1, -1], np.float32)
+SHARES = np.asarray(abs(x(5, 4)) / 8, np.float32)
+PAIR, PAIR_SIGNS = (CLASSES, x(5, 4)), np.sign(x(5, 4))
+LOSSES = [
+    Row("MSELoss", lambda nn: nn.MSELoss(), PAIR),
+    Row("L1Loss", lambda nn: nn.L1Loss(reduction="sum"), PAIR),
+    Row("SmoothL1Loss", lambda nn: nn.SmoothL1Loss(reduction="none", beta=0.5), PAIR),
+    Row("HuberLoss", lambda nn: nn.HuberLoss(delta=0.5), PAIR),
+    Row("CrossEntropyLoss", lambda nn: nn.CrossEntropyLoss(), (CLASSES, ids(4, 5))),
+    Row(
+        "CrossEntropyLoss-smooth",
+        lambda nn: nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=2, reduction="none"),
+        (x(5, 4, 3), ids(4, 5, 3)),
+    ),
+    Row("CrossEntropyLoss-shares", lambda nn: nn.CrossEntropyLoss(), (CLASSES, SHARES)),
+    Row("NLLLoss", lambda nn: nn.NLLLoss(reduction="sum"), (CLASSES, ids(4, 5))),
+    Row("BCELoss", lambda nn: nn.BCELoss(), (SHARES, SHARES[::-1].copy())),
+    Row("BCEWithLogitsLoss", lambda nn: nn.BCEWithLogitsLoss(), (CLASSES, SHARES)),
+    Row("KLDivLoss", lambda nn: nn.KLDivLoss(reduction="batchmean"), (CLASSES, SHARES)),
+    Row("PoissonNLLLoss", lambda nn: nn.PoissonNLLLoss(full=True), (CLASSES, abs(4 * CLASSES))),
+    Row("GaussianNLLLoss", lambda nn: nn.GaussianNLLLoss(), (*PAIR, SHARES)),
+    Row("SoftMarginLoss", lambda nn: nn.SoftMarginLoss(), (CLASSES, PAIR_SIGNS)),
+    Row("MultiMarginLoss", lambda nn: nn.MultiMarginLoss(margin=0.5), (CLASSES, ids(4, 5))),
+    Row("MultiLabelSoftMarginLoss", lambda nn: nn.MultiLabelSoftMarginLoss(), (CLASSES, SHARES)),
+    Row("HingeEmbeddingLoss", lambda nn: nn.HingeEmbeddingLoss(), (CLASSES, PAIR_SIGNS)),
+    Row("MarginRankingLoss", lambda nn: nn.MarginRankingLoss(0.2), (x(5), x(5), SIGNS)),
+    Row("CosineEmbeddingLoss", lambda nn: nn.CosineEmbeddingLoss(0.2), (*PAIR, SIGNS)),
+    Row("TripletMarginLoss", lambda nn: nn.TripletMarginLoss(swap=True), (*PAIR, x(5, 4))),
+    Row("CosineSimilarity", lambda nn: nn.CosineSimilarity(), PAIR),
+    Row("PairwiseDistance", lambda nn: nn.PairwiseDistance(3.0, keepdim=True), PAIR),
+]
 GROUPS = {
     "linear": LINEAR,
     "convolutions": CONVOLUTIONS,
@@ -286,9 +318,10 @@ GROUPS = {
     "attention": ATTENTION,
     "activations": ACTIVATIONS,
     "moves": MOVES,
+    "losses": LOSSES,
 }
 ROWS = [pytest.param(group, row, id=row.name) for group, rows in GROUPS.items() for row in rows]
-QUICK = [p for p in ROWS if p.values[0] in ("linear", "norms", "moves")]
+QUICK = [p for p in ROWS if p.values[0] in ("linear", "norms", "moves", "losses")]
 
 # ulp of the largest result: sums of some ten terms, of which layers stack up to six.
 TOLERANCE = 64

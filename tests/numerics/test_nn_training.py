@@ -166,3 +166,28 @@ def test_rrelu_draws_slopes() -> None:
     y = dropped(nn.RReLU(), -np.ones((100, 100), np.float32))
     assert -1 / 3 <= y.min() < -0.32
     assert -0.13 < y.max() <= -1 / 8
+
+
+# --- losses ---------------------------------------------------------------------------------------
+
+
+def test_weights_of_losses_are_in_the_state_dict() -> None:
+    weight = [0.5, 1.0, 2.0]
+    ours = nn.CrossEntropyLoss(weight, reduction="sum"), nn.BCEWithLogitsLoss(pos_weight=weight)
+    theirs = (
+        torch.nn.CrossEntropyLoss(torch.tensor(weight), reduction="sum"),
+        torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(weight)),
+    )
+    x, numbers = normal(4, 3), np.array([0, 2, 1, 2])
+    shares = rng.uniform(0, 1, (4, 3)).astype(np.float32)
+    cx = lm.Graph()
+    inputs = [cx.tensor(x.shape, name="x"), cx.tensor((4,), "int64", "n"), cx.tensor((4, 3))]
+    for k, layer in enumerate(ours):
+        assert list(layer.state_dict()) == list(theirs[k].state_dict())
+        layer(inputs[0], inputs[k + 1]).output(str(k))
+    found = lm.compile(cx, backend="reference")({"x": x, "n": numbers, "in0": shares})
+    for k, target in enumerate((numbers, shares)):
+        expected = theirs[k](torch.from_numpy(x), torch.from_numpy(target)).numpy()
+        close(found[str(k)], expected, 64)
+    with pytest.raises(InputError, match="reduction 'average' is not among mean, sum, none"):
+        nn.MSELoss(reduction="average")
