@@ -19,8 +19,9 @@ from luminal.kernel.tile_verify import verify as verify_kernel
 from luminal.program import selection as selections
 from luminal.program import selection_text
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program
-from luminal.program.partition import KernelStep, Partition, Step, partition
+from luminal.program.partition import partition
 from luminal.program.selection import Selection
+from luminal.program.steps import KernelStep, Partition, Step
 from luminal.select import fast
 from luminal.target import Target
 

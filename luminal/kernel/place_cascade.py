@@ -157,7 +157,7 @@ class _CascadePlacement(Placement):
     def run(self) -> Placed:
         env = self.grid_env()
         self.begin(env)
-        self.pack(env)
+        self.pack_lanes(env)
         low, high = self.visited(env)
         self.blocks_of_steps(low, high)
         self.maximise(env)
@@ -202,7 +202,7 @@ class _CascadePlacement(Placement):
                 self.write(row, inside, self.number(0))
                 self.close(1 + len(axes))
 
-    def pack(self, env: Env) -> None:
+    def pack_lanes(self, env: Env) -> None:
         """Factors of the contractions that vary along the lanes, copied lane by lane."""
         for reduction in self.cascade.inner:
             (product,) = reduction.args

@@ -6,8 +6,8 @@ is a function of the Selection: buffers, who writes them, the order of the steps
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from luminal.algebra.frames import shape_of
@@ -16,50 +16,30 @@ from luminal.algebra.scatter import is_ordered, positions
 from luminal.algebra.terms import Frame, OpaqueAttrs, Phase, Term
 from luminal.dtypes import int64
 from luminal.errors import CompileError
-from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph, Output
-from luminal.hlir.ops import Value
 from luminal.hlir.state import State
 from luminal.kernel.group import Group, Place, Store
-from luminal.program.buffers import Buffer, BufferKind, Owner
+from luminal.program.buffers import BufferKind
+from luminal.program.in_place import updates
 from luminal.program.launch_list import Operand, ProgramOutput
+from luminal.program.memory import Memory, owner_of
 from luminal.program.selection import Residence, Selection
+from luminal.program.steps import (
+    KernelStep,
+    LoopStep,
+    Partition,
+    Step,
+    Unit,
+    ordered,
+    state_of,
+    states_of,
+)
 from luminal.shape.expression import Expression, Symbol, const
-
-
-@dataclass(frozen=True, slots=True)
-class KernelStep:
-    """One kernel to place. `early`: it depends on Weights and literals only (the prologue)."""
-
-    group: Group
-    early: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LoopStep:
-    """`trips` runs of the steps of a Loop body."""
-
-    trips: Expression
-    body: tuple[Step, ...]
-
-
-Step = KernelStep | LoopStep
-
-
-@dataclass(slots=True)
-class Partition:
-    """The steps of a program in order, with its buffers and table (see `launch_list.Program`)."""
-
-    steps: list[Step] = field(default_factory=list)
-    buffers: list[Buffer] = field(default_factory=list)
-    table: list[int] = field(default_factory=list)
-    outputs: list[ProgramOutput] = field(default_factory=list)
-    swaps: list[State] = field(default_factory=list)
 
 
 def partition(graph: Graph, selection: Selection) -> Partition:
     """The steps and buffers that a selection asks for."""
-    memory = _Memory()
+    memory = Memory()
     scope = _Scope(memory, selection, graph.requirements, 0)
     for root in selection.roots:
         scope.sink(root)
@@ -68,54 +48,12 @@ def partition(graph: Graph, selection: Selection) -> Partition:
     return result
 
 
-class _Memory:
-    """Buffers and table entries, shared by the program and its Loop bodies."""
-
-    def __init__(self) -> None:
-        self.partition = Partition()
-        self.owned: dict[tuple[BufferKind, Owner], int] = {}
-        self.entries: dict[tuple[int, ...], int] = {}
-
-    def buffer(
-        self, kind: BufferKind, dtype: Any, shape: Sequence[Expression], owner: Owner = None
-    ) -> int:
-        """A new buffer; the same one for the same owner."""
-        if owner is not None and (kind, owner) in self.owned:
-            return self.owned[kind, owner]
-        number = len(self.partition.buffers)
-        self.partition.buffers.append(Buffer(number, kind, dtype, tuple(shape), owner=owner))
-        if owner is not None:
-            self.owned[kind, owner] = number
-        return number
-
-    def entry(self, *buffers: int) -> int:
-        """Consecutive table entries for buffers; the first one's number."""
-        if buffers not in self.entries:
-            self.entries[buffers] = len(self.partition.table)
-            self.partition.table.extend(buffers)
-        return self.entries[buffers]
-
-    def place(self, buffer: int, frame: Frame) -> Place:
-        return Place(Operand(self.entry(buffer)), self.partition.buffers[buffer].dtype, frame)
-
-
-@dataclass(slots=True)
-class _Unit:
-    """Steps in the making: which stored values they read and make."""
-
-    makes: tuple[Term, ...]
-    reads: frozenset[Term]
-    steps: tuple[Step, ...]
-    in_place: State | None = None  # it overwrites this State's value
-    old: frozenset[State] = frozenset()  # it reads the value these States start with
-
-
 class _Scope:
     """One list of steps: the program's or a Loop body's."""
 
     def __init__(
         self,
-        memory: _Memory,
+        memory: Memory,
         selection: Selection,
         facts: tuple[Expression, ...],
         depth: int,
@@ -143,7 +81,7 @@ class _Scope:
         value, frame = term.attrs
         if value in self.arguments:
             return Place(self.arguments[value], term.dtype, frame)
-        kind, owner = _owner(value)
+        kind, owner = owner_of(value)
         return self.memory.place(self.memory.buffer(kind, value.dtype, value.shape, owner), frame)
 
     def settle(self, term: Term, place: Place, root: Root) -> None:
@@ -171,47 +109,15 @@ class _Scope:
                 buffer = memory.buffer(BufferKind.OUTPUT, root.term.dtype, shape, name)
                 memory.partition.outputs.append(ProgramOutput(name, buffer, hidden))
             case Assign(state):
-                if root.term.is_leaf and _state_of(root.term) is state:
+                if root.term.is_leaf and state_of(root.term) is state:
                     return  # assigned to itself
-                if self.updates(root, state):
+                if root.term not in self.places and updates(self.selection, root, state):
                     buffer = memory.buffer(BufferKind.STATE, root.term.dtype, shape, state)
                     self.in_place[root.term] = state
                 else:
                     buffer = memory.buffer(BufferKind.NEXT, root.term.dtype, shape, state)
                     memory.partition.swaps.append(state)
         self.settle(root.term, memory.place(buffer, root.frame), root)
-
-    def updates(self, root: Root, state: State) -> bool:
-        """Can the State be overwritten in place: a Scatter into its own old value, which nobody who
-        depends on the new value still reads?
-        """
-        term = root.term
-        if term.op != "Scatter" or not term.args[0].is_leaf or term in self.places:
-            return False
-        if _state_of(term.args[0]) is not state or root.frame != term.attrs.result:
-            return False
-        if term.args[0].attrs.frame != term.attrs.frames[0]:
-            return False
-        after: set[Term] = {term}
-        for user in self.selection.choices:
-            if not after.isdisjoint(user.args):
-                after.add(user)
-        for user in after:
-            stored = user is not term and self.selection.is_stored(user)
-            if stored and term.args[0] in self.inlined(user.args):
-                return False
-        return term.args[0] not in self.inlined(term.args[1:])
-
-    def inlined(self, roots: Iterable[Term]) -> set[Term]:
-        """The terms that a kernel computing `roots` reads or computes."""
-        seen: set[Term] = set()
-        stack = list(roots)
-        while stack:
-            term = stack.pop()
-            if term not in seen:
-                seen.add(term)
-                stack.extend(() if self.selection.is_stored(term) else term.args)
-        return seen
 
     def home(self, term: Term) -> Place:
         """Where a stored term lives."""
@@ -229,15 +135,15 @@ class _Scope:
 
     def run(self) -> list[Step]:
         """All steps in an order that respects what each reads and overwrites."""
-        units: list[_Unit] = []
+        units: list[Unit] = []
         for term in self.selection.choices:
             if self.selection.is_stored(term):
                 units += self.units(term)
         for store in self.copies:
             units.append(self.unit((), (store,)))
-        return [step for unit in _ordered(units) for step in unit.steps]
+        return [step for unit in ordered(units) for step in unit.steps]
 
-    def units(self, term: Term) -> list[_Unit]:
+    def units(self, term: Term) -> list[Unit]:
         if term.op == "Loop":
             return self.loop_units(term)
         if term.op == "Scatter":
@@ -256,14 +162,14 @@ class _Scope:
         stores = tuple(Store(t, place, place.frame) for t, place in places.items())
         return [self.unit(tuple(together), stores)]
 
-    def unit(self, makes: tuple[Term, ...], stores: tuple[Store, ...]) -> _Unit:
+    def unit(self, makes: tuple[Term, ...], stores: tuple[Store, ...]) -> Unit:
         """One kernel."""
         group = self.group(stores)
         reads = frozenset(group.reads)
         early = all(
             root.phase is not Phase.RUN for store in stores for root in store.roots
         ) and self.in_derived(stores)
-        return _Unit(makes, reads, (KernelStep(group, early),), None, _states(reads))
+        return Unit(makes, reads, (KernelStep(group, early),), None, states_of(reads))
 
     def in_derived(self, stores: tuple[Store, ...]) -> bool:
         partition = self.memory.partition
@@ -289,13 +195,13 @@ class _Scope:
             stack.extend(reversed(term.args))
         return Group(stores, reads, frozenset(local), self.facts)
 
-    def sort_units(self, term: Term) -> list[_Unit]:
+    def sort_units(self, term: Term) -> list[Unit]:
         """Both results at once; one that nobody uses gets a buffer all the same."""
         if term.attrs.site in self.done:
             return []
         self.done.add(term.attrs.site)
         used, frame = self.siblings(term), term.attrs.result
-        before: list[_Unit] = []
+        before: list[Unit] = []
         source = self.exact(term.args[0], term.attrs.frames[0], before)
         stores = []
         for k, dtype in enumerate((term.args[0].dtype, int64)):
@@ -307,20 +213,20 @@ class _Scope:
             stores.append(Store(term, place, place.frame))
         group = Group(tuple(stores), {term.args[0]: source}, frozenset(), self.facts)
         reads = frozenset(term.args)
-        unit = _Unit(tuple(used.values()), reads, (KernelStep(group),), None, _states(reads))
+        unit = Unit(tuple(used.values()), reads, (KernelStep(group),), None, states_of(reads))
         return [*before, unit]
 
     def _operand(self, term: Term) -> Operand | None:
         return self.places[term].operand if term in self.places else None
 
-    def scatter_units(self, term: Term) -> list[_Unit]:
+    def scatter_units(self, term: Term) -> list[Unit]:
         """Copy the destination (unless it is updated in place), then store the source into it."""
         attrs: OpaqueAttrs = term.attrs
         place = self.home(term)
         dest, source = term.args[:2]
         entries, add = positions(term), attrs.hlir.mode == "add"
-        ordered = is_ordered(term)
-        region = Store(source, place, attrs.frames[1], entries, ordered, add)
+        is_fixed = is_ordered(term)
+        region = Store(source, place, attrs.frames[1], entries, is_fixed, add)
         write = self.unit((term,), (region,))
         state = self.in_place.get(term)
         if state is not None:
@@ -328,17 +234,17 @@ class _Scope:
             return [write]
         copy = self.unit((), (Store(dest, place, attrs.frames[0]),))
         reads, steps = copy.reads | write.reads, (*copy.steps, *write.steps)
-        return [_Unit((term,), reads, steps, None, copy.old | write.old)]
+        return [Unit((term,), reads, steps, None, copy.old | write.old)]
 
     # --- Loops
 
-    def loop_units(self, term: Term) -> list[_Unit]:
+    def loop_units(self, term: Term) -> list[Unit]:
         if term.attrs.site in self.done:
             return []
         self.done.add(term.attrs.site)
         attrs: OpaqueAttrs = term.attrs
         loop = attrs.hlir
-        before: list[_Unit] = []
+        before: list[Unit] = []
         operands: list[Operand] = []
         depth = self.depth + 1
         carried = [self.carry(term, k, before) for k in range(loop.carried)]
@@ -361,7 +267,7 @@ class _Scope:
         step = LoopStep(loop.trips, tuple(inner.run()))
         reads = frozenset(a for a in term.args)
         makes = tuple(self.siblings(term).values())
-        return [*before, _Unit(makes, reads, (step,), None, _states(reads))]
+        return [*before, Unit(makes, reads, (step,), None, states_of(reads))]
 
     def siblings(self, term: Term) -> dict[int, Term]:
         """The results of the same Loop or Sort in use, by number."""
@@ -370,7 +276,7 @@ class _Scope:
         )
         return {t.attrs.index: t for t in same}
 
-    def carry(self, term: Term, k: int, before: list[_Unit]) -> int:
+    def carry(self, term: Term, k: int, before: list[Unit]) -> int:
         """The two buffers of a carried value that take turns; the initial value is copied in."""
         frame = term.attrs.frames[k]
         init = term.args[k]
@@ -386,7 +292,7 @@ class _Scope:
         return entry
 
     def stream(
-        self, term: Term, args: range, listed: bool, depth: int, before: list[_Unit]
+        self, term: Term, args: range, listed: bool, depth: int, before: list[Unit]
     ) -> Operand:
         """A tensor walked along its leading axis, or a list of tensors."""
         places = [self.exact(term.args[k], term.attrs.frames[k], before) for k in args]
@@ -399,7 +305,7 @@ class _Scope:
             size = size * extent
         return Operand(place.operand.entry, depth, const(0), 1, size)
 
-    def exact(self, term: Term, frame: Frame, before: list[_Unit]) -> Place:
+    def exact(self, term: Term, frame: Frame, before: list[Unit]) -> Place:
         """A place that holds `term` row-major in just this frame, copied there if need be."""
         place = self.places.get(term)
         fixed = place is not None and place.operand.depth == 0 and place.operand.modulus == 1
@@ -442,57 +348,7 @@ class _Scope:
         return targets
 
 
-def _owner(leaf: Value) -> tuple[BufferKind, Owner]:
-    """Whose memory holds a leaf."""
-    match leaf.node.attrs:
-        case InputAttrs(name=name):
-            return BufferKind.INPUT, name
-        case WeightAttrs() as weight:
-            return BufferKind.WEIGHT, weight
-        case StateAttrs(state=state):
-            return BufferKind.STATE, state
-        case ConstantAttrs() as literal:
-            return BufferKind.CONSTANT, literal
-    raise AssertionError(leaf)
-
-
 def _may_be_empty(axis: Symbol) -> bool:
     assert axis.extent is not None
     lo = axis.extent.interval.lo
     return lo is None or lo < 1
-
-
-def _state_of(term: Term) -> State | None:
-    attrs = term.attrs.value.node.attrs
-    return attrs.state if term.attrs.value.node.op.name == "State" else None
-
-
-def _states(reads: Iterable[Term]) -> frozenset[State]:
-    return frozenset(s for t in reads if t.is_leaf and (s := _state_of(t)) is not None)
-
-
-def _ordered(units: list[_Unit]) -> list[_Unit]:
-    """Stable topological order: makers before readers, readers of old values before overwriters."""
-    makers = {term: unit for unit in units for term in unit.makes}
-    number = {id(unit): k for k, unit in enumerate(units)}
-    needs: dict[int, list[_Unit]] = {}
-    for unit in units:
-        waits = [makers[t] for t in unit.reads if t in makers and makers[t] is not unit]
-        if unit.in_place is not None:
-            waits += [u for u in units if unit.in_place in u.old and u is not unit]
-        needs[id(unit)] = sorted(waits, key=lambda u: number[id(u)])
-    order: list[_Unit] = []
-    done: set[int] = set()
-    for first in units:
-        stack = [first]
-        while stack:
-            unit = stack[-1]
-            waiting = [u for u in needs[id(unit)] if id(u) not in done]
-            if id(unit) in done or not waiting:
-                if id(unit) not in done:
-                    done.add(id(unit))
-                    order.append(unit)
-                stack.pop()
-            else:
-                stack.extend(reversed(waiting))
-    return order

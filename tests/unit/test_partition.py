@@ -7,7 +7,8 @@ import numpy as np
 import luminal as lm
 from luminal.algebra.lower import lower
 from luminal.program.buffers import BufferKind
-from luminal.program.partition import KernelStep, LoopStep, Partition, partition
+from luminal.program.partition import partition
+from luminal.program.steps import KernelStep, LoopStep, Partition
 from luminal.select.fast import select
 
 

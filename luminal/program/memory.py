@@ -1,0 +1,60 @@
+"""The buffers of a program in the making, and the table through which launches see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from luminal.algebra.terms import Frame
+from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
+from luminal.hlir.ops import Value
+from luminal.kernel.group import Place
+from luminal.program.buffers import Buffer, BufferKind, Owner
+from luminal.program.launch_list import Operand
+from luminal.program.steps import Partition
+from luminal.shape.expression import Expression
+
+
+class Memory:
+    """Buffers and table entries, shared by the program and its Loop bodies."""
+
+    def __init__(self) -> None:
+        self.partition = Partition()
+        self.owned: dict[tuple[BufferKind, Owner], int] = {}
+        self.entries: dict[tuple[int, ...], int] = {}
+
+    def buffer(
+        self, kind: BufferKind, dtype: Any, shape: Sequence[Expression], owner: Owner = None
+    ) -> int:
+        """A new buffer; the same one for the same owner."""
+        if owner is not None and (kind, owner) in self.owned:
+            return self.owned[kind, owner]
+        number = len(self.partition.buffers)
+        self.partition.buffers.append(Buffer(number, kind, dtype, tuple(shape), owner=owner))
+        if owner is not None:
+            self.owned[kind, owner] = number
+        return number
+
+    def entry(self, *buffers: int) -> int:
+        """Consecutive table entries for buffers; the first one's number."""
+        if buffers not in self.entries:
+            self.entries[buffers] = len(self.partition.table)
+            self.partition.table.extend(buffers)
+        return self.entries[buffers]
+
+    def place(self, buffer: int, frame: Frame) -> Place:
+        return Place(Operand(self.entry(buffer)), self.partition.buffers[buffer].dtype, frame)
+
+
+def owner_of(leaf: Value) -> tuple[BufferKind, Owner]:
+    """Whose memory holds a leaf."""
+    match leaf.node.attrs:
+        case InputAttrs(name=name):
+            return BufferKind.INPUT, name
+        case WeightAttrs() as weight:
+            return BufferKind.WEIGHT, weight
+        case StateAttrs(state=state):
+            return BufferKind.STATE, state
+        case ConstantAttrs() as literal:
+            return BufferKind.CONSTANT, literal
+    raise AssertionError(leaf)

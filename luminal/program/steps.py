@@ -1,0 +1,90 @@
+"""Steps: the kernels and Loops of a program in the making, and the order they run in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from luminal.algebra.terms import Term
+from luminal.hlir.state import State
+from luminal.kernel.group import Group
+from luminal.program.buffers import Buffer
+from luminal.program.launch_list import ProgramOutput
+from luminal.shape.expression import Expression
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStep:
+    """One kernel to place. `early`: it depends on Weights and literals only (the prologue)."""
+
+    group: Group
+    early: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStep:
+    """`trips` runs of the steps of a Loop body."""
+
+    trips: Expression
+    body: tuple[Step, ...]
+
+
+Step = KernelStep | LoopStep
+
+
+@dataclass(slots=True)
+class Partition:
+    """The steps of a program in order, with its buffers and table (see `launch_list.Program`)."""
+
+    steps: list[Step] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+    table: list[int] = field(default_factory=list)
+    outputs: list[ProgramOutput] = field(default_factory=list)
+    swaps: list[State] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Unit:
+    """Steps in the making: which stored values they read and make."""
+
+    makes: tuple[Term, ...]
+    reads: frozenset[Term]
+    steps: tuple[Step, ...]
+    in_place: State | None = None  # it overwrites this State's value
+    old: frozenset[State] = frozenset()  # it reads the value these States start with
+
+
+def state_of(term: Term) -> State | None:
+    attrs = term.attrs.value.node.attrs
+    return attrs.state if term.attrs.value.node.op.name == "State" else None
+
+
+def states_of(reads: Iterable[Term]) -> frozenset[State]:
+    return frozenset(s for t in reads if t.is_leaf and (s := state_of(t)) is not None)
+
+
+def ordered(units: list[Unit]) -> list[Unit]:
+    """Stable topological order: makers before readers, readers of old values before overwriters."""
+    makers = {term: unit for unit in units for term in unit.makes}
+    number = {id(unit): k for k, unit in enumerate(units)}
+    needs: dict[int, list[Unit]] = {}
+    for unit in units:
+        waits = [makers[t] for t in unit.reads if t in makers and makers[t] is not unit]
+        if unit.in_place is not None:
+            waits += [u for u in units if unit.in_place in u.old and u is not unit]
+        needs[id(unit)] = sorted(waits, key=lambda u: number[id(u)])
+    order: list[Unit] = []
+    done: set[int] = set()
+    for first in units:
+        stack = [first]
+        while stack:
+            unit = stack[-1]
+            waiting = [u for u in needs[id(unit)] if id(u) not in done]
+            if id(unit) in done or not waiting:
+                if id(unit) not in done:
+                    done.add(id(unit))
+                    order.append(unit)
+                stack.pop()
+            else:
+                stack.extend(reversed(waiting))
+    return order
