@@ -27,6 +27,7 @@ CONTRACTION_CHUNKS = 32
 LINE = 16  # positions of a transpose per tile: one cache line of 4-byte elements,
 WAYS = 8  # by as many lines as the first-level cache keeps of rows a power of two apart
 ROW_BLOCK = 128  # rows of a contraction per chunk: pays the packing of B, and A's rows stay in L2
+SHORT_STEP = 4  # elements between neighbours that are packed: few more lines than they fill
 PACK_ROWS = 32  # fewer rows than this do not pay for packing
 ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
 DOT_TILE = 4  # rows and columns of a tile of dot products
@@ -106,7 +107,7 @@ class _Default:
         shared = [x for x in self.grid if estimate(x.extent) > 1 and _partly(x.symbol, inside)]
         vector = self.best_vector([*self.grid, *self.sequential], inside)
         if vector in self.grid and vector is not None:
-            return self.vector_over_grid(vector, [x for x in shared if x is not vector])
+            return self.vector_over_grid(vector, self.shared_rows(vector, inside))
         return self.vector_over_reduction(vector, shared)
 
     # --- choices
@@ -130,10 +131,36 @@ class _Default:
                 continue
             steps = -(-positions // lanes)
             used = positions / (steps * lanes) * lanes / self.lanes
-            score = used * (0.01 + sum(_contiguity(access, loop.symbol) for access in reads))
+            score = used * (0.01 + sum(self.fit(access, loop, reads) for access in reads))
             if score > best:
                 best, chosen = score, loop
         return chosen
+
+    def fit(self, access: Access, loop: LoopAxis, reads: Sequence[Access]) -> float:
+        """How well an access vectorises along an axis; short steps are packed, so lie in order."""
+        found = _contiguity(access, loop.symbol)
+        if found >= 0 or loop not in self.grid or not _short_steps(access, loop.symbol):
+            return found
+        rows = self.shared_rows(loop, reads)
+        if rows is None or estimate(rows.extent) < PACK_ROWS:
+            return found
+        moves = access.offset.symbols()
+        along = loop.symbol in moves and any(x.symbol in moves for x in self.sequential)
+        return -found if along and rows.symbol not in moves and _is_product(access) else found
+
+    def shared_rows(self, vector: LoopAxis, reads: Sequence[Access]) -> LoopAxis | None:
+        """The longest grid axis that some reads have and some have not: rows of a register tile.
+
+        Best one that no read has together with the vector axis: then each value read meets all
+        values read along the other axis, as in a matrix product.
+        """
+        shared = [x for x in self.grid if x is not vector and _partly(x.symbol, reads)]
+        moves = [access.offset.symbols() for access in reads]
+        apart = [x for x in shared if not any({x.symbol, vector.symbol} <= m for m in moves)]
+        longest = max(apart, key=lambda x: estimate(x.extent), default=None)
+        if longest is not None and estimate(longest.extent) >= DOT_TILE:
+            return longest
+        return max(shared, key=lambda x: estimate(x.extent), default=None)
 
     def map(self) -> Schedule:
         """No reduction: every axis is grid; the vector axis goes innermost."""
@@ -165,10 +192,9 @@ class _Default:
         unroll = max(1, min(streams, estimate(loop.extent) // lanes))
         return TileChoice(1 << (unroll.bit_length() - 1), lanes)
 
-    def vector_over_grid(self, vector: LoopAxis, shared: list[LoopAxis]) -> Schedule:
+    def vector_over_grid(self, vector: LoopAxis, rows: LoopAxis | None) -> Schedule:
         """Lanes are independent results: columns of a matrix product, column sums, convolutions."""
         lanes = self.width(vector)
-        rows = max(shared, key=lambda x: estimate(x.extent), default=None)
         sums = len(self.reductions)
         budget = max(2, (3 * self.target.registers // 4) // sums)
         vectors = 2 if estimate(vector.extent) > lanes else 1
@@ -324,6 +350,19 @@ def _contiguity(access: Access, symbol: Symbol) -> float:
     if stride.is_const:
         return weight if stride.value == 1 else 0.0 if stride.value == 0 else -weight
     return -weight
+
+
+def _short_steps(access: Access, symbol: Symbol) -> bool:
+    """Does a vector of an operand of a reduction span few cache lines, as in strided windows?"""
+    stride = access.offset.coefficient(symbol)
+    short = stride is not None and stride.is_const and 0 < stride.value <= SHORT_STEP
+    return short and access.reduction is not None
+
+
+def _is_product(access: Access) -> bool:
+    """Is the access one of the factors of a contraction?"""
+    reduction = access.reduction
+    return reduction is not None and reduction.op == "Sum" and reduction.args[0].op == "Mul"
 
 
 def _partly(symbol: Symbol, reads: Sequence[Access]) -> bool:
