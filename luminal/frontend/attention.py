@@ -10,7 +10,7 @@ from luminal import dtypes
 from luminal.errors import ShapeError
 from luminal.frontend.binary import where
 from luminal.frontend.creation import position
-from luminal.frontend.handle import along, describe
+from luminal.frontend.handle import along
 from luminal.frontend.linalg import matmul
 from luminal.frontend.movement import reshape
 from luminal.frontend.products import up_together
@@ -34,7 +34,7 @@ def scaled_dot_product_attention(
 
     `scale` is 1 / sqrt(width) by default. A bool mask says what takes part, another one is added;
     `is_causal` lets query i see keys 0 .. i. Rows that see nothing give 0. `enable_gqa` lets
-    groups of query heads (dim -3) share a head of key and value. All in one precision, rounded once.
+    groups of query heads (dim -3) share a head of key and value. It is rounded once, at the end.
     Raises ShapeError where shapes do not fit, and for dropout: drop from the result instead.
     """
     if dropout_p:
@@ -55,7 +55,9 @@ def scaled_dot_product_attention(
     if grouped and attn_mask is not None:
         attn_mask = _grouped_mask(attn_mask, heads, q.extents[-4])
     scores = _masked(scores, attn_mask, is_causal)
-    out = matmul(_weights(scores, masked=attn_mask is not None), v)
+    out = matmul(scores.softmax(-1), v)
+    if attn_mask is not None:
+        out = where(scores.amax(-1, keepdim=True) == -np.inf, 0.0, out)
     if grouped:
         out = reshape(out, *out.extents[:-4], heads, *out.extents[-2:])
     return out.cast(dtype)
@@ -94,11 +96,3 @@ def _masked(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
     if mask.dtype is dtypes.bool_:
         return where(mask, scores, -np.inf)
     return scores + mask.cast(scores.dtype)
-
-
-def _weights(scores: Tensor, *, masked: bool) -> Tensor:
-    """softmax over the keys; 0 in rows where all scores are -inf."""
-    weights = scores.softmax(-1)
-    if not masked:
-        return weights
-    return where(scores.amax(-1, keepdim=True) == -np.inf, 0.0, weights)

@@ -173,7 +173,7 @@ def _rounded_positions(dim: _Dim, centred: bool) -> np.ndarray[Any, Any] | None:
     step = np.float32(up.value / down.value) if down.value else np.float32(0)
     o = np.arange(dim.count.value, dtype=np.float32) + np.float32(0.5 if centred else 0)
     found: np.ndarray[Any, Any] = np.floor(o * step).astype(np.int64)
-    return np.minimum(found, dim.extent.value - 1)
+    return found.clip(max=dim.extent.value - 1)
 
 
 def _agrees(at: Expression, o: Expression, wanted: np.ndarray[Any, Any]) -> bool:
