@@ -188,7 +188,8 @@ class Recorder:
     def constant(self, value: Any, dtype: Any = None) -> Tensor:
         """A Tensor of exactly this number, list, array, or Expression of dims (int64)."""
         if isinstance(value, Tensor):
-            return self.wrap(self.bring(value))
+            inside = value.graph.depth > self.depth  # of a scan's body, where its uses belong
+            return value if inside else self.wrap(self.bring(value))
         return creation.constant(self, value, dtype)
 
     def arange(self, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:

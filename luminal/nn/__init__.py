@@ -84,6 +84,7 @@ from luminal.nn.loss import (
     TripletMarginLoss,
 )
 from luminal.nn.module import Module
+from luminal.nn.moe import MoE
 from luminal.nn.multihead import MultiheadAttention
 from luminal.nn.norm import (
     BatchNorm1d,
@@ -301,4 +302,5 @@ __all__ = [
     "causal_mask",
     "RotaryEmbedding",
     "SwiGLU",
+    "MoE",
 ]

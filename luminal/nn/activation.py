@@ -1,4 +1,4 @@
-"""Activations as layers, for use in Sequential."""
+"""Activations as layers, for use in Sequential. `inplace` is accepted and changes nothing."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ class _Activation(Module):
     method: ClassVar[str]
     options: tuple[Any, ...] = ()
 
+    def __init__(self, inplace: bool = False) -> None:
+        pass  # a result never takes its operand's place in a graph; the compiler may reuse buffers
+
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as x."""
         return getattr(x, self.method)(*self.options)  # type: ignore[no-any-return]
@@ -33,9 +36,6 @@ class ReLU(_Activation):
     """max(x, 0)."""
 
     method = "relu"
-
-    def __init__(self, inplace: bool = False) -> None:
-        pass
 
 
 class ReLU6(_Activation):
@@ -112,7 +112,7 @@ class LeakyReLU(_Activation):
 
     method = "leaky_relu"
 
-    def __init__(self, negative_slope: float = 0.01) -> None:
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         self.options = (negative_slope,)
 
 
@@ -121,7 +121,7 @@ class ELU(_Activation):
 
     method = "elu"
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.options = (alpha,)
 
 
@@ -130,7 +130,7 @@ class CELU(_Activation):
 
     method = "celu"
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.options = (alpha,)
 
 
@@ -157,7 +157,7 @@ class Hardtanh(_Activation):
 
     method = "hardtanh"
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         self.options = min_val, max_val
 
 
@@ -184,7 +184,7 @@ class Threshold(_Activation):
 
     method = "threshold"
 
-    def __init__(self, threshold: float, value: float) -> None:
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         self.options = threshold, value
 
 
@@ -258,7 +258,7 @@ class RReLU(Module):
     Xu et al., arXiv 1505.00853.
     """
 
-    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3) -> None:
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
         self.lower, self.upper = lower, upper
 
     def forward(self, x: Tensor) -> Tensor:

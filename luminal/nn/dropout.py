@@ -18,12 +18,12 @@ SELU_FLOOR = -1.7580993408473766
 
 
 class _Dropout(Module):
-    """`p` is the probability of being left out."""
+    """`p` is the probability of being left out; `inplace` is accepted and changes nothing."""
 
     ranks: Sequence[int] | None = None
     """The ranks of inputs that it takes; None: every rank."""
 
-    def __init__(self, p: float = 0.5) -> None:
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         if not 0 <= p <= 1:
             raise InputError(f"{type(self).__name__}: p is {p}; it is a probability in 0..1")
         self.p = p

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from luminal.errors import DTypeError, GraphError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.scan import scan
+from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import State
 from luminal.shape.expression import symbol
 from tests.numerics.recording import close, results, run
@@ -132,3 +135,17 @@ def test_errors() -> None:
     for make, error, text in cases:
         with pytest.raises(error, match=text):
             make()
+
+
+def test_outer_tensors_are_indexed_by_values_of_the_body() -> None:
+    table, picks = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([2, -1, 0])
+
+    def rows(table: Tensor, picks: Tensor) -> Any:
+        def step(total: Tensor, pick: Tensor) -> Any:
+            return total + table.take(pick, 0), table.index_select(0, pick).squeeze(0)
+
+        return scan(step, table.graph.zeros((3,)), picks)
+
+    total, found = run(rows, table, picks)
+    close(found, table[picks])
+    close(total, table[picks].sum(0))
