@@ -34,7 +34,9 @@ from luminal.frontend import array_api
 from luminal.frontend.array_api import *  # noqa: F403
 from luminal.frontend.binary import maximum, minimum, where
 from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
+from luminal.frontend.convolution import conv1d, conv2d, conv3d
 from luminal.frontend.diagonals import diag, diag_embed, diagflat, diagonal, tril, triu
+from luminal.frontend.einsum import einsum
 from luminal.frontend.embedding import embedding, embedding_bag, one_hot
 from luminal.frontend.indexing import gather, index_select, take, take_along_axis
 from luminal.frontend.joining import (
@@ -71,6 +73,29 @@ from luminal.frontend.movement import (
     unsqueeze,
 )
 from luminal.frontend.padding import pad
+from luminal.frontend.products import (
+    addbmm,
+    addmm,
+    addmv,
+    addr,
+    baddbmm,
+    bmm,
+    cdist,
+    cross,
+    dot,
+    inner,
+    kron,
+    linear,
+    matrix_power,
+    mm,
+    multi_dot,
+    mv,
+    outer,
+    tensordot,
+    trace,
+    vdot,
+    vecdot,
+)
 from luminal.frontend.repeating import repeat_interleave, tile
 from luminal.frontend.scan import scan
 from luminal.frontend.scatter import (
@@ -106,6 +131,7 @@ from luminal.frontend.splitting import (
 )
 from luminal.frontend.subscript import index_put
 from luminal.frontend.tensor import Tensor
+from luminal.frontend.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from luminal.frontend.unary import cast as astype
 from luminal.hlir.state import Parameter, State
 from luminal.jit import jit
@@ -207,6 +233,34 @@ __all__ = [
     "maximum",
     "minimum",
     "matmul",
+    "addbmm",
+    "addmm",
+    "addmv",
+    "addr",
+    "baddbmm",
+    "bmm",
+    "cdist",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cross",
+    "dot",
+    "einsum",
+    "inner",
+    "kron",
+    "linear",
+    "matrix_power",
+    "mm",
+    "multi_dot",
+    "mv",
+    "outer",
+    "tensordot",
+    "trace",
+    "vdot",
+    "vecdot",
     "scan",
     "random",
     # movement

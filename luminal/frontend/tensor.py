@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from luminal.errors import GraphError, ShapeError
 from luminal.frontend import (
     activation,
+    adaptive,
     binary,
     combine,
     conversion,
@@ -16,6 +17,7 @@ from luminal.frontend import (
     creation,
     diagonals,
     exponential,
+    grid,
     hyperbolic,
     indexing,
     linalg,
@@ -26,9 +28,11 @@ from luminal.frontend import (
     ordered,
     padding,
     pooling,
+    products,
     random,
     reduce,
     repeating,
+    resample,
     roots,
     rounding,
     search,
@@ -42,6 +46,7 @@ from luminal.frontend import (
 )
 from luminal.frontend import embedding as tables
 from luminal.frontend import scatter as writing
+from luminal.frontend import unfold as windows
 from luminal.frontend.handle import Array, Handle, Operand, describe
 from luminal.frontend.subscript import index_put, subscript
 from luminal.hlir.attributes import StateAttrs, WeightAttrs
@@ -450,6 +455,27 @@ class Tensor(Handle):
     dropout = random.dropout
 
     matmul = linalg.matmul
+    dot = products.dot
+    vdot = products.vdot
+    vecdot = products.vecdot
+    inner = products.inner
+    outer = ger = products.outer
+    cross = products.cross
+    mv = products.mv
+    mm = products.mm
+    bmm = products.bmm
+    addmv = products.addmv
+    addmm = products.addmm
+    baddbmm = products.baddbmm
+    addbmm = products.addbmm
+    addr = products.addr
+    matrix_power = products.matrix_power
+    trace = products.trace
+    kron = products.kron
+    linear = products.linear
+    tensordot = products.tensordot
+    cdist = products.cdist
+    bilinear = products.bilinear
     conv1d = convolution.conv1d
     conv2d = convolution.conv2d
     conv3d = convolution.conv3d
@@ -465,6 +491,19 @@ class Tensor(Handle):
     lp_pool1d = pooling.lp_pool1d
     lp_pool2d = pooling.lp_pool2d
     lp_pool3d = pooling.lp_pool3d
+    adaptive_avg_pool1d = adaptive.adaptive_avg_pool1d
+    adaptive_avg_pool2d = adaptive.adaptive_avg_pool2d
+    adaptive_avg_pool3d = adaptive.adaptive_avg_pool3d
+    adaptive_max_pool1d = adaptive.adaptive_max_pool1d
+    adaptive_max_pool2d = adaptive.adaptive_max_pool2d
+    adaptive_max_pool3d = adaptive.adaptive_max_pool3d
+    unfold = windows.unfold_dim
+    fold = windows.fold
+    pixel_shuffle = windows.pixel_shuffle
+    pixel_unshuffle = windows.pixel_unshuffle
+    channel_shuffle = windows.channel_shuffle
+    interpolate = resample.interpolate
+    grid_sample = grid.grid_sample
 
     def where(self, condition: Operand, other: Operand) -> Tensor:
         """This where `condition` is true, else `other`, as torch.Tensor.where."""

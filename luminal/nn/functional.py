@@ -31,9 +31,20 @@ from luminal.frontend.activation import (
     softsign,
     threshold,
 )
+from luminal.frontend.adaptive import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
+from luminal.frontend.attention import scaled_dot_product_attention
 from luminal.frontend.classification import cross_entropy, nll_loss
+from luminal.frontend.convolution import conv1d, conv2d, conv3d
 from luminal.frontend.exponential import log_sigmoid as logsigmoid
 from luminal.frontend.exponential import sigmoid, softplus
+from luminal.frontend.grid import affine_grid, grid_sample
 from luminal.frontend.handle import describe
 from luminal.frontend.hyperbolic import tanh, tanhshrink
 from luminal.frontend.logits import log_softmax, softmax, softmin
@@ -65,7 +76,22 @@ from luminal.frontend.normalization import (
     local_response_norm,
 )
 from luminal.frontend.norms import normalize
+from luminal.frontend.pooling import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
+from luminal.frontend.products import bilinear, linear
+from luminal.frontend.resample import interpolate
 from luminal.frontend.tensor import Tensor
+from luminal.frontend.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
+from luminal.frontend.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
 
 __all__ = [
     # activations
@@ -104,6 +130,41 @@ __all__ = [
     "local_response_norm",
     "normalize",
     "rms_norm",
+    # products, convolutions
+    "bilinear",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "linear",
+    "scaled_dot_product_attention",
+    # pooling
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    # windows and resampling
+    "affine_grid",
+    "channel_shuffle",
+    "fold",
+    "grid_sample",
+    "interpolate",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "unfold",
     # losses and distances
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
