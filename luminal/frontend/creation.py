@@ -75,29 +75,27 @@ def _float_range(graph: Recorder, start: Any, stop: Any, step: Any, dtype: DType
 
 
 def linspace(
-    graph: Recorder, start: float, stop: float, num: Extent, dtype: Any, endpoint: bool = True
+    graph: Recorder, start: Any, stop: Any, num: Extent, dtype: Any, endpoint: bool = True
 ) -> Tensor:
     """`num` numbers at even distances from start to stop, in float64, rounded once.
 
-    `stop` is the last one, exactly, or with endpoint=False the first one left out.
+    `stop` is the last one, exactly, or with endpoint=False the first one left out. Both may be 0-d
+    Tensors.
     """
     count = graph.extent(num)
-    wanted = dtypes.dtype_of(dtype or dtypes.float32)
+    low, high = (graph.constant(end).cast(dtypes.float64) for end in (start, stop))
     k = position(graph, along(0, count), (count,), dtypes.float64)
-    gaps = maximum(count - 1, 1) if endpoint else count
-    if gaps.is_const:
-        found = k * ((stop - start) / max(gaps.value, 1)) + float(start)
-    else:
-        found = k * (graph.constant(gaps, dtypes.float64).reciprocal() * (stop - start)) + start
+    gaps = maximum(count - 1, 1) if endpoint else maximum(count, 1)
+    found = k * ((high - low) / graph.constant(gaps, dtypes.float64)) + low
     if endpoint:
         last = position(graph, along(0, count).eq(count - 1) & (count > 1), (count,), dtypes.bool_)
-        end = full(graph, (count,), float(stop), dtypes.float64)
+        end = graph.wrap(graph.builder.view(high.value, expand((), (count,))))
         found = graph.wrap(graph.builder.apply("Select", last.value, end.value, found.value))
-    return found.cast(wanted)
+    return found.cast(dtype or dtypes.float32)
 
 
 def logspace(
-    graph: Recorder, start: float, stop: float, num: Extent, base: float, dtype: Any
+    graph: Recorder, start: Any, stop: Any, num: Extent, base: float, dtype: Any
 ) -> Tensor:
     """`base` to the powers `linspace(start, stop, num)`, in float64, rounded once."""
     powers = linspace(graph, start, stop, num, dtypes.float64)

@@ -31,7 +31,8 @@ def _triangle(what: str, x: Tensor, diagonal: int, *, lower: bool) -> Tensor:
         raise ShapeError(f"{what}: {describe(x)} has no last two dims; unsqueeze it first")
     row, column = (along(k, x.extents[k]) for k in (x.ndim - 2, x.ndim - 1))
     inside = column <= row + diagonal if lower else column >= row + diagonal
-    return where(position(x.graph, inside, x.extents, dtypes.bool_), x, 0)
+    zero = x.graph.zeros((), x.dtype)
+    return where(position(x.graph, inside, x.extents, dtypes.bool_), x, zero)
 
 
 def _planes(what: str, dim1: int, dim2: int, rank: int) -> tuple[int, int]:

@@ -17,14 +17,27 @@ if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
 
-def embedding(ids: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+def embedding(
+    ids: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
     """The rows of `weight` at `ids`: shape (*ids.shape, weight.shape[1]). One Gather.
 
-    `padding_idx` matters to gradients only.
+    With `max_norm`, rows whose norm is greater are scaled down to it; the weight does not change.
+    `padding_idx`, `scale_grad_by_freq` and `sparse` matter to gradients only.
     """
     if weight.ndim != 2:
         raise ShapeError(f"embedding: the weight is {describe(weight)}; it takes (rows, width)")
-    return take(weight, ids, 0)
+    rows = take(weight, ids, 0)
+    if max_norm is None:
+        return rows
+    size = (rows.abs() ** norm_type).sum(-1, keepdim=True) ** (1 / norm_type)
+    return where(size > max_norm, rows * (max_norm / (size + 1e-7)), rows)
 
 
 def one_hot(x: Tensor, classes: Extent = -1, dtype: Any = dtypes.int64) -> Tensor:

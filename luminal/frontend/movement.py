@@ -121,6 +121,8 @@ def permute(x: Tensor, *dims: int | Sequence[int]) -> Tensor:
 
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dims exchanged."""
+    if x.ndim == 0 and {dim0, dim1} <= {0, -1}:
+        return x
     order = list(range(x.ndim))
     a, b = axis_of("transpose", dim0, x.ndim), axis_of("transpose", dim1, x.ndim)
     order[a], order[b] = b, a
@@ -130,6 +132,27 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
 def matrix_transpose(x: Tensor) -> Tensor:
     """The last two dims exchanged."""
     return transpose(x, -1, -2)
+
+
+def as_strided(
+    x: Tensor, size: Sequence[Extent], stride: Sequence[Extent], storage_offset: Extent = 0
+) -> Tensor:
+    """`out[i, j ...] = x.ravel()[storage_offset + i * stride[0] + j * stride[1] ...]`; one view.
+
+    As PyTorch's on a contiguous tensor. Positions are proved or required to lie in x; strides are
+    not negative.
+    """
+    shape, flat = x.graph.extents(size), ravel(x)
+    if len(stride) != len(shape):
+        raise ShapeError(f"as_strided: {len(stride)} strides for {len(shape)} dims; give one each")
+    place = last = x.graph.extent(storage_offset)
+    for k, (n, step) in enumerate(zip(shape, stride, strict=True)):
+        by = x.graph.extent(step)
+        x.graph.require(by >= 0, "as_strided: a stride")
+        place, last = place + along(k, n) * by, last + (n - 1) * by
+    if const(0) not in shape:
+        x.graph.require(last < flat.extents[0], "as_strided: the last position")
+    return mapped(flat, shape, [place])
 
 
 def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:

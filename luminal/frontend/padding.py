@@ -31,7 +31,8 @@ def pad(x: Tensor, pad: Amounts, mode: str = "constant", value: float | None = N
     """
     pairs = _pairs(x, pad)
     mode = NUMPYS.get(mode, mode)
-    x, pairs = _cropped(x, pairs)
+    if mode in ("constant", "circular"):
+        x, pairs = _cropped(x, pairs)
     if mode == "constant":
         return filled(x, pairs, 0 if value is None else value)
     if mode not in _SOURCE:

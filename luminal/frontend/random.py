@@ -232,16 +232,16 @@ def permutation(key: Tensor, x: Extent | Tensor, dim: int = 0) -> Tensor:
     return argsort(bits(key, (cast(Extent, x),), dtypes.uint64), 0)
 
 
-def dropout(x: Tensor, p: float = 0.5, key: Tensor | None = None) -> Tensor:
+def dropout(x: Tensor, p: float = 0.5, key: Tensor | None = None, training: bool = True) -> Tensor:
     """Each element 0 with probability `p`, else x / (1 - p): a Select, NaN and inf may be dropped.
 
-    Raises DTypeError without a key, ShapeError for p outside of 0..1.
+    `x` itself outside of training. DTypeError without a key, ShapeError for p outside of 0..1.
     """
     if not 0 <= p <= 1:
         raise ShapeError(f"dropout: p={p} is no probability; it lies in 0..1")
     if not x.dtype.is_float:
         raise DTypeError(f"dropout: {describe(x)} holds no floats; cast it")
-    if p == 0:
+    if p == 0 or not training:
         return x
     if p == 1:
         return x.graph.zeros(x.extents, x.dtype)

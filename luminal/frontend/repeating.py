@@ -19,6 +19,8 @@ from luminal.frontend.handle import (
 )
 from luminal.frontend.indexing import take
 from luminal.frontend.movement import expand, ravel, reshape, unsqueeze
+from luminal.frontend.ordered import cumsum
+from luminal.frontend.search import searchsorted
 from luminal.shape.expression import const
 
 if TYPE_CHECKING:
@@ -48,19 +50,26 @@ def tile(x: Tensor, *times: Extent | Sequence[Extent]) -> Tensor:
 
 @numpy_names
 def repeat_interleave(
-    x: Tensor, repeats: Extent | Sequence[int] | Array, dim: int | None = None
+    x: Tensor,
+    repeats: Extent | Sequence[int] | Array | Tensor,
+    dim: int | None = None,
+    output_size: Extent | None = None,
 ) -> Tensor:
     """Each element along `dim` several times in a row, as NumPy's repeat; None: of x flattened.
 
     `repeats` is one count, then this is a view, or a literal count for each element, then it is a
-    take. Counts that a Tensor holds would make a shape that depends on data: ShapeError.
+    take. Counts that a Tensor holds need `output_size`, their sum, which the shape does not tell:
+    ShapeError without it.
     """
     if dim is None:
         return repeat_interleave(ravel(x), repeats, 0)
     axis = axis_of("repeat_interleave", dim, x.ndim)
+    if is_tensor(repeats) and output_size is not None:
+        ends = cumsum(repeats, 0)
+        return take(x, searchsorted(ends, x.graph.arange(output_size), right=True), axis)
     if is_tensor(repeats):
         raise ShapeError(
-            f"repeat_interleave: {describe(repeats)} would decide the shape; give literal counts"
+            f"repeat_interleave: {describe(repeats)} would decide the shape; give output_size"
         )
     if isinstance(repeats, np.ndarray | tuple | list):
         counts = np.asarray(repeats)

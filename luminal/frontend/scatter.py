@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from luminal import dtypes
 from luminal.errors import DTypeError, ShapeError
-from luminal.frontend.binary import broadcast, lifted, promotion, where
+from luminal.frontend.binary import broadcast, common_shape, lifted, promotion, where
 from luminal.frontend.creation import position
 from luminal.frontend.handle import (
     Extent,
@@ -25,7 +25,7 @@ from luminal.frontend.handle import (
     together,
 )
 from luminal.frontend.indexing import Entries, beside, check_beside, gather, row_of, take, wrapped
-from luminal.frontend.movement import expand, mapped, narrow, pad, ravel, reshape, unsqueeze
+from luminal.frontend.movement import expand, mapped, narrow, ravel, reshape, unsqueeze
 from luminal.frontend.ordered import cumsum
 from luminal.frontend.sorting import sort
 from luminal.shape.expression import Expression, const
@@ -189,18 +189,21 @@ def _run_products(index: Tensor, src: Tensor, axis: int) -> tuple[Tensor, Tensor
     extent = place.extents[axis]
     hi = extent.interval.hi
     reach = 1
+    at = along(axis, extent)
     while reach < (2**31 if hi is None else hi):
-        same = _shifted(place, axis, reach, -1) == place
-        products = where(same, _shifted(products, axis, reach, 1) * products, products)
+        inside = position(place.graph, at >= reach, place.extents, dtypes.bool_)
+        same = inside & (_earlier(place, axis, reach) == place)
+        products = where(same, _earlier(products, axis, reach) * products, products)
         reach *= 2
     return place, products
 
 
-def _shifted(x: Tensor, axis: int, by: int, fill: int) -> Tensor:
-    """`x` moved `by` places towards the end of `axis`, `fill` at the front."""
-    pairs = [(0, 0)] * x.ndim
-    pairs[axis] = (by, 0)
-    return narrow(pad(x, pairs, fill), axis, 0, x.extents[axis])
+def _earlier(x: Tensor, axis: int, by: int) -> Tensor:
+    """What stands `by` places before along `axis`, 0 before the first; one view."""
+    entries = [along(k, n) for k, n in enumerate(x.extents)]
+    inside = entries[axis] >= by
+    entries[axis] = entries[axis] - by
+    return mapped(x, x.extents, entries, inside)
 
 
 # --- whole slices ---------------------------------------------------------------------------------
@@ -349,7 +352,9 @@ def masked_scatter(x: Tensor, mask: Operand, source: Operand) -> Tensor:
     A running count of the mask says which; then a take and a Select. Source elements that lack
     read 0.
     """
-    chosen = broadcast(x.graph.constant(mask).cast(dtypes.bool_), x.extents)
+    chosen = x.graph.constant(mask).cast(dtypes.bool_)
+    shape = common_shape("masked_scatter", (x, chosen))
+    x, chosen = broadcast(x, shape), broadcast(chosen, shape)
     order = reshape(cumsum(ravel(chosen), 0) - 1, x.extents)
     values = ravel(source_of("masked_scatter", x, source))
     return where(chosen, take(values, order.maximum(0), 0), x)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from luminal import dtypes
 from luminal.errors import ShapeError
-from luminal.frontend.binary import sub
-from luminal.frontend.handle import Extent, axis_of, describe, numpy_names
-from luminal.frontend.movement import flip, narrow, reshape, squeeze
+from luminal.frontend.binary import sub, where
+from luminal.frontend.handle import Extent, along, axis_of, describe, numpy_names
+from luminal.frontend.indexing import gather
+from luminal.frontend.movement import flip, mapped, narrow, reshape, squeeze
+from luminal.shape.expression import maximum
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -74,6 +76,27 @@ def topk(x: Tensor, k: Extent, dim: int = -1, largest: bool = True, sorted: bool
         raise ShapeError(f"topk: k={k}, but dim {axis} of {describe(x)} has {extent} elements")
     values, indices = sort(x, axis, descending=largest)
     return Sorted(narrow(values, axis, 0, count), narrow(indices, axis, 0, count))
+
+
+@numpy_names
+def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
+    """The most frequent value along `dim`, of several the least, and its last position.
+
+    Runs of a sort; a running maximum tells where each began.
+    """
+    if x.ndim == 0:
+        return _as_scalars(mode(reshape(x, 1), dim, True))
+    axis = axis_of("mode", dim, x.ndim)
+    values, order = sort(x, axis)
+    at = x.graph.iota(x.extents, axis)
+    entries = [along(k, n) for k, n in enumerate(x.extents)]
+    entries[axis] = maximum(entries[axis] - 1, 0)
+    begins = (mapped(values, x.extents, entries) != values) | (at == 0)
+    starts = where(begins, at, 0)
+    began = x.graph.wrap(x.graph.builder.scan(starts.value, "max", axis))
+    best = (at - began).argmax(axis, keepdim=True)
+    found = (gather(part, axis, best) for part in (values, order))
+    return Sorted(*(part if keepdim else squeeze(part, axis) for part in found))
 
 
 @numpy_names

@@ -10,7 +10,7 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import DTypeError, ShapeError
-from luminal.frontend.binary import broadcast, common_shape
+from luminal.frontend.binary import broadcast, common_shape, where
 from luminal.frontend.handle import Operand, Shape, along, describe, is_tensor
 from luminal.frontend.indexing import gather_at, literal_of, wrapped
 from luminal.frontend.movement import reshape, view_of
@@ -67,6 +67,9 @@ def index_put(
 
     The indices are integer tensors, constant masks and None (all of a dim), as PyTorch's.
     """
+    masked = _put_by_mask(x, indices, values, accumulate)
+    if masked is not None:
+        return masked
     key = tuple(slice(None) if each is None else each for each in indices)
     entries = _entries(x, key)
     if not any(is_tensor(e) for e in entries):
@@ -77,6 +80,20 @@ def index_put(
     shape, places = _picked(x.extents, plan, _is_split(entries))
     source = broadcast(source_of("index_put", x, values), shape)
     return written(x, places, source, "add" if accumulate else "set")
+
+
+def _put_by_mask(
+    x: Tensor, indices: Sequence[Any], values: Operand, accumulate: bool
+) -> Tensor | None:
+    """index_put where the index is one computed mask, and all its places get the same values."""
+    if len(indices) != 1 or not is_tensor(indices[0]) or indices[0].dtype is not dtypes.bool_:
+        return None
+    mask = indices[0]
+    source = source_of("index_put", x, values)
+    if literal_of(mask) is not None or source.ndim > x.ndim - mask.ndim:
+        return None
+    wide = reshape(mask, (*mask.extents, *(const(1),) * (x.ndim - mask.ndim)))
+    return where(wide, x + source if accumulate else source, x)
 
 
 def _entries(x: Tensor, key: tuple[Any, ...]) -> list[Any]:

@@ -378,6 +378,7 @@ class Tensor(Handle):
     msort = sorting.msort
     topk = sorting.topk
     kthvalue = sorting.kthvalue
+    mode = sorting.mode
 
     reshape = movement.reshape
     reshape_as = view_as = movement.reshape_as
@@ -390,6 +391,7 @@ class Tensor(Handle):
     transpose = swapaxes = swapdims = movement.transpose
     movedim = moveaxis = movement.movedim
     t = movement.t
+    as_strided = movement.as_strided
     expand = movement.expand
     expand_as = movement.expand_as
     broadcast_to = movement.broadcast_to
