@@ -221,13 +221,13 @@ class Recorder:
         return creation.full(self, shape, 0, dtype)
 
     def linspace(
-        self, start: float, stop: float, num: Extent, dtype: Any = None, endpoint: bool = True
+        self, start: Any, stop: Any, num: Extent, dtype: Any = None, endpoint: bool = True
     ) -> Tensor:
         """`num` numbers at even distances from start to stop; float32 by default."""
         return creation.linspace(self, start, stop, num, dtype, endpoint)
 
     def logspace(
-        self, start: float, stop: float, num: Extent, base: float = 10.0, dtype: Any = None
+        self, start: Any, stop: Any, num: Extent, base: float = 10.0, dtype: Any = None
     ) -> Tensor:
         """`base` to the powers that `linspace` gives; float32 by default."""
         return creation.logspace(self, start, stop, num, base, dtype)
