@@ -39,10 +39,21 @@ def run(
         return dict(exe(case.inputs, dims=case.dims, out=out))
 
 
-def check(case: Case, max_unstable: float = UNSTABLE_SHARE) -> None:
-    """One and two threads give the same bits over spoilt memory, near the reference's values."""
-    bounds = evaluate_with_bounds(case.graph, case.inputs, case.dims)
+def check(case: Case, *others: Case, max_unstable: float = UNSTABLE_SHARE) -> None:
+    """One and two threads give the same bits over spoilt memory, near the reference's values.
+
+    `others`: the same graph with other inputs and dims, run by the same executable.
+    """
     exe, runner = compiled(case.graph)
+    for each in (case, *others):
+        check_run(exe, runner, each, max_unstable)
+
+
+def check_run(
+    exe: Executable, runner: device.CpuRunner, case: Case, max_unstable: float = UNSTABLE_SHARE
+) -> None:
+    """As `check`, of a compiled graph."""
+    bounds = evaluate_with_bounds(case.graph, case.inputs, case.dims)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device, "TEAM_GAIN", -math.inf)  # the team even for tiny programs
         first = run(exe, case, 1, None)

@@ -24,7 +24,8 @@ class Draw:
         self.arrays = np.random.default_rng(seed)
         self.cx = lm.Graph()
         self.dims: dict[str, int] = {}
-        self.inputs: dict[str, np.ndarray[Any, Any]] = {}
+        self.most: dict[str, int] = {}
+        self.inputs: dict[str, tuple[tuple[Any, ...], Any]] = {}
         self.integers = self.rng.random() < 0.2
 
     def extent(self, most: int = 200) -> Any:
@@ -33,15 +34,31 @@ class Draw:
         if self.rng.random() < 0.7:
             return value
         name = f"d{len(self.dims)}"
-        self.dims[name] = value
-        return self.cx.dim(name, self.rng.choice([0, 1, value]), self.rng.choice([value, 4096]))
+        self.dims[name], self.most[name] = value, most
+        hi = self.rng.choice([value, 4096, 2**31 - 1])
+        return self.cx.dim(name, self.rng.choice([0, 1, value]), hi)
 
     def tensor(self, *shape: Any) -> Any:
-        sizes = [n if isinstance(n, int) else n.evaluate(self.dims) for n in shape]
         name = f"x{len(self.inputs)}"
         dtype = self.rng.choice([lm.int32, lm.int64]) if self.integers else lm.float32
-        self.inputs[name] = self.arrays.normal(0, 2, sizes).astype(dtype.numpy)
+        self.inputs[name] = tuple(shape), dtype
         return self.cx.tensor(tuple(shape), dtype, name=name)
+
+    def case(self, dims: dict[str, int]) -> Case:
+        """The graph with random inputs of these dims."""
+        given = {}
+        for name, (shape, dtype) in self.inputs.items():
+            sizes = [n if isinstance(n, int) else n.evaluate(dims) for n in shape]
+            given[name] = self.arrays.normal(0, 2, sizes).astype(dtype.numpy)
+        return Case(self.cx.graph(), given, dims, {})
+
+    def others(self) -> dict[str, int]:
+        """Other values of the dims."""
+        found = {}
+        for dim in self.cx.graph().dims:
+            lo, hi, most = dim.lo or 0, dim.hi or 0, self.most[dim.name]
+            found[dim.name] = self.rng.randint(lo, max(lo, min(most, hi)))
+        return found
 
     def maybe_turned(self, m: Any, k: Any, *batch: Any) -> Any:
         """A matrix, or the transpose of one."""
@@ -194,17 +211,18 @@ KINDS: tuple[Callable[[Draw], Any], ...] = (
 )  # fmt: skip
 
 
-def case(seed: int) -> Case:
+def cases(seed: int) -> list[Case]:
+    """One graph; if it has dims, at two values of them."""
     draw = Draw(seed)
     for k in range(2):
         draw.rng.choice(KINDS)(draw).output(f"y{k}")
-    return Case(draw.cx.graph(), draw.inputs, draw.dims, {})
+    return [draw.case(dims) for dims in ([draw.dims, draw.others()] if draw.dims else [draw.dims])]
 
 
 def check_seeds(seeds: range) -> None:
     for seed in seeds:
         try:
-            check(case(seed), max_unstable=1.0)
+            check(*cases(seed), max_unstable=1.0)
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
