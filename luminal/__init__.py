@@ -2,7 +2,7 @@
 
 import importlib
 
-from luminal import random
+from luminal import random, special
 from luminal.dtypes import (
     DType,
     bfloat16,
@@ -33,8 +33,8 @@ from luminal.errors import (
 from luminal.frontend import array_api
 from luminal.frontend.array_api import *  # noqa: F403
 from luminal.frontend.binary import maximum, minimum, where
-from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
 from luminal.frontend.convolution import conv1d, conv2d, conv3d
+from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
 from luminal.frontend.diagonals import diag, diag_embed, diagflat, diagonal, tril, triu
 from luminal.frontend.einsum import einsum
 from luminal.frontend.embedding import embedding, embedding_bag, one_hot
@@ -371,6 +371,8 @@ __all__ = [
     "LoadError",
     "ShapeError",
     "VerifyError",
+    # more functions
+    "special",
 ]
 __all__ += array_api.__all__  # the rest of the array API's functions
 
