@@ -92,7 +92,6 @@ from luminal.frontend.products import (
     mv,
     outer,
     tensordot,
-    trace,
     vdot,
     vecdot,
 )
@@ -258,7 +257,6 @@ __all__ = [
     "mv",
     "outer",
     "tensordot",
-    "trace",
     "vdot",
     "vecdot",
     "scan",
