@@ -129,8 +129,10 @@ def _arithmetic(op: str, what: str, a: Operand, b: Operand, bool_op: str | None 
     return apply(op, x, y).cast(result)
 
 
-def add(a: Operand, b: Operand) -> Tensor:
-    """a + b; `or` for bools."""
+def add(a: Operand, b: Operand, *, alpha: float = 1) -> Tensor:
+    """a + alpha * b; `or` for bools."""
+    if alpha != 1:
+        b = mul(lifted("add", graph_of("add", (a, b)), b, promotion((a, b))), alpha)
     return _arithmetic("Add", "add", a, b, "Or")
 
 
@@ -139,8 +141,10 @@ def mul(a: Operand, b: Operand) -> Tensor:
     return _arithmetic("Mul", "mul", a, b, "And")
 
 
-def sub(a: Operand, b: Operand) -> Tensor:
-    """a - b."""
+def sub(a: Operand, b: Operand, *, alpha: float = 1) -> Tensor:
+    """a - alpha * b."""
+    if alpha != 1:
+        return add(a, b, alpha=-alpha)
     (x, y), result = unified("sub", (a, b))
     if result is dtypes.bool_:
         raise DTypeError("sub: bools have no difference; use ^ or cast to an integer")
@@ -231,6 +235,16 @@ def clip(x: Tensor, min: Operand | None = None, max: Operand | None = None) -> T
     if min is not None:
         x = maximum(x, min)
     return x if max is None else minimum(x, max)
+
+
+def clamp_min(x: Tensor, min: Operand) -> Tensor:
+    """x, but at least `min`; NaN stays."""
+    return maximum(x, min)
+
+
+def clamp_max(x: Tensor, max: Operand) -> Tensor:
+    """x, but at most `max`; NaN stays."""
+    return minimum(x, max)
 
 
 def _compared(what: str, a: Operand, b: Operand) -> list[Tensor]:

@@ -13,7 +13,9 @@ from luminal.frontend.binary import (
     maximum,
     minimum,
     mod,
+    pow,
     promotion,
+    sub,
     unified,
     where,
 )
@@ -54,6 +56,13 @@ def isclose(
         return same | ((x != x) & (y != y)) if equal_nan else same
     wide = x.cast(dtypes.float64), y.cast(dtypes.float64)
     return same | (abs(wide[0] - wide[1]) <= atol + rtol * abs(wide[1]))
+
+
+def allclose(
+    a: Operand, b: Operand, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """True (0-d) where `isclose` everywhere."""
+    return isclose(a, b, rtol, atol, equal_nan).all()
 
 
 # --- truth ----------------------------------------------------------------------------------------
@@ -97,6 +106,17 @@ def divide(a: Operand, b: Operand, rounding_mode: str | None = None) -> Tensor:
         return trunc(x / y).cast(result)
     down = floor_div(x, y)
     return where((mod(x, y) != 0) & ((x < 0) != (y < 0)), down + 1, down).cast(result)
+
+
+def rsub(a: Operand, b: Operand, alpha: float = 1) -> Tensor:
+    """b - alpha * a."""
+    return sub(b, a, alpha=alpha)
+
+
+def float_power(a: Operand, b: Operand) -> Tensor:
+    """a ** b in float64."""
+    (x, y), _ = unified("float_power", (a, b))
+    return pow(x.cast(dtypes.float64), y.cast(dtypes.float64))
 
 
 def divmod(a: Operand, b: Operand) -> Pair:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from luminal.dtypes import float32, float64
 from luminal.frontend.binary import where
 from luminal.frontend.handle import in_float
-from luminal.frontend.polynomial import polynomial, with_sign
+from luminal.frontend.polynomial import odd, polynomial
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -86,7 +86,7 @@ def sinh(x: Tensor) -> Tensor:
     """(e**x - e**-x) / 2, within 4 ulp; a polynomial below 1."""
     square = x * x
     up, down = _halves(abs(x))
-    return where(abs(x) < 1, x + x * square * polynomial(square, _SINH), with_sign(up - down, x))
+    return where(abs(x) < 1, x + x * square * polynomial(square, _SINH), odd(up - down, x))
 
 
 @in_float
@@ -106,7 +106,7 @@ def asinh(x: Tensor) -> Tensor:
     a = abs(x)
     square = a * a
     near = (a + square / (1 + (1 + square).sqrt())).log1p()
-    return with_sign(where(a < _BIG[x.dtype], near, a.log() + math.log(2)), x)
+    return odd(where(a < _BIG[x.dtype], near, a.log() + math.log(2)), x)
 
 
 @in_float
@@ -124,4 +124,4 @@ def acosh(x: Tensor) -> Tensor:
 def atanh(x: Tensor) -> Tensor:
     """log((1 + x) / (1 - x)) / 2, within 3 ulp; infinite at 1 and -1, NaN beyond."""
     a = abs(x)
-    return with_sign((2 * a / (1 - a)).log1p() * 0.5, x)
+    return odd((2 * a / (1 - a)).log1p() * 0.5, x)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from luminal.errors import ShapeError
 from luminal.frontend.binary import unified, where
-from luminal.frontend.handle import axis_of, numpy_names
+from luminal.frontend.handle import axes_of, numpy_names
 from luminal.frontend.norms import vector_norm
 from luminal.frontend.statistics import mean
 
@@ -221,10 +221,10 @@ def margin_ranking_loss(
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """sum(x1 * x2) / (max(norm(x1), eps) * max(norm(x2), eps)) along `dim`; both broadcast."""
     (a, b), result = _floats("cosine_similarity", x1, x2)
-    axis = axis_of("cosine_similarity", dim, a.ndim)
-    lengths = (vector_norm(x, 2, axis, True).maximum(eps) for x in (a, b))
+    axes = axes_of("cosine_similarity", dim, a.ndim)
+    lengths = (vector_norm(x, 2, axes, True).maximum(eps) for x in (a, b))
     first, second = (x / n for x, n in zip((a, b), lengths, strict=True))
-    return (first * second).sum(axis).cast(result)
+    return (first * second).sum(axes).cast(result)
 
 
 def cosine_embedding_loss(
@@ -308,6 +308,8 @@ def multi_margin_loss(
     input (batch, classes) with target (batch,), or (classes,) with (). weight: per target class.
     """
     (x,), result = _floats("multi_margin_loss", input)
+    x = x.reshape(1) if x.ndim == 0 else x
+    target = target.reshape(x.extents[:-1])
     own = x.gather(-1, target.unsqueeze(-1))
     loss = (margin - own + x).relu() ** p
     if weight is not None:
@@ -323,3 +325,22 @@ def multilabel_soft_margin_loss(
     (x, y), result = _floats("multilabel_soft_margin_loss", input, target)
     loss = binary_cross_entropy_with_logits(x, y, weight, "none")
     return reduced("multilabel_soft_margin_loss", mean(loss, -1), reduction).cast(result)
+
+
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """sum over target classes t and others c of max(0, 1 - (input[t] - input[c])) / classes.
+
+    A row of `target` holds class indices up to the first -1; input and target (batch, classes).
+    """
+    (x,), result = _floats("multilabel_margin_loss", input)
+    x = x.reshape(1) if x.ndim == 0 else x
+    target = target.reshape(x.extents)
+    listed = (target < 0).cast("int32").cumsum(-1) == 0
+    hits = (target.unsqueeze(-1) == x.graph.iota(x.extents, -1).unsqueeze(-2)) & listed.unsqueeze(
+        -1
+    )
+    other = ~hits.any(-2).unsqueeze(-2)
+    own = x.gather(-1, where(listed, target, 0)).unsqueeze(-1)
+    margins = where(listed.unsqueeze(-1) & other, (1 - (own - x.unsqueeze(-2))).relu(), 0)
+    loss = margins.sum((-2, -1)) / x.graph.constant(x.extents[-1]).cast(x.dtype)
+    return reduced("multilabel_margin_loss", loss, reduction).cast(result)

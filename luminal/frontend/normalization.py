@@ -75,11 +75,13 @@ def instance_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     use_input_stats: bool = True,
+    momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
     """layer_norm over the dims behind the channels (dim 1), or by the running statistics.
 
-    `weight` and `bias` are per channel. Ulyanov et al., arXiv 1607.08022.
+    `weight` and `bias` are per channel; `momentum` is for who moves the statistics, as in
+    `batch_norm`. Ulyanov et al., arXiv 1607.08022.
     """
     if use_input_stats:
         return _affine(_standard(x, tuple(range(2, x.ndim)), eps), (1,), weight, bias)
@@ -106,7 +108,7 @@ def batch_norm(
     does, by `momentum`). What depends on weights only is computed once per setting.
     Ioffe and Szegedy, arXiv 1502.03167.
     """
-    axis = axis_of("batch_norm", dim, x.ndim)
+    axis = axis_of("batch_norm", min(dim, x.ndim - 1), x.ndim)  # of a vector, dim 0
     if training:
         others = tuple(k for k in range(x.ndim) if k != axis)
         return _affine(_standard(x, others, eps), (axis,), weight, bias)

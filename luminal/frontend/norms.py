@@ -82,3 +82,8 @@ def matrix_norm(
 def normalize(x: Tensor, p: float = 2.0, dim: Dims = 1, eps: float = 1e-12) -> Tensor:
     """x / max(norm(x, p, dim), eps)."""
     return x / _vector_norm(x, p, dim, True).maximum(eps)
+
+
+def dist(x: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """norm(x - other, p) over all elements; both broadcast."""
+    return vector_norm(x - other, p)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from luminal.dtypes import DType, float64, int32, int64
+from luminal.frontend.binary import where
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -30,6 +31,14 @@ def polynomial(x: Tensor, coefficients: Coefficients) -> Tensor:
 def bits_of(x: Tensor) -> Tensor:
     """The bits of an f32 or f64 as a signed integer."""
     return x.bitcast(int64 if x.dtype is float64 else int32)
+
+
+def odd(magnitude: Tensor, x: Tensor) -> Tensor:
+    """`magnitude`, negated where x is negative; x itself at 0 and -0.
+
+    By comparison, not by the sign bit: the reference knows no error bounds for bits.
+    """
+    return where(x < 0, -magnitude, where(x == 0, x, magnitude))
 
 
 def with_sign(magnitude: Tensor, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from luminal.frontend.binary import unified, where
 from luminal.frontend.handle import Operand, in_float
-from luminal.frontend.polynomial import with_sign
+from luminal.frontend.polynomial import odd
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -19,7 +19,7 @@ def cbrt(x: Tensor) -> Tensor:
     a = abs(x)
     root = (a.log2() * (1 / 3)).exp2()
     root = root - (root - a / (root * root)) * (1 / 3)
-    return with_sign(where((a == 0) | (a == math.inf), a, root), x)
+    return odd(where((a == 0) | (a == math.inf), a, root), x)
 
 
 def hypot(a: Operand, b: Operand) -> Tensor:

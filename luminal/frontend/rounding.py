@@ -8,7 +8,7 @@ from luminal.dtypes import bool_
 from luminal.errors import DTypeError
 from luminal.frontend.binary import mod, unified, where
 from luminal.frontend.handle import Operand, apply
-from luminal.frontend.polynomial import with_sign
+from luminal.frontend.polynomial import odd
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -31,7 +31,7 @@ def trunc(x: Tensor) -> Tensor:
     if not x.dtype.is_float:
         return x
     wide = x.cast(x.dtype.compute)
-    return with_sign(apply("Floor", abs(wide)), wide).cast(x.dtype)
+    return odd(apply("Floor", abs(wide)), wide).cast(x.dtype)
 
 
 def frac(x: Tensor) -> Tensor:
@@ -60,9 +60,9 @@ def _half_even(x: Tensor) -> Tensor:
     size = abs(x)
     below = size.floor()
     rest = size - below  # exact; NaN for infinities, which then stay
-    odd = below != (below * 0.5).floor() * 2
-    up = (rest > 0.5) | ((rest == 0.5) & odd)
-    return with_sign(where(up, below + 1, below), x)
+    is_odd = below != (below * 0.5).floor() * 2
+    up = (rest > 0.5) | ((rest == 0.5) & is_odd)
+    return odd(where(up, below + 1, below), x)
 
 
 def remainder(a: Operand, b: Operand) -> Tensor:
@@ -79,7 +79,7 @@ def fmod(a: Operand, b: Operand) -> Tensor:
     if result is bool_:
         raise DTypeError("fmod: bools have no remainder; cast to an integer")
     if result.is_float:
-        return with_sign(apply("Mod", abs(x), abs(y)), x).cast(result)
+        return odd(apply("Mod", abs(x), abs(y)), x).cast(result)
     rest = apply("Mod", x, y)
     if not result.is_signed:
         return rest

@@ -16,7 +16,10 @@ from luminal.frontend import (
     convolution,
     creation,
     diagonals,
+    differences,
     exponential,
+    float_parts,
+    gamma,
     grid,
     hyperbolic,
     indexing,
@@ -267,6 +270,13 @@ class Tensor(Handle):
     atanh = arctanh = hyperbolic.atanh
     erf = special.erf
     erfc = special.erfc
+    erfinv = special.erfinv
+    lgamma = gamma.lgamma
+    digamma = gamma.digamma
+    mvlgamma = gamma.mvlgamma
+    frexp = float_parts.frexp
+    ldexp = float_parts.ldexp
+    nextafter = float_parts.nextafter
     floor = rounding.floor
     ceil = rounding.ceil
     round = rounding.round
@@ -320,7 +330,12 @@ class Tensor(Handle):
     bitwise_right_shift = binary.shift_right
     fmax = combine.fmax
     fmin = combine.fmin
+    clamp_min = binary.clamp_min
+    clamp_max = binary.clamp_max
+    float_power = combine.float_power
+    rsub = combine.rsub
     isclose = combine.isclose
+    allclose = combine.allclose
     logical_and = combine.logical_and
     logical_or = combine.logical_or
     logical_xor = combine.logical_xor
@@ -356,6 +371,12 @@ class Tensor(Handle):
     nanquantile = statistics.nanquantile
     norm = norms.norm
     normalize = norms.normalize
+    dist = norms.dist
+    diff = differences.diff
+    trapezoid = differences.trapezoid
+    cumulative_trapezoid = differences.cumulative_trapezoid
+    cov = differences.cov
+    corrcoef = differences.corrcoef
     softmax = logits.softmax
     log_softmax = logits.log_softmax
     softmin = logits.softmin

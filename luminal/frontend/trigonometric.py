@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from luminal.dtypes import float32, float64
 from luminal.frontend.binary import unified, where
 from luminal.frontend.handle import Operand, in_float
-from luminal.frontend.polynomial import bits_of, polynomial, with_sign
+from luminal.frontend.polynomial import bits_of, odd, polynomial, with_sign
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -74,7 +74,7 @@ def atan(x: Tensor) -> Tensor:
     """The angle in [-pi/2, pi/2] whose tangent is x, within 3 ulp; pi/2 - atan(1/x) beyond 1."""
     a = abs(x)
     angle = _atan_unit(where(a > 1, 1 / a, a))
-    return with_sign(where(a > 1, _from_pi(angle, 0.5), angle), x)
+    return odd(where(a > 1, _from_pi(angle, 0.5), angle), x)
 
 
 def atan2(y: Operand, x: Operand) -> Tensor:
@@ -109,7 +109,7 @@ def asin(x: Tensor) -> Tensor:
     """The angle in [-pi/2, pi/2] whose sine is x, within 3 ulp; NaN beyond 1."""
     a = abs(x)
     far = _from_pi(_complement(a), 0.5)
-    return where(a <= 0.5, _asin_half(x), with_sign(far, x))
+    return where(a <= 0.5, _asin_half(x), odd(far, x))
 
 
 @in_float

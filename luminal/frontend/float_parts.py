@@ -1,0 +1,62 @@
+"""Mantissas, exponents and neighbours of floats, by their bits."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from luminal.dtypes import float64, int32
+from luminal.frontend.binary import unified, where
+from luminal.frontend.handle import Operand
+from luminal.frontend.polynomial import bits_of
+
+if TYPE_CHECKING:
+    from luminal.dtypes import DType
+    from luminal.frontend.tensor import Tensor
+
+
+class Parts(NamedTuple):
+    """What `frexp` gives: x = mantissa * 2**exponent, 0.5 <= |mantissa| < 1 (int32 exponents)."""
+
+    mantissa: Tensor
+    exponent: Tensor
+
+
+def _layout(dtype: DType) -> tuple[int, int]:
+    """The bits of the mantissa, and the bias of the exponent."""
+    return (52, 1023) if dtype is float64 else (23, 127)
+
+
+def frexp(x: Tensor) -> Parts:
+    """x in parts; zeros, infinities and NaN are their own mantissas, with the exponent 0."""
+    wide = x.cast(x.dtype.compute if x.dtype.is_float else "float32")
+    digits, bias = _layout(wide.dtype)
+    lift = float(2 ** (digits + 2))
+    subnormal = abs(wide) < 2.0 ** (1 - bias)
+    normal = where(subnormal, wide * lift, wide)
+    bits = bits_of(normal)
+    field = (bits >> digits) & (2 * bias + 1)
+    half = (bits & ~((2 * bias + 1) << digits)) | ((bias - 1) << digits)
+    plain = wide.isfinite() & (wide != 0)
+    mantissa = where(plain, half.bitcast(wide.dtype), wide)
+    exponent = field - (bias - 1) - where(subnormal, digits + 2, 0)
+    back = x.dtype if x.dtype.is_float else wide.dtype
+    return Parts(mantissa.cast(back), where(plain, exponent, 0).cast(int32))
+
+
+def ldexp(x: Tensor, exponent: Operand) -> Tensor:
+    """x * 2**exponent."""
+    (a, b), result = unified("ldexp", (x, exponent), floating=True)
+    return (a * b.exp2()).cast(result)
+
+
+def nextafter(a: Operand, b: Operand) -> Tensor:
+    """The float next to a in the direction of b; b where they are equal. f32 and f64."""
+    (x, y), result = unified("nextafter", (a, b), floating=True)
+    bits = bits_of(x)
+    away = (x > 0) == (y > x)  # the magnitude grows, and with it the bits
+    smallest = where(y > 0, math.ulp(0.0) if x.dtype is float64 else 2.0**-149, 0)
+    smallest = where(y < 0, -math.ulp(0.0) if x.dtype is float64 else -(2.0**-149), smallest)
+    moved = where(away, bits + 1, bits - 1).bitcast(x.dtype)
+    found = where(x == y, y, where(x == 0, smallest, moved))
+    return where(x != x, x, where(y != y, y, found)).cast(result)
