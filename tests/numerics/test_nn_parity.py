@@ -6,6 +6,7 @@ few kernels also run on the reference.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -330,11 +331,11 @@ TOLERANCE = 64
 @cache
 def torch_layer(row: Row) -> Any:
     """PyTorch's layer in eval mode, every value of its state_dict drawn anew."""
-    layer = row.build(torch.nn)
+    layer, draws = row.build(torch.nn), np.random.default_rng(zlib.crc32(row.name.encode()))
     for name, value in layer.state_dict().items():
         if value.dtype == torch.float32:
             draw = (0.5, 1.5) if name.endswith("running_var") else (-0.8, 0.8)
-            value[...] = torch.from_numpy(rng.uniform(*draw, tuple(value.shape)))
+            value[...] = torch.from_numpy(draws.uniform(*draw, tuple(value.shape)))
     return layer.eval()
 
 
