@@ -1,27 +1,39 @@
 """From PyTorch's OpInfo names to functions over Luminal Tensors.
 
 Looked up in this order: `CALLS`, one library call with the arguments in another order; the library
-by the same name (a Tensor method, then `lm.nn.functional`, then `lm`); `opinfo_compose`, several
-library calls. What is in none of them fails with its reason in `REASONS`, or as not in the library.
+by the same name; `opinfo_compose` and its like, several library calls. What is in none of them
+fails with its reason in `REASONS`, or as not in the library.
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import luminal as lm
-from tests.conformance import opinfo_compose
+from luminal.frontend import einsum, products, unfold
+from tests.conformance import opinfo_compose, opinfo_masked, opinfo_windows
 from tests.conformance.opinfo_samples import Check, same_type, within
 
 INF = float("inf")
+FRONTEND = [
+    importlib.import_module(f"luminal.frontend.{name}")
+    for name in "adaptive attention classification einsum grid loss norms products resample unfold".split()
+]
 
 
 class Entry(NamedTuple):
-    """How an op is called, and how its results are checked where not by value."""
+    """How an op is called, and how its results are checked where not by value.
+
+    `constant`: integer and bool tensors among the arguments are passed as constants, since they
+    decide the result's shape.
+    """
 
     call: Callable[..., Any]
     check: Check | None = None
+    constant: bool = False
 
 
 def entry(name: str, variant: str = "") -> Entry | str:
@@ -31,30 +43,41 @@ def entry(name: str, variant: str = "") -> Entry | str:
     call = CALLS.get(f"{name}/{variant}") or CALLS.get(name) or library(name) or composed(name)
     if call is None:
         return "not in the library"
-    return Entry(call, CHECKS.get(f"{name}/{variant}") or CHECKS.get(name))
+    check = CHECKS.get(f"{name}/{variant}") or CHECKS.get(name)
+    return Entry(call, check, name in CONSTANTS)
 
 
 def library(name: str) -> Callable[..., Any] | None:
-    """The library's function of this name; `nn.functional.relu` is also `Tensor.relu`."""
-    *path, last = name.split(".")
-    owners: list[Any] = [lm.Tensor, getattr(lm.nn, "functional", None), lm]
-    if path and path[0] != "nn":
+    """The library's function of this name: a Tensor method, one of `lm`, `lm.nn.functional`, ..."""
+    *path, last = name.strip("_").split(".")
+    functional = getattr(lm.nn, "functional", None)
+    owners: list[Any] = [lm.Tensor, lm]
+    if path == ["nn", "functional"]:
+        owners = [functional, lm.Tensor, lm]
+    elif path:
         owners = [getattr(lm, path[0], None)]
-    for owner in owners:
+    for owner in [*owners, *(FRONTEND if not path or path[0] in ("nn", "linalg", "special") else ())]:
         found = getattr(owner, last, None)
-        if callable(found):
-            return found
+        if inspect.isroutine(found) and str(found.__module__).startswith("luminal"):
+            return cast("Callable[..., Any]", found)
     return None
 
 
 def composed(name: str) -> Callable[..., Any] | None:
     """The composition of this name, with `_` for `.`."""
-    return getattr(opinfo_compose, name.strip("_").replace(".", "_"), None)
+    for prefix, module in (("masked.", opinfo_masked), ("signal.windows.", opinfo_windows)):
+        if name.startswith(prefix):
+            return getattr(module, name.removeprefix(prefix), None)
+    python_name = name.replace(".", "_")
+    return getattr(opinfo_compose, python_name, None) or getattr(
+        opinfo_compose, python_name.strip("_"), None
+    )
 
 
 def is_composed(name: str) -> bool:
     """Whether `name` is no single call of the library."""
-    return name not in CALLS and library(name) is None
+    call = CALLS.get(name) or library(name)
+    return call is None or call.__module__ == opinfo_compose.__name__
 
 
 # One library call, with the arguments in the library's order.
@@ -83,7 +106,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "short": lambda x: x.cast(lm.int16),
     "cat": lambda tensors, dim=0: lm.concat(tensors, dim),
     "stack": lambda tensors, dim=0: lm.stack(tensors, dim),
-    "einsum": lambda tensors, equation: lm.einsum(equation, *tensors),
     "expand": lambda x, shape: x.expand(shape),
     "ge": lambda x, other: x >= other,
     "gt": lambda x, other: x > other,
@@ -93,9 +115,53 @@ CALLS: dict[str, Callable[..., Any]] = {
     "nn.functional.embedding": lambda weight, ids, **how: lm.Tensor.embedding(ids, weight, **how),
     "repeat": lambda x, dims: x.repeat(dims),
     "where": lambda x, condition, other: lm.where(condition, x, other),
+    "bernoulli": lambda p: lm.random.bernoulli(lm.random.key(0), p).cast(p.dtype),
+    "normal": lambda mean, std, **how: lm.random.normal(lm.random.key(0), mean.shape, mean, std),
+    "normal/number_mean": lambda std, mean, shape=(), **how: lm.random.normal(
+        lm.random.key(0), getattr(mean, "shape", shape), mean, std),
+    "normal/in_place": lambda x, mean, std: lm.random.normal(lm.random.key(0), x.shape, mean, std),
+    "rand_like": lambda x, dtype=None: lm.random.uniform(
+        lm.random.key(0), x.shape, dtype=dtype or x.dtype),
+    "randn": lambda *shape, dtype=None: lm.random.normal(
+        lm.random.key(0), shape[0], dtype=dtype or lm.float32),
+    "randn_like": lambda x, dtype=None: lm.random.normal(
+        lm.random.key(0), x.shape, dtype=dtype or x.dtype),
+    "randint": lambda *how, dtype=lm.int64: lm.random.randint(
+        lm.random.key(0), how[-1], *((0, how[0]) if len(how) == 2 else how[:2])).cast(dtype),
+    "randint_like": lambda x, *ends, dtype=None: lm.random.randint(
+        lm.random.key(0), x.shape, *((0, *ends) if len(ends) == 1 else ends)
+    ).cast(dtype or x.dtype),
+    "uniform": lambda x, low, high: lm.random.uniform(lm.random.key(0), x.shape, low, high),
+    "cdist": lambda x, other, p=2.0, compute_mode=None: products.cdist(x, other, p),
+    "einsum": lambda tensors, equation: einsum.einsum(equation, *tensors),
+    "linalg.cross": lambda x, other, dim=-1: products.cross(x, other, dim),
+    "nn.functional.embedding_bag": lambda weight, ids, **how: lm.embedding_bag(ids, weight, **how),
+    "nn.functional.unfold": lambda x, *how, **named: unfold.unfold(x, *how, **named),
+    "empty_permuted": lambda shape, order, **how: lm.empty(shape, **how),
+    "empty_strided": lambda shape, stride, **how: lm.empty(shape, **how),
+    "new_empty_strided": lambda x, shape, stride, dtype=None: lm.empty(shape, dtype or x.dtype),
+    "scalar_tensor": lambda value, dtype=None: lm.constant(float(value), dtype),
+    "expand_copy": lambda x, shape: x.expand(shape),
+    "diagonal_copy": lambda x, *how, **named: x.diagonal(*how, **named),
+    "narrow_copy": lambda x, *how: x.narrow(*how),
+    "squeeze_copy": lambda x, *how: x.squeeze(*how),
+    "t_copy": lambda x: x.t(),
+    "transpose_copy": lambda x, *how: x.transpose(*how),
+    "unbind_copy": lambda x, *how: x.unbind(*how),
+    "unsqueeze_copy": lambda x, *how: x.unsqueeze(*how),
+    "view_copy": lambda x, shape: x.view(shape),
+    "slice": opinfo_compose.slice,
+    "add": opinfo_compose.add,
+    "sub": opinfo_compose.sub,
+    "unfold": opinfo_compose.unfold,
+    "equal": opinfo_compose.equal,
+    "meshgrid/list_of_tensors": lambda tensors, **how: lm.meshgrid(*tensors, **how),
     "floor_divide": lambda x, other: x // other,
     "remainder": lambda x, other: x % other,
 }
+
+# Ops with integer or bool tensors that decide the result's shape.
+CONSTANTS = frozenset("__getitem__ index_put narrow repeat_interleave tensor_split".split())
 
 # Results that are not compared by value.
 CHECKS: dict[str, Check] = {

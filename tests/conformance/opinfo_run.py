@@ -71,7 +71,7 @@ def _failure(entry: opinfo_map.Entry, op: Any, sample: Any, backend: str) -> str
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = luminal_results(entry.call, sample, backend)
+            found = luminal_results(entry.call, sample, backend, constant=entry.constant)
         (entry.check or equal)(found, torch_result(op.op, sample))
     except Exception as error:  # a failing op is a row of the report, whatever it raises
         text = " ".join(str(error).split())

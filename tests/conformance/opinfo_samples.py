@@ -44,8 +44,9 @@ class Unsupported(Exception):
 class Inputs:
     """Turns a sample's arguments into Tensors of `graph`."""
 
-    def __init__(self, graph: Recorder) -> None:
+    def __init__(self, graph: Recorder, *, constant: bool = False) -> None:
         self.graph = graph
+        self.constant = constant  # pass integer and bool tensors as NumPy arrays
         self.count = 0
 
     def convert(self, x: Any) -> Any:
@@ -69,12 +70,14 @@ class Inputs:
             raise Unsupported("a complex number")
         return x
 
-    def _tensor(self, x: torch.Tensor) -> lm.Tensor:
+    def _tensor(self, x: torch.Tensor) -> Any:
         if x.dtype not in DTYPES:
             raise Unsupported(f"a tensor of {x.dtype}")
         if x.layout is not torch.strided:
             raise Unsupported(f"a tensor stored as {x.layout}")
         array = array_of(x)
+        if self.constant and not x.dtype.is_floating_point:
+            return array if x.ndim else array.item()
         tensor = self.graph.tensor(array.shape, array.dtype, f"x{self.count}")
         self.graph.values[f"x{self.count}"] = array
         self.count += 1
@@ -120,11 +123,13 @@ def _copied(x: Any) -> Any:
     return {key: _copied(each) for key, each in x.items()} if isinstance(x, dict) else x
 
 
-def luminal_results(fn: Callable[..., Any], sample: Any, backend: str) -> list[Any]:
+def luminal_results(
+    fn: Callable[..., Any], sample: Any, backend: str, *, constant: bool = False
+) -> list[Any]:
     """What `fn` gives for the sample, in order: arrays, and Python values as they are."""
     lm.reset()
     graph = lm.default_graph()
-    inputs = Inputs(graph)
+    inputs = Inputs(graph, constant=constant)
     args = inputs.convert((sample.input, *sample.args))
     found = leaves(fn(*args, **inputs.convert(sample.kwargs)))
     names = {}
@@ -162,8 +167,15 @@ def equal(found: Sequence[Any], wanted: Any) -> None:
         at = f"result {position}: " if len(expected) > 1 else ""
         if isinstance(y, torch.Tensor):
             _equal_arrays(at, x, y)
-        elif tuple(x) != tuple(y) if isinstance(y, torch.Size) else x != y:
+        elif not _equal_python(x, y):
             raise Unequal(f"{at}{x!r}, PyTorch has {y!r}")
+
+
+def _equal_python(x: Any, y: Any) -> bool:
+    """A lazy graph's bool is a 0-d tensor; shapes are tuples."""
+    if isinstance(y, torch.Size):
+        return tuple(x) == tuple(y)
+    return bool(x == y) if not isinstance(x, np.ndarray) else x.shape == () and bool(x == y)
 
 
 def same_type(found: Sequence[Any], wanted: Any) -> None:
