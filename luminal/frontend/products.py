@@ -290,11 +290,14 @@ def trace(x: Tensor, offset: int = 0) -> Tensor:
 # --- tensors --------------------------------------------------------------------------------------
 
 
-def tensordot(x: Tensor, other: Tensor, dims: Contracted = 2) -> Tensor:
+def tensordot(
+    x: Tensor, other: Tensor, dims: Contracted = 2, *, axes: Contracted | None = None
+) -> Tensor:
     """Sum over pairs of dims: the last n of x and first n of other, or the dims that are listed.
 
-    The result has x's other dims, then other's. Raises ShapeError where paired extents differ.
+    `axes` is the array API's name of `dims`. The result has x's other dims, then other's. Raises ShapeError where paired extents differ.
     """
+    dims = dims if axes is None else axes
     if isinstance(dims, int):
         if not 0 <= dims <= min(x.ndim, other.ndim):
             raise ShapeError(f"tensordot: {dims} dims of {describe(x)} and {describe(other)}")

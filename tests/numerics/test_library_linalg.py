@@ -158,7 +158,10 @@ def test_storage_products_round_once() -> None:
     )
     assert run(lambda a, b: einsum("ij,jk", a, b), x, y).dtype == BF16
     small = rng.integers(-128, 128, (3, 40)).astype(np.int8)
-    close(run(lambda a: einsum("ij,kj", a, a), small), small.astype(np.int32) @ small.T.astype(np.int32))
+    close(
+        run(lambda a: einsum("ij,kj", a, a), small),
+        small.astype(np.int32) @ small.T.astype(np.int32),
+    )
 
 
 def test_addmm_without_its_addend() -> None:
