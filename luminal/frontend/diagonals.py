@@ -10,7 +10,7 @@ from luminal.frontend.binary import where
 from luminal.frontend.creation import position
 from luminal.frontend.handle import along, axis_of, describe
 from luminal.frontend.movement import mapped, ravel
-from luminal.shape.expression import const, maximum, minimum
+from luminal.shape.expression import Expression, const, maximum, minimum
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -43,12 +43,17 @@ def _planes(what: str, dim1: int, dim2: int, rank: int) -> tuple[int, int]:
     return first, second
 
 
+def diagonal_length(x: Tensor, offset: int, first: int, second: int) -> Expression:
+    """How many elements the diagonal of two dims has."""
+    rows, columns = x.extents[first] - max(-offset, 0), x.extents[second] - max(offset, 0)
+    return maximum(minimum(rows, columns), 0)
+
+
 def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """`out[..., k] = x[k, k + offset]` in the dims (dim1, dim2), which go away; one view."""
     first, second = _planes("diagonal", dim1, dim2, x.ndim)
     down, right = max(-offset, 0), max(offset, 0)
-    length = minimum(x.extents[first] - down, x.extents[second] - right)
-    length = maximum(length, 0)
+    length = diagonal_length(x, offset, first, second)
     kept = [k for k in range(x.ndim) if k not in (first, second)]
     shape = (*(x.extents[k] for k in kept), length)
     entries = [const(0)] * x.ndim

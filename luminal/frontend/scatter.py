@@ -13,6 +13,7 @@ from luminal import dtypes
 from luminal.errors import DTypeError, ShapeError
 from luminal.frontend.binary import broadcast, common_shape, lifted, promotion, where
 from luminal.frontend.creation import position
+from luminal.frontend.diagonals import diagonal_length
 from luminal.frontend.handle import (
     Extent,
     Operand,
@@ -326,7 +327,7 @@ def diagonal_scatter(
     kept = [along(k, n) for k, n in enumerate(x.extents) if k not in (first, second)]
     inside = (column - row).eq(offset)
     wanted = [n for k, n in enumerate(x.extents) if k not in (first, second)]
-    if list(src.extents[:-1]) != wanted:
+    if src.extents != (*wanted, diagonal_length(x, offset, first, second)):
         raise ShapeError(f"diagonal_scatter: {describe(src)} is not a diagonal of {describe(x)}")
     placed = mapped(src, x.extents, [*kept, row if offset >= 0 else column], inside)
     mask = position(x.graph, inside, x.extents, dtypes.bool_)
