@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,12 +47,7 @@ def scaled_dot_product_attention(
     grouped = enable_gqa and q.extents[-3] != k.extents[-3]
     if grouped:
         q, k, v = _grouped(q, k, v)
-    width = query.extents[-1]
-    if scale is None:
-        factor = query.graph.constant(width.value if width.is_const else width, q.dtype).rsqrt()
-        scores = matmul(q * factor, k.mT)
-    else:
-        scores = matmul(q * scale, k.mT)
+    scores = matmul(q, k.mT) * (_scale(q) if scale is None else scale)
     if grouped and attn_mask is not None:
         attn_mask = _grouped_mask(attn_mask, heads, q.extents[-4])
     scores = _masked(scores, attn_mask, is_causal)
@@ -61,6 +57,14 @@ def scaled_dot_product_attention(
     if grouped:
         out = reshape(out, *out.extents[:-4], heads, *out.extents[-2:])
     return out.cast(dtype)
+
+
+def _scale(q: Tensor) -> Tensor | float:
+    """1 / sqrt(width)."""
+    width = q.extents[-1]
+    if width.is_const:
+        return 1 / math.sqrt(width.value) if width.value else 0.0
+    return q.graph.constant(width, q.dtype).rsqrt()
 
 
 def _grouped(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:

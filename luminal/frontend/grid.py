@@ -10,9 +10,8 @@ from luminal.errors import ShapeError
 from luminal.frontend.binary import where
 from luminal.frontend.handle import Extent, Shape, along, describe, in_float
 from luminal.frontend.indexing import gather_at
-from luminal.frontend.joining import stack
 from luminal.frontend.linalg import matmul
-from luminal.frontend.movement import expand
+from luminal.frontend.movement import expand, stack
 from luminal.frontend.resample import cubic_weights
 from luminal.frontend.rounding import round as rounded
 from luminal.shape.expression import Expression, const

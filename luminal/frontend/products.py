@@ -295,7 +295,8 @@ def tensordot(
 ) -> Tensor:
     """Sum over pairs of dims: the last n of x and first n of other, or the dims that are listed.
 
-    `axes` is the array API's name of `dims`. The result has x's other dims, then other's. Raises ShapeError where paired extents differ.
+    `axes` is the array API's name of `dims`. The result has x's other dims, then other's.
+    Raises ShapeError where paired extents differ.
     """
     dims = dims if axes is None else axes
     if isinstance(dims, int):
@@ -313,11 +314,11 @@ def tensordot(
         _check_equal("tensordot", x, a, other, b)
     axes_of("tensordot", ours, x.ndim)
     axes_of("tensordot", theirs, other.ndim)
-    (a, b), dtype = up_together(x, other)
+    (first, second), dtype = up_together(x, other)
     left = [k for k in range(x.ndim) if k not in ours]
     right = [k for k in range(other.ndim) if k not in theirs]
-    rows = permute(a, *left, *ours).unsqueeze([len(left) + k for k in range(len(right))])
-    columns = permute(b, *right, *theirs)
+    rows = permute(first, *left, *ours).unsqueeze([len(left) + k for k in range(len(right))])
+    columns = permute(second, *right, *theirs)
     return sum_products(rows, columns, *range(-len(ours), 0)).cast(dtype)
 
 

@@ -28,7 +28,7 @@ def case(name: str, *shapes: tuple[int, ...], args: tuple[Any, ...] = (), **opti
     """A function of nn.functional that PyTorch has too, with its arguments."""
     arrays = [normal(*shape) for shape in shapes]
     ours, theirs = (
-        lambda *xs, f=getattr(module, name): f(*xs, *args, **options)
+        lambda *xs, m=module: getattr(m, name)(*xs, *args, **options)
         for module in (functional, torch_functional)
     )
     return Case(f"{name}{shapes}{args}{options}", ours, theirs, arrays, 32)
@@ -36,27 +36,60 @@ def case(name: str, *shapes: tuple[int, ...], args: tuple[Any, ...] = (), **opti
 
 CONVOLUTIONS = [
     case("conv1d", (2, 3, 11), (4, 3, 3), (4,), stride=2, padding=1),
-    case("conv1d", (3, 11), (4, 3, 4), padding="same"), case("conv1d", (2, 3, 5), (4, 3, 5), padding="valid"),
+    case("conv1d", (3, 11), (4, 3, 4), padding="same"),
+    case("conv1d", (2, 3, 5), (4, 3, 5), padding="valid"),
     case("conv2d", (3, 9, 8), (4, 3, 2, 3), (4,), padding=(1, 0), dilation=(2, 1)),
     case("conv2d", (2, 4, 7, 7), (4, 1, 3, 3), padding="same", groups=4, dilation=2),
-    case("conv2d", (0, 3, 5, 5), (4, 3, 3, 3)), case("conv2d", (1, 2, 2, 2), (1, 2, 3, 3), padding=1),
+    case("conv2d", (0, 3, 5, 5), (4, 3, 3, 3)),
+    case("conv2d", (1, 2, 2, 2), (1, 2, 3, 3), padding=1),
     case("conv3d", (1, 4, 5, 6, 7), (6, 2, 2, 3, 1), (6,), stride=(1, 2, 3), padding=1, groups=2),
-]  # fmt: skip
+]
 
 TRANSPOSED = [
-    case("conv_transpose1d", (2, 3, 5), (3, 4, k), (4,), stride=s, padding=p, dilation=d,
-         output_padding=o)
+    case(
+        "conv_transpose1d",
+        (2, 3, 5),
+        (3, 4, k),
+        (4,),
+        stride=s,
+        padding=p,
+        dilation=d,
+        output_padding=o,
+    )
     for k, s, p, d, o in [
-        (3, 1, 0, 1, 0), (3, 2, 1, 1, 1), (4, 2, 1, 1, 0), (2, 3, 0, 1, 2), (5, 3, 4, 1, 0),
-        (3, 2, 0, 2, 0), (3, 4, 1, 2, 3), (2, 6, 0, 4, 5), (4, 3, 2, 2, 1), (1, 2, 0, 1, 0),
+        (3, 1, 0, 1, 0),
+        (3, 2, 1, 1, 1),
+        (4, 2, 1, 1, 0),
+        (2, 3, 0, 1, 2),
+        (5, 3, 4, 1, 0),
+        (3, 2, 0, 2, 0),
+        (3, 4, 1, 2, 3),
+        (2, 6, 0, 4, 5),
+        (4, 3, 2, 2, 1),
+        (1, 2, 0, 1, 0),
         (3, 1, 2, 3, 2),
     ]
 ] + [
     case("conv_transpose1d", (3, 5), (3, 4, 3)),
-    case("conv_transpose2d", (2, 4, 5, 4), (4, 3, 3, 2), (6,), stride=(2, 1), padding=(1, 0), groups=2),
+    case(
+        "conv_transpose2d",
+        (2, 4, 5, 4),
+        (4, 3, 3, 2),
+        (6,),
+        stride=(2, 1),
+        padding=(1, 0),
+        groups=2,
+    ),
     case("conv_transpose2d", (1, 2, 4, 4), (2, 3, 4, 4), stride=2, padding=1),
-    case("conv_transpose3d", (1, 2, 3, 4, 3), (2, 3, 3, 2, 3), (3,), stride=(2, 1, 3), output_padding=(1, 0, 2)),
-]  # fmt: skip
+    case(
+        "conv_transpose3d",
+        (1, 2, 3, 4, 3),
+        (2, 3, 3, 2, 3),
+        (3,),
+        stride=(2, 1, 3),
+        output_padding=(1, 0, 2),
+    ),
+]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -66,27 +99,50 @@ def test_convolutions(backend: str) -> None:
 
 POOLS = [
     case(f"{kind}_pool{rank}d", (2, 3, *(9, 8, 7)[:rank]), **options)
-    for kind in ("max", "avg") for rank in (1, 2, 3)
+    for kind in ("max", "avg")
+    for rank in (1, 2, 3)
     for options in (
-        {"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True},
+        {"kernel_size": 2},
+        {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True},
         {"kernel_size": 2, "stride": 3, "ceil_mode": True},
     )
 ] + [
-    case("max_pool2d", (3, 9, 8), kernel_size=(3, 2), dilation=(2, 3), stride=1, padding=1, ceil_mode=True),
+    case(
+        "max_pool2d",
+        (3, 9, 8),
+        kernel_size=(3, 2),
+        dilation=(2, 3),
+        stride=1,
+        padding=1,
+        ceil_mode=True,
+    ),
     case("avg_pool1d", (3, 9), args=(3, 2, 1, True, False)),
     case("avg_pool2d", (2, 9, 8), args=((3, 2), 2, 1, True, False)),
     case("avg_pool2d", (2, 2, 9, 8), kernel_size=3, divisor_override=5),
     case("avg_pool3d", (2, 7, 6, 5), kernel_size=3, stride=2, padding=1, count_include_pad=False),
-    *(case(f"max_pool{rank}d", (2, 2, *(7, 6, 5)[:rank]), kernel_size=3, stride=2, padding=1,
-           return_indices=True) for rank in (1, 2, 3)),
+    *(
+        case(
+            f"max_pool{rank}d",
+            (2, 2, *(7, 6, 5)[:rank]),
+            kernel_size=3,
+            stride=2,
+            padding=1,
+            return_indices=True,
+        )
+        for rank in (1, 2, 3)
+    ),
     case("max_pool2d", (1, 9, 8), kernel_size=2, dilation=3, ceil_mode=True, return_indices=True),
     *(case(f"lp_pool{rank}d", (2, 2, *(7, 6, 5)[:rank]), args=(2, 3)) for rank in (1, 2, 3)),
     case("lp_pool2d", (2, 2, 7, 7), args=(4, (3, 2)), stride=2, ceil_mode=True),
-    *(case(f"adaptive_{kind}_pool{rank}d", (2, 3, *(9, 8, 7)[:rank]), args=(size,))
-      for kind in ("avg", "max") for rank in (1, 2, 3) for size in (1, 4, 11)),
+    *(
+        case(f"adaptive_{kind}_pool{rank}d", (2, 3, *(9, 8, 7)[:rank]), args=(size,))
+        for kind in ("avg", "max")
+        for rank in (1, 2, 3)
+        for size in (1, 4, 11)
+    ),
     case("adaptive_avg_pool2d", (3, 9, 8), args=((3, None),)),
     case("adaptive_max_pool2d", (2, 3, 9, 8), args=((4, 5),), return_indices=True),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -97,31 +153,57 @@ def test_pools(backend: str) -> None:
 WINDOWS = [
     case("unfold", (2, 3, 7, 6), args=((3, 2),), dilation=(1, 2), padding=1, stride=(2, 1)),
     case("unfold", (3, 5, 5), kernel_size=2),
-    case("fold", (2, 3 * 6, 4 * 6), args=((7, 6), (3, 2)), dilation=(1, 2), padding=1, stride=(2, 1)),
+    case(
+        "fold", (2, 3 * 6, 4 * 6), args=((7, 6), (3, 2)), dilation=(1, 2), padding=1, stride=(2, 1)
+    ),
     case("fold", (2 * 4, 9), output_size=(6, 6), kernel_size=2, stride=2),
     case("fold", (1, 9, 4), output_size=(8, 9), kernel_size=3, stride=3, dilation=2),
-    case("pixel_shuffle", (2, 12, 3, 4), args=(2,)), case("pixel_unshuffle", (12, 4, 6), args=(2,)),
+    case("pixel_shuffle", (2, 12, 3, 4), args=(2,)),
+    case("pixel_unshuffle", (12, 4, 6), args=(2,)),
     case("channel_shuffle", (2, 6, 3), args=(3,)),
-    *(Case(f"Tensor.unfold {shape}", lambda x, d=d: x.unfold(d, 3, 2), lambda x, d=d: x.unfold(d, 3, 2),
-           [normal(*shape)]) for shape, d in [((7,), 0), ((4, 8, 3), 1), ((4, 8, 3), -1)]),
-]  # fmt: skip
+    *(
+        Case(
+            f"Tensor.unfold {shape}",
+            lambda x, d=d: x.unfold(d, 3, 2),
+            lambda x, d=d: x.unfold(d, 3, 2),
+            [normal(*shape)],
+        )
+        for shape, d in [((7,), 0), ((4, 8, 3), 1), ((4, 8, 3), -1)]
+    ),
+]
 
-RESIZED = [
-    case("interpolate", (2, 3, *(7, 6, 5)[:rank]), mode=mode, **size)
-    for rank, modes in ((1, ("nearest", "nearest-exact", "linear", "area")),
-                        (2, ("nearest", "nearest-exact", "bilinear", "bicubic", "area")),
-                        (3, ("nearest", "nearest-exact", "trilinear", "area")))
-    for mode in modes
-    for size in ({"size": (13, 3, 8)[:rank]}, {"scale_factor": 2.0}, {"scale_factor": 0.6},
-                 {"scale_factor": 1.7, "recompute_scale_factor": True})
-] + [
-    case("interpolate", (2, 3, *(7, 6, 5)[:rank]), mode=mode, align_corners=True, size=size[:rank])
-    for rank, mode in ((1, "linear"), (2, "bilinear"), (2, "bicubic"), (3, "trilinear"))
-    for size in ((13, 4, 5), (1, 1, 1))
-] + [
-    case("interpolate", (1, 1, 1, 3), mode="bicubic", size=(4, 6)),
-    case("interpolate", (1, 2, 100), mode="nearest", size=73),
-]  # fmt: skip
+RESIZED = (
+    [
+        case("interpolate", (2, 3, *(7, 6, 5)[:rank]), mode=mode, **size)
+        for rank, modes in (
+            (1, ("nearest", "nearest-exact", "linear", "area")),
+            (2, ("nearest", "nearest-exact", "bilinear", "bicubic", "area")),
+            (3, ("nearest", "nearest-exact", "trilinear", "area")),
+        )
+        for mode in modes
+        for size in (
+            {"size": (13, 3, 8)[:rank]},
+            {"scale_factor": 2.0},
+            {"scale_factor": 0.6},
+            {"scale_factor": 1.7, "recompute_scale_factor": True},
+        )
+    ]
+    + [
+        case(
+            "interpolate",
+            (2, 3, *(7, 6, 5)[:rank]),
+            mode=mode,
+            align_corners=True,
+            size=size[:rank],
+        )
+        for rank, mode in ((1, "linear"), (2, "bilinear"), (2, "bicubic"), (3, "trilinear"))
+        for size in ((13, 4, 5), (1, 1, 1))
+    ]
+    + [
+        case("interpolate", (1, 1, 1, 3), mode="bicubic", size=(4, 6)),
+        case("interpolate", (1, 2, 100), mode="nearest", size=73),
+    ]
+)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -133,24 +215,28 @@ def grids(*shape: int) -> np.ndarray[Any, Any]:
     return rng.uniform(-1.6, 1.6, shape).astype(np.float32)
 
 
-SAMPLED = [
-    Case(
-        f"grid_sample {rank} {options}",
-        lambda x, g, o=options: functional.grid_sample(x, g, **o),
-        lambda x, g, o=options: torch_functional.grid_sample(x, g, **o),
-        [normal(2, 3, *(5, 6, 4)[:rank]), grids(2, *(4, 5, 3)[:rank], rank)],
-        128,
-    )
-    for rank, modes in ((2, ("bilinear", "nearest", "bicubic")), (3, ("bilinear", "nearest")))
-    for mode in modes
-    for padding_mode in ("zeros", "border", "reflection")
-    for align in (False, True)
-    if rank == 2 or not align
-    for options in ({"mode": mode, "padding_mode": padding_mode, "align_corners": align},)
-] + [
-    case("affine_grid", (2, 2, 3), args=((2, 3, 4, 5),), align_corners=align)
-    for align in (False, True)
-] + [case("affine_grid", (2, 3, 4), args=((2, 3, 4, 5, 1),), align_corners=False)]  # fmt: skip
+SAMPLED = (
+    [
+        Case(
+            f"grid_sample {rank} {options}",
+            lambda x, g, o=options: functional.grid_sample(x, g, **o),
+            lambda x, g, o=options: torch_functional.grid_sample(x, g, **o),
+            [normal(2, 3, *(5, 6, 4)[:rank]), grids(2, *(4, 5, 3)[:rank], rank)],
+            128,
+        )
+        for rank, modes in ((2, ("bilinear", "nearest", "bicubic")), (3, ("bilinear", "nearest")))
+        for mode in modes
+        for padding_mode in ("zeros", "border", "reflection")
+        for align in (False, True)
+        if rank == 2 or not align
+        for options in ({"mode": mode, "padding_mode": padding_mode, "align_corners": align},)
+    ]
+    + [
+        case("affine_grid", (2, 2, 3), args=((2, 3, 4, 5),), align_corners=align)
+        for align in (False, True)
+    ]
+    + [case("affine_grid", (2, 3, 4), args=((2, 3, 4, 5, 1),), align_corners=False)]
+)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -175,12 +261,16 @@ Q, K = (2, 4, 5, 8), (2, 4, 7, 8)
 SEEN = rng.random((5, 7)) < 0.5
 SEEN[1] = False
 ATTENTION = [
-    attention("plain", Q, K, K), attention("causal", Q, K, K, is_causal=True),
-    attention("bool mask", Q, K, K, mask=SEEN), attention("added mask", Q, K, K, mask=normal(4, 5, 7)),
+    attention("plain", Q, K, K),
+    attention("causal", Q, K, K, is_causal=True),
+    attention("bool mask", Q, K, K, mask=SEEN),
+    attention("added mask", Q, K, K, mask=normal(4, 5, 7)),
     attention("scale", (5, 8), (7, 8), (7, 3), scale=0.3),
     attention("grouped", Q, (2, 2, 7, 8), (2, 2, 7, 8), enable_gqa=True),
-    attention("grouped, masked", Q, (2, 2, 7, 8), (2, 2, 7, 8), mask=normal(2, 4, 5, 7), enable_gqa=True),
-]  # fmt: skip
+    attention(
+        "grouped, masked", Q, (2, 2, 7, 8), (2, 2, 7, 8), mask=normal(2, 4, 5, 7), enable_gqa=True
+    ),
+]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -209,11 +299,19 @@ def test_nan_and_inf_stay_where_they_are(backend: str) -> None:
         with_x("adaptive_max_pool2d", output_size=4),
         with_x("interpolate", scale_factor=2, mode="nearest"),
         with_x("pixel_unshuffle", downscale_factor=2),
-        Case("all -inf", lambda a: a.max_pool2d(3, 1, 1, return_indices=True),
-             lambda a: torch_functional.max_pool2d(a, 3, 1, 1, return_indices=True), [low]),
-        Case("fold", lambda a: functional.fold(a.reshape(1, 4, 9), (4, 4), 2),
-             lambda a: torch_functional.fold(a.reshape(1, 4, 9), (4, 4), 2), [x]),
-    ]  # fmt: skip
+        Case(
+            "all -inf",
+            lambda a: a.max_pool2d(3, 1, 1, return_indices=True),
+            lambda a: torch_functional.max_pool2d(a, 3, 1, 1, return_indices=True),
+            [low],
+        ),
+        Case(
+            "fold",
+            lambda a: functional.fold(a.reshape(1, 4, 9), (4, 4), 2),
+            lambda a: torch_functional.fold(a.reshape(1, 4, 9), (4, 4), 2),
+            [x],
+        ),
+    ]
     check(cases, backend)
 
 
@@ -224,24 +322,34 @@ def test_integers(backend: str) -> None:
     cases = [
         Case("max", lambda a: a.max_pool2d(2), lambda a: torch_functional.max_pool2d(a, 2), [x]),
         Case("conv", lambda a, b: a.conv2d(b), lambda a, b: torch_functional.conv2d(a, b), [x, w]),
-        Case("int8", lambda a: a.max_pool2d(3, 1, 1),
-             lambda a: torch_functional.max_pool2d(a.float(), 3, 1, 1).to(torch.int8),
-             [x.astype(np.int8)]),
-        Case("nearest", lambda a: functional.interpolate(a, 4),
-             lambda a: torch_functional.interpolate(a.float(), 4).long(), [x]),
-    ]  # fmt: skip
+        Case(
+            "int8",
+            lambda a: a.max_pool2d(3, 1, 1),
+            lambda a: torch_functional.max_pool2d(a.float(), 3, 1, 1).to(torch.int8),
+            [x.astype(np.int8)],
+        ),
+        Case(
+            "nearest",
+            lambda a: functional.interpolate(a, 4),
+            lambda a: torch_functional.interpolate(a.float(), 4).long(),
+            [x],
+        ),
+    ]
     check(cases, backend)
 
 
 def test_storage_types_round_once() -> None:
     x, w = normal(1, 3, 8, 8).astype(BF16), normal(4, 3, 3, 3).astype(BF16)
     wide = [torch.from_numpy(a.astype(np.float32)) for a in (x, w)]
-    both = lambda a, b: (
-        a.conv2d(b),
-        a.avg_pool2d(2),
-        functional.interpolate(a, 5, mode="bilinear"),
-    )  # noqa: E731
-    found = run(both, x, w)
+    found = run(
+        lambda a, b: (
+            a.conv2d(b),
+            a.avg_pool2d(2),
+            functional.interpolate(a, 5, mode="bilinear"),
+        ),
+        x,
+        w,
+    )
     expected = (
         torch_functional.conv2d(*wide),
         torch_functional.avg_pool2d(wide[0], 2),
@@ -302,7 +410,7 @@ ERRORS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: f.affine_grid(x, (3, 3, 4, 4)), "affine_grid: .* for size"),
     (lambda x: f.scaled_dot_product_attention(x, x, x, x, is_causal=True), "give one of them"),
     (lambda x: f.scaled_dot_product_attention(x, x, x, dropout_p=0.1), "dropout_p is 0.1"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("fn", "message"), ERRORS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import ml_dtypes
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from luminal.errors import ShapeError
-from luminal.frontend.einsum import einsum
+from luminal.frontend.einsum import _path, einsum
 from luminal.frontend.products import bilinear, cdist, multi_dot, tensordot
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import close, run
@@ -35,46 +36,110 @@ def named(name: str, *shapes: tuple[int, ...], **options: Any) -> Case:
 
 
 METHODS = [
-    named("dot", (7,), (7,)), named("dot", (0,), (0,)), named("vdot", (7,), (7,)),
-    named("inner", (2, 3, 4), (5, 4)), named("inner", (4,), (4,)), named("inner", (3,), ()),
-    named("outer", (3,), (4,)), named("ger", (3,), (1,)),
-    named("mv", (3, 4), (4,)), named("mm", (3, 4), (4, 5)), named("mm", (3, 0), (0, 5)),
-    named("bmm", (2, 3, 4), (2, 4, 5)), named("bmm", (0, 3, 4), (0, 4, 5)),
-    named("addmv", (3,), (3, 4), (4,), beta=0.5, alpha=2), named("addmm", (5,), (3, 4), (4, 5)),
+    named("dot", (7,), (7,)),
+    named("dot", (0,), (0,)),
+    named("vdot", (7,), (7,)),
+    named("inner", (2, 3, 4), (5, 4)),
+    named("inner", (4,), (4,)),
+    named("inner", (3,), ()),
+    named("outer", (3,), (4,)),
+    named("ger", (3,), (1,)),
+    named("mv", (3, 4), (4,)),
+    named("mm", (3, 4), (4, 5)),
+    named("mm", (3, 0), (0, 5)),
+    named("bmm", (2, 3, 4), (2, 4, 5)),
+    named("bmm", (0, 3, 4), (0, 4, 5)),
+    named("addmv", (3,), (3, 4), (4,), beta=0.5, alpha=2),
+    named("addmm", (5,), (3, 4), (4, 5)),
     named("addmm", (3, 5), (3, 4), (4, 5), beta=0.2, alpha=-3),
     named("addr", (3, 4), (3,), (4,), alpha=3),
-    named("baddbmm", (2, 3, 5), (2, 3, 4), (2, 4, 5), beta=2), named("addbmm", (3, 5), (2, 3, 4), (2, 4, 5)),
-    named("matrix_power", (2, 3, 3), n=5), named("matrix_power", (3, 3), n=0),
-    named("matrix_power", (3, 3), n=1), named("trace", (3, 5)), named("trace", (1, 1)),
-    named("kron", (2, 3), (4, 2)), named("kron", (3,), (2, 2, 2)), named("kron", (), (2, 2)),
-    named("cross", (4, 3), (4, 3), dim=1), named("cross", (3, 5, 3), (3, 5, 3), dim=-1),
+    named("baddbmm", (2, 3, 5), (2, 3, 4), (2, 4, 5), beta=2),
+    named("addbmm", (3, 5), (2, 3, 4), (2, 4, 5)),
+    named("matrix_power", (2, 3, 3), n=5),
+    named("matrix_power", (3, 3), n=0),
+    named("matrix_power", (3, 3), n=1),
+    named("trace", (3, 5)),
+    named("trace", (1, 1)),
+    named("kron", (2, 3), (4, 2)),
+    named("kron", (3,), (2, 2, 2)),
+    named("kron", (), (2, 2)),
+    named("cross", (4, 3), (4, 3), dim=1),
+    named("cross", (3, 5, 3), (3, 5, 3), dim=-1),
     named("cross", (1, 3, 1), (4, 3, 5), dim=-2),
-]  # fmt: skip
+]
 
 FUNCTIONS = [
-    Case("linear", lambda x, w, b: x.linear(w, b), torch.nn.functional.linear,
-         [normal(2, 3, 4), normal(5, 4), normal(5)]),
-    Case("linear to a vector", lambda x, w: x.linear(w), torch.nn.functional.linear,
-         [normal(3, 4), normal(4)]),
-    Case("vecdot", lambda x, y: x.vecdot(y, axis=0), lambda x, y: torch.linalg.vecdot(x, y, dim=0),
-         [normal(4, 3), normal(4, 3)]),
-    Case("tensordot 1", lambda x, y: tensordot(x, y, 1), lambda x, y: torch.tensordot(x, y, 1),
-         [normal(2, 3), normal(3, 4)]),
-    Case("tensordot 0", lambda x, y: tensordot(x, y, 0), lambda x, y: torch.tensordot(x, y, 0),
-         [normal(2, 3), normal(4)]),
-    Case("tensordot pairs", lambda x, y: tensordot(x, y, ((-1, 0), (1, 2))),
-         lambda x, y: torch.tensordot(x, y, ((2, 0), (1, 2))), [normal(2, 3, 4), normal(5, 4, 2)]),
-    Case("multi_dot", lambda *xs: multi_dot(xs), lambda *xs: torch.linalg.multi_dot(xs),
-         [normal(2, 9), normal(9, 3), normal(3, 8), normal(8, 4)]),
-    Case("multi_dot of vectors", lambda *xs: multi_dot(xs), lambda *xs: torch.linalg.multi_dot(xs),
-         [normal(9), normal(9, 3), normal(3)]),
-    Case("bilinear", bilinear, torch.nn.functional.bilinear,
-         [normal(2, 6, 3), normal(2, 6, 4), normal(5, 3, 4), normal(5)]),
-    Case("cross without dim", lambda x, y: x.cross(y), lambda x, y: torch.linalg.cross(x, y, dim=1),
-         [normal(4, 3, 3), normal(4, 3, 3)]),
-    *(Case(f"cdist {p}", lambda x, y, p=p: cdist(x, y, p), lambda x, y, p=p: torch.cdist(x, y, p),
-           [normal(2, 5, 3), normal(4, 3)], 64) for p in (0, 1, 2, 3.5, np.inf)),
-]  # fmt: skip
+    Case(
+        "linear",
+        lambda x, w, b: x.linear(w, b),
+        torch.nn.functional.linear,
+        [normal(2, 3, 4), normal(5, 4), normal(5)],
+    ),
+    Case(
+        "linear to a vector",
+        lambda x, w: x.linear(w),
+        torch.nn.functional.linear,
+        [normal(3, 4), normal(4)],
+    ),
+    Case(
+        "vecdot",
+        lambda x, y: x.vecdot(y, axis=0),
+        lambda x, y: torch.linalg.vecdot(x, y, dim=0),
+        [normal(4, 3), normal(4, 3)],
+    ),
+    Case(
+        "tensordot 1",
+        lambda x, y: tensordot(x, y, 1),
+        lambda x, y: torch.tensordot(x, y, 1),
+        [normal(2, 3), normal(3, 4)],
+    ),
+    Case(
+        "tensordot 0",
+        lambda x, y: tensordot(x, y, 0),
+        lambda x, y: torch.tensordot(x, y, 0),
+        [normal(2, 3), normal(4)],
+    ),
+    Case(
+        "tensordot pairs",
+        lambda x, y: tensordot(x, y, ((-1, 0), (1, 2))),
+        lambda x, y: torch.tensordot(x, y, ((2, 0), (1, 2))),
+        [normal(2, 3, 4), normal(5, 4, 2)],
+    ),
+    Case(
+        "multi_dot",
+        lambda *xs: multi_dot(xs),
+        lambda *xs: torch.linalg.multi_dot(xs),
+        [normal(2, 9), normal(9, 3), normal(3, 8), normal(8, 4)],
+    ),
+    Case(
+        "multi_dot of vectors",
+        lambda *xs: multi_dot(xs),
+        lambda *xs: torch.linalg.multi_dot(xs),
+        [normal(9), normal(9, 3), normal(3)],
+    ),
+    Case(
+        "bilinear",
+        bilinear,
+        torch.nn.functional.bilinear,
+        [normal(2, 6, 3), normal(2, 6, 4), normal(5, 3, 4), normal(5)],
+    ),
+    Case(
+        "cross without dim",
+        lambda x, y: x.cross(y),
+        lambda x, y: torch.linalg.cross(x, y, dim=1),
+        [normal(4, 3, 3), normal(4, 3, 3)],
+    ),
+    *(
+        Case(
+            f"cdist {p}",
+            lambda x, y, p=p: cdist(x, y, p),
+            lambda x, y, p=p: torch.cdist(x, y, p),
+            [normal(2, 5, 3), normal(4, 3)],
+            64,
+        )
+        for p in (0, 1, 2, 3.5, np.inf)
+    ),
+]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -83,19 +148,40 @@ def test_products(backend: str) -> None:
 
 
 EQUATIONS: list[tuple[str, list[tuple[int, ...]]]] = [
-    ("ij,jk->ik", [(3, 4), (4, 5)]), ("ij,jk", [(3, 4), (4, 5)]), ("ji,jk", [(4, 3), (4, 5)]),
-    ("i,i->", [(4,), (4,)]), ("i,j->ij", [(3,), (4,)]), ("i,j->ji", [(3,), (4,)]), ("ij->ji", [(3, 4)]),
-    ("ij->", [(3, 4)]), ("ij->i", [(3, 4)]), ("ii->", [(4, 4)]), ("ii->i", [(4, 4)]), ("iji->j", [(3, 4, 3)]),
-    ("ii", [(3, 3)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("...ij,...jk->...ik", [(2, 1, 3, 4), (6, 4, 5)]),
-    ("...ij,...jk", [(2, 3, 4), (4, 5)]), ("...i->...", [(2, 3, 4)]), ("...,...->...", [(3, 4), (4,)]),
-    ("i...,i->...", [(3, 4, 2), (3,)]), ("ij,jk,kl->il", [(2, 9), (9, 3), (3, 4)]),
+    ("ij,jk->ik", [(3, 4), (4, 5)]),
+    ("ij,jk", [(3, 4), (4, 5)]),
+    ("ji,jk", [(4, 3), (4, 5)]),
+    ("i,i->", [(4,), (4,)]),
+    ("i,j->ij", [(3,), (4,)]),
+    ("i,j->ji", [(3,), (4,)]),
+    ("ij->ji", [(3, 4)]),
+    ("ij->", [(3, 4)]),
+    ("ij->i", [(3, 4)]),
+    ("ii->", [(4, 4)]),
+    ("ii->i", [(4, 4)]),
+    ("iji->j", [(3, 4, 3)]),
+    ("ii", [(3, 3)]),
+    ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
+    ("...ij,...jk->...ik", [(2, 1, 3, 4), (6, 4, 5)]),
+    ("...ij,...jk", [(2, 3, 4), (4, 5)]),
+    ("...i->...", [(2, 3, 4)]),
+    ("...,...->...", [(3, 4), (4,)]),
+    ("i...,i->...", [(3, 4, 2), (3,)]),
+    ("ij,jk,kl->il", [(2, 9), (9, 3), (3, 4)]),
     ("ab,bc,cd,de,ea->", [(2, 3), (3, 4), (4, 2), (2, 5), (5, 2)]),
     ("ijk,ilm,njm,nlk,abc->abc", [(2, 3, 4), (2, 5, 3), (4, 3, 3), (4, 5, 4), (2, 2, 2)]),
-    ("ij,ij,ij->ij", [(3, 4)] * 3), ("bhqd,bhkd->bhqk", [(2, 3, 4, 5), (2, 3, 6, 5)]),
-    ("bn,anm,bm->ba", [(2, 3), (4, 3, 5), (2, 5)]), ("i,i,ii->i", [(3,), (3,), (3, 3)]),
-    ("ij,jk->ik", [(3, 1), (4, 5)]), ("bij,bjk->bik", [(1, 3, 4), (2, 4, 5)]), ("ij,jk->ik", [(3, 0), (0, 5)]),
-    ("ij , jk -> ik", [(1, 4), (4, 1)]), ("Ab,bA->", [(3, 4), (4, 3)]), (",->", [(), ()]), ("a,->a", [(3,), ()]),
-]  # fmt: skip
+    ("ij,ij,ij->ij", [(3, 4)] * 3),
+    ("bhqd,bhkd->bhqk", [(2, 3, 4, 5), (2, 3, 6, 5)]),
+    ("bn,anm,bm->ba", [(2, 3), (4, 3, 5), (2, 5)]),
+    ("i,i,ii->i", [(3,), (3,), (3, 3)]),
+    ("ij,jk->ik", [(3, 1), (4, 5)]),
+    ("bij,bjk->bik", [(1, 3, 4), (2, 4, 5)]),
+    ("ij,jk->ik", [(3, 0), (0, 5)]),
+    ("ij , jk -> ik", [(1, 4), (4, 1)]),
+    ("Ab,bA->", [(3, 4), (4, 3)]),
+    (",->", [(), ()]),
+    ("a,->a", [(3,), ()]),
+]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -111,15 +197,19 @@ def test_einsum(backend: str) -> None:
         for equation, shapes in EQUATIONS
     ]
     cases.append(
-        Case("list of ints", lambda x, y: einsum("ij,kj", [x, y]), lambda x, y: x @ y.T,
-             [integers(3, 4), integers(5, 4)])
-    )  # fmt: skip
+        Case(
+            "list of ints",
+            lambda x, y: einsum("ij,kj", [x, y]),
+            lambda x, y: x @ y.T,
+            [integers(3, 4), integers(5, 4)],
+        )
+    )
     check(cases, backend)
 
 
 def test_einsum_of_many_operands_is_greedy() -> None:
     names = "abcdefghijk"
-    equation = ",".join(a + b for a, b in zip(names, names[1:], strict=False)) + "->ak"
+    equation = ",".join(a + b for a, b in pairwise(names)) + "->ak"
     arrays = [normal(2, 2) for _ in names[1:]]
     expected = np.linalg.multi_dot(arrays)
     close(run(lambda *xs: einsum(equation, *xs), *arrays), expected, ulp=64)
@@ -127,8 +217,6 @@ def test_einsum_of_many_operands_is_greedy() -> None:
 
 def test_einsum_takes_the_cheapest_order() -> None:
     """A vector at the end of a chain makes every step a matrix times a vector."""
-    from luminal.frontend.einsum import _path
-
     sizes = dict.fromkeys("abcd", 100)
     labels = [frozenset("ab"), frozenset("bc"), frozenset("cd"), frozenset("d")]
     assert _path(labels, frozenset("a"), sizes) == (0, (1, (2, 3))) or _path(
@@ -183,7 +271,7 @@ ERRORS = [
     (lambda x, y: x.matrix_power(2), "matrix_power: takes square matrices"),
     (lambda x, y: x.cross(y, dim=1), "cross: .* need extent 3 in dim 1"),
     (lambda x, y: x[:, :3].expand(2, 3, 3).addmm(x, y.T), "addmm: .* does not broadcast"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("fn", "message"), ERRORS)
