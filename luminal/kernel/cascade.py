@@ -29,11 +29,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """The maximum, the sums rescaled when it moves, and the contractions below it."""
+    """The maximum, the sums rescaled when it moves, the contractions below it, and all that depends
+    on these within the pass.
+    """
 
     maximum: Term
     members: tuple[Member, ...]
     inner: tuple[Term, ...]
+    scope: frozenset[Term]
 
     @property
     def reductions(self) -> tuple[Term, ...]:
@@ -63,6 +66,7 @@ def derive(
     if not contractions:
         return None
     members = []
+    seen = set(found)
     for r in reductions:
         reads = below(r.args, ends)
         if r is maximum or is_read(r) or maximum not in reads:
@@ -76,7 +80,14 @@ def derive(
         if member is None:
             return None
         members.append(member)
-    return Cascade(maximum, tuple(members), contractions) if members else None
+        seen.update(reads)
+    if not members:
+        return None
+    scope = set(contractions)
+    for term in sorted(seen - {maximum}, key=lambda t: t.id):  # operands have smaller numbers
+        if not ends(term) and not scope.isdisjoint(term.args):
+            scope.add(term)
+    return Cascade(maximum, tuple(members), contractions, frozenset(scope))
 
 
 def lane_axis(cascade: Cascade) -> Symbol | None:

@@ -355,8 +355,10 @@ class _CascadePlacement(Placement):
                 inside = self.open(axes[-1], inside, TILE_VECTORS, self.lanes)
             self.know(self.cascade.maximum, inside, maximum)
             for member, row in self.sums.items():
-                value = self.apply("Mul", self.read(row, inside), last[member.base, member.factor])
-                self.know(member.term, inside, value)
+                if member.term.axes <= inside.values.keys():
+                    rate = last[member.base, member.factor]
+                    value = self.apply("Mul", self.read(row, inside), rate)
+                    self.know(member.term, inside, value)
             offset = store.offset(inside.values)
             value = self.values.evaluate(store.term, inside)
             self.values.store(store.place, offset, value, TRUE, add=False)

@@ -73,10 +73,11 @@ class _Fast:
         for term in self.order:
             self.costs[term] = self.cost(term)
         self.forced |= self.cuts()
-        self.cascades = {} if numerics == "exact" else cascades.find(self.order, self.forced)
-        self.forced |= self.cascades.keys()
-        self.in_pass = {t for c in self.cascades.values() for t in cascades.inside(c)}
-        self.in_pass |= {r for c in self.cascades.values() for r in c.reductions}
+        self.passes = () if numerics == "exact" else cascades.find(self.order, self.forced)
+        self.in_pass = {t for p in self.passes for t in (*p.cascade.scope, *p.inner)}
+        self.in_pass |= {r for p in self.passes for r in p.cascade.reductions}
+        self.leaders = {root: p.roots[0] for p in self.passes for root in p.roots}
+        self.forced |= self.leaders.keys()
 
     def run(self) -> Selection:
         for term in reversed(self.order):
@@ -92,7 +93,8 @@ class _Fast:
         }
         sizes = {term: kernel.terms for term, kernel in self.kernels.items()}
         joined = merges(self.order, lambda t: choices[t].residence.is_stored, self.grids(), sizes)
-        return Selection(self.lowered.roots, choices, frames, joined, {}, bodies)
+        together = tuple(frozenset(p.roots) for p in self.passes if len(p.roots) > 1)
+        return Selection(self.lowered.roots, choices, frames, together + joined, {}, bodies)
 
     def grids(self) -> dict[Term, frozenset[Symbol] | None]:
         """The grids of row reductions and of what is computed beside them; others run alone."""
@@ -100,7 +102,7 @@ class _Fast:
         for term, kernel in self.kernels.items():
             contracts = any(_contracts(r) for r in kernel.reductions)
             grid = kernel.grid if kernel.reductions else term.axes
-            alone = term.is_opaque or contracts or term in self.cascades
+            alone = term.is_opaque or contracts or term in self.leaders
             found[term] = None if alone else grid
         return found
 
@@ -178,7 +180,7 @@ class _Fast:
         idle = points < FEW_POINTS and work > MUCH_WORK
         misfit = kernel.grid is not None and kernel.grid != term.axes
         closed = root.is_opaque and (root.op != "Scatter" or is_ordered(root))
-        closed = closed or root in self.cascades
+        closed = closed or root in self.leaders
         if closed or idle or misfit or kernel.terms > KERNEL_TERMS:
             return Residence.STORED
         kernel.grid = term.axes
@@ -228,11 +230,12 @@ class _Fast:
     def spread_uses(self, term: Term, residence: Residence) -> None:
         """Tells the operands how they are used."""
         if residence.is_stored:
-            self.kernels[term] = Kernel()
+            leader = self.leaders.get(term, term)  # the roots of a pass are one kernel
+            kernel = self.kernels.setdefault(leader, Kernel())
             if term.is_reduction:
-                self.kernels[term].grid = term.axes
-                self.kernels[term].reductions.append(term)
-            uses = {Use(term)}
+                kernel.grid = term.axes
+                kernel.reductions.append(term)
+            uses = {Use(leader)}
         else:
             uses = self.uses[term]
             if residence is Residence.LOCAL and not term.is_reduction:

@@ -22,7 +22,7 @@ def spell(lowered: Lowered) -> Lowered:
     spelled, new = _pulled_out(lowered, order, wanted)
     after = term_order(root.term for root in spelled.roots)
     found = cascades.find(after, stored_anyway(spelled.roots, after))
-    in_pass = {member.term for cascade in found.values() for member in cascade.members}
+    in_pass = {member.term for each in found for member in each.cascade.members}
     useful = {term for term in wanted if new[term].args[0] in in_pass}
     return spelled if useful == wanted else _pulled_out(lowered, order, useful)[0]
 

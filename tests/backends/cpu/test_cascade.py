@@ -109,6 +109,19 @@ def test_log_sum_exp_of_scores() -> None:
     check(build, inputs, kernels=1)
 
 
+def test_log_sum_exp_is_a_second_root_of_the_same_kernel() -> None:
+    bias = array(QUERIES, KEYS)
+    bias[1] = -np.inf
+
+    def build(cx: lm.Graph) -> None:
+        q, k, v = qkv(cx, operands())
+        scores = q @ k.transpose(-1, -2) + cx.tensor(bias.shape, name="bias")
+        scores.logsumexp(-1).output("log_sum_exp")
+        (scores.softmax(-1) @ v).output("y")
+
+    check(build, {**operands(), "bias": bias}, kernels=1)
+
+
 def test_scores_that_something_else_needs_are_stored() -> None:
     def build(cx: lm.Graph) -> None:
         q, k, v = qkv(cx, operands())
