@@ -74,6 +74,7 @@ from luminal.nn.loss import (
     L1Loss,
     MarginRankingLoss,
     MSELoss,
+    MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
@@ -82,6 +83,7 @@ from luminal.nn.loss import (
     SmoothL1Loss,
     SoftMarginLoss,
     TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
 )
 from luminal.nn.module import Module
 from luminal.nn.moe import MoE
@@ -150,6 +152,7 @@ from luminal.nn.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+from luminal.nn.unpooling import MaxUnpool1d, MaxUnpool2d, MaxUnpool3d
 
 __all__ = [
     "functional",
@@ -189,6 +192,9 @@ __all__ = [
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
@@ -249,6 +255,7 @@ __all__ = [
     "L1Loss",
     "MarginRankingLoss",
     "MSELoss",
+    "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "NLLLoss",
@@ -257,6 +264,7 @@ __all__ = [
     "SmoothL1Loss",
     "SoftMarginLoss",
     "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
     # moving elements
     "ChannelShuffle",
     "CircularPad1d",

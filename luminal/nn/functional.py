@@ -42,6 +42,7 @@ from luminal.frontend.adaptive import (
 from luminal.frontend.attention import scaled_dot_product_attention
 from luminal.frontend.classification import cross_entropy, nll_loss
 from luminal.frontend.convolution import conv1d, conv2d, conv3d
+from luminal.frontend.embedding import embedding, embedding_bag, one_hot
 from luminal.frontend.exponential import log_sigmoid as logsigmoid
 from luminal.frontend.exponential import sigmoid, softplus
 from luminal.frontend.grid import affine_grid, grid_sample
@@ -77,6 +78,7 @@ from luminal.frontend.normalization import (
     local_response_norm,
 )
 from luminal.frontend.norms import normalize
+from luminal.frontend.padding import pad
 from luminal.frontend.pooling import (
     avg_pool1d,
     avg_pool2d,
@@ -93,6 +95,7 @@ from luminal.frontend.resample import interpolate
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from luminal.frontend.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
+from luminal.nn.dropout import Dropout
 
 __all__ = [
     # activations
@@ -166,6 +169,12 @@ __all__ = [
     "pixel_shuffle",
     "pixel_unshuffle",
     "unfold",
+    "pad",
+    # tables, dropout
+    "dropout",
+    "embedding",
+    "embedding_bag",
+    "one_hot",
     # losses and distances
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
@@ -190,6 +199,12 @@ __all__ = [
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]
+
+
+def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """`nn.Dropout`: in training each element is 0 with probability `p`, by a key of `nn.keyed`."""
+    dropped: Tensor = Dropout(p).train(training)(x)
+    return dropped
 
 
 def layer_norm(

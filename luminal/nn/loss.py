@@ -185,6 +185,13 @@ class MultiMarginLoss(_Loss):
         super().__init__(loss.multi_margin_loss, reduction, weight, p=p, margin=margin)
 
 
+class MultiLabelMarginLoss(_Loss):
+    """max(0, 1 - (x[j] - x[k])) over the target's classes j and all others k."""
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__(loss.multilabel_margin_loss, reduction)
+
+
 class MultiLabelSoftMarginLoss(_Loss):
     """BCEWithLogitsLoss, the mean over classes."""
 
@@ -230,6 +237,26 @@ class TripletMarginLoss(_Loss):
     ) -> None:
         super().__init__(
             loss.triplet_margin_loss, reduction, margin=margin, p=p, eps=eps, swap=swap
+        )
+
+
+class TripletMarginWithDistanceLoss(_Loss):
+    """TripletMarginLoss of a distance of one's own, by default PairwiseDistance."""
+
+    def __init__(
+        self,
+        *,
+        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(
+            loss.triplet_margin_with_distance_loss,
+            reduction,
+            distance_function=distance_function,
+            margin=margin,
+            swap=swap,
         )
 
 

@@ -123,6 +123,17 @@ POOLING = [
     Row("MaxPool1d-ceil", lambda nn: nn.MaxPool1d(3, 2, ceil_mode=True), (SIGNAL,)),
     Row("MaxPool2d", lambda nn: nn.MaxPool2d(3, 2, 1, dilation=2), (IMAGE,)),
     Row("MaxPool2d-indices", lambda nn: nn.MaxPool2d(2, return_indices=True), (IMAGE,)),
+    Row(
+        "MaxUnpool1d",
+        lambda nn: nn.MaxUnpool1d(2, 2),
+        (x(1, 2, 3), np.array([[[0, 3, 5], [1, 2, 4]]])),
+    ),
+    Row(
+        "MaxUnpool2d",
+        lambda nn: nn.MaxUnpool2d(2),
+        (x(1, 1, 2, 2), np.array([[[[0, 3], [12, 11]]]])),
+        lambda layer, x, indices: layer(x, indices, output_size=(5, 4)),
+    ),
     Row("MaxPool3d", lambda nn: nn.MaxPool3d(2), (VOLUME,)),
     Row("AvgPool1d", lambda nn: nn.AvgPool1d(3, 2, 1), (SIGNAL,)),
     Row(
@@ -307,6 +318,16 @@ LOSSES = [
     Row("MarginRankingLoss", lambda nn: nn.MarginRankingLoss(0.2), (x(5), x(5), SIGNS)),
     Row("CosineEmbeddingLoss", lambda nn: nn.CosineEmbeddingLoss(0.2), (*PAIR, SIGNS)),
     Row("TripletMarginLoss", lambda nn: nn.TripletMarginLoss(swap=True), (*PAIR, x(5, 4))),
+    Row(
+        "TripletMarginWithDistanceLoss",
+        lambda nn: nn.TripletMarginWithDistanceLoss(margin=0.5),
+        (*PAIR, x(5, 4)),
+    ),
+    Row(
+        "MultiLabelMarginLoss",
+        lambda nn: nn.MultiLabelMarginLoss(),
+        (CLASSES[:2], np.array([[3, 0, -1, 1], [2, -1, 0, 0]])),
+    ),
     Row("CosineSimilarity", lambda nn: nn.CosineSimilarity(), PAIR),
     Row("PairwiseDistance", lambda nn: nn.PairwiseDistance(3.0, keepdim=True), PAIR),
 ]
