@@ -2,7 +2,7 @@
 
 import importlib
 
-from luminal import random, special
+from luminal import linalg, random, special
 from luminal.dtypes import (
     DType,
     bfloat16,
@@ -260,6 +260,7 @@ __all__ = [
     "vdot",
     "vecdot",
     "scan",
+    "linalg",
     "random",
     # movement
     "reshape",

@@ -81,7 +81,8 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
     if not arrow:
         letters = [x for labels in inputs for x in labels if x[0] != "."]
         return inputs, (*broadcast, *sorted(x for x in set(letters) if letters.count(x) == 1))
-    output = _labels(equation, wanted, len(wanted.replace("...", "")) + dots)
+    shown = dots if "..." in wanted else 0  # dims of ... that the result lacks are summed
+    output = _labels(equation, wanted, len(wanted.replace("...", "")) + shown)
     unknown = [x for x in output if x not in {y for labels in inputs for y in labels}]
     if unknown or len(set(output)) != len(output):
         raise ShapeError(

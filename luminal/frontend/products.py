@@ -10,6 +10,7 @@ import numpy as np
 from luminal.dtypes import DType
 from luminal.errors import ShapeError
 from luminal.frontend.binary import promotion, where
+from luminal.frontend.diagonals import diagonal
 from luminal.frontend.handle import (
     Scalar,
     along,
@@ -23,7 +24,7 @@ from luminal.frontend.handle import (
 from luminal.frontend.linalg import matmul, product_dtype, sum_products
 from luminal.frontend.movement import permute, reshape, view_of
 from luminal.shape import view as views
-from luminal.shape.expression import Expression, const, minimum
+from luminal.shape.expression import Expression, const
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -275,16 +276,7 @@ def trace(x: Tensor, offset: int = 0) -> Tensor:
     """The sum of a diagonal of the last two dims; `offset` moves it to the right."""
     if x.ndim < 2:
         raise ShapeError(f"trace: takes matrices in the last two dims; got {describe(x)}")
-    rows, columns = x.extents[-2:]
-    down, right = max(0, -offset), max(0, offset)
-    count = minimum(rows - down, columns - right)
-    if count.interval.hi is not None and count.interval.hi < 0:
-        count = const(0)
-    shape = (*x.extents[:-2], count)
-    at = along(x.ndim - 2, count)
-    entries = [along(k, n) for k, n in enumerate(x.extents[:-2])]
-    diagonal = views.made(x.extents, shape, [*entries, at + down, at + right])
-    return view_of(x, diagonal).sum(-1)
+    return diagonal(x, offset, -2, -1).sum(-1)
 
 
 # --- tensors --------------------------------------------------------------------------------------
@@ -311,7 +303,8 @@ def tensordot(
     if len(ours) != len(theirs):
         raise ShapeError(f"tensordot: {dims} pairs {len(ours)} dims with {len(theirs)}")
     for a, b in zip(ours, theirs, strict=True):
-        _check_equal("tensordot", x, a, other, b)
+        if const(1) not in (x.extents[a], other.extents[b]):  # which broadcasts
+            _check_equal("tensordot", x, a, other, b)
     axes_of("tensordot", ours, x.ndim)
     axes_of("tensordot", theirs, other.ndim)
     (first, second), dtype = up_together(x, other)
@@ -353,10 +346,10 @@ def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None)
 
 
 @in_float
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """p-norm distances of rows x1 (..., n, k) to rows x2 (..., m, k): (..., n, m).
 
-    From the differences, not from a product, so that near rows keep their distance.
+    From the differences, whatever `compute_mode` says, so that near rows keep their distance.
     """
     if x1.ndim < 2 or x2.ndim < 2:
         raise ShapeError(f"cdist: takes (..., rows, k); got {describe(x1)} and {describe(x2)}")

@@ -95,6 +95,7 @@ from luminal.frontend.resample import interpolate
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from luminal.frontend.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
+from luminal.frontend.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from luminal.nn.dropout import Dropout
 
 __all__ = [
@@ -160,6 +161,9 @@ __all__ = [
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     # windows and resampling
     "affine_grid",
     "channel_shuffle",

@@ -150,7 +150,20 @@ def test_pools(backend: str) -> None:
     check(POOLS, backend)
 
 
+def unpooled(rank: int, **options: Any) -> Case:
+    """max_unpool of what max_pool returns."""
+
+    def fn(module: Any) -> Callable[..., Any]:
+        pool, unpool = (getattr(module, f"max_{kind}{rank}d") for kind in ("pool", "unpool"))
+        return lambda x: unpool(*pool(x, 2, return_indices=True), 2, **options)
+
+    shape = (2, 2, *(6, 4, 8)[:rank])
+    return Case(f"max_unpool{rank}d", fn(functional), fn(torch_functional), [normal(*shape)])
+
+
 WINDOWS = [
+    *(unpooled(rank) for rank in (1, 2, 3)),
+    unpooled(2, output_size=(7, 5)),
     case("unfold", (2, 3, 7, 6), args=((3, 2),), dilation=(1, 2), padding=1, stride=(2, 1)),
     case("unfold", (3, 5, 5), kernel_size=2),
     case(

@@ -100,6 +100,12 @@ FUNCTIONS = [
         [normal(2, 3), normal(4)],
     ),
     Case(
+        "tensordot with an extent of 1",
+        tensordot,
+        torch.tensordot,
+        [normal(2, 3, 1), normal(3, 4, 2)],
+    ),
+    Case(
         "tensordot pairs",
         lambda x, y: tensordot(x, y, ((-1, 0), (1, 2))),
         lambda x, y: torch.tensordot(x, y, ((2, 0), (1, 2))),
@@ -180,6 +186,7 @@ EQUATIONS: list[tuple[str, list[tuple[int, ...]]]] = [
     ("ij , jk -> ik", [(1, 4), (4, 1)]),
     ("Ab,bA->", [(3, 4), (4, 3)]),
     (",->", [(), ()]),
+    ("...ik,...j->ij", [(2, 3, 4), (2, 5)]),
     ("a,->a", [(3,), ()]),
 ]
 
