@@ -47,7 +47,7 @@ _LOG1P = {
 @in_float
 def expm1(x: Tensor) -> Tensor:
     """e**x - 1, within 3 ulp: a polynomial for |x| < 1."""
-    return where(abs(x) < 1, x + x * x * polynomial(x, _EXPM1), x.exp() - 1)
+    return where(abs(x) < 1, x * (1 + x * polynomial(x, _EXPM1)), x.exp() - 1)
 
 
 @in_float

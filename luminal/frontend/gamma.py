@@ -43,7 +43,7 @@ def lgamma(x: Tensor) -> Tensor:
     value = where(low, value - where(low, product, 1).log(), value)
     value = where(a == math.inf, math.inf, value)
     sine = abs(_sine_of_pi(x))
-    reflected = (math.pi / sine).log() - value
+    reflected = math.log(math.pi) - sine.log() - value
     reflected = where((sine == 0) | (x == -math.inf), math.inf, reflected)
     return where(x < 0.5, reflected, value)
 

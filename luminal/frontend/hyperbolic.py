@@ -52,27 +52,24 @@ _COSH = {
 _BIG = {float32: 1e4, float64: 1e9}  # sqrt(x**2 + 1) is x from here on
 
 
-def _tanh_minus_x(x: Tensor) -> Tensor:
-    """tanh(x) - x for |x| < 0.625."""
-    square = x * x
-    return x * square * polynomial(square, _TANH)
-
-
 @in_float
 def tanh(x: Tensor) -> Tensor:
     """(e**x - e**-x) / (e**x + e**-x), within 2 ulp everywhere.
 
     `(1 - d) / (1 + d)` of d = exp(-2|x|) with x's sign, a polynomial below 0.625.
     """
+    square = x * x
+    near = x * (1 + square * polynomial(square, _TANH))
     decay = (abs(x) * -2).exp()
     far = (1 - decay) / (1 + decay)
-    return where(abs(x) < 0.625, x + _tanh_minus_x(x), where(x < 0, -far, far))
+    return where(abs(x) < 0.625, near, where(x < 0, -far, far))
 
 
 @in_float
 def tanhshrink(x: Tensor) -> Tensor:
     """x - tanh(x), without its cancellation near 0."""
-    return where(abs(x) < 0.625, -_tanh_minus_x(x), x - tanh(x))
+    square = x * x
+    return where(abs(x) < 0.625, -x * (square * polynomial(square, _TANH)), x - tanh(x))
 
 
 def _halves(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -38,7 +38,7 @@ def odd(magnitude: Tensor, x: Tensor) -> Tensor:
 
     By comparison, not by the sign bit: the reference knows no error bounds for bits.
     """
-    return where(x < 0, -magnitude, where(x == 0, x, magnitude))
+    return where(x < 0, -magnitude, where((x == 0) & (magnitude == 0), x, magnitude))
 
 
 def with_sign(magnitude: Tensor, x: Tensor) -> Tensor:

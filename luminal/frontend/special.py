@@ -94,15 +94,14 @@ def erfc(x: Tensor) -> Tensor:
 @in_float
 def erfcx(x: Tensor) -> Tensor:
     """exp(x**2) * erfc(x), within 8 ulp: a polynomial for x >= 1/2."""
-    a = abs(x).minimum(1e30)
-    tail = where(x == math.inf, 0, _scaled_erfc(a))
+    tail = where(x == math.inf, 0, _scaled_erfc(abs(x)))
     growth = _exp_square(abs(x).minimum(28), 1)  # where it is infinite, also in f64
     return where(x >= 0.5, tail, growth * erfc(x))
 
 
 def _scaled_erfc(x: Tensor) -> Tensor:
     """exp(x**2) * erfc(x) for x >= 1/2."""
-    return polynomial((x - 4) / (x + 4), _SCALED_ERFC) / (1 + 2 * x)
+    return polynomial((x - 4) / (x + 4), _SCALED_ERFC) * 0.5 / (0.5 + x)
 
 
 def _exp_square(x: Tensor, sign: int) -> Tensor:
@@ -135,7 +134,10 @@ def erfinv(x: Tensor) -> Tensor:
 
 @in_float
 def ndtr(x: Tensor) -> Tensor:
-    """The normal distribution's probability below x: erfc(-x / sqrt(2)) / 2."""
+    """The normal distribution's probability below x: erfc(-x / sqrt(2)) / 2.
+
+    Far below 0 the rounding of x / sqrt(2) counts x**2 times.
+    """
     return erfc(x * -math.sqrt(0.5)) * 0.5
 
 
