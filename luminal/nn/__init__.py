@@ -116,6 +116,9 @@ from luminal.nn.pooling import (
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
 )
 from luminal.nn.randomness import keyed
 from luminal.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
@@ -152,7 +155,6 @@ from luminal.nn.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
-from luminal.nn.unpooling import MaxUnpool1d, MaxUnpool2d, MaxUnpool3d
 
 __all__ = [
     "functional",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from luminal.frontend import adaptive, pooling
+from luminal.frontend import unpool as unpooling
 from luminal.frontend.adaptive import Sizes
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.windows import Ints
@@ -187,3 +189,43 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """Windows of the last three dims."""
 
     function = "adaptive_max_pool3d"
+
+
+# --- the other way --------------------------------------------------------------------------------
+
+
+class _MaxUnpool(Module):
+    """The values of a MaxPool with `return_indices` back where they were, 0 elsewhere."""
+
+    function: ClassVar[str]
+
+    def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0) -> None:
+        self.options = kernel_size, stride, padding
+
+    def forward(
+        self, x: Tensor, indices: Tensor, output_size: Sequence[int] | None = None
+    ) -> Tensor:
+        """Both ([batch,] channels, *counts), to ([batch,] channels, *sizes).
+
+        `output_size` says which of the sizes that pool to `counts`; by default the least.
+        """
+        unpool = getattr(unpooling, self.function)
+        return unpool(x, indices, *self.options, output_size)  # type: ignore[no-any-return]
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Of the last dim."""
+
+    function = "max_unpool1d"
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Of the last two dims."""
+
+    function = "max_unpool2d"
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Of the last three dims."""
+
+    function = "max_unpool3d"
