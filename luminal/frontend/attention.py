@@ -15,6 +15,7 @@ from luminal.frontend.handle import along
 from luminal.frontend.linalg import matmul
 from luminal.frontend.movement import reshape
 from luminal.frontend.products import up_together
+from luminal.frontend.random import dropout
 from luminal.shape.expression import Expression, const
 
 if TYPE_CHECKING:
@@ -30,16 +31,16 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    key_of_dropout: Tensor | None = None,
 ) -> Tensor:
     """softmax(query @ key.mT * scale + mask) @ value over (..., length, width), as PyTorch.
 
     `scale` is 1 / sqrt(width) by default. A bool mask says what takes part, another one is added;
     `is_causal` lets query i see keys 0 .. i. Rows that see nothing give 0. `enable_gqa` lets
     groups of query heads (dim -3) share a head of key and value. It is rounded once, at the end.
-    Raises ShapeError where shapes do not fit, and for dropout: drop from the result instead.
+    With `dropout_p`, weights are dropped by `key_of_dropout`, of `lm.random.key`.
+    Raises ShapeError where shapes do not fit, DTypeError for dropout without a key.
     """
-    if dropout_p:
-        raise ShapeError(f"attention: dropout_p is {dropout_p}; use lm.random's dropout")
     if is_causal and attn_mask is not None:
         raise ShapeError("attention: is_causal and attn_mask; give one of them")
     (q, k, v), dtype = up_together(query, key, value)
@@ -51,7 +52,7 @@ def scaled_dot_product_attention(
     if grouped and attn_mask is not None:
         attn_mask = _grouped_mask(attn_mask, heads, q.extents[-4])
     scores = _masked(scores, attn_mask, is_causal)
-    out = matmul(scores.softmax(-1), v)
+    out = matmul(dropout(scores.softmax(-1), dropout_p, key_of_dropout), v)
     if attn_mask is not None:
         out = where(scores.amax(-1, keepdim=True) == -np.inf, 0.0, out)
     if grouped:

@@ -240,7 +240,7 @@ def _windows(
     """The windows over the last `rank` dims; raises ShapeError for options that do not fit."""
     with_batch(what, x, rank)
     kernel = per_dim(what, "kernel_size", kernel_size, rank)
-    steps = kernel if stride is None or stride == [] else per_dim(what, "stride", stride, rank)
+    steps = kernel if stride in (None, (), []) else per_dim(what, "stride", stride, rank)
     pads = per_dim(what, "padding", padding, rank, 0)
     gaps = per_dim(what, "dilation", dilation, rank)
     if any(2 * p > k for p, k in zip(pads, kernel, strict=True)):
