@@ -122,7 +122,10 @@ def mish(x: Tensor) -> Tensor:
 @in_float
 def glu(x: Tensor, dim: int = -1) -> Tensor:
     """The first half of `dim` times the sigmoid of the second; ShapeError for an odd extent."""
-    values, gates = x.chunk(2, axis_of("glu", dim, x.ndim))
+    axis = axis_of("glu", dim, x.ndim)
+    if x.extents[axis].exact_div(2) is None:
+        raise ShapeError(f"glu: dim {axis} of {describe(x)} is not even; it is cut in halves")
+    values, gates = x.chunk(2, axis)
     return values * sigmoid(gates)
 
 
