@@ -109,7 +109,9 @@ def test_max_pool2d_dilates() -> None:
 
 def test_convolution_errors() -> None:
     x, w = normal(1, 3, 5, 5), normal(4, 2, 3, 3)
-    with pytest.raises(ShapeError, match=r"conv2d: .* in 1 groups takes 2 channels and gives 4; .* has 3"):
+    with pytest.raises(
+        ShapeError, match=r"conv2d: .* in 1 groups takes 2 channels and gives 4; .* has 3"
+    ):
         run(lambda a, b: a.conv2d(b), x, w)
     with pytest.raises(ShapeError, match="conv2d: takes"):
         run(lambda a, b: a[0, 0].conv2d(b), x, w)
