@@ -6,7 +6,8 @@ from typing import Any
 
 import torch.nn.functional as F
 
-from tests.conformance.rows import Row, Shape, by_torch, several
+import luminal.nn.functional as ours
+from tests.conformance.rows import Row, Shape, by_torch, function, several
 
 DTYPES = ("float32", "float64", "bfloat16")
 
@@ -15,10 +16,10 @@ def window(
     op: str, *shapes: Shape, name: str = "", dynamic: bool = False, args: tuple[Any, ...] = (),
     **how: Any,
 ) -> Row:  # fmt: skip
-    """A row whose method and oracle, torch.nn.functional's, take the same arguments."""
+    """A row of nn.functional whose oracle, torch.nn.functional's, takes the same arguments."""
     expected = by_torch(lambda *x: getattr(F, op)(*x, *args, **how))
     return several(name or op, expected, list(shapes), dtypes=DTYPES, dynamic=dynamic,
-                   call=lambda x, *others: getattr(x, op)(*others, *args, **how), largest=True,
+                   call=lambda *x: getattr(ours, op)(*x, *args, **how), largest=True,
                    against=f"torch.nn.functional.{op}")  # fmt: skip
 
 
@@ -31,7 +32,7 @@ CONVOLUTION = [
     window("conv2d", (2, 4, 9, 7), (4, 1, 3, 3), name="conv2d depthwise, same padding",
            args=(None, 1, "same", 1, 4)),
     window("conv_transpose1d", (2, 3, 5), (3, 4, 3), (4,), stride=2, output_padding=1),
-    window("conv_transpose2d", (2, 4, 5, 3), (4, 2, 3, 3), None or (4,), stride=2, padding=1,
+    window("conv_transpose2d", (2, 4, 5, 3), (4, 2, 3, 3), (4,), stride=2, padding=1,
            groups=2),
     window("conv_transpose3d", (1, 2, 3, 4, 3), (2, 3, 2, 2, 2), (3,), dilation=2),
 ]  # fmt: skip
