@@ -41,6 +41,11 @@ def odd(magnitude: Tensor, x: Tensor) -> Tensor:
     return where(x < 0, -magnitude, where((x == 0) & (magnitude == 0), x, magnitude))
 
 
+def is_negative(x: Tensor) -> Tensor:
+    """True below 0 and at -0.0, by comparison: see `odd`."""
+    return (x < 0) | (1 / x < 0)
+
+
 def with_sign(magnitude: Tensor, x: Tensor) -> Tensor:
     """`magnitude` with the sign bit of `x`, both of one compute dtype and shape."""
     lowest = -(1 << (magnitude.dtype.bits - 1))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from luminal.dtypes import float32, float64
 from luminal.frontend.binary import unified, where
 from luminal.frontend.handle import Operand, in_float
-from luminal.frontend.polynomial import bits_of, odd, polynomial, with_sign
+from luminal.frontend.polynomial import is_negative, odd, polynomial
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -89,8 +89,8 @@ def atan2(y: Operand, x: Operand) -> Tensor:
     ratio = where(across == up, where(large == 0, 0, where(large == math.inf, 1, ratio)), ratio)
     angle = _atan_unit(ratio)
     angle = where(up > across, _from_pi(angle, 0.5), angle)
-    angle = where(bits_of(a) < 0, _from_pi(angle, 1.0), angle)
-    return with_sign(angle, b).cast(result)
+    angle = where(is_negative(a), _from_pi(angle, 1.0), angle)
+    return where(is_negative(b), -angle, angle).cast(result)
 
 
 def _asin_half(x: Tensor) -> Tensor:
