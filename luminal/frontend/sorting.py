@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from luminal import dtypes
+from luminal.dtypes import DType
 from luminal.errors import ShapeError
-from luminal.frontend.binary import sub, where
+from luminal.frontend.binary import where
 from luminal.frontend.handle import Extent, along, axis_of, describe, numpy_names
 from luminal.frontend.indexing import gather
-from luminal.frontend.movement import flip, mapped, narrow, reshape, squeeze
+from luminal.frontend.movement import mapped, narrow, reshape, squeeze
+from luminal.frontend.unary import bitcast
 from luminal.shape.expression import maximum
 
 if TYPE_CHECKING:
@@ -29,21 +33,44 @@ class Sorted(NamedTuple):
 
 @numpy_names
 def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Sorted:
-    """(values, indices) along `dim`, shaped as x: Sort, of x backwards if descending.
+    """(values, indices) along `dim`, shaped as x: one Sort.
 
     Always stable, `stable` or not: equals keep their order. NaN is the greatest.
     """
     if x.ndim == 0:
         return _as_scalars(sort(reshape(x, 1), dim, descending))
     axis = axis_of("sort", dim, x.ndim)
-    work = x.cast(dtypes.uint8 if x.dtype is dtypes.bool_ else x.dtype.compute)
-    if descending:  # backwards before and after: equals keep their order
-        work = flip(work, axis)
-    values, order = map(x.graph.wrap, x.graph.builder.sort(work.value, axis))
-    if descending:
-        values = flip(values, axis)
-        order = sub(x.extents[axis] - 1, flip(order, axis))
-    return Sorted(values.cast(x.dtype), order)
+    if not descending:
+        values, order = _sorted(x.cast(_key_dtype(x)), axis)
+        return Sorted(values.cast(x.dtype), order)
+    values, order = _sorted(_falling_keys(x), axis)
+    return Sorted(gather(x, axis, order) if x.dtype.is_float else ~values.cast(x.dtype), order)
+
+
+def _sorted(keys: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """The primitive: keys in ascending order, and where they come from."""
+    values, order = map(keys.graph.wrap, keys.graph.builder.sort(keys.value, axis))
+    return values, order
+
+
+def _key_dtype(x: Tensor) -> DType:
+    """What Sort takes for x's values."""
+    return dtypes.uint8 if x.dtype is dtypes.bool_ else x.dtype.compute
+
+
+def _falling_keys(x: Tensor) -> Tensor:
+    """Integers whose ascending order is x's descending one; equals stay equal.
+
+    The complement; of floats, of their bits, which order as the values do once those of negative
+    ones are flipped below the sign (IEEE 754, 5.10).
+    """
+    if not x.dtype.is_float:
+        return (~x).cast(_key_dtype(x))
+    width = dtypes.dtype_of(f"int{x.dtype.bits}")
+    highest = np.iinfo(width.numpy).max
+    bits = bitcast(where(x == 0, 0.0, x), width)
+    rising = bits ^ ((bits >> (x.dtype.bits - 1)) & highest)
+    return ~where(x == x, rising, highest)
 
 
 def _as_scalars(found: Sorted) -> Sorted:
@@ -65,8 +92,8 @@ def msort(x: Tensor) -> Tensor:
 def topk(x: Tensor, k: Extent, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """The k greatest (or least) along `dim`, with their positions; of equals, the first ones.
 
-    In order, `sorted` or not; NaN is the greatest. The first k of a sort. 0 <= k <= extent is
-    proved or required; ShapeError if it never holds.
+    In order, `sorted` or not; NaN is the greatest. The first k positions of a Sort, and a Gather.
+    0 <= k <= extent is proved or required; ShapeError if it never holds.
     """
     if x.ndim == 0:
         return _as_scalars(topk(reshape(x, 1), k, dim, largest))
@@ -74,8 +101,9 @@ def topk(x: Tensor, k: Extent, dim: int = -1, largest: bool = True, sorted: bool
     count, extent = x.graph.extent(k), x.extents[axis]
     if count.is_const and extent.is_const and not 0 <= count.value <= extent.value:
         raise ShapeError(f"topk: k={k}, but dim {axis} of {describe(x)} has {extent} elements")
-    values, indices = sort(x, axis, descending=largest)
-    return Sorted(narrow(values, axis, 0, count), narrow(indices, axis, 0, count))
+    keys = _falling_keys(x) if largest else x.cast(_key_dtype(x))
+    indices = narrow(_sorted(keys, axis)[1], axis, 0, count)
+    return Sorted(gather(x, axis, indices), indices)
 
 
 @numpy_names
