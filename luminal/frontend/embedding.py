@@ -68,17 +68,23 @@ def embedding_bag(
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Tensor:
     """Sums (means, maxima) of the rows of `weight` at the ids of each bag: shape (bags, width).
 
     2-d ids: a bag a row. 1-d ids: bags start at `offsets`, ascending; which bag an id belongs to is
     found by searchsorted, and rows go there by Scatter. Ids equal to `padding_idx` do not count; an
-    empty bag gives 0.
+    empty bag gives 0. `max_norm` as in `embedding`; the other options matter to gradients only.
     """
     if mode not in MODES:
         raise ShapeError(f"embedding_bag: mode {mode!r} is not one of {', '.join(MODES)}")
-    rows = embedding(ids, weight)
-    counted = ids != padding_idx if padding_idx is not None else (ids == ids)
+    rows = embedding(ids, weight, None, max_norm, norm_type)
+    counted = ids == ids
+    if padding_idx is not None:  # negative: from the end
+        counted = ids != (padding_idx if padding_idx >= 0 else weight.extents[0] + padding_idx)
     if per_sample_weights is not None:
         rows = rows * unsqueeze(per_sample_weights, -1)
     if ids.ndim == 2:
