@@ -71,7 +71,10 @@ class _Scope:
         self.materialised: dict[tuple[Term, Frame], Place] = {}
         order = {term: k for k, term in enumerate(selection.choices)}
         self.merged = {t: max(m, key=order.__getitem__) for m in selection.merges for t in m}
+        self.users: dict[Term, list[Term]] = {term: [] for term in selection.choices}
         for term in selection.choices:
+            for arg in dict.fromkeys(term.args):
+                self.users[arg].append(term)
             if term.is_leaf:
                 self.places[term] = self.leaf(term)
 
@@ -111,7 +114,9 @@ class _Scope:
             case Assign(state):
                 if root.term.is_leaf and state_of(root.term) is state:
                     return  # assigned to itself
-                if root.term not in self.places and updates(self.selection, root, state):
+                if root.term not in self.places and updates(
+                    self.selection, self.users, root, state
+                ):
                     buffer = memory.buffer(BufferKind.STATE, root.term.dtype, shape, state)
                     self.in_place[root.term] = state
                 else:

@@ -31,15 +31,17 @@ def find(order: Sequence[Term], forced: set[Term]) -> tuple[Pass, ...]:
 
     Nothing outside may need what depends on the contractions per step: it is never stored.
     """
-    reductions = [term for term in order if term.is_reduction]
     users: dict[Term, list[Term]] = {term: [] for term in order}
     for term in order:
         for arg in dict.fromkeys(term.args):
             users[arg].append(term)
     found: list[Pass] = []
     taken: set[Term] = set()
-    for maximum in reductions:
-        cascade = derive(maximum, reductions, lambda t: t.is_leaf or t.is_opaque)
+    for maximum in order:
+        if maximum.op != "Max":
+            continue
+        near = _reductions_above(maximum, users)
+        cascade = derive(maximum, near, lambda t: t.is_leaf or t.is_opaque)
         if cascade is None:
             continue
         lane = lane_axis(cascade)
@@ -50,6 +52,21 @@ def find(order: Sequence[Term], forced: set[Term]) -> tuple[Pass, ...]:
             found.append(one_pass)
             taken.update((*one_pass.inner, *one_pass.roots))
     return tuple(found)
+
+
+def _reductions_above(term: Term, users: Users) -> list[Term]:
+    """The first reductions above a term, in the order of their making."""
+    found: set[Term] = set()
+    seen: set[Term] = set()
+    stack = [*users[term]]
+    while stack:
+        user = stack.pop()
+        if user.is_reduction:
+            found.add(user)
+        elif user not in seen and not user.is_opaque:
+            seen.add(user)
+            stack.extend(users[user])
+    return sorted(found, key=lambda t: t.id)
 
 
 def _closed(cascade: Cascade, users: Users, forced: set[Term]) -> bool:
