@@ -21,7 +21,6 @@ from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.state import State
 from luminal.hlir.substitute import substitute_dims
-from luminal.program import launch_text
 from luminal.runtime.binding import Interval
 from luminal.runtime.executable import Executable, Variant
 from luminal.runtime.results import Results
@@ -149,6 +148,7 @@ def _runner(backend: registry.Backend, graph: hlir.Graph, numerics: str) -> Runn
     if backend.target is None:
         return backend.make_runner(graph)
     from luminal import compiler  # late: the compiler is most of what there is to import
+    from luminal.program import launch_text
 
     with trace.span("compiler"):
         program = compiler.lower_to_program(graph, backend.target(), numerics)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from luminal.errors import CompileError
 from luminal.hlir.graph import Graph
-from luminal.kernel.tile_ir import Kernel
-from luminal.program.launch_list import Program
 from luminal.runtime.runner import Runner
 from luminal.target import Target
+
+if TYPE_CHECKING:  # the compiler's records are imported when something is compiled
+    from luminal.kernel.tile_ir import Kernel
+    from luminal.program.launch_list import Program
 
 
 @dataclass(frozen=True, slots=True)
