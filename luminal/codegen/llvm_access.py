@@ -1,7 +1,7 @@
 """Loads and stores of tiles as LLVM IR.
 
-Along the vector axis an offset that moves by one element a lane is a vector access, one that does
-not move a scalar one, any other a gather or scatter. A guard becomes a lane mask, or, where all
+Along the vector axis an offset that moves by one element a lane is a vector access (a load may also
+move backwards), one that does not move a scalar one, any other a gather or scatter. A guard becomes a lane mask, or, where all
 lanes agree, a choice of a safe address or a branch: memory is never touched where the guard is
 false or the position is dead.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_cast import from_memory, to_memory
@@ -20,8 +20,9 @@ from luminal.codegen.llvm_math import POINTWISE
 from luminal.codegen.llvm_values import Context, Position, memory_type
 from luminal.dtypes import DType
 from luminal.kernel.tile_ir import Load, Store
-from luminal.shape.expression import ONE, TRUE, Expression, Symbol, sum_of_terms
+from luminal.shape.expression import ONE, TRUE, Expression, Symbol, const, sum_of_terms
 
+MINUS_ONE = const(-1)
 ZERO_BYTES = 1024  # what the widest load reads: 64 lanes of 16 bytes
 
 
@@ -149,6 +150,8 @@ def _load(ctx: Context, access: _Access) -> IRValue:
         return _load_uniform(ctx, access, active)
     if access.step is ONE:
         return _load_contiguous(ctx, access, active)
+    if access.step is MINUS_ONE:
+        return _load_reversed(ctx, access, active)
     return _gather(ctx, access, active)
 
 
@@ -194,6 +197,20 @@ def _load_contiguous(ctx: Context, access: _Access, active: IRValue | None) -> I
     b = ctx.b
     value = b.masked_load(type_, pointer, active, access.dtype.size, b.zero(type_))
     return from_memory(b, access.dtype, value)
+
+
+def _load_reversed(ctx: Context, access: _Access, active: IRValue | None) -> IRValue:
+    """Lanes that walk backwards: the block from the last lane's element on, turned round."""
+    assert access.lanes is not None
+    last = access.lanes.count - 1
+    if active is not None and active.type.lanes > 1:
+        active = _turned(ctx.b, active)
+    block = replace(access, offset=access.offset - last)
+    return _turned(ctx.b, _load_contiguous(ctx, block, active))
+
+
+def _turned(b: FunctionBuilder, value: IRValue) -> IRValue:
+    return b.shuffle(value, b.poison(value.type), range(value.type.lanes - 1, -1, -1))
 
 
 def _gather(ctx: Context, access: _Access, active: IRValue | None) -> IRValue:

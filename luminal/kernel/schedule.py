@@ -348,7 +348,8 @@ def _contiguity(access: Access, symbol: Symbol) -> float:
     if stride is None:
         return -weight
     if stride.is_const:
-        return weight if stride.value == 1 else 0.0 if stride.value == 0 else -weight
+        backwards = weight / 2 if not access.is_store else -weight
+        return {1: weight, 0: 0.0, -1: backwards}.get(stride.value, -weight)
     return -weight
 
 
