@@ -1,9 +1,9 @@
 """Loads and stores of tiles as LLVM IR.
 
 Along the vector axis an offset that moves by one element a lane is a vector access (a load may also
-move backwards), one that does not move a scalar one, any other a gather or scatter. A guard becomes a lane mask, or, where all
-lanes agree, a choice of a safe address or a branch: memory is never touched where the guard is
-false or the position is dead.
+move backwards), one that does not move a scalar one, any other a gather or scatter. A guard becomes
+a lane mask, or, where all lanes agree, a choice of a safe address or a branch: memory is never
+touched where the guard is false or the position is dead.
 """
 
 from __future__ import annotations
