@@ -15,6 +15,7 @@ from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.select import cascades
 from luminal.select.merge import merges
+from luminal.select.nested import nest
 from luminal.select.spell import spell
 from luminal.select.split import split_reductions
 from luminal.select.weights import (
@@ -56,7 +57,8 @@ def select(lowered: Lowered, numerics: str = "standard") -> Selection:
     `numerics="exact"` keeps to rules that give the same bits; the others allow new roundings.
     """
     exact = numerics == "exact"
-    spelled = lowered if exact else spell(lowered)
+    nested = nest(lowered)
+    spelled = nested if exact else spell(nested)
     return _Fast(split_reductions(spelled), numerics).run()
 
 

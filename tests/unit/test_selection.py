@@ -101,3 +101,22 @@ def test_constants_and_inputs_may_be_outputs() -> None:
     selection = select(lower(cx.graph()))
     verify(selection)
     assert homes(selection, Residence.STORED) == ["Literal", "Index"]
+
+
+def test_a_sum_of_a_stored_product_reads_that_product() -> None:
+    """Merged, both sums would have stored every single product: rows * columns * inner extent."""
+
+    def centred(x: Any, w: Any) -> Any:
+        y = x @ w
+        return y - y.mean(-1, keepdim=True)
+
+    selection = selected(centred, (80, 64), (64, 48))
+    assert homes(selection, Residence.STORED) == ["Sum", "Add"]
+    assert homes(selection, Residence.LOCAL) == ["Sum"]
+    assert homes(selected(lambda x: x.sum(1).sum(0), (8, 8)), Residence.LOCAL) == []
+
+
+def test_nested_sums_chain() -> None:
+    selection = selected(lambda x: (x.sum(), x.sum((1, 2)), x.sum(2)), (4, 8, 16))
+    sums = [term for term in selection.choices if term.op == "Sum"]
+    assert [len(term.attrs) for term in sums] == [1, 1, 1]

@@ -1,0 +1,60 @@
+"""Nested reductions whose inner one is a value of its own stay nested.
+
+`Sum{a, b} x -> Sum{b} (Sum{a} x)` where the program has `Sum{a} x` as well. The algebra merges
+nested reductions, which is right where only the outer one is needed; else all of `x` would be
+reduced twice, or stored for both: for the mean of a matrix product's rows, every single product.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from luminal.algebra.lower import Lowered, Root
+from luminal.algebra.terms import Frame, Term, Terms, axis_order, term_order
+from luminal.select.weights import upper
+from luminal.shape.expression import Symbol
+
+Axes = frozenset[Symbol]
+
+
+def nest(lowered: Lowered) -> Lowered:
+    """The same program with such reductions taken apart."""
+    order = term_order(root.term for root in lowered.roots)
+    inner = _inner(order)
+    if not inner:
+        return lowered
+    terms, new = lowered.terms, dict[Term, Term]()
+    shapes: dict[Term, Frame] = {}
+    for term in order:
+        if term in inner:
+            new[term] = _nested(terms, term, new[term.args[0]], inner)
+        else:
+            new[term] = terms.with_args(term, tuple(new[arg] for arg in term.args))
+        if term in lowered.shapes:
+            shapes[new[term]] = lowered.shapes[term]
+    roots = tuple(Root(root.sink, new[root.term], root.frame) for root in lowered.roots)
+    return Lowered(terms, roots, shapes, lowered.arguments)
+
+
+def _inner(order: list[Term]) -> dict[Term, Term]:
+    """By reduction: the one of the same operand over most, but not all, of its axes."""
+    alike: defaultdict[tuple[str, Term], list[Term]] = defaultdict(list)
+    for term in order:
+        if term.is_reduction:
+            alike[term.op, term.args[0]].append(term)
+    found: dict[Term, Term] = {}
+    for group in alike.values():
+        for term in group if len(group) > 1 else ():
+            smaller = [other for other in group if set(other.attrs) < set(term.attrs)]
+            if smaller:
+                found[term] = max(smaller, key=lambda other: upper(other.attrs))
+    return found
+
+
+def _nested(terms: Terms, term: Term, x: Term, inner: dict[Term, Term]) -> Term:
+    """`term` of the new operand `x`, through the inner reductions."""
+    below = inner.get(term)
+    done: Axes = frozenset(below.attrs) if below is not None else frozenset()
+    operand = x if below is None else _nested(terms, below, x, inner)
+    rest = axis_order(a for a in term.attrs if a not in done)
+    return terms.reduce(term.op, rest, operand, merge=False)
