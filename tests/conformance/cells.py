@@ -123,7 +123,9 @@ def _passed(array: Array, kind: str, *, first: bool, single: bool) -> Operand:
 def _viewed(array: Array) -> Operand:
     """Stored transposed, backwards and behind one element more along each dim; viewed right."""
     order = tuple(reversed(range(array.ndim)))
-    wider = np.pad(np.flip(array, -1), [(1, 0)] * array.ndim, mode="edge" if array.size else "empty")
+    wider = np.pad(
+        np.flip(array, -1), [(1, 0)] * array.ndim, mode="edge" if array.size else "empty"
+    )
     shape = array.shape
 
     def prepare(x: Any) -> Any:
@@ -142,6 +144,9 @@ def _viewed(array: Array) -> Operand:
 def _recorded(row: Row, graph: Recorder, dtype: str, kind: str) -> Cell:
     cell = Cell(dtype, kind, _operands(row, dtype, kind), [])
     stem = f"{dtype}_{kind}".replace("-", "_")
+    if kind == "dynamic":
+        for name in {n for operand in cell.operands for n in operand.shape if isinstance(n, str)}:
+            graph.dim(name, 0, 64)
     try:
         tensors = []
         for k, operand in enumerate(cell.operands):
@@ -153,7 +158,9 @@ def _recorded(row: Row, graph: Recorder, dtype: str, kind: str) -> Cell:
             cell.outputs.append(f"{stem}_out{k}")
     except (LuminalError, AttributeError, TypeError, NotImplementedError) as error:
         cell.error = f"{type(error).__name__}: {error}"
-        graph.sinks = [sink for sink in graph.sinks if getattr(sink, "name", "") not in cell.outputs]
+        graph.sinks = [
+            sink for sink in graph.sinks if getattr(sink, "name", "") not in cell.outputs
+        ]
     return cell
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 import luminal as lm
-from luminal.frontend import grid, resample
 
 Tensor = lm.Tensor
 
@@ -25,7 +24,9 @@ def identity(x: Tensor, *_: Any, **__: Any) -> Tensor:
     return x
 
 
-clone = contiguous = conj = conj_physical = resolve_conj = resolve_neg = real = alias_copy = identity
+clone = contiguous = conj = conj_physical = resolve_conj = resolve_neg = real = alias_copy = (
+    identity
+)
 
 # --- pointwise ------------------------------------------------------------------------------------
 
@@ -64,7 +65,9 @@ def isreal(x: Tensor) -> Tensor:
 
 
 def fill(x: Tensor, value: Any) -> Tensor:
-    return lm.where(True, value, x) if isinstance(value, Tensor) else lm.full(x.shape, value, x.dtype)
+    return (
+        lm.where(True, value, x) if isinstance(value, Tensor) else lm.full(x.shape, value, x.dtype)
+    )
 
 
 def zero(x: Tensor) -> Tensor:
@@ -108,6 +111,14 @@ def torch_ops_aten__safe_softmax_default(x: Tensor, dim: int, dtype: Any = None)
     x = x if dtype is None else x.cast(dtype)
     masked = (x == -math.inf).all(dim, keepdim=True)
     return lm.where(masked, 0.0, x.softmax(dim))
+
+
+def to(x: Tensor, *args: Any, dtype: Any = None, **_: Any) -> Tensor:
+    """`args` may hold a device, a dtype or a tensor, and flags about copying."""
+    for each in args:
+        if isinstance(each, lm.DType | Tensor):
+            dtype = each if isinstance(each, lm.DType) else each.dtype
+    return x if dtype is None else x.cast(dtype)
 
 
 # --- shapes ---------------------------------------------------------------------------------------
@@ -331,7 +342,7 @@ def linalg_diagonal(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) 
     return x.diagonal(offset, dim1, dim2)
 
 
-def linalg_vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803  (PyTorch's name)
+def linalg_vander(x: Tensor, N: int | None = None) -> Tensor:
     x = x.reshape(1) if x.ndim == 0 else x
     count = x.shape[-1] if N is None else N
     return lm.stack([x**k for k in range(count)], -1)
@@ -347,16 +358,18 @@ def nn_functional_pdist(x: Tensor, p: float = 2) -> Tensor:
 
 
 def nn_functional_upsample_nearest(x: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    return resample.interpolate(x, size, scale_factor, "nearest")
+    return lm.nn.functional.interpolate(x, size, scale_factor, "nearest")
 
 
-def nn_functional_upsample_bilinear(x: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    return resample.interpolate(x, size, scale_factor, "bilinear", True)
+def nn_functional_upsample_bilinear(
+    x: Tensor, size: Any = None, scale_factor: Any = None
+) -> Tensor:
+    return lm.nn.functional.interpolate(x, size, scale_factor, "bilinear", True)
 
 
 def grid_sampler_2d(x: Tensor, places: Tensor, mode: int, padding: int, align: bool) -> Tensor:
     modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
-    return grid.grid_sample(x, places, modes[mode], paddings[padding], align)
+    return lm.nn.functional.grid_sample(x, places, modes[mode], paddings[padding], align)
 
 
 grid_sampler_3d = grid_sampler_2d
@@ -380,3 +393,25 @@ def native_group_norm(
 def nn_functional_dropout(x: Tensor, p: float = 0.5, training: bool = True, **_: Any) -> Tensor:
     return lm.random.dropout(x, p, lm.random.key(0)) if training else x
 
+
+# --- random numbers: the library's own, so only their type and range agree ------------------------
+
+
+def cauchy(x: Tensor, median: float = 0, sigma: float = 1) -> Tensor:
+    return median + sigma * (math.pi * (_uniform(x) - 0.5)).tan()
+
+
+def exponential(x: Tensor, rate: float = 1) -> Tensor:
+    return -(-_uniform(x)).log1p() / rate
+
+
+def geometric(x: Tensor, p: float) -> Tensor:
+    return ((-_uniform(x)).log1p() / math.log1p(-p)).ceil().maximum(1.0)
+
+
+def log_normal(x: Tensor, mean: float = 1, std: float = 2) -> Tensor:
+    return lm.random.normal(lm.random.key(0), x.shape, mean, std).exp()
+
+
+def _uniform(x: Tensor) -> Tensor:
+    return lm.random.uniform(lm.random.key(0), x.shape, dtype=x.dtype)

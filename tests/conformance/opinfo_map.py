@@ -7,21 +7,15 @@ fails with its reason in `REASONS`, or as not in the library.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import luminal as lm
-from luminal.frontend import einsum, products, unfold
 from tests.conformance import opinfo_compose, opinfo_masked, opinfo_windows
-from tests.conformance.opinfo_samples import Check, same_type, within
+from tests.conformance.opinfo_samples import Check, equal_where_kept, same_type, within
 
 INF = float("inf")
-FRONTEND = [
-    importlib.import_module(f"luminal.frontend.{name}")
-    for name in "adaptive attention classification einsum grid loss norms products resample unfold".split()
-]
 
 
 class Entry(NamedTuple):
@@ -38,11 +32,9 @@ class Entry(NamedTuple):
 
 def entry(name: str, variant: str = "") -> Entry | str:
     """The function for an OpInfo name, or the reason why there is none."""
-    if name in REASONS:
-        return REASONS[name]
     call = CALLS.get(f"{name}/{variant}") or CALLS.get(name) or library(name) or composed(name)
     if call is None:
-        return "not in the library"
+        return REASONS.get(name, "not in the library")
     check = CHECKS.get(f"{name}/{variant}") or CHECKS.get(name)
     return Entry(call, check, name in CONSTANTS)
 
@@ -56,7 +48,7 @@ def library(name: str) -> Callable[..., Any] | None:
         owners = [functional, lm.Tensor, lm]
     elif path:
         owners = [getattr(lm, path[0], None)]
-    for owner in [*owners, *(FRONTEND if not path or path[0] in ("nn", "linalg", "special") else ())]:
+    for owner in owners:
         found = getattr(owner, last, None)
         if inspect.isroutine(found) and str(found.__module__).startswith("luminal"):
             return cast("Callable[..., Any]", found)
@@ -118,25 +110,29 @@ CALLS: dict[str, Callable[..., Any]] = {
     "bernoulli": lambda p: lm.random.bernoulli(lm.random.key(0), p).cast(p.dtype),
     "normal": lambda mean, std, **how: lm.random.normal(lm.random.key(0), mean.shape, mean, std),
     "normal/number_mean": lambda std, mean, shape=(), **how: lm.random.normal(
-        lm.random.key(0), getattr(mean, "shape", shape), mean, std),
+        lm.random.key(0), getattr(mean, "shape", shape), mean, std
+    ),
     "normal/in_place": lambda x, mean, std: lm.random.normal(lm.random.key(0), x.shape, mean, std),
     "rand_like": lambda x, dtype=None: lm.random.uniform(
-        lm.random.key(0), x.shape, dtype=dtype or x.dtype),
+        lm.random.key(0), x.shape, dtype=dtype or x.dtype
+    ),
     "randn": lambda *shape, dtype=None: lm.random.normal(
-        lm.random.key(0), shape[0], dtype=dtype or lm.float32),
+        lm.random.key(0), shape[0], dtype=dtype or lm.float32
+    ),
     "randn_like": lambda x, dtype=None: lm.random.normal(
-        lm.random.key(0), x.shape, dtype=dtype or x.dtype),
+        lm.random.key(0), x.shape, dtype=dtype or x.dtype
+    ),
     "randint": lambda *how, dtype=lm.int64: lm.random.randint(
-        lm.random.key(0), how[-1], *((0, how[0]) if len(how) == 2 else how[:2])).cast(dtype),
+        lm.random.key(0), how[-1], *((0, how[0]) if len(how) == 2 else how[:2])
+    ).cast(dtype),
     "randint_like": lambda x, *ends, dtype=None: lm.random.randint(
         lm.random.key(0), x.shape, *((0, *ends) if len(ends) == 1 else ends)
     ).cast(dtype or x.dtype),
     "uniform": lambda x, low, high: lm.random.uniform(lm.random.key(0), x.shape, low, high),
-    "cdist": lambda x, other, p=2.0, compute_mode=None: products.cdist(x, other, p),
-    "einsum": lambda tensors, equation: einsum.einsum(equation, *tensors),
-    "linalg.cross": lambda x, other, dim=-1: products.cross(x, other, dim),
+    "cdist": lambda x, other, p=2.0, compute_mode=None: lm.cdist(x, other, p),
+    "einsum": lambda tensors, equation: lm.einsum(equation, *tensors),
+    "linalg.cross": lambda x, other, dim=-1: lm.linalg.cross(x, other, dim),
     "nn.functional.embedding_bag": lambda weight, ids, **how: lm.embedding_bag(ids, weight, **how),
-    "nn.functional.unfold": lambda x, *how, **named: unfold.unfold(x, *how, **named),
     "empty_permuted": lambda shape, order, **how: lm.empty(shape, **how),
     "empty_strided": lambda shape, stride, **how: lm.empty(shape, **how),
     "new_empty_strided": lambda x, shape, stride, dtype=None: lm.empty(shape, dtype or x.dtype),
@@ -150,6 +146,9 @@ CALLS: dict[str, Callable[..., Any]] = {
     "unbind_copy": lambda x, *how: x.unbind(*how),
     "unsqueeze_copy": lambda x, *how: x.unsqueeze(*how),
     "view_copy": lambda x, shape: x.view(shape),
+    "cauchy": opinfo_compose.cauchy,
+    "to": opinfo_compose.to,
+    "nn.functional.dropout": opinfo_compose.nn_functional_dropout,
     "slice": opinfo_compose.slice,
     "add": opinfo_compose.add,
     "sub": opinfo_compose.sub,
@@ -177,6 +176,7 @@ CHECKS: dict[str, Check] = {
     "geometric": within(1, INF),
     "log_normal": within(0, INF),
     "multinomial": same_type,
+    "nn.functional.dropout": equal_where_kept,
     "normal": same_type,
     "rand_like": within(0, 1),
     "randint": same_type,
@@ -215,12 +215,30 @@ REASONS: dict[str, str] = {
         linalg.svdvals linalg.tensorinv linalg.tensorsolve logdet lu lu_solve lu_unpack ormqr
         pca_lowrank pinverse qr svd svd_lowrank triangular_solve""",
     ),
-    **_because(
-        "a Python number from a lazy Tensor: it has no value before its graph runs", "item"
-    ),
+    **_because("a Python number from a lazy Tensor: it has no value before its graph runs", "item"),
     **_because(
         "compiles CUDA source given as text",
         """jiterator_unary jiterator_binary jiterator_4inputs_with_extra_args
         jiterator_binary_return_by_ref jiterator_2inputs_2outputs""",
+    ),
+    **_because(
+        "special function: not in the library",
+        """i0 igamma igammac polygamma signal.windows.kaiser special.airy_ai special.bessel_j0
+        special.bessel_j1 special.bessel_y0 special.bessel_y1 special.chebyshev_polynomial_t
+        special.chebyshev_polynomial_u special.chebyshev_polynomial_v special.chebyshev_polynomial_w
+        special.hermite_polynomial_h special.hermite_polynomial_he special.i0e special.i1
+        special.i1e special.laguerre_polynomial_l special.legendre_polynomial_p
+        special.modified_bessel_i0 special.modified_bessel_i1 special.modified_bessel_k0
+        special.modified_bessel_k1 special.ndtri special.polygamma
+        special.scaled_modified_bessel_k0 special.scaled_modified_bessel_k1
+        special.shifted_chebyshev_polynomial_t special.shifted_chebyshev_polynomial_u
+        special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w
+        special.spherical_bessel_j0 special.zeta""",
+    ),
+    **_because(
+        "PyTorch's internal form of an op: not in the library",
+        """_batch_norm_with_update _native_batch_norm_legit _segment_reduce _unsafe_masked_index
+        _unsafe_masked_index_put_accumulate _upsample_bilinear2d_aa hash_tensor
+        max_pool2d_with_indices_backward native_batch_norm""",
     ),
 }

@@ -108,7 +108,9 @@ def logaddexp(x: Tensor, other: Tensor, *, dtype: Any = None, input_mask: Any = 
     return _filled(x, input_mask, -math.inf).logaddexp(_filled(other, other_mask, -math.inf))
 
 
-def median(x: Tensor, dim: int, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Any:
+def median(
+    x: Tensor, dim: int, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
+) -> Any:
     if x.ndim == 0:
         return x
     return _filled(x, mask, math.nan).nanmedian(dim, keepdim=keepdim).values

@@ -166,7 +166,7 @@ def text_of(outcomes: list[Outcome], backend: str) -> str:
         "",
         "fails:",
     ]
-    for name, parts in names.items():
+    for parts in names.values():
         for part in parts:
             if part.reason:
                 lines.append(f"  {part.name}: {part.passed}/{part.total}: {part.reason}")

@@ -187,6 +187,14 @@ def same_type(found: Sequence[Any], wanted: Any) -> None:
         _check_type("", x, y)
 
 
+def equal_where_kept(found: Sequence[Any], wanted: Any) -> None:
+    """As `same_type`, and equal where neither is 0: for what drops elements at random."""
+    same_type(found, wanted)
+    for x, y in zip(found, leaves(wanted), strict=True):
+        kept = (array_of(y) != 0) & (x != 0)
+        _equal_arrays("", np.where(kept, x, 0), torch.from_numpy(np.where(kept, array_of(y), 0)))
+
+
 def within(low: float, high: float) -> Check:
     """As `same_type`, and every value in low..high: for random numbers."""
 

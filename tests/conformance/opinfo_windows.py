@@ -11,18 +11,17 @@ import luminal as lm
 Tensor = lm.Tensor
 
 
-def _positions(count: int, sym: bool, start: float, end_of: Any, dtype: Any) -> Tensor:
-    """`count` positions from `start` in steps of `end_of(divisor)`, as torch.linspace places them."""
+def _positions(count: int, sym: bool, start: float, width: float) -> Tensor:
+    """`count` positions from `start`; symmetric windows reach `start + width`."""
     divisor = count - 1 if sym else count
-    step = end_of(divisor) if divisor else 0.0
-    return (lm.arange(count).cast("float64") * step + start).cast("float64")
+    return lm.arange(count).cast("float64") * (width / max(divisor, 1)) + start
 
 
 def general_cosine(count: int, *, a: Sequence[float], sym: bool = True, dtype: Any = None,
                    **_: Any) -> Tensor:  # fmt: skip
     if count == 1:
         return lm.ones((1,), dtype or lm.float32)
-    k = _positions(count, sym, 0.0, lambda d: 2 * math.pi / d, dtype)
+    k = _positions(count, sym, 0.0, 2 * math.pi)
     total = k * 0.0
     for order, factor in enumerate(a):
         total = total + (k * order).cos() * (factor * (-1) ** order)
@@ -52,7 +51,7 @@ def nuttall(count: int, **how: Any) -> Tensor:
 def bartlett(count: int, *, sym: bool = True, dtype: Any = None, **_: Any) -> Tensor:
     if count == 1:
         return lm.ones((1,), dtype or lm.float32)
-    k = _positions(count, sym, -1.0, lambda d: 2 / d, dtype)
+    k = _positions(count, sym, -1.0, 2.0)
     return (1 - k.abs()).cast(dtype or lm.float32)
 
 

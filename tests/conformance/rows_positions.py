@@ -8,6 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import luminal as lm
 from tests.conformance.rows import ANY, Draw, Row, along, by_torch, several
 
 NUMBERS = ("float32", "float64", "bfloat16", "int64", "uint8")
@@ -86,6 +87,19 @@ def _sorted(x: Any, *, descending: bool = False) -> Any:
     return found.values.numpy(), found.indices.numpy()
 
 
+MASKS = [
+    indexed("masked_scatter", by_torch(lambda x, m, s: x.masked_scatter(m > 0, s)),
+            [(3, 5), (3, 5), (3, 5)], [VALUES, VALUES, VALUES], dtypes=NUMBERS,
+            call=lambda x, m, s: x.masked_scatter(m > 0, s), against="torch.masked_scatter",
+            note="source elements that lack read 0; PyTorch raises"),
+    indexed("index_fill", by_torch(lambda x, i: x.index_fill(1, i, 7)), [(3, 5), (2,)],
+            [VALUES, FOUR], call=lambda x, i: x.index_fill(1, i, 7), dtypes=NUMBERS,
+            against="torch.index_fill"),
+    indexed("embedding_bag", by_torch(lambda i, w: F.embedding_bag(i, w)), [(3, 7), (5, 2)],
+            [FOUR, VALUES], call=lambda i, w: lm.embedding_bag(i, w), largest=True,
+            dtypes=("float32", "float64"), against="torch.nn.functional.embedding_bag"),
+]  # fmt: skip
+
 ORDER = [
     along("sort", _sorted, (-9, 9), NUMBERS, call=lambda x: x.sort(1), empty=(0, 5, 7),
           against="torch.sort(stable)", note="(values, indices), as PyTorch; always stable"),
@@ -102,17 +116,16 @@ ORDER = [
 ]  # fmt: skip
 
 SEARCH = [
+    several("bucketize", lambda x, a: np.searchsorted(np.sort(a), x), [(3, 5), (7,)],
+            dtypes=("float32", "float64", "int64"),
+            call=lambda x, a: x.bucketize(a.sort().values), against="numpy.searchsorted",
+            draws=[VALUES, VALUES], others={"0-d": [(), (7,)], "empty": [(0,), (7,)]}),
     several("searchsorted", lambda a, x: np.searchsorted(np.sort(a), x), [(7,), (3, 5)],
-            dtypes=("float32", "float64", "int64"), call=lambda a, x: _lm_searchsorted(a, x),
+            dtypes=("float32", "float64", "int64"),
+            call=lambda a, x: lm.searchsorted(a.sort().values, x),
             against="numpy.searchsorted", draws=[VALUES, VALUES],
             others={"0-d": [(7,), ()], "empty": [(7,), (0,)]}),
 ]  # fmt: skip
-
-
-def _lm_searchsorted(a: Any, x: Any) -> Any:
-    import luminal as lm
-
-    return lm.searchsorted(a.sort().values, x)
 
 
 def made(op: str, expected: Any, call: Any, against: str, **more: Any) -> Row:
@@ -131,8 +144,11 @@ CREATION = [
          note="integers give int64, floats float32, as PyTorch"),
     made("iota", lambda x: np.broadcast_to(np.arange(x.shape[1])[:, None], x.shape),
          lambda x: x.graph.iota(x.extents, 1), "numpy.arange"),
+    made("linspace", lambda x: np.linspace(-2, 3, x.shape[1]).astype(np.float32),
+         lambda x: x.graph.linspace(-2, 3, x.shape[1], "float32"), "numpy.linspace",
+         dynamic=False, result="float32", largest=True, empty=None),
     made("eye", lambda x: np.eye(x.shape[0], x.shape[1], dtype=x.dtype),
          lambda x: x.graph.eye(x.extents[0], x.extents[1], x.dtype), "numpy.eye"),
 ]  # fmt: skip
 
-ROWS: list[Row] = [*READING, *WRITING, *ORDER, *SEARCH, *CREATION]
+ROWS: list[Row] = [*READING, *WRITING, *MASKS, *ORDER, *SEARCH, *CREATION]

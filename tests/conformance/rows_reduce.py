@@ -11,12 +11,12 @@ import torch.nn.functional as F
 
 from tests.conformance.rows import (
     FLOATS,
-    INTS,
     ODD,
     Draw,
     Row,
     along,
     by_torch,
+    function,
     several,
 )
 
@@ -83,10 +83,11 @@ EXTREMES = [
     along("any", lambda x: x.any(1), (-1, 1), (*NUMBERS, "bool"), call=lambda x: x.any(1),
           against="numpy.any"),
     along("all", lambda x: x.all(1), (-1, 1), (*NUMBERS, "bool"), call=lambda x: x.all(1),
-          against="numpy.all", note="bool for every dtype, as NumPy; PyTorch gives uint8 for uint8"),
+          against="numpy.all",
+          note="bool for every dtype, as NumPy; PyTorch gives uint8 for uint8"),
     along("median", **by(torch, "median", 1), dtypes=WIDE, call=lambda x: x.median(1), **NO_EMPTY,
           note="the lower of two, as PyTorch; NumPy gives their mean"),
-    along("quantile", **by(torch, "quantile", 0.3, 1), dtypes=("float32", "float64"), **NO_EMPTY,
+    along("quantile", **by(torch, "quantile", 0.3, 1), dtypes=("float32", "float64"), empty=None,
           call=lambda x: x.quantile(0.3, 1), largest=True),
 ]  # fmt: skip
 
@@ -126,7 +127,72 @@ def _batch_norm(x: Any, mean: Any, var: Any, weight: Any, bias: Any) -> Any:
     return (x - mean) / np.sqrt(var + 1e-5) * weight + bias
 
 
+def norm(p: float | str) -> Row:
+    return along(f"norm {p}", by_torch(lambda x: torch.linalg.vector_norm(
+        x, 2 if p == "fro" else p, 1)), dtypes=WIDE, call=lambda x: x.norm(p, 1),
+        against="torch.linalg.vector_norm", empty=(0, 3, 2), largest=True)  # fmt: skip
+
+
+STATISTICS = [
+    *(norm(p) for p in (1, 2, float("inf"), -float("inf"), 0, 3, "fro")),
+    along("normalize", **by(F, "normalize", 2.0, 1), dtypes=WIDE, largest=True,
+          call=lambda x: x.normalize(2.0, 1), **NO_EMPTY),
+    along("aminmax", by_torch(lambda x: tuple(torch.aminmax(x, dim=1))), dtypes=WIDE,
+          call=lambda x: x.aminmax(dim=1), against="torch.aminmax", **NO_EMPTY),
+    along("var_mean", **by(torch, "var_mean", 1), dtypes=WIDE, call=lambda x: x.var_mean(1),
+          largest=True, empty=None),
+    along("nanmean", lambda x: np.nanmean(np.where(x > 0, x, np.nan), 1), dtypes=WIDE, largest=True,
+          call=lambda x: (x.log() * 0 + x).nanmean(1), against="numpy.nanmean", empty=None),
+    along("diff", lambda x: np.diff(x, axis=1), dtypes=(*WIDE, "int32"), largest=True,
+          call=lambda x: x.diff(dim=1), against="numpy.diff", empty=(0, 5, 7)),
+    along("nanmedian", by_torch(lambda x: tuple(torch.nanmedian(x, 1))), dtypes=WIDE,
+          call=lambda x: x.nanmedian(1), against="torch.nanmedian", **NO_EMPTY),
+    along("glu", by_torch(lambda x: F.glu(x, 2)), dtypes=WIDE, call=lambda x: x.glu(2),
+          shape=(3, 5, 6), empty=(0, 5, 6), dynamic=False, against="torch.nn.functional.glu"),
+]  # fmt: skip
+
+
+def loss(op: str, *draws: Draw, **how: Any) -> Row:
+    """A loss of two operands of one shape, reduced to its mean."""
+    return several(op, by_torch(lambda *x: getattr(F, op)(*x, **how)), [(3, 5)] * len(draws), draws,
+                   dtypes=WIDE, call=function(f"nn.functional.{op}", **how), largest=True,
+                   against=f"torch.nn.functional.{op}")  # fmt: skip
+
+
+CLASSES = Draw(0, 4, "int64")
+ONE = Draw(0.01, 0.99)
+LOSSES = [
+    loss("mse_loss", Draw(), Draw()),
+    loss("l1_loss", Draw(), Draw()),
+    loss("smooth_l1_loss", Draw(), Draw(), beta=0.7),
+    loss("huber_loss", Draw(), Draw(), delta=0.7),
+    loss("binary_cross_entropy", ONE, ONE),
+    loss("binary_cross_entropy_with_logits", Draw(), ONE),
+    loss("kl_div", Draw(), ONE, reduction="sum"),
+    loss("poisson_nll_loss", Draw(), Draw(0, 5)),
+    loss("gaussian_nll_loss", Draw(), Draw(), Draw(0.5, 2)),
+    loss("soft_margin_loss", Draw(), Draw()),
+    loss("hinge_embedding_loss", Draw(), Draw(1, 1)),
+    loss("cosine_similarity", Draw(), Draw()),
+    loss("pairwise_distance", Draw(), Draw()),
+    loss("triplet_margin_loss", Draw(), Draw(), Draw()),
+    several("cross_entropy", by_torch(F.cross_entropy), [(3, 5), (3,)], [Draw(), CLASSES],
+            dtypes=WIDE, call=function("nn.functional.cross_entropy"), largest=True,
+            against="torch.nn.functional.cross_entropy"),
+    several("nll_loss", by_torch(F.nll_loss), [(3, 5), (3,)], [Draw(), CLASSES], dtypes=WIDE,
+            call=function("nn.functional.nll_loss"), largest=True,
+            against="torch.nn.functional.nll_loss"),
+]  # fmt: skip
+
 NORMS = [
+    several("group_norm", by_torch(lambda x, w, b: F.group_norm(x, 3, w, b)),
+            [(2, 6, 5), (6,), (6,)], largest=True, dynamic=False,
+            call=lambda x, w, b: x.group_norm(3, w, b), against="torch.nn.functional.group_norm"),
+    several("instance_norm", by_torch(lambda x: F.instance_norm(x)), [(2, 3, 5)], largest=True,
+            against="torch.nn.functional.instance_norm"),
+    several("local_response_norm", by_torch(lambda x: F.local_response_norm(x, 3)), [(2, 6, 5)],
+            dynamic=False, call=lambda x: x.local_response_norm(3),
+            against="torch.nn.functional.local_response_norm"),
     several("layer_norm", _layer_norm, [ODD, (7,), (7,)], largest=True, dtypes=FLOATS,
             call=lambda x, w, b: x.layer_norm(-1, w, b), others={"empty": [(0, 7), (7,), (7,)]},
             against="numpy expression"),
@@ -138,4 +204,4 @@ NORMS = [
             others={"empty": [(0, 5, 7), (5,), (5,), (5,), (5,)]}, against="numpy expression"),
 ]  # fmt: skip
 
-ROWS: list[Row] = [*SUMS, *EXTREMES, *RUNNING, *SOFTMAX, *NORMS]
+ROWS: list[Row] = [*SUMS, *EXTREMES, *RUNNING, *SOFTMAX, *STATISTICS, *NORMS, *LOSSES]

@@ -7,7 +7,7 @@ from typing import Any
 import torch.nn.functional as F
 
 import luminal.nn.functional as ours
-from tests.conformance.rows import Row, Shape, by_torch, function, several
+from tests.conformance.rows import Draw, Row, Shape, by_torch, function, several
 
 DTYPES = ("float32", "float64", "bfloat16")
 
@@ -40,7 +40,8 @@ CONVOLUTION = [
 POOLING = [
     window("max_pool1d", (2, 3, 11), args=(3, 2, 1)),
     window("max_pool2d", (2, 3, 9, 7), args=((3, 2), 2, 1)),
-    window("max_pool2d", (2, 3, 9, 7), name="max_pool2d with indices", args=(3, 2, 1, 1, True, True)),
+    window("max_pool2d", (2, 3, 9, 7), name="max_pool2d with indices",
+           args=(3, 2, 1, 1, True, True)),
     window("max_pool3d", (1, 2, 5, 6, 7), args=(2,)),
     window("avg_pool1d", (2, 3, 11), args=(3, 2, 1)),
     window("avg_pool2d", (2, 3, 9, 7), args=((3, 2), 2, 1, True, False)),
@@ -73,4 +74,17 @@ SAMPLING = [
     window("fold", (2, 12, 6), args=((3, 4), (2, 2))),
 ]  # fmt: skip
 
-ROWS: list[Row] = [*CONVOLUTION, *POOLING, *SAMPLING]
+OTHERS = [
+    several("grid_sample", by_torch(lambda x, g: F.grid_sample(x, g, align_corners=False)),
+            [(2, 3, 5, 7), (2, 4, 3, 2)], [Draw(), Draw(-1.2, 1.2)], dtypes=("float32", "float64"),
+            dynamic=False, call=function("nn.functional.grid_sample", align_corners=False),
+            largest=True, against="torch.nn.functional.grid_sample"),
+    several("scaled_dot_product_attention", by_torch(F.scaled_dot_product_attention),
+            [(2, 3, 5, 7), (2, 3, 11, 7), (2, 3, 11, 7)], dtypes=DTYPES, largest=True,
+            call=function("nn.functional.scaled_dot_product_attention"),
+            against="torch.nn.functional.scaled_dot_product_attention"),
+    several("linear", by_torch(F.linear), [(3, 5), (7, 5), (7,)], dtypes=DTYPES, largest=True,
+            call=function("nn.functional.linear"), against="torch.nn.functional.linear"),
+]  # fmt: skip
+
+ROWS: list[Row] = [*CONVOLUTION, *POOLING, *SAMPLING, *OTHERS]

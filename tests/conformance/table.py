@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.conformance import (
+    rows_functions,
     rows_linalg,
     rows_movement,
     rows_pointwise,
@@ -19,7 +20,8 @@ from tests.conformance.rows import CLASSES, Row
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
 FAMILIES: dict[str, list[Row]] = {
-    "Element by element": rows_pointwise.ROWS,
+    "Arithmetic, order, bits, casts": rows_pointwise.ROWS,
+    "Functions and activations": rows_functions.ROWS,
     "Reductions, running sums, norms, losses": rows_reduce.ROWS,
     "Shape, order and parts": rows_movement.ROWS,
     "Positions, sorting, creation": rows_positions.ROWS,
