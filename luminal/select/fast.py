@@ -38,7 +38,7 @@ class Use:
 
     kernel: Term
     reduction: Term | None = None  # the innermost reduction it is under
-    moved: bool = False  # through an At
+    moved: Term | None = None  # the At nearest to it on the way
     repeated: bool = False  # through an At that reads elements more than once
 
 
@@ -173,7 +173,7 @@ class _Fast:
 
     def reduction(self, term: Term) -> Residence:
         kernels = {use.kernel for use in self.uses[term]}
-        if len(kernels) > 1 or any(use.moved for use in self.uses[term]):
+        if len(kernels) > 1 or any(use.moved is not None for use in self.uses[term]):
             return Residence.STORED
         (root,) = kernels
         kernel = self.kernels[root]
@@ -199,10 +199,10 @@ class _Fast:
         if len(kernels) > 1 or any(use.repeated for use in uses):
             return Residence.STORED
         (root,) = kernels
-        if any(self.wasteful(term, use) for use in uses):
-            return Residence.STORED
+        if any(self.wasteful(term, use) for use in uses) or len({u.moved for u in uses}) > 1:
+            return Residence.STORED  # also what several Ats read: chains of them would multiply
         phases = {use.reduction for use in uses}
-        if len(phases) > 1 and not any(use.moved for use in uses):
+        if len(phases) > 1 and all(use.moved is None for use in uses):
             grid = self.kernels[root].grid or frozenset()
             row = upper(term.axes - grid) * term.dtype.size
             return Residence.LOCAL if row <= ROW_BYTES else Residence.INLINE
@@ -219,7 +219,9 @@ class _Fast:
         else:
             context = use.kernel.axes
             grid = kernel.grid if kernel.grid is not None else self.outer_axes(use.kernel, term)
-        if use.moved or term.axes >= grid or (use.reduction is None and kernel.reductions):
+        if use.moved is not None or term.axes >= grid:
+            return False
+        if use.reduction is None and kernel.reductions:
             return False
         return upper(context) * self.costs[term][0] > LAUNCH_WORK and upper(grid - term.axes) > 1
 
@@ -247,7 +249,7 @@ class _Fast:
         if term.op == "At":
             repeated = not _injective(term)
             self.uses[term.args[0]] |= {
-                Use(u.kernel, u.reduction, True, u.repeated or repeated) for u in uses
+                Use(u.kernel, u.reduction, term, u.repeated or repeated) for u in uses
             }
             for arg in term.args[1:]:
                 self.uses[arg] |= uses
@@ -256,7 +258,7 @@ class _Fast:
             uses = {Use(u.kernel, term, u.moved, u.repeated) for u in uses}
         for position, arg in enumerate(term.args):
             if term.op == "Scatter" and position != 1:  # another kernel, or not in its loops
-                self.uses[arg] |= {Use(u.kernel, u.reduction, moved=True) for u in uses}
+                self.uses[arg] |= {Use(u.kernel, u.reduction, moved=term) for u in uses}
             else:
                 self.uses[arg] |= uses
 

@@ -90,3 +90,18 @@ def test_loops_nest_16_deep() -> None:
     lm.compile(nested(16), backend="cpu")
     with pytest.raises(CompileError, match="nest deeper than 16"):
         lm.compile(nested(17), backend="cpu")
+
+
+def test_a_chain_of_shifted_products_is_not_multiplied_out() -> None:
+    """Each step reads the one before at two places: inlined, the work doubles with every step."""
+    cx = lm.Graph()
+    x = cx.tensor((64,), name="x")
+    product = x
+    for step in range(24):
+        product = product * product.roll(1 << step % 6, 0)
+    product.output("y")
+    exe = lm.compile(cx)
+    value = {"x": np.full(64, 0.9999999, np.float32)}
+    assert 6 <= len(exe.report().kernels) <= 24
+    expected = lm.compile(cx, backend="reference")(value)["y"]
+    np.testing.assert_allclose(exe(value)["y"], expected, rtol=1e-5)
