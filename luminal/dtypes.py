@@ -142,7 +142,8 @@ def dtype_of(obj: Any) -> DType:
         found = None
     if found is None:
         known = ", ".join(d.name for d in ALL)
-        raise DTypeError(f"dtype: {obj!r} is not an element type of Luminal; use one of {known}")
+        named = getattr(obj, "dtype", obj)  # of an array: its elements may be many
+        raise DTypeError(f"dtype: {named!r} is not an element type of Luminal; use one of {known}")
     return found
 
 

@@ -74,6 +74,12 @@ class Jitted:
         unknown = [name for name in static if name not in self._signature.parameters]
         if unknown:
             raise InputError(f"jit: static {unknown} are no parameters of {function.__name__}")
+        unknown = [path for path in shapes if _root(path) not in self._signature.parameters]
+        if unknown:
+            raise InputError(
+                f"jit: shapes {unknown} are no parameters of {function.__name__}; write x, or "
+                "x[0]['h'] for a part of x"
+            )
 
     @property
     def entries(self) -> int:
@@ -194,6 +200,11 @@ def jit_function(
     return Jitted(function, shapes or {}, names, max_entries, options)
 
 
+def _root(path: str) -> str:
+    """The parameter that a path starts with."""
+    return path.partition("[")[0]
+
+
 def _leaves(arguments: dict[str, Any]) -> tuple[list[_Leaf], Tree]:
     """The arrays in the arguments, named by where they stand."""
     values, tree = flatten(arguments)
@@ -211,6 +222,8 @@ def _leaf(path: str, value: Any) -> _Leaf:
     try:
         return _Leaf(path, array_of(value))
     except DTypeError:
+        if isinstance(value, np.ndarray):
+            raise DTypeError(f"jit: {path}: Luminal has no dtype {value.dtype}; cast it") from None
         raise DTypeError(
             f"jit: {path}: {value!r} is not an array; name it in static=(...)"
         ) from None

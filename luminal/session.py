@@ -13,7 +13,7 @@ from luminal import config, trace
 from luminal.backends import registry
 from luminal.backends.reference.device import OpTrace, ReferenceRunner
 from luminal.dtypes import float32, int64
-from luminal.errors import CompileError, DimError, GraphError
+from luminal.errors import CompileError, DimError, GraphError, InputError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
@@ -100,6 +100,11 @@ def compile(
     if graph is None or isinstance(graph, str):
         backend = backend if graph is None else graph
         return default_graph().compile(backend, mode=mode, dims=dims, numerics=numerics)
+    if not isinstance(graph, Graph):
+        raise InputError(
+            f"compile: takes a Graph, got a {type(graph).__name__}; record into cx = lm.Graph() "
+            "and pass cx; for a function of arrays there is @lm.jit"
+        )
     if mode not in MODES:
         raise CompileError(f"mode {mode!r}: takes 'fast'; the search is not built yet")
     if numerics not in NUMERICS:
@@ -168,6 +173,8 @@ class _Choices:
     @classmethod
     def of(cls, graph: hlir.Graph, dims: Mapping[Any, DimChoice]) -> _Choices:
         """Raises DimError for an unknown dim or an interval outside the declared one."""
+        if not isinstance(dims, Mapping):
+            raise DimError(f'dims: takes a dict, as {{"s": (1, 64)}}; got a {type(dims).__name__}')
         declared = {dim.name: dim for dim in graph.dims}
         choices = cls({}, {})
         for key, choice in dims.items():

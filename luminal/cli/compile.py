@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import importlib.util
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -86,4 +87,8 @@ def _call(target: str) -> Any:
     function = getattr(module, name, None)
     if not callable(function):
         raise InputError(f"compile: {path} has no function {name!r}")
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        raise InputError(f"compile: {target}: {error}; it is called without arguments") from None
     return function()

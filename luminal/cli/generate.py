@@ -26,7 +26,7 @@ def command(
         float,
         typer.Option(min=0.0, max=1.0, help="Sample from the likeliest of this total probability."),
     ] = 1.0,
-    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling.")] = 0,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
     backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
     stats: Annotated[bool, typer.Option("--stats", help="End with times and tokens/s.")] = False,
@@ -35,15 +35,16 @@ def command(
     from luminal import models
 
     loaded = models.load(model, tokenizer=tokenizer, mode=mode, backend=backend)
-    typer.echo(prompt, nl=False)
-    for piece in loaded.stream(
+    pieces = loaded.stream(
         prompt,
         max_tokens=max_tokens,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
         seed=seed,
-    ):
+    )
+    typer.echo(prompt, nl=False)  # after all that can be wrong was checked
+    for piece in pieces:
         typer.echo(piece, nl=False)  # echo flushes: the pieces appear as they come
     typer.echo()
     if stats:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
+from typing import Annotated
 
 import typer
 
@@ -17,6 +19,26 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"luminal {importlib.metadata.version('luminal')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """A deep-learning compiler that searches."""
+
+
 app.command("generate")(generate.command)
 app.command("compile")(compile.command)
 app.command("devices")(devices.command)

@@ -7,22 +7,25 @@ from typing import Any
 import numpy as np
 
 from luminal.dtypes import DType, bfloat16, default_dtype, dtype_of
-from luminal.errors import DTypeError
+from luminal.errors import DTypeError, ShapeError
 from luminal.frontend.handle import Array
 
 
-def array_of(data: Any, dtype: DType | None = None) -> Array:
+def array_of(data: Any, dtype: DType | None = None, name: str = "data") -> Array:
     """`data` as an array: NumPy arrays keep their dtype, Python data gives bool, int64 or float32.
 
     With `dtype`, arrays must convert without changing a value, Python data is rounded to it.
-    Raises DTypeError for anything else.
+    Raises DTypeError for anything else, ShapeError for rows of unequal lengths.
     """
     if isinstance(data, np.ndarray):
         dtype_of(data)
-        return data if dtype is None else preserved("data", data, dtype)
-    array = np.asarray(data)
+        return data if dtype is None else preserved(name, data, dtype)
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        raise ShapeError(f"{name}: rows of unequal lengths; make them equal, or pad them") from None
     if array.dtype.kind not in "biuf" and array.dtype != bfloat16.numpy:
-        raise DTypeError(f"data: {data!r} is not made of numbers; pass numbers or an array")
+        raise DTypeError(f"{name}: {data!r} is not made of numbers; pass numbers or an array")
     if array.dtype.kind == "f":
         return array.astype((dtype or default_dtype(0.0)).numpy)
     if array.size == 0 and isinstance(data, list):
@@ -30,7 +33,7 @@ def array_of(data: Any, dtype: DType | None = None) -> Array:
     if dtype is None:
         return array
     if dtype.is_int and array.size and not _fits(array, dtype):
-        raise DTypeError(f"data: {data!r} does not fit {dtype.name}; use a wider dtype")
+        raise DTypeError(f"{name}: {data!r} does not fit {dtype.name}; use a wider dtype")
     return array.astype(dtype.numpy)
 
 
@@ -45,17 +48,19 @@ def preserved(name: str, value: Any, dtype: DType) -> Array:
     Python numbers and lists are rounded to the dtype; NumPy arrays say what they are.
     """
     if not isinstance(value, np.ndarray):
-        return array_of(value, dtype)
+        return array_of(value, dtype, name)
     if value.dtype == dtype.numpy:
         return value
+    wrong = f"{name}: expected {dtype.name}, got {value.dtype}; pass x.astype(np.{dtype.name})"
+    if value.dtype.kind not in "biuf" and value.dtype != bfloat16.numpy:
+        raise DTypeError(wrong)
     with np.errstate(all="ignore"):
         converted = value.astype(dtype.numpy)
         kept = np.array_equal(converted.astype(value.dtype), value, equal_nan=_has_nan(value))
     if value.dtype.kind in "iub" and dtype.is_float:
         kept = kept and np.can_cast(value.dtype, dtype.numpy)  # 2**63 - 1 survives the round trip
     if not kept or (value.dtype.kind == "f" and not dtype.is_float):
-        fix = f"pass x.astype(np.{dtype.name})"
-        raise DTypeError(f"{name}: expected {dtype.name}, got {value.dtype}; {fix}")
+        raise DTypeError(wrong)
     return converted
 
 

@@ -40,7 +40,7 @@ def _checked(what: str, array: Any, shape: tuple[int, ...], dtype: DType) -> Arr
     if found.shape != shape:
         raise ShapeError(f"{what}: expected shape {shape}, got {found.shape}")
     if found.dtype != dtype.numpy:
-        fix = f"pass x.astype({dtype.numpy!s})"
+        fix = f"pass x.astype(np.{dtype.name})"
         raise DTypeError(f"{what}: expected {dtype.name}, got {found.dtype}; {fix}")
     return found
 

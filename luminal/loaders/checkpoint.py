@@ -66,6 +66,8 @@ def read_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a tokenizer.json or its folder, a llama2.c `.bin`, or a `.gguf`."""
     if path.is_dir():
         path = path / "tokenizer.json"
+    if not path.is_file():
+        raise LoadError(f"{path}: no such file; pass a tokenizer.json, a llama2.c .bin or a .gguf")
     if path.suffix == ".json":
         return read_tokenizer_json(path)
     if path.suffix == ".bin":

@@ -9,6 +9,8 @@ from luminal.loaders.gguf import read_gguf
 from luminal.loaders.mapped import Array
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 
+PICKLES = (b"PK\x03\x04", b"\x80\x02\x8a\x0a")  # torch.save: a zip archive, before 1.6 a pickle
+
 
 def load(path: str | Path) -> dict[str, Array]:
     """Arrays by name from a safetensors file, its `.index.json`, or a GGUF file.
@@ -23,4 +25,9 @@ def load(path: str | Path) -> dict[str, Array]:
             begin = file.read(4)
     except OSError as error:
         raise LoadError(f"{path}: cannot be read: {error.strerror}") from error
+    if begin in PICKLES:
+        raise LoadError(
+            f"{path}: a PyTorch pickle, which can run code when it is read; convert it once, with "
+            "safetensors.torch.save_file(torch.load(path), new_path)"
+        )
     return dict(read_gguf(path).tensors) if begin == b"GGUF" else read_safetensors(path)

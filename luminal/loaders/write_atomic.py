@@ -60,6 +60,8 @@ def arrays_of(
 
     Raises InputError for another dtype, and for what is no mapping of names.
     """
+    if isinstance(state, str | Path):
+        raise InputError("save: the path comes first: lm.save(path, model.state_dict())")
     if not isinstance(state, Mapping):
         raise InputError(
             f"save: {type(state).__name__} is no mapping of names to arrays; pass "

@@ -117,11 +117,16 @@ class LanguageModel:
     ) -> Iterator[str]:
         """The continuation in pieces of whole characters, as they come.
 
-        Temperature 0 is greedy. Raises InputError if the prompt is longer than the context.
+        Temperature 0 is greedy. Raises InputError, at once, if the prompt is longer than the
+        context or an option is out of its range.
         """
         ids = self.encode(prompt)
+        sampler = Sampler(temperature, top_k, top_p)
+        return self._pieces(ids, self.tokens(ids, max_tokens, sampler, seed))
+
+    def _pieces(self, ids: list[int], tokens: Iterator[int]) -> Iterator[str]:
         decoder = StreamDecoder(self.tokenizer, ids)
-        for token in self.tokens(ids, max_tokens, Sampler(temperature, top_k, top_p), seed):
+        for token in tokens:
             piece = decoder.push(token)
             if piece:
                 yield piece
@@ -144,8 +149,15 @@ class LanguageModel:
         self, ids: Sequence[int], max_tokens: int, sampler: Sampler | None = None, seed: int = 0
     ) -> Iterator[int]:
         """The continuation as token ids, up to an end token, `max_tokens` or the context's end."""
-        sampler = sampler or Sampler()
+        if seed < 0:
+            raise InputError(f"seed: {seed} is not 0 or above")
+        self.compile()
         rng = np.random.default_rng(seed)
+        return self._tokens(ids, max_tokens, sampler or Sampler(), rng)
+
+    def _tokens(
+        self, ids: Sequence[int], max_tokens: int, sampler: Sampler, rng: np.random.Generator
+    ) -> Iterator[int]:
         prefill, decode = self.compile()
         stats = self.stats
         stats.prompt_tokens, stats.new_tokens = len(ids), 0
@@ -189,7 +201,9 @@ def load(
     start = time.perf_counter()
     checkpoint = load_checkpoint(path, tokenizer)
     if checkpoint.tokenizer is None:
-        raise LoadError(f"{path}: the model has no tokenizer; name one with tokenizer=...")
+        raise LoadError(
+            f"{path}: the model has no tokenizer; name one, with --tokenizer or tokenizer=..."
+        )
     model = Llama(LlamaConfig.from_dict(checkpoint.config))
     model.load_state_dict(checkpoint.weights, adopt_dtypes=True)
     loaded = LanguageModel(model, checkpoint.tokenizer, mode, backend, context)

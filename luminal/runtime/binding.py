@@ -76,9 +76,7 @@ class Signature:
             if name not in dims:
                 fix = f'pass dims={{"{name}": n}}'
                 raise DimError(f"{name}: no input's shape gives this dim; {fix}")
-            lo, hi = self.intervals[name]
-            if not lo <= dims[name] <= hi:
-                raise DimError(f"{name}: {dims[name]} is outside its interval {lo}..{hi}")
+            self._check_interval(name, dims[name])
         values = self.quantities.evaluate(dims)
         for spec, shape, numbers in zip(self.inputs, shapes, self._extents, strict=True):
             for position, (n, number) in enumerate(zip(shape, numbers, strict=True)):
@@ -89,16 +87,29 @@ class Signature:
                 raise DimError(unmet(condition, dims))
         return Bound(dims, values)
 
-    def upper_ends(self) -> Dims:
-        """Every dim at the upper end of its interval, lowered until the requirements hold."""
-        dims = {name: self.intervals[name][1] for name in self.needed}
+    def upper_ends(self, given: Mapping[Any, int]) -> Dims:
+        """The given dims, every other one at its upper end, lowered until the requirements hold.
+
+        Raises DimError for a given dim that is unknown or outside of its interval.
+        """
+        fixed = self._given(given)
+        for name, value in fixed.items():
+            if name in self.intervals:
+                self._check_interval(name, value)
+        dims = {name: self.intervals[name][1] for name in self.needed} | fixed
         for _ in range(64 * len(dims)):
             broken = [c for c in self.requirements if not c.evaluate(dims)]
-            if not broken:
+            free = [s.name for s in broken[0].symbols() if s.name not in fixed] if broken else []
+            if not free:
                 break
-            name = max((s.name for s in broken[0].symbols()), key=lambda name: dims[name])
+            name = max(free, key=lambda name: dims[name])
             dims[name] = max(self.intervals[name][0], dims[name] // 2)
         return dims
+
+    def _check_interval(self, name: str, value: int) -> None:
+        lo, hi = self.intervals[name]
+        if not lo <= value <= hi:
+            raise DimError(f"{name}: {value} is outside its interval {lo}..{hi}")
 
     def _given(self, given: Mapping[Any, int]) -> Dims:
         dims: Dims = {}

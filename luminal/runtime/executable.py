@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -118,6 +118,21 @@ class Executable:
         self._pool = OutputPool()
         self._has_weights = False  # once all of them have a value, they keep one
 
+    def __repr__(self) -> str:
+        shapes = [", ".join(map(str, spec.shape)) for spec in self._inputs]
+        takes = ", ".join(
+            f"{spec.name}: {spec.dtype.short}[{shape}]"
+            for spec, shape in zip(self._inputs, shapes, strict=True)
+        )
+        gives = ", ".join(f"{sink.name}: {sink.value.type}" for sink in self._outputs)
+        return f"Executable({takes} -> {gives})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "Executable: native code cannot be pickled or copied; compile the graph again, in a "
+            "spawned process too"
+        )
+
     def _read_leaves(self) -> None:
         for node in self.graph.nodes():
             if isinstance(node.attrs, InputAttrs):
@@ -144,8 +159,8 @@ class Executable:
         `dims`: the dims that no input's shape gives. `out`: arrays to write into, by output name or
         Tensor, or the only output's array. Raises InputError, ShapeError, DTypeError, DimError.
         """
-        if named:
-            inputs = {**(inputs or {}), **named}
+        if named or inputs.__class__ is not dict:
+            inputs = _merged("inputs", inputs, named)
         with self._lock:
             given = self._receive(inputs) if inputs else _Received(self._arrays, set(), [])
             used = self._completed(given.arrays)
@@ -199,6 +214,8 @@ class Executable:
         return used
 
     def _bind(self, used: list[Array], dims: Mapping[str, int] | None) -> _Binding:
+        if dims is not None and not isinstance(dims, Mapping):
+            raise DimError(f'dims: takes a dict, as {{"s": 3}}; got a {type(dims).__name__}')
         shapes = tuple([array.shape for array in used])
         key = (shapes, tuple(dims.items()) if dims else ())
         last = self._binding
@@ -281,8 +298,9 @@ class Executable:
                 raise InputError(f"out: this graph has {len(self._outputs)} outputs; pass a dict")
             return {self._outputs[0].name: out}
         wanted: dict[str, Any] = {}
-        for key, array in out.items():
-            name = key if isinstance(key, str) else self._names.get(getattr(key, "value", key))
+        for key, array in _merged("out", out, {}).items():
+            value: Any = getattr(key, "value", key)
+            name = key if isinstance(key, str) else self._names.get(value)
             if name is None or all(sink.name != name for sink in self._outputs):
                 known = ", ".join(sink.name for sink in self._outputs)
                 raise InputError(f"out: {key!r} is not an output; the outputs are {known}")
@@ -294,7 +312,7 @@ class Executable:
     def set(self, values: Given | None = None, **named: Any) -> None:
         """Sets weights (and inputs) for good, by name, Tensor or Parameter: all of them or none."""
         with self._lock:
-            received = self._receive({**(values or {}), **named})
+            received = self._receive(_merged("set", values, named))
             for slot in received.slots:
                 array = received.arrays[slot]
                 assert array is not None
@@ -333,8 +351,7 @@ class Executable:
         with self._lock:
             if dims is None and self._binding is not None:
                 return self._binding.bound.report()
-            wanted = self._signature.upper_ends() | dict(dims or {})
-            return self._bound(wanted).report()
+            return self._bound(self._signature.upper_ends(dims or {})).report()
 
     def memory_report(self) -> MemoryReport:
         """What is held now, in bytes."""
@@ -361,6 +378,14 @@ def _states(graph: Graph) -> tuple[State, ...]:
         elif isinstance(node.attrs, LoopAttrs):
             found.update(state for states in node.attrs.assigned for state in states or ())
     return tuple(sorted(found, key=lambda state: state.id))
+
+
+def _merged(what: str, given: Any, named: Given) -> Given:
+    """A mapping that a caller gives, and keywords; raises InputError for another type."""
+    if given is not None and not isinstance(given, Mapping):
+        kind = type(given).__name__
+        raise InputError(f'{what}: takes a dict of arrays, as {{"x": array}}; got a {kind}')
+    return {**(given or {}), **named}
 
 
 def _fitting(name: str, parameter: Parameter, value: Any) -> Array:

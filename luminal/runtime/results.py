@@ -23,7 +23,7 @@ class Results(Mapping[str, Array]):
         name = self._name(key)
         if name is not None and name in self._arrays:
             return self._arrays[name]
-        what = repr(key) if isinstance(key, str) else "this tensor"
+        what = "this tensor" if hasattr(key, "value") else repr(key)
         raise InputError(f"results: {what} is not an output; the outputs are {', '.join(self)}")
 
     def __contains__(self, key: object) -> bool:

@@ -135,6 +135,8 @@ def test_the_wrong_tokenizer_is_refused(shared_data: Path) -> None:
             shared_data / "stories-260k/stories260K.bin",
             tokenizer=shared_data / "tinystories-656k",
         )
+    with pytest.raises(ValueError, match="nowhere: no such file; pass a tokenizer"):
+        load_checkpoint(shared_data / "stories-260k/stories260K.bin", tokenizer="nowhere")
 
 
 def test_a_folder_without_config_names_its_models(shared_data: Path) -> None:

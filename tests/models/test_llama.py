@@ -88,6 +88,12 @@ def test_streaming(model: LanguageModel) -> None:
     assert sampled[0] == sampled[1] != sampled[2]
 
 
+def test_wrong_options_raise_before_the_first_piece(model: LanguageModel) -> None:
+    for options in ({"top_p": 0.0}, {"top_k": 0}, {"temperature": -1.0}, {"seed": -1}):
+        with pytest.raises(InputError, match=f"{next(iter(options))}: .* is not"):
+            model.stream(PROMPT, **options)
+
+
 def test_the_context_ends_generation(shared_data: Path) -> None:
     small = load(shared_data / "tinystories-656k", backend="reference", context=16)
     ids = small.tokenizer.encode("Once upon a time")
@@ -105,7 +111,7 @@ def test_one_text_at_a_time(model: LanguageModel) -> None:
 
 
 def test_a_model_without_tokenizer_says_so(shared_data: Path) -> None:
-    with pytest.raises(LoadError, match="the model has no tokenizer; name one with tokenizer="):
+    with pytest.raises(LoadError, match="the model has no tokenizer; name one, with --tokenizer"):
         load(shared_data / "stories-260k/stories260K.bin")
 
 

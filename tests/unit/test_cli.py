@@ -55,6 +55,20 @@ def test_help(
     assert command in capsys.readouterr().out
 
 
+def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.startswith("luminal 0.")
+
+
+def test_a_wrong_option_of_generate_prints_no_prompt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shared_data: Path
+) -> None:
+    model = ["--model", str(shared_data / "tinystories-656k"), "--prompt", "Once"]
+    assert "backend 'gpu': takes" in str(run(monkeypatch, "generate", *model, "--backend", "gpu"))
+    assert capsys.readouterr().out == ""
+    assert run(monkeypatch, "generate", *model, "--seed", "-1") == 2
+
+
 def test_wrong_usage_exits_with_2(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, "generate") == 2
     assert run(monkeypatch, "compile", "f.py:f", "--dump", "everything") == 2
@@ -97,6 +111,7 @@ def test_compile_prints_stages(
         (["graph.txt:f"], "compile: 'graph.txt:f' must have the form FILE.py:FUNCTION"),
         (["nowhere.py:f"], "compile: nowhere.py: no such file"),
         ([EXAMPLE[:-5] + "grap"], "softmax_of_matmul.py has no function 'grap'"),
+        ([f"{ROOT / 'tests/models/numpy_llama.py'}:forward"], "it is called without arguments"),
         ([EXAMPLE, "--dims", "s:3"], "--dims 's:3' must have the form NAME=LO..HI or NAME=VALUE"),
         ([EXAMPLE, "--dims", "t=3"], "t: no such dim; the dims are s"),
         ([EXAMPLE, "--backend", "gpu"], "backend 'gpu': takes"),

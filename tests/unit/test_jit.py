@@ -89,6 +89,10 @@ def test_jit_refuses_what_is_no_array(backend: str) -> None:
         f(lm.State((2,)))
     with pytest.raises(lm.DTypeError, match="jit: x: 'text' is not an array"):
         f("text")
+    with pytest.raises(lm.DTypeError, match="jit: x: Luminal has no dtype complex64; cast it"):
+        f(ones(1000) + 1j)
+    with pytest.raises(lm.InputError, match=r"shapes \['y\[0\]'\] are no parameters of"):
+        lm.jit(shapes={"y[0]": ("s",)})(lambda x: x)
 
 
 def test_jit_records_default_graph_functions_into_its_own(backend: str) -> None:

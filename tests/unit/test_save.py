@@ -87,6 +87,11 @@ def test_errors(tmp_path: Path) -> None:
         lm.save(tmp_path / "none" / "a", {})
     with pytest.raises(LoadError, match="cannot be read: No such file"):
         lm.load(tmp_path / "a")
+    with pytest.raises(InputError, match=r"the path comes first: lm\.save\(path, model"):
+        lm.save({}, tmp_path / "a")  # type: ignore[arg-type]
+    (tmp_path / "a.pt").write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(LoadError, match=r"a PyTorch pickle, .* convert it once, with safetensors"):
+        lm.load(tmp_path / "a.pt")
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: Any) -> None:

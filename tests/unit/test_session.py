@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import multiprocessing
 import os
@@ -203,6 +204,12 @@ def test_one_value_under_two_names_gives_two_arrays() -> None:
         ({"x": np.full((3, 4), 0.1)}, r"x: expected float32, got float64; pass x\.astype"),
         ({"q": ones(3, 4)}, "q: no such input or weight; this graph takes x, w"),
         ({"w": ones(3, 4)}, r"w: expected shape \(4, 4\), got \(3, 4\)"),
+        (ones(3, 4), r'inputs: takes a dict of arrays, as {"x": array}; got a ndarray'),
+        ([ones(3, 4)], "inputs: takes a dict of arrays, .* got a list"),
+        ({"x": "text"}, "x: 'text' is not made of numbers"),
+        ({"x": [[1.0, 2.0], [3.0]]}, "x: rows of unequal lengths"),
+        ({"x": ones(3, 4) + 1j}, "x: expected float32, got complex64; pass x"),
+        ({"x": ones(3, 4).astype(object)}, "x: expected float32, got object; pass x"),
     ],
 )
 def test_wrong_inputs_name_value_rule_and_fix(given: Any, text: str) -> None:
@@ -428,6 +435,10 @@ def test_compile_options_are_checked() -> None:
         lm.compile(cx, mode="optimal")
     with pytest.raises(lm.CompileError, match="numerics 'wild': takes one of 'exact'"):
         lm.compile(cx, numerics="wild")
+    with pytest.raises(lm.InputError, match=r"takes a Graph, got a Tensor; .*for a function .*jit"):
+        lm.compile(cx.tensor((3,)))  # type: ignore[arg-type]
+    with pytest.raises(lm.DimError, match=r'dims: takes a dict, as {"s": \(1, 64\)}; got a list'):
+        lm.compile(cx, dims=[1])  # type: ignore[arg-type]
     lm.reset()
     with pytest.raises(lm.CompileError, match="backend 'tpu'"):
         lm.compile("tpu")
@@ -508,6 +519,18 @@ def test_reports_read_well() -> None:
     assert exe.memory_report().weight_bytes == 64
     assert exe.memory_report().input_bytes == 32
     assert "weight" in str(exe.memory_report())
+    assert repr(exe) == "Executable(x: f32[s, 4] -> y: f32[s, 4])"
+    assert exe.report(dims={"s": 7}).dims == {"s": 7}
+    with pytest.raises(lm.DimError, match="s: 513 is outside its interval"):
+        exe.report(dims={"s": 513})
+    with pytest.raises(lm.DimError, match="q: no such dim; the dims are s"):
+        exe.report(dims={"q": 1})
+
+
+def test_an_executable_is_not_copied() -> None:
+    _, exe = matmul()
+    with pytest.raises(TypeError, match="native code cannot be pickled or copied; compile the"):
+        copy.deepcopy(exe)
 
 
 # --- processes and memory -------------------------------------------------------------------------
