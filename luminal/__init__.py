@@ -157,6 +157,7 @@ from luminal.session import (
     logspace,
     ones,
     read,
+    recording,
     require,
     reset,
     tensor,
@@ -199,6 +200,7 @@ __all__ = [
     "load",
     # the default graph
     "default_graph",
+    "recording",
     "tensor",
     "weight",
     "read",

@@ -310,7 +310,8 @@ class Recorder:
             return x.value
         raise GraphError(
             f"tensors of two graphs meet: {describe(x)} of {x.graph.name}, used in {self.name}; "
-            "record both in one graph"
+            "record both in one graph (lm.arange and the like record into the default graph, "
+            "which is cx inside `with lm.recording(cx):`)"
         )
 
 

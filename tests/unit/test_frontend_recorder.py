@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import luminal as lm
+
 from luminal.errors import DimError, DTypeError, GraphError, LuminalError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.scan import scan
@@ -227,3 +229,13 @@ def test_ranges() -> None:
 def test_module_state_is_found_by_reading_it() -> None:
     cx, kv = Recorder(), State((2,), name="kv")
     assert cx.read(kv).value == cx.read(kv).value
+
+
+def test_functions_without_a_graph_record_into_the_one_named() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((4,), dtype=lm.int64, name="x")
+    with pytest.raises(lm.GraphError, match=r"default graph, .* `with lm\.recording\(cx\):`"):
+        x + lm.arange(4)
+    with lm.recording(cx):
+        (x + lm.arange(4)).output("y")
+    assert lm.compile(cx)(x=np.arange(4))["y"].tolist() == [0, 2, 4, 6]
