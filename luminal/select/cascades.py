@@ -25,6 +25,11 @@ class Pass:
     inner: frozenset[Term]
     roots: tuple[Term, ...]
 
+    @property
+    def terms(self) -> frozenset[Term]:
+        """All that is computed in the pass: it can belong to no other one."""
+        return self.inner.union(self.roots, self.cascade.scope, self.cascade.reductions)
+
 
 def find(order: Sequence[Term], forced: set[Term]) -> tuple[Pass, ...]:
     """The cascades whose results leave the pass only through a few pointwise values.
@@ -48,9 +53,9 @@ def find(order: Sequence[Term], forced: set[Term]) -> tuple[Pass, ...]:
         if lane is None or upper((lane,)) < LANES or not _closed(cascade, users, forced):
             continue
         one_pass = _through_roots(cascade, users, forced, order)
-        if one_pass is not None and taken.isdisjoint((*one_pass.inner, *one_pass.roots)):
+        if one_pass is not None and taken.isdisjoint(one_pass.terms):
             found.append(one_pass)
-            taken.update((*one_pass.inner, *one_pass.roots))
+            taken |= one_pass.terms
     return tuple(found)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import luminal as lm
-
 from luminal.errors import DimError, DTypeError, GraphError, LuminalError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.scan import scan

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import luminal as lm
 from luminal.algebra.lower import lower
 from luminal.program.selection import Residence, Selection, verify
@@ -120,3 +122,18 @@ def test_nested_sums_chain() -> None:
     selection = selected(lambda x: (x.sum(), x.sum((1, 2)), x.sum(2)), (4, 8, 16))
     sums = [term for term in selection.choices if term.op == "Sum"]
     assert [len(term.attrs) for term in sums] == [1, 1, 1]
+
+
+def test_a_value_belongs_to_one_pass() -> None:
+    """The second softmax must not take the first one's output into its own pass."""
+
+    def chain(x: Any, a: Any, b: Any, c: Any) -> Any:
+        return ((x @ a).softmax(-1) @ b).softmax(-1) @ c
+
+    cx = lm.Graph()
+    tensors = [cx.tensor((24, 24), name=name) for name in "xabc"]
+    chain(*tensors).output("y")
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.standard_normal((24, 24), dtype=np.float32) for name in "xabc"}
+    expected = lm.compile(cx, "reference")(arrays)["y"]
+    np.testing.assert_allclose(lm.compile(cx)(arrays)["y"], expected, rtol=1e-4, atol=1e-5)
