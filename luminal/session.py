@@ -146,7 +146,7 @@ def _executable(
     for intervals in choices.variants():
         narrowed = _narrowed(frozen, choices.narrow | intervals)
         variants.append(Variant(intervals, _runner(backend, narrowed, numerics)))
-    return Executable(frozen, variants, graph.values, choices.narrow)
+    return Executable(frozen, variants, graph.values, choices.narrow, dict(graph.leaves))
 
 
 def _runner(backend: registry.Backend, graph: hlir.Graph, numerics: str) -> Runner:

@@ -23,6 +23,7 @@ from luminal.frontend.graph import check_shape
 from luminal.hlir.attributes import InputAttrs, LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.index_inputs import index_inputs
+from luminal.hlir.ops import Value
 from luminal.hlir.state import Parameter, State
 from luminal.hlir.substitute import all_nodes
 from luminal.runtime.arrays import Array, accept, accept_output
@@ -85,6 +86,7 @@ class Executable:
     """A compiled graph: `exe({"x": array})` runs it; several threads may call, one runs at a time.
 
     `values` are the arrays set on the graph: they serve where no call has given an input.
+    `declared` are all its inputs and weights: those that no output needs are taken and left aside.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Executable:
         variants: Sequence[Variant],
         values: Mapping[str, Array] | None = None,
         intervals: Mapping[str, Interval] | None = None,
+        declared: Mapping[str, Value] | None = None,
     ) -> None:
         self.graph = graph
         self._variants = tuple(variants)
@@ -103,6 +106,8 @@ class Executable:
         self._weights: dict[str, Parameter] = {}
         self._parameters: dict[Any, tuple[str, Parameter]] = {}  # by name, Value and Parameter
         self._read_leaves()
+        named = dict(declared or {})
+        self._declared: frozenset[Any] = frozenset((*named, *named.values()))
         self._states = _states(graph)
         outputs = [s for s in graph.sinks if isinstance(s, Output) and not s.hidden]
         self._outputs = tuple(outputs)
@@ -190,12 +195,13 @@ class Executable:
         """Checks dtypes and names; changes nothing."""
         received = _Received(self._arrays.copy(), set(), [])
         for key, value in inputs.items():
-            slot = self._slots.get(key if isinstance(key, str) else getattr(key, "value", key))
+            leaf = key if isinstance(key, str) else getattr(key, "value", key)
+            slot = self._slots.get(leaf)
             if slot is not None:
                 spec = self._inputs[slot]
                 received.arrays[slot] = accept(spec.name, value, spec.dtype)
                 received.slots.add(slot)
-            else:
+            elif leaf in self._parameters or leaf not in self._declared:
                 name, parameter = self._parameter(key)
                 received.weights.append((parameter, _fitting(name, parameter, value)))
         return received
@@ -327,7 +333,8 @@ class Executable:
         Raises InputError that lists missing and unexpected names; then nothing is set.
         """
         missing = [name for name in self._weights if name not in weights]
-        unexpected = [name for name in weights if name not in self._weights]
+        known = self._declared.union(self._weights)
+        unexpected = [name for name in weights if name not in known]
         if strict and (missing or unexpected):
             raise InputError(
                 "load_state_dict: the names differ from the graph's weights; "

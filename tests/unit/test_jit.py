@@ -83,6 +83,11 @@ def test_jit_warns_on_the_third_recompile_for_a_new_length(backend: str) -> None
         f(ones(4, 2))
 
 
+def test_jit_takes_arguments_it_does_not_use(backend: str) -> None:
+    f = lm.jit(lambda x, mask: x * 2, backend=backend)  # type: ignore[call-overload]
+    assert f(ones(2), mask=ones(3)).tolist() == [2, 2]
+
+
 def test_jit_refuses_what_is_no_array(backend: str) -> None:
     f = lm.jit(lambda x: x, backend=backend)  # type: ignore[call-overload]
     with pytest.raises(lm.InputError, match="jit: x is a State; pass arrays"):

@@ -339,6 +339,19 @@ def test_weights_in_a_call_stay() -> None:
     assert exe()["y"].max() == 1
 
 
+def test_what_no_output_needs_is_taken_and_left_aside() -> None:
+    cx = lm.Graph()
+    x, mask = cx.tensor((3,), name="x"), cx.tensor((3,), name="mask")
+    bias = cx.weight((3,), name="bias")
+    (x * 2).output("y")
+    exe = compiled(cx)
+    assert exe({"x": ones(3), "mask": ones(3)})["y"].max() == 2
+    assert exe({x: ones(3), mask: ones(3), bias: ones(3)})["y"].max() == 2
+    exe.load_state_dict({"bias": ones(3)})
+    with pytest.raises(lm.InputError, match="maks: no such input or weight; this graph takes x"):
+        exe({"maks": ones(3)})
+
+
 def test_missing_weights_are_named() -> None:
     cx = lm.Graph()
     total = cx.tensor((2,), name="x")
