@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 from luminal.dtypes import dtype_of
 from luminal.errors import DTypeError, LoadError
 from luminal.frontend.data import preserved
-from luminal.frontend.handle import Array
+from luminal.frontend.handle import Array, is_tensor
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import Parameter, State
 from luminal.nn.init import DrawnParameter
@@ -57,6 +57,11 @@ class Module:
         """`parameter` in x's graph: one Weight, named by its path from the outermost module."""
         if parameter is None:
             return None
+        if not is_tensor(x):
+            raise DTypeError(
+                f"{type(self).__name__}: takes Tensors, got a {type(x).__name__}; call it on "
+                "cx.tensor(shape) and compile cx, or in a function under @lm.jit"
+            )
         names = _paths.get() or {}
         return x.graph.weight_of(parameter, names.get(parameter))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from luminal import nn
-from luminal.errors import LoadError, ShapeError
+from luminal.errors import DTypeError, LoadError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
@@ -138,3 +138,8 @@ def test_a_module_inside_scan() -> None:
 def test_forward_is_to_be_written() -> None:
     with pytest.raises(NotImplementedError, match="Module: write forward"):
         nn.Module()(1)
+
+
+def test_a_module_takes_tensors() -> None:
+    with pytest.raises(DTypeError, match=r"Linear: takes Tensors, got a ndarray; .*@lm\.jit"):
+        nn.Linear(3, 4)(np.zeros((2, 3), np.float32))
