@@ -7,6 +7,7 @@ with a time limit, so that neither a crash nor an endless loop stops the rest.
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
 import os
 import signal
@@ -49,7 +50,7 @@ def full_name(op: Any) -> str:
     return f"{op.name}/{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
-def run_variant(op: Any, backend: str) -> Outcome:
+def run_variant(op: Any, backend: str, limit: int | None) -> Outcome:
     """Every sample of one variant; the reason is the first failure's."""
     name, start = full_name(op), time.perf_counter()
     passed = total = 0
@@ -57,7 +58,8 @@ def run_variant(op: Any, backend: str) -> Outcome:
     if isinstance(entry, str):
         return Outcome(name, 0, 0, entry, 0.0)
     reasons = []
-    for number, sample in enumerate(op.sample_inputs("cpu", torch.float32, requires_grad=False)):
+    samples = op.sample_inputs("cpu", torch.float32, requires_grad=False)
+    for number, sample in enumerate(itertools.islice(samples, limit)):
         total += 1
         failure = _failure(entry, op, sample, backend)
         passed += failure is None
@@ -96,18 +98,19 @@ def _described(sample: Any) -> str:
 # --- processes ------------------------------------------------------------------------------------
 
 
-def isolated(op: Any, backend: str, timeout: float) -> Outcome:
-    """`run_variant` in a forked process that is killed after `timeout` seconds."""
+def isolated(op: Any, options: argparse.Namespace) -> Outcome:
+    """`run_variant` in a forked process that is killed after its seconds."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(sender, op, backend), daemon=True)
+    process = context.Process(target=_child, args=(sender, op, options), daemon=True)
     process.start()
     sender.close()
     try:
-        if receiver.poll(timeout):
+        if receiver.poll(options.timeout):
             outcome: Outcome = receiver.recv()
             return outcome
-        return Outcome(full_name(op), 0, 0, f"timeout after {timeout:.0f} s", timeout)
+        reason = f"timeout after {options.timeout:.0f} s"
+        return Outcome(full_name(op), 0, 0, reason, options.timeout)
     except EOFError:
         process.join(5)
         return Outcome(full_name(op), 0, 0, f"crash: exit code {process.exitcode}", 0.0)
@@ -118,23 +121,23 @@ def isolated(op: Any, backend: str, timeout: float) -> Outcome:
         receiver.close()
 
 
-def _child(sender: Any, op: Any, backend: str) -> None:
+def _child(sender: Any, op: Any, options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
-    sender.send(run_variant(op, backend))
+    sender.send(run_variant(op, options.backend, options.limit))
     sender.close()
 
 
 def run_all(
-    ops: Iterable[Any], backend: str, timeout: float, jobs: int, report: Callable[[Outcome], None]
+    ops: Iterable[Any], options: argparse.Namespace, report: Callable[[Outcome], None]
 ) -> list[Outcome]:
-    """Every op's outcome, `jobs` processes at a time; `report` sees each as it comes."""
+    """Every op's outcome, some processes at a time; `report` sees each as it comes."""
 
     def one(op: Any) -> Outcome:
-        outcome = isolated(op, backend, timeout)
+        outcome = isolated(op, options)
         report(outcome)
         return outcome
 
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(options.jobs) as pool:
         return list(pool.map(one, ops))
 
 
@@ -149,15 +152,16 @@ def by_name(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     return dict(names)
 
 
-def text_of(outcomes: list[Outcome], backend: str) -> str:
+def text_of(outcomes: list[Outcome], options: argparse.Namespace) -> str:
     """The report: the counts, what passes, what does not and why."""
     names = by_name(outcomes)
     good = [name for name, parts in names.items() if not any(part.reason for part in parts)]
     samples = sum(part.passed for part in outcomes)
     composed = [name for name in good if opinfo_map.is_composed(name)]
+    share = "every" if options.limit is None else f"the first {options.limit}"
     lines = [
-        f"{len(good)} of {len(names)} op names pass every float32 sample of PyTorch "
-        f"{torch.__version__} on {backend} ({samples} samples pass).",
+        f"{len(good)} of {len(names)} op names pass {share} float32 sample of PyTorch "
+        f"{torch.__version__} on {options.backend} ({samples} samples pass).",
         f"{len(composed)} of them are compositions of library calls written in the map, "
         "not calls of one library function.",
         "",
@@ -180,6 +184,9 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=TIMEOUT)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--list", type=Path, help="write the list to this file")
+    parser.add_argument(
+        "--limit", type=int, help="only the first samples of each, for a quick look"
+    )
     options = parser.parse_args()
     ops = [op for op in database() if not options.ops or op.name in options.ops]
 
@@ -187,8 +194,8 @@ def main() -> None:
         if options.ops:
             print(f"{outcome.name}: {outcome.passed}/{outcome.total} {outcome.reason}")
 
-    outcomes = run_all(ops, options.backend, options.timeout, options.jobs, report)
-    text = text_of(outcomes, options.backend)
+    outcomes = run_all(ops, options, report)
+    text = text_of(outcomes, options)
     if options.list:
         options.list.write_text(text)
     print(text if not options.list else text.split("\n\n")[0])
