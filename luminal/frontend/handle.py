@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
 from luminal.hlir.attributes import InputAttrs, WeightAttrs
 from luminal.hlir.ops import Value
-from luminal.shape.expression import Expression, const
+from luminal.shape.expression import Expression, const, product_of
 from luminal.shape.view import index
 
 if TYPE_CHECKING:
@@ -59,6 +59,27 @@ class Handle:
     def ndim(self) -> int:
         """The number of dimensions."""
         return len(self.value.shape)
+
+    def dim(self) -> int:
+        """The number of dimensions, as torch.Tensor.dim."""
+        return self.ndim
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the extent of one dim, as torch.Tensor.size; IndexError beyond the dims."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def numel(self) -> int | Expression:
+        """The number of elements: an int where the shape is literal."""
+        count = product_of(self.value.shape)
+        return count.value if count.is_const else count
+
+    def contiguous(self) -> Self:
+        """Itself: a Tensor has no strides before it is compiled."""
+        return self
+
+    def clone(self) -> Self:
+        """Itself: values are never changed in place."""
+        return self
 
 
 def along(dimension: int, extent: Expression) -> Expression:

@@ -57,6 +57,10 @@ class Store:
     add: bool = False
 
     @property
+    def dtype(self) -> DType:
+        return self.place.dtype
+
+    @property
     def axes(self) -> Axes:
         """Outermost first."""
         return tuple(axis for dimension in self.frame for axis in dimension)

@@ -95,7 +95,8 @@ class _Default:
             free &= reduction.axes
         self.grid = [x for x in self.axes if x.members[0] in free]
         self.inner = [x for x in self.axes if x.members[0] in stored - free]
-        widest = max((a.place.dtype.size for a in self.accesses), default=4)
+        dtypes = [s.dtype for s in group.stores] + [r.dtype for r in self.reductions]
+        widest = max(dtype.size for dtype in dtypes)
         self.lanes = target.vector_lanes(max(4, min(8, widest)))
 
     def schedule(self) -> Schedule:

@@ -238,3 +238,13 @@ def test_functions_without_a_graph_record_into_the_one_named() -> None:
     with lm.recording(cx):
         (x + lm.arange(4)).output("y")
     assert lm.compile(cx)(x=np.arange(4))["y"].tolist() == [0, 2, 4, 6]
+
+
+def test_what_torch_users_ask_of_a_shape() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((2, 3), name="x")
+    assert (x.dim(), x.size(), x.size(-1), x.numel()) == (2, (2, 3), 3, 6)
+    assert x.contiguous() is x
+    assert x.clone() is x
+    s = cx.dim("s", 1, 8)
+    assert cx.tensor((s, 4), name="y").numel() == s * 4

@@ -136,7 +136,9 @@ BROKEN = [
     ("own-axis", with_loop(unroll=1, vector=1), "its loop has no tile"),
     (
         "two-vector-store",
-        with_loop(LOAD, ADD, Loop(M, const(0), const(8), (Store("y", J + M, ZERO_TILE),), (), 1, 8)),
+        with_loop(
+            LOAD, ADD, Loop(M, const(0), const(8), (Store("y", J + M, ZERO_TILE),), vector=8)
+        ),
         "the store has vector axes j, m",
     ),
     (
