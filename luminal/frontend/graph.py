@@ -50,7 +50,7 @@ class Recorder:
     def dim(self, name: str, lo: int = 1, hi: int = MAX_DIM) -> Symbol:
         """A symbolic extent with values lo..hi, both included; the same name is the same dim.
 
-        A close upper end makes better programs: buffers, chunks and what is kept in caches are chosen
+        A close upper end makes better programs: buffers, chunks and what stays in caches are chosen
         by it. Raises DimError if the name already stands for another interval.
         """
         wanted = symbol(name, lo, hi)
