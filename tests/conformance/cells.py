@@ -18,7 +18,6 @@ import luminal as lm
 from luminal import dtypes
 from luminal.backends.reference import evaluate_with_bounds
 from luminal.errors import LuminalError
-from luminal.frontend.graph import Recorder
 from luminal.frontend.tree import flatten
 from luminal.hlir.attributes import InputAttrs
 from luminal.hlir.verify import verify
@@ -60,7 +59,7 @@ class Cell:
 
 def failures(row: Row) -> dict[str, str]:
     """What is wrong with each failing cell, by "dtype class"."""
-    graph = Recorder()
+    graph = lm.Graph()
     cells = [_recorded(row, graph, dtype, kind) for dtype, kind in row.cells()]
     found = {cell.name: cell.error for cell in cells if cell.error is not None}
     running = [cell for cell in cells if cell.error is None]
@@ -141,7 +140,7 @@ def _viewed(array: Array) -> Operand:
 # --- recording and running ------------------------------------------------------------------------
 
 
-def _recorded(row: Row, graph: Recorder, dtype: str, kind: str) -> Cell:
+def _recorded(row: Row, graph: lm.Graph, dtype: str, kind: str) -> Cell:
     cell = Cell(dtype, kind, _operands(row, dtype, kind), [])
     stem = f"{dtype}_{kind}".replace("-", "_")
     if kind == "dynamic":
@@ -164,7 +163,7 @@ def _recorded(row: Row, graph: Recorder, dtype: str, kind: str) -> Cell:
     return cell
 
 
-def _run(row: Row, recorder: Recorder, cells: list[Cell]) -> dict[str, str]:
+def _run(row: Row, recorder: lm.Graph, cells: list[Cell]) -> dict[str, str]:
     graph = recorder.graph()
     verify(graph)
     used = {node.attrs.name for node in graph.nodes() if isinstance(node.attrs, InputAttrs)}
