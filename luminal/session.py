@@ -100,7 +100,7 @@ def compile(
     if graph is None or isinstance(graph, str):
         backend = backend if graph is None else graph
         return default_graph().compile(backend, mode=mode, dims=dims, numerics=numerics)
-    if not isinstance(graph, Graph):
+    if not isinstance(graph, Recorder):
         raise InputError(
             f"compile: takes a Graph, got a {type(graph).__name__}; record into cx = lm.Graph() "
             "and pass cx; for a function of arrays there is @lm.jit"
