@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,7 @@ class CpuRunner:
         self.plan = memory_plan.plan(program, program.launches)
         self._sizes = [self.quantities.add(program.buffers[b].bytes) for b in self.plan.buffers]
         self._placements: list[Placement] = []
+        self._small: dict[tuple[int, ...], bool] = {}
         self._tables: dict[tuple[tuple[str, ...], tuple[str, ...]], Table] = {}
         self.arena = aligned_empty((0,), uint8)
         self.scratch = aligned_empty((0,), uint8)
@@ -91,7 +93,17 @@ class CpuRunner:
         return self._tables[key]
 
     def is_small(self, filled: Filled) -> bool:
-        """Whether a team would save too little: launches have few chunks, or little work."""
+        """Whether a team would save too little: launches have few chunks, or little work.
+
+        Decided once for amounts of the same magnitude: a decoder's grow with every token.
+        """
+        amounts = (filled.flops.sum(), filled.bytes.sum(), filled.chunks.sum())
+        magnitude = tuple(math.frexp(amount)[1] for amount in amounts)
+        if magnitude not in self._small:
+            self._small[magnitude] = self._saves_little(filled)
+        return self._small[magnitude]
+
+    def _saves_little(self, filled: Filled) -> bool:
         speed = FLOPS_PER_LANE * self.target.vector_lanes(4)
         is_tile = filled.flops > TILE_INTENSITY * filled.bytes
         computing = filled.flops / np.where(is_tile, TILE_SPEEDUP * speed, speed)
@@ -106,7 +118,10 @@ class CpuRunner:
 
         Sizes are rounded up, so that a growing dim (a decoder's `past`) seldom needs a new one.
         """
-        sizes = [block_bytes(values[number]) for number in self._sizes]
+        sizes = tuple([block_bytes(values[number]) for number in self._sizes])
+        for known in self._placements:
+            if known.sizes == sizes:
+                return known
         for known in self._placements:
             fits = all(n <= m for n, m in zip(sizes, known.sizes, strict=True))
             if fits and sum(known.sizes) <= 2 * sum(sizes):
