@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -92,13 +91,12 @@ class CpuRunner:
             self._tables[key] = Table.of(self, inputs, outputs)
         return self._tables[key]
 
-    def is_small(self, filled: Filled) -> bool:
+    def is_small(self, filled: Filled, dims: Mapping[str, int]) -> bool:
         """Whether a team would save too little: launches have few chunks, or little work.
 
-        Decided once for amounts of the same magnitude: a decoder's grow with every token.
+        Decided once for dims of the same magnitude: a decoder's grow with every token.
         """
-        amounts = (filled.flops.sum(), filled.bytes.sum(), filled.chunks.sum())
-        magnitude = tuple(math.frexp(amount)[1] for amount in amounts)
+        magnitude = tuple([value.bit_length() for value in dims.values()])
         if magnitude not in self._small:
             self._small[magnitude] = self._saves_little(filled)
         return self._small[magnitude]
@@ -270,7 +268,7 @@ class BoundCpu:
         """Looks up the numbers of the rows, and makes room for outputs that nobody takes."""
         runner = self._runner
         self._filled = filled = runner.rows.fill(self._values)
-        self._alone = runner.is_small(filled)
+        self._alone = runner.is_small(filled, self._dims)
         if config.get("LUMINAL_VERIFY"):
             team.verify(filled.launches, filled.slot_refs, len(runner.program.table))
         for entry, number in self._table.hidden:
