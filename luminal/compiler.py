@@ -78,9 +78,8 @@ def assemble(graph: Graph, parts: Partition, target: Target) -> Program:
             label(group), flops(group), bytes_moved(group),
         )  # fmt: skip
 
-    early = [s for s in parts.steps if isinstance(s, KernelStep) and s.early]
-    prologue = tuple(map(launch, early))
-    launches = tuple(launch(s) for s in parts.steps if s not in early)
+    prologue = tuple(launch(s) for s in parts.steps if _is_early(s))
+    launches = tuple(launch(s) for s in parts.steps if not _is_early(s))
     return Program(
         graph.dims,
         graph.requirements,
@@ -94,15 +93,18 @@ def assemble(graph: Graph, parts: Partition, target: Target) -> Program:
     )
 
 
+def _is_early(step: Step) -> bool:
+    return isinstance(step, KernelStep) and step.early
+
+
 def place_step(step: KernelStep, target: Target) -> Placed:
     """One kernel: its default schedule, placed."""
     group = step.group
     cascade = cascade_of(group)
-    placed = place_opaque(group, target)
     if cascade is not None:
         placed = place_cascade(group, cascade, target)
-    elif placed is None:
-        placed = place(group, default(group, target))
+    else:
+        placed = place_opaque(group, target) or place(group, default(group, target))
     if config.get("LUMINAL_VERIFY"):
         verify_kernel(placed.kernel)
     return placed

@@ -17,7 +17,7 @@ one term is one e-class of the trivial e-graph.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -226,8 +226,10 @@ class Terms:
         return self.index(condition, dtypes.bool_)
 
 
-def term_order(roots: Iterable[Term]) -> list[Term]:
-    """Every term below `roots`, operands first, in a deterministic order. Iterative."""
+def term_order(
+    roots: Iterable[Term], is_end: Callable[[Term], bool] = lambda term: False
+) -> list[Term]:
+    """Every term down to the ends, operands first, in a deterministic order. Iterative."""
     order: list[Term] = []
     done: set[Term] = set()
     for root in roots:
@@ -237,7 +239,8 @@ def term_order(roots: Iterable[Term]) -> list[Term]:
             if term in done:
                 stack.pop()
                 continue
-            waiting = [arg for arg in reversed(term.args) if arg not in done]
+            args = () if is_end(term) else term.args
+            waiting = [arg for arg in reversed(args) if arg not in done]
             if waiting:
                 stack.extend(waiting)
             else:
@@ -245,3 +248,18 @@ def term_order(roots: Iterable[Term]) -> list[Term]:
                 order.append(term)
                 stack.pop()
     return order
+
+
+def below(
+    roots: Iterable[Term], is_end: Callable[[Term], bool] = lambda term: False
+) -> dict[Term, None]:
+    """The terms at and below `roots` down to the ends, these included: a set in a fixed order."""
+    seen: dict[Term, None] = {}
+    stack = list(roots)
+    while stack:
+        term = stack.pop()
+        if term not in seen:
+            seen[term] = None
+            if not is_end(term):
+                stack.extend(term.args)
+    return seen

@@ -10,10 +10,10 @@ uses it. The derivation refuses by default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from luminal.algebra.terms import Term
+from luminal.algebra.terms import Term, below
 from luminal.dtypes import float32
 from luminal.shape.expression import Symbol
 
@@ -113,19 +113,6 @@ def _apart(contraction: Term, lane: Symbol, step: Symbol) -> bool:
 def _most(axis: Symbol) -> int:
     hi = None if axis.extent is None else axis.extent.interval.hi
     return 1 << 62 if hi is None else hi
-
-
-def below(roots: Iterable[Term], is_read: Callable[[Term], bool]) -> dict[Term, None]:
-    """The terms at and below `roots` down to those read from memory, in a deterministic order."""
-    seen: dict[Term, None] = {}
-    stack = list(roots)
-    while stack:
-        term = stack.pop()
-        if term not in seen:
-            seen[term] = None
-            if not is_read(term):
-                stack.extend(term.args)
-    return seen
 
 
 def _rescaled(sum_: Term, maximum: Term, is_read: Callable[[Term], bool]) -> Member | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from luminal.algebra.frames import linear, shape_of
-from luminal.algebra.terms import Axes, Frame, Term
+from luminal.algebra.terms import Axes, Frame, Term, term_order
 from luminal.dtypes import DType
 from luminal.program.buffers import ROW_MAJOR, Layout
 from luminal.shape.expression import Expression, Symbol, const
@@ -88,23 +88,9 @@ class Group:
     facts: tuple[Expression, ...] = ()
 
     def terms(self) -> list[Term]:
-        """Every term computed or read, operands first. Iterative."""
-        order: list[Term] = []
-        done: set[Term] = set()
-        for root in (root for store in self.stores for root in store.roots):
-            stack = [root]
-            while stack:
-                term = stack[-1]
-                args = () if term in self.reads else term.args
-                waiting = [arg for arg in reversed(args) if arg not in done]
-                if term in done or not waiting:
-                    if term not in done:
-                        done.add(term)
-                        order.append(term)
-                    stack.pop()
-                else:
-                    stack.extend(waiting)
-        return order
+        """Every term computed or read, operands first."""
+        roots = (root for store in self.stores for root in store.roots)
+        return term_order(roots, self.reads.__contains__)
 
     def reductions(self) -> list[Term]:
         """The reductions computed, operands first."""

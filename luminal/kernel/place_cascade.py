@@ -21,9 +21,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from luminal.algebra.frames import extent_of
-from luminal.algebra.terms import Axes, Term
+from luminal.algebra.terms import Axes, Term, below
 from luminal.dtypes import bool_, float32
-from luminal.kernel.cascade import Cascade, Member, below, derive, lane_axis
+from luminal.kernel.cascade import Cascade, Member, derive, lane_axis
 from luminal.kernel.evaluate import Env, Placed, Row
 from luminal.kernel.group import Group
 from luminal.kernel.guards import guarded, relaxed_range
@@ -261,24 +261,29 @@ class _CascadePlacement(Placement):
         old = self.read(self.maximum, lanes)
         inside = self.open(self.step, lanes)
         value = self.values.evaluate(x, inside)
-        new = self.fold("Maximum", old, value)
+        (new,) = self.fold("Maximum", [old], [(value,)])
         for rate, row in self.rescale.items():
             self.write(row, lanes, self.moved(rate, old, new))
         self.write(self.maximum, lanes, new)
         self.close(1)
 
-    def fold(self, op: str, init: Tile, *values: Tile) -> Tile:
-        """Closes a loop that folds `values` (two: their product) into an accumulator."""
+    def fold(
+        self, op: str, inits: Sequence[Tile], values: Sequence[tuple[Tile, ...]]
+    ) -> list[Tile]:
+        """Closes a loop that folds values (two: their product) into accumulators."""
         depth = self.blocks.depth
-        axes = {a for tile in (init, *values) for a in tile.axes}
-        inner, after = (self.blocks.new(axes, float32, depth) for _ in range(2))
-        if len(values) == 2:
-            self.blocks.put(Contract(after, inner, *values), depth)
-        else:
-            self.blocks.put(Map(after, op, (inner, *values)), depth)
-        result = self.blocks.new(axes, float32, depth - 1)
-        self.blocks.close((Carry(result, init, inner, after),))
-        return result
+        carries = []
+        for init, value in zip(inits, values, strict=True):
+            axes = {a for tile in (init, *value) for a in tile.axes}
+            inner, after = (self.blocks.new(axes, float32, depth) for _ in range(2))
+            if len(value) == 2:
+                self.blocks.put(Contract(after, inner, *value), depth)
+            else:
+                self.blocks.put(Map(after, op, (inner, *value)), depth)
+            result = self.blocks.new(axes, float32, depth - 1)
+            carries.append(Carry(result, init, inner, after))
+        self.blocks.close(tuple(carries))
+        return [carry.result for carry in carries]
 
     def exponentials(self) -> list[Term]:
         """The exponentials of the sums that use the maximum."""
@@ -304,26 +309,13 @@ class _CascadePlacement(Placement):
         inside = self.open(self.step, lanes)
         for e, row in rows.items():
             self.write(row, inside, self.values.evaluate(e, inside))
-        values = [self.values.evaluate(m.term.args[0], inside) for m in plain]
-        for member, result in zip(plain, self.fold_all(scaled, values), strict=True):
+        values = [(self.values.evaluate(m.term.args[0], inside),) for m in plain]
+        for member, result in zip(plain, self.fold("Add", scaled, values), strict=True):
             self.write(self.sums[member], lanes, result)
         self.close(1)
         for e, row in rows.items():
             row.ready = True
             self.values.rows[e] = row
-
-    def fold_all(self, inits: Sequence[Tile], values: Sequence[Tile]) -> list[Tile]:
-        """Closes a loop that adds each value to its accumulator."""
-        depth = self.blocks.depth
-        carries = []
-        for init, value in zip(inits, values, strict=True):
-            axes = {*init.axes, *value.axes}
-            inner, after = (self.blocks.new(axes, float32, depth) for _ in range(2))
-            self.blocks.put(Map(after, "Add", (inner, value)), depth)
-            result = self.blocks.new(axes, float32, depth - 1)
-            carries.append(Carry(result, init, inner, after))
-        self.blocks.close(tuple(carries))
-        return [carry.result for carry in carries]
 
     def accumulate_tiles(self, member: Member, env: Env) -> None:
         """A sum with further axes: tiles of lanes by its last axis."""
@@ -337,7 +329,8 @@ class _CascadePlacement(Placement):
         init = self.apply("Mul", self.read(self.sums[member], inside), factor)
         steps = self.open(self.step, inside)
         values = self.operands(member.term, member.term.args[0], steps)
-        self.write(self.sums[member], inside, self.fold("Add", init, *values))
+        (total,) = self.fold("Add", [init], [values])
+        self.write(self.sums[member], inside, total)
         self.close(1 + len(axes))
 
     def finish(self, env: Env) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from luminal.algebra.frames import extent_of, linear
-from luminal.algebra.terms import Term
+from luminal.algebra.terms import Term, below
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.group import Group, Store
 from luminal.kernel.guards import Range, guarded, ranges
@@ -336,13 +336,4 @@ def _empty(reduction: Term) -> Any:
 
 def _below(reduction: Term, wanted: set[Term], group: Group) -> bool:
     """Does the reduction use one of `wanted` (other than itself)?"""
-    seen, stack = set(), list(reduction.args)
-    while stack:
-        term = stack.pop()
-        if term in seen or term in group.reads:
-            continue
-        if term in wanted:
-            return True
-        seen.add(term)
-        stack.extend(term.args)
-    return False
+    return not wanted.isdisjoint(below(reduction.args, group.reads.__contains__))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from luminal.algebra.lower import Root
-from luminal.algebra.terms import Term
+from luminal.algebra.terms import Term, below
 from luminal.hlir.state import State
 from luminal.program.selection import Selection
 from luminal.program.steps import state_of
@@ -29,9 +29,9 @@ def updates(selection: Selection, users: Users, root: Root, state: State) -> boo
     for merge in selection.merges:
         if not readers.isdisjoint(merge):
             readers |= merge
-    return not any(_depends(reader, term) for reader in readers) and not (
-        _inlines(selection, term.args[1:], old)
-    )
+    if any(term in below(reader.args) for reader in readers):
+        return False
+    return old not in below(term.args[1:], selection.is_stored)
 
 
 def _kernels_reading(selection: Selection, users: Users, leaf: Term) -> set[Term]:
@@ -47,31 +47,3 @@ def _kernels_reading(selection: Selection, users: Users, leaf: Term) -> set[Term
             seen.add(user)
             stack.extend(users[user])
     return found
-
-
-def _depends(term: Term, wanted: Term) -> bool:
-    """Is `wanted` below `term` (not the same)?"""
-    seen: set[Term] = set()
-    stack = [*term.args]
-    while stack:
-        below = stack.pop()
-        if below is wanted:
-            return True
-        if below not in seen:
-            seen.add(below)
-            stack.extend(below.args)
-    return False
-
-
-def _inlines(selection: Selection, roots: Iterable[Term], leaf: Term) -> bool:
-    """Does a kernel that computes `roots` read the leaf?"""
-    seen: set[Term] = set()
-    stack = list(roots)
-    while stack:
-        term = stack.pop()
-        if term is leaf:
-            return True
-        if term not in seen and not selection.is_stored(term):
-            seen.add(term)
-            stack.extend(term.args)
-    return False

@@ -59,11 +59,6 @@ class Selection:
         return (term for term in self.choices if self.is_stored(term))
 
 
-def must_store(term: Term, roots: tuple[Root, ...]) -> bool:
-    """Values that no choice can inline: roots and opaque values."""
-    return term.is_opaque or any(root.term is term for root in roots)
-
-
 def verify(selection: Selection) -> None:
     """Raises VerifyError unless every term has a choice and what must be stored is."""
     order = term_order(root.term for root in selection.roots)

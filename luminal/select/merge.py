@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from luminal.algebra.terms import Phase, Term
+from luminal.algebra.terms import Phase, Term, below
 from luminal.select.weights import KERNEL_TERMS, MERGED
 from luminal.shape.expression import Symbol
 
@@ -62,19 +62,11 @@ def _large(group: Sequence[Term], term: Term, sizes: Mapping[Term, int]) -> bool
 
 def _reads(term: Term, is_stored: Callable[[Term], bool]) -> frozenset[Term]:
     """The leaves and stored terms that the kernel of a stored term reads."""
-    seen: set[Term] = set()
-    found: set[Term] = set()
-    stack = list(term.args)
-    while stack:
-        below = stack.pop()
-        if below in seen:
-            continue
-        seen.add(below)
-        if below.is_leaf or is_stored(below):
-            found.add(below)
-        else:
-            stack.extend(below.args)
-    return frozenset(found)
+
+    def is_end(read: Term) -> bool:
+        return read.is_leaf or is_stored(read)
+
+    return frozenset(filter(is_end, below(term.args, is_end)))
 
 
 def _moved(term: Term, is_stored: Callable[[Term], bool]) -> frozenset[Term]:

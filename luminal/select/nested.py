@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from luminal.algebra.lower import Lowered, Root
-from luminal.algebra.terms import Frame, Term, Terms, axis_order, term_order
+from luminal.algebra.lower import Lowered
+from luminal.algebra.terms import Term, Terms, axis_order, term_order
+from luminal.select.rewrite import rewrite
 from luminal.select.weights import upper
 from luminal.shape.expression import Symbol
 
@@ -23,17 +24,12 @@ def nest(lowered: Lowered) -> Lowered:
     inner = _inner(order)
     if not inner:
         return lowered
-    terms, new = lowered.terms, dict[Term, Term]()
-    shapes: dict[Term, Frame] = {}
-    for term in order:
-        if term in inner:
-            new[term] = _nested(terms, term, new[term.args[0]], inner)
-        else:
-            new[term] = terms.with_args(term, tuple(new[arg] for arg in term.args))
-        if term in lowered.shapes:
-            shapes[new[term]] = lowered.shapes[term]
-    roots = tuple(Root(root.sink, new[root.term], root.frame) for root in lowered.roots)
-    return Lowered(terms, roots, shapes, lowered.arguments)
+    terms = lowered.terms
+
+    def replace(old: Term, same: Term) -> Term:
+        return _nested(terms, old, same.args[0], inner) if old in inner else same
+
+    return rewrite(lowered, replace)[0]
 
 
 def _inner(order: list[Term]) -> dict[Term, Term]:

@@ -7,9 +7,10 @@ nor the quotient is ever stored.
 
 from __future__ import annotations
 
-from luminal.algebra.lower import Lowered, Root
-from luminal.algebra.terms import Frame, Term, Terms, term_order
+from luminal.algebra.lower import Lowered
+from luminal.algebra.terms import Term, Terms, term_order
 from luminal.select import cascades
+from luminal.select.rewrite import rewrite
 from luminal.select.weights import stored_anyway
 
 
@@ -19,12 +20,12 @@ def spell(lowered: Lowered) -> Lowered:
     wanted = {term for term in order if _quotient(term) is not None}
     if not wanted:
         return lowered
-    spelled, new = _pulled_out(lowered, order, wanted)
+    spelled, new = _pulled_out(lowered, wanted)
     after = term_order(root.term for root in spelled.roots)
     found = cascades.find(after, stored_anyway(spelled.roots, after))
     in_pass = {member.term for each in found for member in each.cascade.members}
     useful = {term for term in wanted if new[term].args[0] in in_pass}
-    return spelled if useful == wanted else _pulled_out(lowered, order, useful)[0]
+    return spelled if useful == wanted else _pulled_out(lowered, useful)[0]
 
 
 def _quotient(term: Term) -> int | None:
@@ -37,21 +38,10 @@ def _quotient(term: Term) -> int | None:
     return None
 
 
-def _pulled_out(
-    lowered: Lowered, order: list[Term], wanted: set[Term]
-) -> tuple[Lowered, dict[Term, Term]]:
+def _pulled_out(lowered: Lowered, wanted: set[Term]) -> tuple[Lowered, dict[Term, Term]]:
     """The program with the quotients of these sums pulled out, and its terms by the old ones."""
-    terms, new = lowered.terms, dict[Term, Term]()
-    shapes: dict[Term, Frame] = {}
-    for term in order:
-        same = terms.with_args(term, tuple(new[arg] for arg in term.args))
-        new[term] = _pull_out(terms, same) if term in wanted else same
-        if term in lowered.shapes:
-            shapes[new[term]] = lowered.shapes[term]
-            if term in wanted:  # the sum has the axes of the quotient
-                shapes.setdefault(new[term].args[0], lowered.shapes[term])
-    roots = tuple(Root(root.sink, new[root.term], root.frame) for root in lowered.roots)
-    return Lowered(terms, roots, shapes, lowered.arguments), new
+    terms = lowered.terms
+    return rewrite(lowered, lambda old, same: _pull_out(terms, same) if old in wanted else same)
 
 
 def _pull_out(terms: Terms, term: Term) -> Term:

@@ -7,8 +7,9 @@ there are.
 
 from __future__ import annotations
 
-from luminal.algebra.lower import Lowered, Root
-from luminal.algebra.terms import Frame, Term, Terms, axis_order, term_order
+from luminal.algebra.lower import Lowered
+from luminal.algebra.terms import Term, Terms, axis_order, term_order
+from luminal.select.rewrite import rewrite
 from luminal.select.weights import FEW_POINTS, MUCH_WORK, upper
 from luminal.shape.expression import Expression, Symbol, axis, ceil_div
 
@@ -23,18 +24,8 @@ def split_reductions(lowered: Lowered) -> Lowered:
     order = term_order(root.term for root in lowered.roots)
     if not any(_wanted(term) for term in order):
         return lowered
-    terms, new = lowered.terms, dict[Term, Term]()
-    shapes: dict[Term, Frame] = {}
-    for term in order:
-        args = tuple(new[arg] for arg in term.args)
-        new[term] = terms.with_args(term, args)
-        if term in lowered.shapes:
-            shapes[new[term]] = lowered.shapes[term]
-        if _wanted(term):
-            new[term] = _split(terms, new[term])
-            shapes[new[term]] = lowered.shapes.get(term, tuple((a,) for a in axis_order(term.axes)))
-    roots = tuple(Root(root.sink, new[root.term], root.frame) for root in lowered.roots)
-    return Lowered(terms, roots, shapes, lowered.arguments)
+    terms = lowered.terms
+    return rewrite(lowered, lambda old, same: _split(terms, same) if _wanted(old) else same)[0]
 
 
 def _wanted(term: Term) -> bool:
