@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from luminal import config, trace
@@ -26,6 +28,15 @@ from luminal.select import fast
 from luminal.target import Target
 
 
+Knobs = tuple[tuple[str, int | str], ...]
+"""Named choices of a schedule, by name; none: the default schedule."""
+
+Tuned = Mapping[str, Knobs]
+"""Knobs by `text_key` of the kernel that the default schedule makes."""
+
+UNTUNED: Tuned = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Stages:
     """Every IR of one compile, in order; the Program is what a backend runs."""
@@ -44,25 +55,36 @@ def lower_to_program(graph: Graph, target: Target, numerics: str = "standard") -
 
 def lower_by_stages(graph: Graph, target: Target, numerics: str = "standard") -> Stages:
     """HLIR to a Program by `fast`. Every step takes one IR and gives the next."""
-    checked = config.get("LUMINAL_VERIFY")
-    if checked:
-        hlir_verify.verify(graph)
-    with trace.span("lower"):
-        lowered = lower(graph)
+    graph, lowered = lower_to_algebra(graph)
     with trace.span("select"):
         selection = fast.select(lowered, numerics)
-    if checked:
+    return finish(graph, lowered, selection, target)
+
+
+def lower_to_algebra(graph: Graph) -> tuple[Graph, Lowered]:
+    """The steps that no choice enters: the graph as it will run, and its terms."""
+    if config.get("LUMINAL_VERIFY"):
+        hlir_verify.verify(graph)
+    with trace.span("lower"):
+        return graph, lower(graph)
+
+
+def finish(
+    graph: Graph, lowered: Lowered, selection: Selection, target: Target, tuned: Tuned = UNTUNED
+) -> Stages:
+    """A Selection to its Program; `tuned` holds the schedules that differ from the defaults."""
+    if config.get("LUMINAL_VERIFY"):
         selections.verify(selection)
     if config.get("LUMINAL_DEBUG") >= 3:
         trace.debug(3, selection_text.to_text(selection))
     with trace.span("partition"):
         parts = partition(graph, selection)
     with trace.span("place"):
-        program = assemble(graph, parts, target)
+        program = assemble(graph, parts, target, tuned)
     return Stages(graph, lowered, selection, parts, program)
 
 
-def assemble(graph: Graph, parts: Partition, target: Target) -> Program:
+def assemble(graph: Graph, parts: Partition, target: Target, tuned: Tuned = UNTUNED) -> Program:
     """Places every kernel of a partition; equal kernels are one."""
     kernels: dict[str, tuple[int, Kernel]] = {}
 
@@ -71,6 +93,9 @@ def assemble(graph: Graph, parts: Partition, target: Target) -> Program:
             return LoopLaunch(step.trips, tuple(map(launch, step.body)))
         placed = place_step(step, target)
         text = to_text(placed.kernel)
+        if tuned and (knobs := tuned.get(text_key(text))):
+            placed = place_step(step, target, knobs)
+            text = to_text(placed.kernel)
         number, _ = kernels.setdefault(text, (len(kernels), placed.kernel))
         group = step.group
         return KernelLaunch(
@@ -97,8 +122,13 @@ def _is_early(step: Step) -> bool:
     return isinstance(step, KernelStep) and step.early
 
 
-def place_step(step: KernelStep, target: Target) -> Placed:
-    """One kernel: its default schedule, placed."""
+def text_key(text: str) -> str:
+    """The name of a kernel, or of anything with a canonical text, across processes."""
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def place_step(step: KernelStep, target: Target, knobs: Knobs = ()) -> Placed:
+    """One kernel placed by the schedule that `knobs` make of the default."""
     group = step.group
     cascade = cascade_of(group)
     if cascade is not None:
