@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,57 @@ class KernelRow:
     chunks: int  # of one launch
     flops: int  # of all trips
     bytes: int  # read and written, of all trips
+
+
+class Rejected(NamedTuple):
+    """Candidates that a search gave up for one reason, and one of them."""
+
+    reason: str
+    count: int
+    example: str
+
+
+class Best(NamedTuple):
+    """A moment of a search: seconds since its start, candidates so far, the best one's time."""
+
+    seconds: float
+    candidates: int
+    best_seconds: float
+
+
+class RuleUse(NamedTuple):
+    """What one rewrite rule did; `kind` is its class: exact, rounding or domain."""
+
+    name: str
+    kind: str
+    matches: int
+    new_nodes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSummary:
+    """What a search tried and decided. Seconds of programs are those of one run."""
+
+    mode: str
+    seed: int
+    candidates: int
+    kernels_built: int
+    rejected: tuple[Rejected, ...]
+    history: tuple[Best, ...]  # where the best time fell, and the end
+    fast_seconds: float
+    best_seconds: float
+    decision: str  # "found 1.31x over fast", "nothing beat the fast program; it runs"
+    rules: tuple[RuleUse, ...] = ()
+    from_database: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompileSummary:
+    """What the compile of one program did: seconds by step (they add up), and its search."""
+
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    search: SearchSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)
