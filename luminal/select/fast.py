@@ -7,6 +7,7 @@ reductions all have the same free axes, which become its grid, so each is comput
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from luminal.algebra.lower import Lowered
@@ -16,6 +17,7 @@ from luminal.program.selection import Choice, Residence, Selection
 from luminal.select import cascades
 from luminal.select.merge import merges
 from luminal.select.nested import nest
+from luminal.select.rewrite import Respelled
 from luminal.select.spell import spell
 from luminal.select.split import split_reductions
 from luminal.select.weights import (
@@ -51,21 +53,51 @@ class Kernel:
     reductions: list[Term] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a genome asks for, followed where it is legal: the residence of some terms, and stored
+    terms that stay out of merges.
+    """
+
+    residences: Mapping[Term, Residence] = field(default_factory=dict)
+    apart: frozenset[Term] = frozenset()
+
+
+NO_WISHES = Wishes()
+
+
 def select(lowered: Lowered, numerics: str = "standard") -> Selection:
     """The Selection of `fast` for a lowered graph or Loop body.
 
     `numerics="exact"` keeps to rules that give the same bits; the others allow new roundings.
     """
-    exact = numerics == "exact"
-    nested = nest(lowered)
-    spelled = nested if exact else spell(nested)
-    return _Fast(split_reductions(spelled), numerics).run()
+    return choose(respell(lowered, numerics).lowered, numerics)
+
+
+def respell(lowered: Lowered, numerics: str) -> Respelled:
+    """The spelling that `fast` prefers."""
+    nested = nest(Respelled(lowered, {}))
+    spelled = nested if numerics == "exact" else spell(nested)
+    return split_reductions(spelled)
+
+
+def choose(
+    lowered: Lowered,
+    numerics: str,
+    wishes: Wishes = NO_WISHES,
+    bodies: Mapping[int, Selection] | None = None,
+) -> Selection:
+    """The Selection of a spelled program. `bodies`: those of Loops, by id of the lowered body;
+    without them `fast` makes them.
+    """
+    return _Fast(lowered, numerics, wishes).run(bodies)
 
 
 class _Fast:
-    def __init__(self, lowered: Lowered, numerics: str) -> None:
+    def __init__(self, lowered: Lowered, numerics: str, wishes: Wishes) -> None:
         self.lowered = lowered
         self.numerics = numerics
+        self.wishes = wishes
         self.order = term_order(root.term for root in lowered.roots)
         self.uses: dict[Term, set[Use]] = {term: set() for term in self.order}
         self.kernels: dict[Term, Kernel] = {}
@@ -75,24 +107,30 @@ class _Fast:
         for term in self.order:
             self.costs[term] = self.cost(term)
         self.forced |= self.cuts()
+        self.forced |= {
+            term
+            for term, wish in wishes.residences.items()
+            if wish.is_stored and (term.is_pointwise or term.is_reduction)
+        }
         self.passes = () if numerics == "exact" else cascades.find(self.order, self.forced)
         self.in_pass = {t for p in self.passes for t in (*p.cascade.scope, *p.inner)}
         self.in_pass |= {r for p in self.passes for r in p.cascade.reductions}
         self.leaders = {root: p.roots[0] for p in self.passes for root in p.roots}
         self.forced |= self.leaders.keys()
 
-    def run(self) -> Selection:
+    def run(self, bodies: Mapping[int, Selection] | None) -> Selection:
         for term in reversed(self.order):
             residence = self.residence(term)
             self.choices[term] = Choice(residence)
             self.spread_uses(term, residence)
         choices = {term: self.choices[term] for term in self.order}
         frames = {t: self.frame(t) for t in self.order if choices[t].residence.is_stored}
-        bodies = {
-            id(t.attrs.body): select(t.attrs.body, self.numerics)
-            for t in self.order
-            if t.op == "Loop"
-        }
+        if bodies is None:
+            bodies = {
+                id(t.attrs.body): select(t.attrs.body, self.numerics)
+                for t in self.order
+                if t.op == "Loop"
+            }
         sizes = {term: kernel.terms for term, kernel in self.kernels.items()}
         joined = merges(self.order, lambda t: choices[t].residence.is_stored, self.grids(), sizes)
         together = tuple(frozenset(p.roots) for p in self.passes if len(p.roots) > 1)
@@ -105,6 +143,7 @@ class _Fast:
             contracts = any(_contracts(r) for r in kernel.reductions)
             grid = kernel.grid if kernel.reductions else term.axes
             alone = term.is_opaque or contracts or term in self.leaders
+            alone = alone or term in self.wishes.apart
             found[term] = None if alone else grid
         return found
 
@@ -183,7 +222,9 @@ class _Fast:
         misfit = kernel.grid is not None and kernel.grid != term.axes
         closed = root.is_opaque and (root.op != "Scatter" or is_ordered(root))
         closed = closed or root in self.leaders
-        if closed or idle or misfit or kernel.terms > KERNEL_TERMS:
+        dear = idle or kernel.terms > KERNEL_TERMS
+        wanted = self.wishes.residences.get(term) is Residence.LOCAL
+        if closed or misfit or (dear and not wanted):
             return Residence.STORED
         kernel.grid = term.axes
         kernel.reductions.append(term)
@@ -194,6 +235,10 @@ class _Fast:
         kernels = {use.kernel for use in uses}
         if any(self.kernels[k].terms > KERNEL_TERMS for k in kernels):
             return Residence.STORED
+        wish = self.wishes.residences.get(term)
+        unmoved = all(use.moved is None for use in uses)
+        if wish is Residence.INLINE or (wish is Residence.LOCAL and len(kernels) == 1 and unmoved):
+            return wish
         if self.cheap(term):
             return Residence.INLINE
         if len(kernels) > 1 or any(use.repeated for use in uses):
@@ -202,7 +247,7 @@ class _Fast:
         if any(self.wasteful(term, use) for use in uses) or len({u.moved for u in uses}) > 1:
             return Residence.STORED  # also what several Ats read: chains of them would multiply
         phases = {use.reduction for use in uses}
-        if len(phases) > 1 and all(use.moved is None for use in uses):
+        if len(phases) > 1 and unmoved:
             grid = self.kernels[root].grid or frozenset()
             row = upper(term.axes - grid) * term.dtype.size
             return Residence.LOCAL if row <= ROW_BYTES else Residence.INLINE

@@ -9,27 +9,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from luminal.algebra.lower import Lowered
-from luminal.algebra.terms import Term, Terms, axis_order, term_order
-from luminal.select.rewrite import rewrite
+from luminal.algebra.terms import Term, Terms, axis_order
+from luminal.select.rewrite import Respelled
 from luminal.select.weights import upper
 from luminal.shape.expression import Symbol
 
 Axes = frozenset[Symbol]
 
 
-def nest(lowered: Lowered) -> Lowered:
+def nest(program: Respelled) -> Respelled:
     """The same program with such reductions taken apart."""
-    order = term_order(root.term for root in lowered.roots)
-    inner = _inner(order)
+    inner = _inner(program.order())
     if not inner:
-        return lowered
-    terms = lowered.terms
+        return program
+    terms = program.lowered.terms
 
     def replace(old: Term, same: Term) -> Term:
         return _nested(terms, old, same.args[0], inner) if old in inner else same
 
-    return rewrite(lowered, replace)[0]
+    return program.rewrite(replace)
 
 
 def _inner(order: list[Term]) -> dict[Term, Term]:

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.terms import Frame, Term, term_order
 
 
-def rewrite(
-    lowered: Lowered, replace: Callable[[Term, Term], Term]
-) -> tuple[Lowered, dict[Term, Term]]:
-    """The program with each term replaced, operands first, and its terms by the old ones.
+@dataclass(frozen=True, slots=True)
+class Respelled:
+    """A program and, by each term of the one it was made of, the equal term it has now.
 
-    `replace(old, same)` gives the new term, of the same value; `same` is `old` over new operands.
+    Terms that `same` lacks are spelled as before.
     """
-    new: dict[Term, Term] = {}
-    shapes: dict[Term, Frame] = {}
-    for term in term_order(root.term for root in lowered.roots):
-        same = lowered.terms.with_args(term, tuple(new[arg] for arg in term.args))
-        new[term] = replace(term, same)
-        if term in lowered.shapes:
-            shapes[new[term]] = lowered.shapes[term]
-    roots = tuple(Root(root.sink, new[root.term], root.frame) for root in lowered.roots)
-    return Lowered(lowered.terms, roots, shapes, lowered.arguments), new
+
+    lowered: Lowered
+    same: Mapping[Term, Term]
+
+    def order(self) -> list[Term]:
+        """Every term of the program, operands first."""
+        return term_order(root.term for root in self.lowered.roots)
+
+    def rewrite(self, replace: Callable[[Term, Term], Term]) -> Respelled:
+        """The program with each term replaced, operands first.
+
+        `replace(old, same)` gives the new term, of the same value; `same` is `old` over new
+        operands.
+        """
+        lowered = self.lowered
+        new: dict[Term, Term] = {}
+        shapes: dict[Term, Frame] = {}
+        for term in self.order():
+            same = lowered.terms.with_args(term, tuple(new[arg] for arg in term.args))
+            new[term] = replace(term, same)
+            if term in lowered.shapes:
+                shapes[new[term]] = lowered.shapes[term]
+        roots = tuple(Root(root.sink, new[root.term], root.frame) for root in lowered.roots)
+        kept = {old: new[now] for old, now in self.same.items() if now in new}
+        return Respelled(Lowered(lowered.terms, roots, shapes, lowered.arguments), {**new, **kept})

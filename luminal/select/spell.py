@@ -7,25 +7,23 @@ nor the quotient is ever stored.
 
 from __future__ import annotations
 
-from luminal.algebra.lower import Lowered
-from luminal.algebra.terms import Term, Terms, term_order
+from luminal.algebra.terms import Term, Terms
 from luminal.select import cascades
-from luminal.select.rewrite import rewrite
+from luminal.select.rewrite import Respelled
 from luminal.select.weights import stored_anyway
 
 
-def spell(lowered: Lowered) -> Lowered:
+def spell(program: Respelled) -> Respelled:
     """The same program with such quotients pulled out."""
-    order = term_order(root.term for root in lowered.roots)
-    wanted = {term for term in order if _quotient(term) is not None}
+    wanted = {term for term in program.order() if _quotient(term) is not None}
     if not wanted:
-        return lowered
-    spelled, new = _pulled_out(lowered, wanted)
-    after = term_order(root.term for root in spelled.roots)
-    found = cascades.find(after, stored_anyway(spelled.roots, after))
+        return program
+    spelled, new = _pulled_out(program, wanted)
+    after = spelled.order()
+    found = cascades.find(after, stored_anyway(spelled.lowered.roots, after))
     in_pass = {member.term for each in found for member in each.cascade.members}
     useful = {term for term in wanted if new[term].args[0] in in_pass}
-    return spelled if useful == wanted else _pulled_out(lowered, useful)[0]
+    return spelled if useful == wanted else _pulled_out(program, useful)[0]
 
 
 def _quotient(term: Term) -> int | None:
@@ -38,10 +36,18 @@ def _quotient(term: Term) -> int | None:
     return None
 
 
-def _pulled_out(lowered: Lowered, wanted: set[Term]) -> tuple[Lowered, dict[Term, Term]]:
-    """The program with the quotients of these sums pulled out, and its terms by the old ones."""
-    terms = lowered.terms
-    return rewrite(lowered, lambda old, same: _pull_out(terms, same) if old in wanted else same)
+def _pulled_out(program: Respelled, wanted: set[Term]) -> tuple[Respelled, dict[Term, Term]]:
+    """The program with the quotients of these sums pulled out, and what became of the sums."""
+    terms = program.lowered.terms
+    new: dict[Term, Term] = {}
+
+    def replace(old: Term, same: Term) -> Term:
+        if old not in wanted:
+            return same
+        new[old] = _pull_out(terms, same)
+        return new[old]
+
+    return program.rewrite(replace), new
 
 
 def _pull_out(terms: Terms, term: Term) -> Term:

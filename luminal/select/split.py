@@ -7,9 +7,8 @@ there are.
 
 from __future__ import annotations
 
-from luminal.algebra.lower import Lowered
-from luminal.algebra.terms import Term, Terms, axis_order, term_order
-from luminal.select.rewrite import rewrite
+from luminal.algebra.terms import Term, Terms, axis_order
+from luminal.select.rewrite import Respelled
 from luminal.select.weights import FEW_POINTS, MUCH_WORK, upper
 from luminal.shape.expression import Expression, Symbol, axis, ceil_div
 
@@ -19,13 +18,12 @@ MIN_CHUNK = 1 << 12  # elements: a chunk is worth handing out
 MAX_CHUNK = 1 << 16  # positions: extents without a useful bound are cut all the same
 
 
-def split_reductions(lowered: Lowered) -> Lowered:
+def split_reductions(program: Respelled) -> Respelled:
     """The same program with such reductions in two stages."""
-    order = term_order(root.term for root in lowered.roots)
-    if not any(_wanted(term) for term in order):
-        return lowered
-    terms = lowered.terms
-    return rewrite(lowered, lambda old, same: _split(terms, same) if _wanted(old) else same)[0]
+    if not any(_wanted(term) for term in program.order()):
+        return program
+    terms = program.lowered.terms
+    return program.rewrite(lambda old, same: _split(terms, same) if _wanted(old) else same)
 
 
 def _wanted(term: Term) -> bool:
