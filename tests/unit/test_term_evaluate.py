@@ -1,0 +1,107 @@
+"""Terms evaluated in NumPy: against the reference, restricted to positions, and in float64."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.algebra.evaluate import Evaluator, evaluate, inputs_of
+from luminal.algebra.lower import lower
+from luminal.backends.reference import evaluate_with_bounds
+from luminal.hlir.graph import Output
+from tests.fuzz.graphs import random_case
+from tests.numerics.tolerance import compare
+
+CHUNK = 20
+
+
+@pytest.mark.parametrize("chunk", range(5))
+def test_random_graphs_mean_what_the_reference_says(chunk: int) -> None:
+    for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
+        case = random_case(seed)
+        case.reset()
+        bounds = evaluate_with_bounds(case.graph, case.inputs, case.dims)
+        case.reset()
+        lowered = lower(case.graph)
+        found = evaluate(lowered, inputs_of(lowered, case.inputs), case.dims)
+        for root, array in zip(lowered.roots, found, strict=True):
+            if isinstance(root.sink, Output):
+                try:
+                    compare(array, *bounds.outputs[root.sink.name], name=root.sink.name)
+                except BaseException as error:
+                    error.add_note(f"seed {seed}")
+                    raise
+        evaluate(lowered, inputs_of(lowered, case.inputs), case.dims, wide=True)
+
+
+def attention(length: int) -> tuple[Any, dict[str, np.ndarray[Any, Any]]]:
+    cx = lm.Graph()
+    q, k, v = (cx.tensor((2, length, 16), name=n) for n in "qkv")
+    rows, columns = cx.arange(length).reshape(length, 1), cx.arange(length).reshape(1, length)
+    scores = lm.where((columns <= rows).expand(2, length, length), q @ k.mT * 0.25, -np.inf)
+    (scores.softmax(-1) @ v).output("y")
+    rng = np.random.default_rng(0)
+    return cx.graph(), {n: rng.normal(size=(2, length, 16)).astype(np.float32) for n in "qkv"}
+
+
+def test_restricted_positions_are_those_of_the_whole() -> None:
+    graph, arrays = attention(24)
+    lowered = lower(graph)
+    leaves = inputs_of(lowered, arrays)
+    (whole,) = evaluate(lowered, leaves, wide=True)
+    (heads,), (rows,), (columns,) = lowered.roots[0].frame
+    ranges = {rows: [23, 0, 7], columns: [3], heads: [1]}
+    (part,) = evaluate(lowered, leaves, ranges=ranges, wide=True)
+    np.testing.assert_allclose(part, whole[1:, [23, 0, 7], 3:4], rtol=1e-12)
+
+
+def test_a_few_rows_of_a_long_sequence_are_cheap() -> None:
+    graph, arrays = attention(8192)
+    lowered = lower(graph)
+    (_, (rows,), _) = lowered.roots[0].frame
+    start = time.thread_time()
+    (part,) = evaluate(
+        lowered, inputs_of(lowered, arrays), ranges={rows: [0, 100, 8191]}, wide=True
+    )
+    assert time.thread_time() - start < 2.0
+    q, k, v = (arrays[n].astype(np.float64) for n in "qkv")
+    scores = q[:, 100] @ k[0].T * 0.25
+    weights = np.exp(scores[0, :101] - scores[0, :101].max())
+    np.testing.assert_allclose(part[0, 1], weights @ v[0, :101] / weights.sum(), rtol=1e-10)
+    np.testing.assert_allclose(part[1, 0], v[1, 0], rtol=1e-12)
+
+
+def test_wide_contractions_of_many_factors_and_lone_axes() -> None:
+    cx = lm.Graph()
+    shapes = {"a": (3, 4), "b": (4, 5), "c": (5, 6), "d": (4,), "e": (2, 7)}
+    t = {n: cx.tensor(shape, name=n) for n, shape in shapes.items()}
+    lm.einsum("ij,jk,kl,j->il", t["a"], t["b"], t["c"], t["d"]).output("p")
+    lm.einsum("ij,jk,mn->ik", t["a"], t["b"], t["e"]).output("q")
+    rng = np.random.default_rng(1)
+    arrays = {n: rng.normal(size=shape).astype(np.float32) for n, shape in shapes.items()}
+    lowered = lower(cx.graph())
+    p, q = evaluate(lowered, inputs_of(lowered, arrays), wide=True)
+    w = {n: array.astype(np.float64) for n, array in arrays.items()}
+    np.testing.assert_allclose(p, (w["a"] * w["d"]) @ w["b"] @ w["c"], rtol=1e-12)
+    np.testing.assert_allclose(q, w["a"] @ w["b"] * w["e"].sum(), rtol=1e-12)
+
+
+def test_each_value_is_computed_once_and_a_bound_axis_is_whole() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((4, 6), name="x")
+    (x / x.sum(1, keepdim=True)).output("y")
+    lowered = lower(cx.graph())
+    array = np.arange(24, dtype=np.float32).reshape(4, 6) + 1
+    leaves = inputs_of(lowered, {"x": array})
+    rows, columns = (d[0] for d in lowered.roots[0].frame)
+    evaluator = Evaluator(leaves, {}, wide=False)
+    value = evaluator.tensor(lowered.roots[0].term, ((rows,), (columns,)), {columns: [5]})
+    expected = array[:, 5:] / array.sum(1, keepdims=True)
+    assert value.tobytes() == expected.astype(np.float32).tobytes()
+    before = dict(evaluator.known)
+    evaluator.tensor(lowered.roots[0].term, ((rows,), (columns,)), {columns: [5]})
+    assert evaluator.known.keys() == before.keys()
