@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from luminal.runtime.arrays import Array
 from luminal.runtime.report import Report, WorkMemory
+
+Times: TypeAlias = NDArray[np.floating[Any]]
+"""Seconds of every launch site (second axis) in every run (first axis)."""
 
 
 class BoundRunner(Protocol):
@@ -18,6 +24,9 @@ class BoundRunner(Protocol):
         All arrays are row-major; `outputs` are written to and share no memory with anything else.
         The caller holds the States' locks. Raises only before anything is written to a State.
         """
+
+    def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
+        """`run`, `runs` times, and the seconds of the launches in the order of the report's."""
 
     def report(self) -> Report:
         """The launches of one run."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from luminal import config
 from luminal.backends.cpu import kernels, team
+from luminal.backends.cpu.launch_ir import KERNEL
 from luminal.backends.cpu.launch_rows import CACHE_LINES, Filled, LaunchRows
 from luminal.backends.cpu.prologue import Prologue
 from luminal.dtypes import uint8
@@ -24,6 +25,7 @@ from luminal.program.quantities import Quantities
 from luminal.runtime.arrays import Array, address
 from luminal.runtime.output_pool import block_bytes
 from luminal.runtime.report import Report, WorkMemory
+from luminal.runtime.runner import Times
 from luminal.target import Target
 
 TEAM_GAIN = 50e-6
@@ -213,6 +215,36 @@ class BoundCpu:
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Enters native code once; what follows cannot fail."""
+        self._point(inputs, outputs)
+        self._enter(self._record_address)
+        self._finish(outputs)
+
+    def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
+        """Runs, with a barrier after every launch and the clock read there.
+
+        The seconds of each launch site, a row for each run: sites in the report's order, one in a
+        Loop with all its trips. Between two runs a State moves on, as ever.
+        """
+        self._point(inputs, outputs)
+        assert self._filled is not None
+        launches = self._filled.launches
+        nanoseconds = np.zeros((runs, len(launches)), np.int64)
+        for row in nanoseconds:
+            self._point(inputs, outputs)
+            assert self._record is not None
+            record = self._record.copy()
+            record["times"] = row.ctypes.data
+            self._enter(record.ctypes.data)
+            self._finish(outputs)
+        return nanoseconds[:, launches["kind"] == KERNEL] * 1e-9
+
+    def report(self) -> Report:
+        """The launches of one run."""
+        runner = self._runner
+        return Report(self._dims, runner.rows.report(self._values), runner.prologue.report())
+
+    def _point(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Makes the record and the table ready for a run with these arrays."""
         runner, table, slots = self._runner, self._table, self._slots
         if self._filled is None:
             self._fill()
@@ -229,16 +261,13 @@ class BoundCpu:
             slots[entry] = address(state.buffer)
         for entry, state in table.following:
             slots[entry] = address(_spare(state))
-        self._enter(self._record_address)
-        for state in runner.program.swaps:
-            state.buffer, state.spare = _spare(state), state.buffer
-        for source, copy in table.copies:
-            outputs[copy][...] = outputs[source]
 
-    def report(self) -> Report:
-        """The launches of one run."""
-        runner = self._runner
-        return Report(self._dims, runner.rows.report(self._values), runner.prologue.report())
+    def _finish(self, outputs: Sequence[Array]) -> None:
+        """What a run leaves to do: States change buffers, an output given twice is copied."""
+        for state in self._runner.program.swaps:
+            state.buffer, state.spare = _spare(state), state.buffer
+        for source, copy in self._table.copies:
+            outputs[copy][...] = outputs[source]
 
     def _take_weights(self) -> None:
         prologue = self._runner.prologue

@@ -3,6 +3,10 @@
 A program is data: rows of launches and loop marks, the buffers each launch takes (found through
 one table of addresses, by loop iteration), and one run record. Every member of a team walks the
 same list with `@walk` and runs its own share of each grid; members meet at the barriers.
+
+*Profile.* Where the run record has `times`, members meet after every kernel instead of before
+some, and the caller adds the nanoseconds since the last meeting to the kernel's row of `times`:
+the rows add up to the run, from the team's first meeting on.
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ RUN = np.dtype(
         ("scratch", "u8"),
         ("scratch_stride", "i8"),  # bytes of scratch per member
         ("max_threads", "i8"),
+        ("times", "u8"),  # address of nanoseconds by launch (i64), or 0: a run without a profile
     ]
 )
 """What the native entry takes: one run of one program."""
@@ -52,21 +57,38 @@ RUN = np.dtype(
 WALK_IR = """
 %Launch = type { i32, i32, ptr, i64, i64, i64, ptr, i64 }
 %SlotRef = type { i64, i64, i64, i64, i64 }
-%Run = type { ptr, i64, ptr, ptr, ptr, i64, i64 }
+%Run = type { ptr, i64, ptr, ptr, ptr, i64, i64, ptr }
+%Time = type { i64, i64 }
 
 declare ptr @llvm.stacksave.p0()
 declare void @llvm.stackrestore.p0(ptr)
+declare i32 @clock_gettime(i32, ptr)
+
+; Nanoseconds of the monotonic clock.
+define internal i64 @now() {
+entry:
+  %time = alloca %Time, align 8
+  %ignored = call i32 @clock_gettime(i32 1, ptr %time)
+  %nanoseconds.at = getelementptr %Time, ptr %time, i64 0, i32 1
+  %seconds = load i64, ptr %time
+  %nanoseconds = load i64, ptr %nanoseconds.at
+  %scaled = mul i64 %seconds, 1000000000
+  %total = add i64 %scaled, %nanoseconds
+  ret i64 %total
+}
 
 ; Run member's share of the launch list.
 define internal void @walk(ptr %run, ptr %team, i64 %member, i64 %size) {
 entry:
   %iterations = alloca [$ITERATIONS x i64], align 16
+  %last = alloca i64, align 8
   store i64 0, ptr %iterations
   %n.at = getelementptr %Run, ptr %run, i64 0, i32 1
   %table.at = getelementptr %Run, ptr %run, i64 0, i32 2
   %refs.at = getelementptr %Run, ptr %run, i64 0, i32 3
   %scratch.at = getelementptr %Run, ptr %run, i64 0, i32 4
   %stride.at = getelementptr %Run, ptr %run, i64 0, i32 5
+  %times.at = getelementptr %Run, ptr %run, i64 0, i32 7
   %launches = load ptr, ptr %run
   %n = load i64, ptr %n.at
   %table = load ptr, ptr %table.at
@@ -77,11 +99,19 @@ entry:
   %scratch = getelementptr i8, ptr %scratch.base, i64 %scratch.offset
   %caller = icmp eq i64 %member, 0
   %member.next = add i64 %member, 1
+  %times = load ptr, ptr %times.at
+  %timed = icmp ne ptr %times, null
+  br i1 %timed, label %gather, label %fetch
+gather: ; waking the team is no kernel's time
+  call void @barrier(ptr %team)
+  %time.start = call i64 @now()
+  store i64 %time.start, ptr %last
   br label %fetch
 
 fetch:
-  %pc = phi i64 [0, %entry], [%pc.next, %next], [%jump, %skip], [%body, %again]
-  %depth = phi i64 [0, %entry], [%depth.next, %next], [%depth, %skip], [%depth, %again]
+  %pc = phi i64 [0, %entry], [0, %gather], [%pc.next, %next], [%jump, %skip], [%body, %again]
+  %depth = phi i64 [0, %entry], [0, %gather], [%depth.next, %next], [%depth, %skip],
+                   [%depth, %again]
   %more = icmp slt i64 %pc, %n
   br i1 %more, label %decode, label %exit
 decode:
@@ -95,7 +125,8 @@ decode:
   %jump = load i64, ptr %jump.at
   %barrier.bit = and i32 %flags, 1
   %ordered = icmp ne i32 %barrier.bit, 0
-  br i1 %ordered, label %order, label %dispatch
+  %meets = select i1 %timed, i1 false, i1 %ordered
+  br i1 %meets, label %order, label %dispatch
 order:
   call void @barrier(ptr %team)
   br label %dispatch
@@ -114,7 +145,7 @@ kernel:
   %begin = select i1 %serial, i64 0, i64 %begin.shared
   %end = select i1 %serial, i64 %end.serial, i64 %end.shared
   %work = icmp slt i64 %begin, %end
-  br i1 %work, label %slots, label %next
+  br i1 %work, label %slots, label %launched
 slots:
   %fn.at = getelementptr %Launch, ptr %launches, i64 %pc, i32 2
   %count.at = getelementptr %Launch, ptr %launches, i64 %pc, i32 4
@@ -165,6 +196,21 @@ resolved:
 call:
   call void %fn(ptr %slots.local, ptr %dims, i64 %begin, i64 %end, ptr %scratch)
   call void @llvm.stackrestore.p0(ptr %stack)
+  br label %launched
+launched:
+  br i1 %timed, label %finish, label %next
+finish:
+  call void @barrier(ptr %team)
+  br i1 %caller, label %note, label %next
+note:
+  %time.at = getelementptr i64, ptr %times, i64 %pc
+  %time.before = load i64, ptr %time.at
+  %time.last = load i64, ptr %last
+  %time.now = call i64 @now()
+  %time.taken = sub i64 %time.now, %time.last
+  %time.sum = add i64 %time.before, %time.taken
+  store i64 %time.sum, ptr %time.at
+  store i64 %time.now, ptr %last
   br label %next
 
 loop.begin:
@@ -197,8 +243,8 @@ leave:
   br label %next
 
 next:
-  %depth.next = phi i64 [%depth, %kernel], [%depth, %call], [%depth.in, %enter],
-                        [%depth.out, %leave]
+  %depth.next = phi i64 [%depth, %launched], [%depth, %finish], [%depth, %note],
+                        [%depth.in, %enter], [%depth.out, %leave]
   %pc.next = add i64 %pc, 1
   br label %fetch
 exit:

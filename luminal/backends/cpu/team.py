@@ -65,10 +65,12 @@ def run_record(
     max_threads: int,
     scratch: int = 0,
     scratch_stride: int = 0,
+    times: int = 0,
 ) -> Records:
     """A RUN record (shape (1,)) over these arrays, which the caller keeps alive.
 
-    `scratch` is an address with `scratch_stride` bytes for each of `max_threads` members.
+    `scratch` is an address with `scratch_stride` bytes for each of `max_threads` members, `times`
+    one of an i64 for each launch.
     """
     return np.array(
         [
@@ -80,6 +82,7 @@ def run_record(
                 scratch,
                 scratch_stride,
                 max_threads,
+                times,
             )
         ],
         dtype=RUN,
