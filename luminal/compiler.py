@@ -12,10 +12,12 @@ from luminal.hlir import verify as hlir_verify
 from luminal.hlir.graph import Graph
 from luminal.kernel.cost import bytes_moved, flops, label
 from luminal.kernel.evaluate import Placed
-from luminal.kernel.opaque import place_opaque
+from luminal.kernel.knobs import Choices, Knobs
+from luminal.kernel.opaque import is_opaque, place_opaque
 from luminal.kernel.place_cascade import cascade_of, place_cascade
 from luminal.kernel.placement import place
-from luminal.kernel.schedule import default
+from luminal.kernel.schedule import schedule
+from luminal.kernel.space import space
 from luminal.kernel.tile_ir import Kernel, to_text
 from luminal.kernel.tile_verify import verify as verify_kernel
 from luminal.program import selection as selections
@@ -24,12 +26,8 @@ from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Progra
 from luminal.program.partition import partition
 from luminal.program.selection import Selection
 from luminal.program.steps import KernelStep, Partition, Step
-from luminal.select import fast
+from luminal.select import fast, layouts
 from luminal.target import Target
-
-
-Knobs = tuple[tuple[str, int | str], ...]
-"""Named choices of a schedule, by name; none: the default schedule."""
 
 Tuned = Mapping[str, Knobs]
 """Knobs by `text_key` of the kernel that the default schedule makes."""
@@ -57,7 +55,7 @@ def lower_by_stages(graph: Graph, target: Target, numerics: str = "standard") ->
     """HLIR to a Program by `fast`. Every step takes one IR and gives the next."""
     graph, lowered = lower_to_algebra(graph)
     with trace.span("select"):
-        selection = fast.select(lowered, numerics)
+        selection = layouts.by_rule(fast.select(lowered, numerics), target)
     return finish(graph, lowered, selection, target)
 
 
@@ -132,9 +130,21 @@ def place_step(step: KernelStep, target: Target, knobs: Knobs = ()) -> Placed:
     group = step.group
     cascade = cascade_of(group)
     if cascade is not None:
+        Choices(label(group), knobs).finish()
         placed = place_cascade(group, cascade, target)
+    elif is_opaque(group):
+        Choices(label(group), knobs).finish()
+        placed = place_opaque(group, target)
     else:
-        placed = place_opaque(group, target) or place(group, default(group, target))
+        placed = place(group, schedule(group, target, knobs))
     if config.get("LUMINAL_VERIFY"):
         verify_kernel(placed.kernel)
     return placed
+
+
+def knob_space(step: KernelStep, target: Target) -> tuple[Knobs, ...]:
+    """The schedules of a kernel worth timing, () first."""
+    group = step.group
+    if cascade_of(group) is not None or is_opaque(group):
+        return ((),)
+    return space(group, target)

@@ -11,10 +11,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from luminal.algebra.frames import extent_of, spread
-from luminal.algebra.terms import Axes, Term
+from luminal.algebra.terms import Axes, Frame, Term
 from luminal.kernel.group import Group, Place
 from luminal.program.buffers import ROW_MAJOR
 from luminal.shape.expression import Expression, SortKey, Symbol, axis
+
+UNKNOWN = 1 << 12  # positions assumed of an extent without a useful upper bound
+
+
+def estimate(extent: Expression) -> int:
+    """A guess of how many positions an extent has, from its upper bound."""
+    hi = extent.interval.hi
+    return UNKNOWN if hi is None or hi > (1 << 20) else max(1, hi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,11 @@ class LoopAxis:
     @property
     def extent(self) -> Expression:
         return extent_of(self.members)
+
+    @property
+    def estimate(self) -> int:
+        """A guess of how many positions it has."""
+        return estimate(self.extent)
 
     def positions(self, position: Expression) -> dict[Symbol, Expression]:
         """The members' values at `position`."""
@@ -42,6 +55,42 @@ class Access:
     reduction: Term | None
     is_store: bool = False
     source: Term | None = None
+
+    @property
+    def is_factor(self) -> bool:
+        """Is it read for one of the factors of a contraction?"""
+        reduction = self.reduction
+        return reduction is not None and reduction.op == "Sum" and reduction.args[0].op == "Mul"
+
+    def moves(self, loop: LoopAxis) -> bool:
+        """Does the address change along the loop?"""
+        return loop.symbol in self.offset.symbols()
+
+    def stride(self, loop: LoopAxis) -> int | None:
+        """Elements from one position of the loop (in a panel) to the next, where that is literal."""
+        stride = self.offset.coefficient(loop.symbol)
+        panel = self.panel(loop)
+        if panel:
+            lane = axis("lane", panel)
+            stride = self.offset.substitute({loop.symbol: lane}).coefficient(lane)
+        return stride.value if stride is not None and stride.is_const else None
+
+    def panel(self, loop: LoopAxis) -> int:
+        """Positions along the loop that lie in one panel of the layout; 0: all lie alike."""
+        cut = self.place.layout.blocks and self.offset.coefficient(loop.symbol) is None
+        return self.place.layout.blocks[-1][1] if cut else 0
+
+    def contiguity(self, loop: LoopAxis) -> float:
+        """How well the access vectorises along the loop: below 0 it would be lane by lane."""
+        weight = 4.0 if self.reduction is not None else 1.5 if self.is_store else 1.0
+        match self.stride(loop):
+            case 0:
+                return 0.0
+            case 1:
+                return weight
+            case -1 if not self.is_store:
+                return weight / 2
+        return -weight
 
 
 def loop_axes(group: Group) -> tuple[LoopAxis, ...]:
@@ -79,7 +128,7 @@ def _in_memory_order(reduction: Term, group: Group) -> Axes:
 def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
     """Pairs (outer, inner) that nothing in the group tells apart from one merged axis."""
     terms = group.terms()
-    flat = [tuple(a for d in group.reads[t].frame for a in d) for t in terms if t in group.reads]
+    flat = [run for t in terms if t in group.reads for run in _runs(group.reads[t])]
     flat += [store.axes for store in group.stores]
     pairs = {pair for frame in flat for pair in pairwise(frame)}
     fixed: set[Symbol] = set()  # axes that appear in index arithmetic
@@ -105,9 +154,16 @@ def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
                 return False
             if outer in frame and frame[frame.index(outer) + 1 :][:1] != (inner,):
                 return False
-        return all(t.layout.blocks == () and t.layout.padding == 0 for t in group.reads.values())
+        return True
 
     return {pair for pair in pairs if inseparable(*pair)}
+
+
+def _runs(place: Place) -> Frame:
+    """The axes that lie in memory as one: of all dimensions, or, in other layouts, of each."""
+    if place.layout != ROW_MAJOR:
+        return place.frame
+    return (tuple(a for dimension in place.frame for a in dimension),)
 
 
 def base_env(axes: tuple[LoopAxis, ...]) -> dict[Symbol, Expression]:

@@ -7,7 +7,8 @@ from luminal.algebra.terms import Frame, Term
 from luminal.dtypes import int64
 from luminal.kernel.evaluate import Env, Evaluator, Placed
 from luminal.kernel.group import Group
-from luminal.kernel.schedule import CHUNK_WORK, estimate
+from luminal.kernel.loops import estimate
+from luminal.kernel.schedule import CHUNK_WORK
 from luminal.kernel.tile_ir import Carry, Map, Role, SortRow
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, minimum
 from luminal.target import Target
@@ -15,16 +16,18 @@ from luminal.target import Target
 _COMBINE = {"add": "Add", "mul": "Mul", "max": "Maximum"}
 
 
-def place_opaque(group: Group, target: Target) -> Placed | None:
-    """The kernel of a Scan or Sort; None for other groups (a Scatter is plain stores)."""
+def is_opaque(group: Group) -> bool:
+    """Does the group compute a Scan or Sort? (A Scatter is plain stores.)"""
     store = group.stores[0]
-    if store.index is not None:
-        return None
-    if store.term.op == "Scan" and store.term not in group.reads:
-        return _Rows(group, target).scan()
-    if store.term.op == "Sort" and store.term not in group.reads:
-        return _Rows(group, target).sort()
-    return None
+    return (
+        store.index is None and store.term.op in ("Scan", "Sort") and store.term not in group.reads
+    )
+
+
+def place_opaque(group: Group, target: Target) -> Placed:
+    """The kernel of a Scan or Sort."""
+    rows = _Rows(group, target)
+    return rows.scan() if rows.term.op == "Scan" else rows.sort()
 
 
 class _Rows:

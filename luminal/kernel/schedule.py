@@ -1,8 +1,9 @@
 """Schedules: how one kernel's loops are tiled, vectorised, packed and cut into chunks.
 
-A schedule is a record of named choices. `default` is good without measuring; the search draws
-others. The register-tile facts come from docs/design.md (Kernels): accumulators must fill the fma
-pipeline and not spill, so 16 to 24 of 32 vector registers, and a loaded vector should meet several
+A schedule is a record of named choices. The rules here choose well without measuring; every choice
+goes through `Choices.pick`, so that knobs can set it otherwise and `space.py` can list them all.
+The register-tile facts come from docs/design.md (Kernels): accumulators must fill the fma pipeline
+and not spill, so 16 to 24 of 32 vector registers, and a loaded vector should meet several
 multiplications.
 """
 
@@ -11,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from luminal.algebra.terms import Term
+from luminal.algebra.terms import Term, below
+from luminal.kernel.cost import label
 from luminal.kernel.group import Group
-from luminal.kernel.loops import Access, LoopAxis, accesses, loop_axes
-from luminal.shape.expression import Expression, Symbol
+from luminal.kernel.knobs import Choices, Knobs
+from luminal.kernel.lanes import DOT_TILE, PACK_ROWS, Lanes, partly
+from luminal.kernel.loops import UNKNOWN, Access, LoopAxis, accesses, loop_axes
+from luminal.shape.expression import Symbol
 from luminal.target import Target
 
-UNKNOWN = 1 << 12  # positions assumed of an extent without a useful upper bound
 CHUNK_WORK = (
     1 << 15
 )  # operations of one grid chunk: some 10 us, far above the cost of handing it out
@@ -27,12 +30,13 @@ CONTRACTION_CHUNKS = 32
 LINE = 16  # positions of a transpose per tile: one cache line of 4-byte elements,
 WAYS = 8  # by as many lines as the first-level cache keeps of rows a power of two apart
 ROW_BLOCK = 128  # rows of a contraction per chunk: pays the packing of B, and A's rows stay in L2
-SHORT_STEP = 4  # elements between neighbours that are packed: few more lines than they fill
-PACK_ROWS = 32  # fewer rows than this do not pay for packing
 ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
-DOT_TILE = 4  # rows and columns of a tile of dot products
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
 STREAMS = 4  # independent accumulators of a row reduction
+
+NONE = -1  # in place of the number of a loop axis
+REGISTER_TILES = ("8x2", "12x2", "6x4", "4x4", "14x2", "4x2", "8x1", "12x1", "2x8", "8x3", "2x4")
+DOT_TILES = ("4x4", "4x2", "2x2", "2x4", "8x1", "4x1", "2x1", "1x1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +73,24 @@ class Schedule:
         return self.tiles.get(loop.symbol, TileChoice())
 
 
-def estimate(extent: Expression) -> int:
-    """A guess of how many positions an extent has, from its upper bound."""
-    hi = extent.interval.hi
-    return UNKNOWN if hi is None or hi > (1 << 20) else max(1, hi)
+def schedule(group: Group, target: Target, knobs: Knobs = ()) -> Schedule:
+    """The rule-made schedule but for what `knobs` set; CompileError for a knob not legal here."""
+    return explored(group, target, knobs)[0]
 
 
-def default(group: Group, target: Target) -> Schedule:
-    """The rule-made schedule."""
-    return _Default(group, target).schedule()
+def explored(group: Group, target: Target, knobs: Knobs) -> tuple[Schedule, Choices]:
+    """The schedule, and what could have been chosen on the way."""
+    choices = Choices(label(group), knobs)
+    found = _Rules(group, target, choices).schedule()
+    choices.finish()
+    return found, choices
 
 
-class _Default:
-    def __init__(self, group: Group, target: Target) -> None:
+class _Rules:
+    def __init__(self, group: Group, target: Target, choices: Choices) -> None:
         self.group = group
         self.target = target
+        self.pick = choices.pick
         self.axes = loop_axes(group)
         self.accesses = accesses(group, self.axes)
         self.reductions = group.reductions()
@@ -97,7 +104,8 @@ class _Default:
         self.inner = [x for x in self.axes if x.members[0] in stored - free]
         dtypes = [s.dtype for s in group.stores] + [r.dtype for r in self.reductions]
         widest = max(dtype.size for dtype in dtypes)
-        self.lanes = target.vector_lanes(max(4, min(8, widest)))
+        most = target.vector_lanes(max(4, min(8, widest)))
+        self.lanes = Lanes(most, tuple(self.grid), tuple(self.sequential))
 
     def schedule(self) -> Schedule:
         if any(store.ordered for store in self.group.stores):
@@ -105,128 +113,149 @@ class _Default:
         if not self.reductions:
             return self.map()
         inside = [a for a in self.accesses if a.reduction is not None]
-        shared = [x for x in self.grid if estimate(x.extent) > 1 and _partly(x.symbol, inside)]
-        vector = self.best_vector([*self.grid, *self.sequential], inside)
+        shared = [x for x in self.grid if x.estimate > 1 and partly(x, inside)]
+        vector = self.vector([*self.grid, *self.sequential], inside)
         if vector in self.grid and vector is not None:
-            return self.vector_over_grid(vector, self.shared_rows(vector, inside))
+            rows = self.pick_axis(
+                "rows", self.lanes.rows(vector, inside), [x for x in shared if x is not vector]
+            )
+            return self.vector_over_grid(vector, rows)
         return self.vector_over_reduction(vector, shared)
 
     # --- choices
 
-    def width(self, loop: LoopAxis) -> int:
-        """Lanes worth having along an axis."""
-        positions, lanes = estimate(loop.extent), self.lanes
-        while lanes > 1 and positions <= lanes // 2:
-            lanes //= 2
-        return lanes
-
-    def best_vector(
-        self, candidates: Sequence[LoopAxis], reads: Sequence[Access]
+    def pick_axis(
+        self, name: str, rule: LoopAxis | None, others: Sequence[LoopAxis]
     ) -> LoopAxis | None:
-        """The axis along which most accesses are contiguous, if any is."""
-        best, chosen = 0.0, None
-        for loop in candidates:
-            lanes = self.width(loop)
-            positions = estimate(loop.extent)
-            if lanes == 1:
-                continue
-            steps = -(-positions // lanes)
-            used = positions / (steps * lanes) * lanes / self.lanes
-            score = used * (0.01 + sum(self.fit(access, loop, reads) for access in reads))
-            if score > best:
-                best, chosen = score, loop
-        return chosen
+        """A loop axis, by its number among the group's, or none."""
 
-    def fit(self, access: Access, loop: LoopAxis, reads: Sequence[Access]) -> float:
-        """How well an access vectorises along an axis; short steps are packed, so lie in order."""
-        found = _contiguity(access, loop.symbol)
-        if found >= 0 or loop not in self.grid or not _short_steps(access, loop.symbol):
-            return found
-        rows = self.shared_rows(loop, reads)
-        if rows is None or estimate(rows.extent) < PACK_ROWS:
-            return found
-        moves = access.offset.symbols()
-        along = loop.symbol in moves and any(x.symbol in moves for x in self.sequential)
-        return -found if along and rows.symbol not in moves and _is_product(access) else found
+        def number(loop: LoopAxis | None) -> int:
+            return NONE if loop is None else self.axes.index(loop)
 
-    def shared_rows(self, vector: LoopAxis, reads: Sequence[Access]) -> LoopAxis | None:
-        """The longest grid axis that some reads have and some have not: rows of a register tile.
+        chosen = self.pick(name, number(rule), [*map(number, others), NONE])
+        return None if chosen == NONE else self.axes[chosen]
 
-        Best one that no read has together with the vector axis: then each value read meets all
-        values read along the other axis, as in a matrix product.
-        """
-        shared = [x for x in self.grid if x is not vector and _partly(x.symbol, reads)]
-        moves = [access.offset.symbols() for access in reads]
-        apart = [x for x in shared if not any({x.symbol, vector.symbol} <= m for m in moves)]
-        longest = max(apart, key=lambda x: estimate(x.extent), default=None)
-        if longest is not None and estimate(longest.extent) >= DOT_TILE:
-            return longest
-        return max(shared, key=lambda x: estimate(x.extent), default=None)
+    def vector(self, candidates: Sequence[LoopAxis], reads: Sequence[Access]) -> LoopAxis | None:
+        """The axis of the lanes: where most accesses are contiguous, if any is."""
+        contiguous = [x for x in candidates if any(a.contiguity(x) > 0 for a in reads)]
+        others = [x for x in contiguous if self.lanes.width(x) > 1]
+        others.sort(key=lambda x: -self.lanes.score(x, reads))
+        return self.pick_axis("vector", self.lanes.best(candidates, reads), others)
+
+    # --- kinds of kernels
 
     def map(self) -> Schedule:
         """No reduction: every axis is grid; the vector axis goes innermost."""
-        vector = self.best_vector(self.grid, self.accesses)
+        vector = self.vector(self.grid, self.accesses)
         order = [x for x in self.grid if x is not vector]
         tiles = {}
         if vector is not None:
             across = self.transposed(vector, order)
-            tiles[vector.symbol] = self.stream_tile(vector)
             if across is not None:
+                rule = min(LINE, across.estimate)
+                lines = self.pick("lines", rule, [n for n in (8, 32, 4) if n < across.estimate])
+                width = min(self.lanes.width(vector), WAYS)
+                lanes = self.pick("width", width, {self.lanes.width(vector), max(1, width // 2)})
                 order = [x for x in order if x is not across] + [across]
-                tiles[across.symbol] = TileChoice(min(LINE, estimate(across.extent)))
-                tiles[vector.symbol] = TileChoice(1, min(self.width(vector), WAYS))
+                tiles = {
+                    across.symbol: TileChoice(lines),
+                    vector.symbol: TileChoice(1, lanes),
+                }
+            else:
+                tiles[vector.symbol] = self.stream_tile(vector)
             order.append(vector)
         return self.done(order, tiles, CHUNK_WORK)
 
     def transposed(self, vector: LoopAxis, others: Sequence[LoopAxis]) -> LoopAxis | None:
         """The axis along which an access is contiguous that jumps along the vector axis."""
         for access in self.accesses:
-            if _contiguity(access, vector.symbol) >= 0:
+            if access.contiguity(vector) >= 0:
                 continue
             for loop in others:
-                if _contiguity(access, loop.symbol) > 0 and estimate(loop.extent) > 1:
+                if access.contiguity(loop) > 0 and loop.estimate > 1:
                     return loop
         return None
 
     def stream_tile(self, loop: LoopAxis, streams: int = STREAMS) -> TileChoice:
-        lanes = self.width(loop)
-        unroll = max(1, min(streams, estimate(loop.extent) // lanes))
-        return TileChoice(1 << (unroll.bit_length() - 1), lanes)
+        """Several vectors at a time, as many as the extent fills."""
+        lanes = self.lanes.width(loop)
+        most = max(1, self.panel(loop) // lanes)
+        rule = _power_of_two(min(streams, most))
+        others = [n for n in (2 * rule, rule // 2, 4 * rule, 1) if 0 < n <= min(most, 2 * COLUMNS)]
+        return TileChoice(self.pick("streams", rule, others), lanes)
 
     def vector_over_grid(self, vector: LoopAxis, rows: LoopAxis | None) -> Schedule:
         """Lanes are independent results: columns of a matrix product, column sums, convolutions."""
-        lanes = self.width(vector)
+        lanes = self.lanes.width(vector)
         sums = len(self.reductions)
         budget = max(2, (3 * self.target.registers // 4) // sums)
-        vectors = 2 if estimate(vector.extent) > lanes else 1
         order = [x for x in self.grid if x is not vector and x is not rows]
-        order.append(vector)
         if rows is None:
-            vectors = max(1, min(COLUMNS, estimate(vector.extent) // lanes, budget))
+            most = max(1, min(COLUMNS, self.panel(vector) // lanes))
+            vectors = self.pick(
+                "columns", min(most, budget), [n for n in (8, 4, 16, 2, 1) if n <= most]
+            )
             tiles = {vector.symbol: TileChoice(vectors, lanes)}
-            return self.done(order, tiles, CHUNK_WORK)
-        order.append(rows)
-        height = _rows(estimate(rows.extent), max(1, min(12, budget * 2 // 3 // vectors)))
+            return self.done([*order, vector], tiles, CHUNK_WORK)
+        most = -(-self.panel(vector) // lanes)
+        vectors = min(2, most)
+        height = _rows(rows.estimate, max(1, min(12, budget * 2 // 3 // vectors)))
+        height, vectors = self.pick_tile(
+            f"{height}x{vectors}", self.register_tiles(rows, most)
+        )
         tiles = {
             vector.symbol: TileChoice(vectors, lanes),
             rows.symbol: TileChoice(height),
         }
-        packs = self.packs(vector, rows)
-        along = vector.symbol if packs else None
-        return self.done(order, tiles, self.contraction_chunk(), packs, along, rows)
+        return self.contraction(order, vector, rows, tiles, rows.estimate >= PACK_ROWS)
+
+    def panel(self, loop: LoopAxis) -> int:
+        """How many positions along an axis a tile may hold: those of a panel, where one is read."""
+        panels = (access.panel(loop) for access in self.accesses)
+        return min(filter(None, panels), default=loop.estimate)
+
+    def pick_tile(self, rule: str, others: Sequence[str]) -> tuple[int, int]:
+        """Rows and columns of a register tile."""
+        rows, columns = self.pick("tile", rule, others).split("x")
+        return int(rows), int(columns)
+
+    def register_tiles(self, rows: LoopAxis, most: int) -> list[str]:
+        """Tiles whose accumulators, with a vector a column and one more, fit the registers."""
+        sums, found = len(self.reductions), []
+        for text in REGISTER_TILES:
+            height, vectors = map(int, text.split("x"))
+            if height * vectors * sums + vectors + 1 <= self.target.registers:
+                found.append(f"{min(height, rows.estimate)}x{min(vectors, most)}")
+        return found
+
+    def contraction(
+        self,
+        order: Sequence[LoopAxis],
+        columns: LoopAxis,
+        rows: LoopAxis,
+        tiles: Mapping[Symbol, TileChoice],
+        packed: bool,
+    ) -> Schedule:
+        """The loops of a register tile: the columns' factors packed, or either axis outside."""
+        packs = self.factors(columns, rows)
+        packs = packs if packs and self.pick("pack", int(packed), (1 - packed,)) else ()
+        pair = [columns, rows]
+        if not packs and self.pick("outer", "columns", ("rows",)) == "rows":
+            pair = [rows, columns]
+        along = columns.symbol if packs else None
+        return self.done([*order, *pair], tiles, self.contraction_chunk(), packs, along, rows)
 
     def contraction_chunk(self) -> int:
         """The work of one chunk: small enough to share out, large enough to reuse what it loads."""
         total = 1
         for loop in self.axes:
-            total *= estimate(loop.extent)
+            total *= loop.estimate
         return max(SMALL_CONTRACTION, min(LARGE_CONTRACTION, total // CONTRACTION_CHUNKS))
 
-    def packs(self, along: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
-        """Factors that depend on the axis `along` and not on the rows, where these pay for it."""
-        if estimate(rows.extent) < PACK_ROWS:
-            return ()
+    def factors(self, along: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
+        """Factors that depend on the axis `along` and not on the rows: those worth packing."""
         found: list[Term] = []
+        in_panels = {a.source for a in self.accesses if a.panel(along)}
         for reduction in self.reductions:
             (product,) = reduction.args
             if product.op != "Mul" or product in self.group.reads:
@@ -234,68 +263,86 @@ class _Default:
             for factor in product.args:
                 reads_it = not factor.axes.isdisjoint(along.members)
                 bound = not factor.axes.isdisjoint(reduction.attrs)
+                packed = not in_panels.isdisjoint(below((factor,), self.group.reads.__contains__))
+                if packed:
+                    continue
                 if reads_it and bound and factor.axes.isdisjoint(rows.members):
                     found.append(factor)
         return tuple(dict.fromkeys(found))
 
-    def vector_over_reduction(self, vector: LoopAxis | None, shared: list[LoopAxis]) -> Schedule:
+    def vector_over_reduction(
+        self, vector: LoopAxis | None, shared: Sequence[LoopAxis]
+    ) -> Schedule:
         """Lanes are partial results of one sum: row reductions, dot products of rows by rows."""
         tiles: dict[Symbol, TileChoice] = {}
         if vector is not None:
             self.sequential = [x for x in self.sequential if x is not vector] + [vector]
-        shared = sorted(shared, key=lambda x: -estimate(x.extent))[:2]
-        wide = self.target.registers >= 32
-        if len(shared) == 2:
-            tall = DOT_TILE if wide else 2
-            sizes = [_rows(estimate(x.extent), tall) for x in shared]
-        else:
-            sizes = [_rows(estimate(x.extent), 2 * DOT_TILE if wide else DOT_TILE) for x in shared]
-        sums = len(self.reductions)
-        if sums > 1:
-            sizes = [max(1, size // 2) for size in sizes]
+        shared = sorted(shared, key=lambda x: -x.estimate)[:2]
+        sizes = self.dot_tile(shared)
         for loop, size in zip(shared, sizes, strict=True):
             tiles[loop.symbol] = TileChoice(size)
-        accumulators = sums
+        accumulators = len(self.reductions)
         for size in sizes:
             accumulators *= size
         if vector is not None:
-            tiles[vector.symbol] = self.stream_tile(vector, max(1, 2 * STREAMS // accumulators))
-            if not shared:
-                tiles[vector.symbol] = self.stream_tile(vector)
-        order = [x for x in self.grid if x not in shared] + shared
+            streams = max(1, 2 * STREAMS // accumulators) if shared else STREAMS
+            tiles[vector.symbol] = self.stream_tile(vector, streams)
+        order = [x for x in self.grid if x not in shared]
         if len(shared) < 2:
-            return self.done(order, tiles, CHUNK_WORK)
+            return self.done([*order, *shared], tiles, CHUNK_WORK)
         columns, rows = shared
-        packs = self.packs(columns, rows) if self.row_bytes() >= ALIASING_BYTES else ()
-        along = columns.symbol if packs else None
-        return self.done(order, tiles, self.contraction_chunk(), packs, along, rows)
+        packed = self.row_bytes() >= ALIASING_BYTES and rows.estimate >= PACK_ROWS
+        return self.contraction(order, columns, rows, tiles, packed)
+
+    def dot_tile(self, shared: Sequence[LoopAxis]) -> tuple[int, ...]:
+        """How many rows of each factor meet."""
+        if not shared:
+            return ()
+        tall = DOT_TILE if self.target.registers >= 32 else DOT_TILE // 2
+        sizes = [_rows(x.estimate, tall * (3 - len(shared))) for x in shared]
+        sums = len(self.reductions)
+        if sums > 1:
+            sizes = [max(1, size // 2) for size in sizes]
+        most = [x.estimate for x in shared] + [1]
+        others = []
+        for text in DOT_TILES:
+            pair = [min(*both) for both in zip(map(int, text.split("x")), most, strict=False)]
+            if pair[0] * pair[1] * sums + max(pair) + 1 <= self.target.registers:
+                others.append("x".join(map(str, pair)))
+        return self.pick_tile("x".join(map(str, [*sizes, 1][:2])), others)[: len(shared)]
 
     def row_bytes(self) -> int:
         """About how many bytes of one operand a result of a contraction reads."""
         positions = 1
         for loop in self.sequential:
-            positions *= estimate(loop.extent)
+            positions *= loop.estimate
         return positions * self.reductions[0].dtype.size
 
     # --- the record
 
     def done(
         self,
-        order: list[LoopAxis],
-        tiles: dict[Symbol, TileChoice],
+        order: Sequence[LoopAxis],
+        tiles: Mapping[Symbol, TileChoice],
         chunk_work: int,
         packs: tuple[Term, ...] = (),
         along: Symbol | None = None,
         rows: LoopAxis | None = None,
     ) -> Schedule:
+        kept = dict(tiles)
         inner = list(self.inner)
-        if inner and all(tiles.get(x.symbol, TileChoice()).vector == 1 for x in order):
-            vector = self.inner_vector(inner, tiles)
+        if inner and all(kept.get(x.symbol, TileChoice()).vector == 1 for x in order):
+            vector = self.inner_vector(inner, kept)
             if vector is not None:
                 inner = [x for x in inner if x is not vector] + [vector]
-                tiles.setdefault(vector.symbol, self.stream_tile(vector))
-        kept = {s: t for s, t in tiles.items() if t.size > 1}
-        grid = self.chunks(order, kept, chunk_work, rows if packs else None)
+                if vector.symbol not in kept:
+                    kept[vector.symbol] = self.stream_tile(vector)
+        kept = {s: t for s, t in kept.items() if t.size > 1}
+        wanted = self.pick("chunk", chunk_work, (chunk_work * 4, chunk_work // 4))
+        in_panels = (x.symbol for x in order if any(a.panel(x) for a in self.accesses))
+        if along is None:
+            along = next((symbol for symbol in in_panels if symbol in kept), None)
+        grid = self.chunks(order, kept, wanted, rows if along is not None else None)
         sequential = tuple(self.sequential)
         return Schedule(self.axes, grid, sequential, tuple(inner), kept, packs, along)
 
@@ -310,11 +357,12 @@ class _Default:
             if loop in wide:
                 return loop
         free = [x for x in inner if not wide or x not in self.sequential]
-        return self.best_vector(free, [a for a in self.accesses if a.reduction is None])
+        reads = [a for a in self.accesses if a.reduction is None]
+        return self.lanes.best(free, reads)
 
     def chunks(
         self,
-        order: list[LoopAxis],
+        order: Sequence[LoopAxis],
         tiles: Mapping[Symbol, TileChoice],
         wanted: int,
         packed_rows: LoopAxis | None,
@@ -322,16 +370,16 @@ class _Default:
         """Positions per chunk: inner axes whole until a chunk has the wanted work, the rest cut."""
         work = max(1, len(self.group.terms()) - len(self.group.reads))
         for loop in (*self.inner, *self.sequential):
-            work *= estimate(loop.extent)
+            work *= loop.estimate
         work = max(1, min(work, 1 << 40))
         out: list[tuple[LoopAxis, int]] = []
         for loop in reversed(order):
             tile = tiles.get(loop.symbol, TileChoice()).size
-            positions = estimate(loop.extent)
+            positions = loop.estimate
             known = loop.extent.interval.hi is not None and positions < UNKNOWN
             count = max(1, wanted // work) if wanted > work else 1
             if loop is packed_rows:
-                count = ROW_BLOCK
+                count = self.pick("row_block", ROW_BLOCK, (256, 64, 512))
             count = -(-count // tile) * tile
             if count >= positions and known:
                 out.append((loop, 0))
@@ -342,35 +390,9 @@ class _Default:
         return tuple(reversed(out))
 
 
-def _contiguity(access: Access, symbol: Symbol) -> float:
-    """How well an access vectorises along an axis."""
-    weight = 4.0 if access.reduction is not None else 1.5 if access.is_store else 1.0
-    stride = access.offset.coefficient(symbol)
-    if stride is None:
-        return -weight
-    if stride.is_const:
-        backwards = weight / 2 if not access.is_store else -weight
-        return {1: weight, 0: 0.0, -1: backwards}.get(stride.value, -weight)
-    return -weight
-
-
-def _short_steps(access: Access, symbol: Symbol) -> bool:
-    """Does a vector of an operand of a reduction span few cache lines, as in strided windows?"""
-    stride = access.offset.coefficient(symbol)
-    short = stride is not None and stride.is_const and 0 < stride.value <= SHORT_STEP
-    return short and access.reduction is not None
-
-
-def _is_product(access: Access) -> bool:
-    """Is the access one of the factors of a contraction?"""
-    reduction = access.reduction
-    return reduction is not None and reduction.op == "Sum" and reduction.args[0].op == "Mul"
-
-
-def _partly(symbol: Symbol, reads: Sequence[Access]) -> bool:
-    """Some reads move along the axis and some do not: positions along it share the latter."""
-    moving = [symbol in access.offset.symbols() for access in reads]
-    return any(moving) and not all(moving)
+def _power_of_two(n: int) -> int:
+    """The largest power of two not above n."""
+    return 1 << (n.bit_length() - 1)
 
 
 def _rows(positions: int, most: int) -> int:

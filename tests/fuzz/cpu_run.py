@@ -11,7 +11,7 @@ import pytest
 from luminal import config
 from luminal.backends import registry
 from luminal.backends.cpu import device
-from luminal.backends.reference import evaluate_with_bounds
+from luminal.backends.reference import Bounded, Results, evaluate_with_bounds
 from luminal.compiler import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.hlir.state import State
@@ -50,10 +50,14 @@ def check(case: Case, *others: Case, max_unstable: float = UNSTABLE_SHARE) -> No
 
 
 def check_run(
-    exe: Executable, runner: device.CpuRunner, case: Case, max_unstable: float = UNSTABLE_SHARE
+    exe: Executable,
+    runner: device.CpuRunner,
+    case: Case,
+    max_unstable: float = UNSTABLE_SHARE,
+    bounds: Results[Bounded] | None = None,
 ) -> None:
-    """As `check`, of a compiled graph."""
-    bounds = evaluate_with_bounds(case.graph, case.inputs, case.dims)
+    """As `check`, of a compiled graph; `bounds` of the reference where they are known."""
+    bounds = bounds or evaluate_with_bounds(case.graph, case.inputs, case.dims)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device, "TEAM_GAIN", -math.inf)  # the team even for tiny programs
         first = run(exe, case, 1, None)

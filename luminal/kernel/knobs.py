@@ -1,0 +1,55 @@
+"""Knobs: the named choices of a schedule as plain data, and the record of what could be chosen.
+
+Rules that schedule a kernel ask for every choice by name (`pick`): the rule's own value is taken
+unless a knob sets another. What was asked for, with its legal values, is the kernel's space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from luminal.errors import CompileError
+
+Value = int | str
+V = TypeVar("V", int, str)
+Knobs = tuple[tuple[str, Value], ...]  # sorted by name; () is the rule-made schedule
+
+
+class Choices:
+    """The choices of one kernel while it is scheduled."""
+
+    def __init__(self, kernel: str, knobs: Knobs = ()) -> None:
+        self.kernel = kernel
+        self.knobs = dict(knobs)
+        self.offered: dict[str, tuple[Value, ...]] = {}  # by name, in the order asked for
+
+    def pick(self, name: str, rule: V, others: Iterable[V] = ()) -> V:
+        """The knob's value, or `rule` where it is not set; legal are `rule` and `others`."""
+        legal = list(dict.fromkeys([rule, *others]))
+        self.offered[name] = tuple(legal)
+        if name not in self.knobs:
+            return rule
+        if self.knobs[name] in self.offered[name]:
+            return legal[self.offered[name].index(self.knobs[name])]
+        listed = ", ".join(map(str, legal))
+        raise CompileError(
+            f"{self.kernel}: knob {name}={self.knobs[name]} is not legal here; take one of {listed}"
+        )
+
+    def finish(self) -> None:
+        """Raises where a knob was set that this kernel does not have."""
+        for name in self.knobs:
+            if name not in self.offered:
+                known = ", ".join(self.offered) or "none"
+                raise CompileError(f"{self.kernel}: no knob {name} here; its knobs are: {known}")
+
+
+def with_knob(knobs: Knobs, name: str, value: Value) -> Knobs:
+    """`knobs` with one more set."""
+    return as_knobs({**dict(knobs), name: value})
+
+
+def as_knobs(values: Mapping[str, Value]) -> Knobs:
+    """Knobs in their one order."""
+    return tuple(sorted(values.items()))

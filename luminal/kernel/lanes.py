@@ -1,0 +1,77 @@
+"""Which axis a kernel's lanes run along, and which one the rows of a register tile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from luminal.kernel.loops import Access, LoopAxis
+
+SHORT_STEP = 4  # elements between neighbours that are packed: few more lines than they fill
+PACK_ROWS = 32  # fewer rows than this do not pay for packing
+DOT_TILE = 4  # rows and columns of a tile of dot products
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Judges the axes of one group: `most` lanes to a vector, results over `grid`, reductions over
+    `sequential`.
+    """
+
+    most: int
+    grid: tuple[LoopAxis, ...]
+    sequential: tuple[LoopAxis, ...]
+
+    def best(self, candidates: Sequence[LoopAxis], reads: Sequence[Access]) -> LoopAxis | None:
+        """The axis along which most accesses are contiguous, if any is."""
+        wide = [x for x in candidates if self.width(x) > 1 and self.score(x, reads) > 0]
+        return max(wide, key=lambda x: self.score(x, reads), default=None)
+
+    def width(self, loop: LoopAxis) -> int:
+        """Lanes worth having along an axis."""
+        positions, lanes = loop.estimate, self.most
+        while lanes > 1 and positions <= lanes // 2:
+            lanes //= 2
+        return lanes
+
+    def score(self, loop: LoopAxis, reads: Sequence[Access]) -> float:
+        """How contiguous the accesses are along an axis, and how well it fills its vectors."""
+        lanes, positions = self.width(loop), loop.estimate
+        steps = -(-positions // lanes)
+        used = positions / (steps * lanes) * lanes / self.most
+        return used * (0.01 + sum(self.fit(access, loop, reads) for access in reads))
+
+    def fit(self, access: Access, loop: LoopAxis, reads: Sequence[Access]) -> float:
+        """How well an access vectorises along an axis; short steps are packed, so lie in order."""
+        found = access.contiguity(loop)
+        step = access.stride(loop)
+        short = step is not None and 0 < step <= SHORT_STEP
+        if found >= 0 or loop not in self.grid or not short or not access.is_factor:
+            return found
+        shared = self.rows(loop, reads)
+        if shared is None or shared.estimate < PACK_ROWS or access.moves(shared):
+            return found
+        return -found if any(access.moves(x) for x in self.sequential) else found
+
+    def rows(self, vector: LoopAxis, reads: Sequence[Access]) -> LoopAxis | None:
+        """The longest grid axis that some reads have and some have not: rows of a register tile.
+
+        Best one that no read has together with the vector axis: then each value read meets all
+        values read along the other axis, as in a matrix product.
+        """
+        shared = [x for x in self.grid if x is not vector and partly(x, reads)]
+        apart = [x for x in shared if not any(a.moves(x) and a.moves(vector) for a in reads)]
+        longest = max(apart, key=_estimate, default=None)
+        if longest is not None and longest.estimate >= DOT_TILE:
+            return longest
+        return max(shared, key=_estimate, default=None)
+
+
+def partly(loop: LoopAxis, reads: Sequence[Access]) -> bool:
+    """Some reads move along the axis and some do not: positions along it share the latter."""
+    moving = [access.moves(loop) for access in reads]
+    return any(moving) and not all(moving)
+
+
+def _estimate(loop: LoopAxis) -> int:
+    return loop.estimate

@@ -1,0 +1,54 @@
+"""The space of one kernel's schedules: the knobs worth trying, the most promising first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+
+from luminal.kernel.group import Group
+from luminal.kernel.knobs import Choices, Knobs, with_knob
+from luminal.kernel.schedule import Schedule, explored
+from luminal.target import Target
+
+MOST = 40  # schedules of a kernel; building and timing one takes some 30 ms
+COMBINED = ("vector", "rows", "tile", "pack")  # choices that may change which others are best
+
+
+def space(group: Group, target: Target) -> tuple[Knobs, ...]:
+    """The legal schedules of a group, each once: () first, then those that make one choice
+    otherwise, then those that change one thing more of those in COMBINED.
+    """
+    found: dict[Knobs, Schedule] = {}
+    frontier: Iterable[Knobs] = ((),)
+    while True:
+        nearby: list[Iterator[Knobs]] = []
+        for knobs in frontier:
+            made, choices = explored(group, target, knobs)
+            if made in found.values():
+                continue
+            found[knobs] = made
+            if len(found) == MOST:
+                return tuple(found)
+            if all(name in COMBINED for name, _ in knobs):
+                nearby.append(_neighbours(knobs, choices))
+        if not nearby:
+            return tuple(found)
+        frontier = list(dict.fromkeys(_in_turns(nearby)))
+
+
+def _neighbours(knobs: Knobs, choices: Choices) -> Iterator[Knobs]:
+    """The knobs with one more set, of those asked for later (they keep what the others mean): of
+    every choice its first alternative, then the second.
+    """
+    names = list(choices.offered)
+    later = max((names.index(name) + 1 for name, _ in knobs), default=0)
+    return _in_turns(
+        [with_knob(knobs, name, value) for value in choices.offered[name][1:]]
+        for name in names[later:]
+    )
+
+
+def _in_turns(sources: Iterable[Iterable[Knobs]]) -> Iterator[Knobs]:
+    """The first of each, then the second of each."""
+    for turn in zip_longest(*sources):
+        yield from (knobs for knobs in turn if knobs is not None)

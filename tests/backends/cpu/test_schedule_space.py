@@ -1,0 +1,148 @@
+"""Every schedule of a kernel's space computes the same: knobs change speed, never values."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+import luminal.nn.functional as f
+from luminal.backends import registry
+from luminal.backends.cpu.device import CpuRunner
+from luminal.backends.reference import evaluate_with_bounds
+from luminal.compiler import (
+    Stages,
+    assemble,
+    knob_space,
+    lower_by_stages,
+    place_step,
+    text_key,
+)
+from luminal.errors import CompileError
+from luminal.kernel.knobs import Knobs
+from luminal.kernel.tile_ir import to_text
+from luminal.kernel.tile_verify import verify
+from luminal.program.steps import KernelStep
+from luminal.runtime.executable import Executable, Variant
+from luminal.target import Target
+from tests.fuzz.cpu_run import check_run
+from tests.fuzz.graphs import Case
+
+TARGET = registry.find("cpu").target  # type: ignore[assignment]
+EXTENT = 37  # of the dim s
+BUILDS = 4  # of each graph in one test; all knobs are placed and verified
+
+Fn = Callable[..., Any]
+GRAPHS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
+    "pointwise": (lambda x, y: (x + y).exp() * x, ((7, 30, 5), (7, 30, 5))),
+    "broadcast": (lambda x, y: x * y + 1, ((37, 70), (70,))),
+    "transposed": (lambda x: x.transpose(0, 1) + 1, ((45, 67),)),
+    "permuted": (lambda x: (x * 2).permute(2, 0, 1), ((5, 21, 34),)),
+    "concat": (lambda x, y: lm.cat([x, y], 1), ((19, 33), (19, 40))),
+    "pad": (lambda x: x.pad([(1, 2), (3, 20)]), ((17, 29),)),
+    "row sum": (lambda x: (x * x).sum(-1), ((37, 141),)),
+    "all sum": (lambda x: x.sum(), ((37, 41),)),
+    "softmax": (lambda x: x.softmax(-1), ((19, 83),)),
+    "layer norm": (lambda x: x.layer_norm(-1), ((19, 83),)),
+    "column sums": (lambda x: x.sum(0), ((90, 77),)),
+    "column mean and max": (lambda x: (x.mean(0), x.max(0)[0]), ((65, 77),)),
+    "matmul": (lambda a, b: a @ b, ((70, 45), (45, 83))),
+    "matmul and epilogue": (lambda a, b, c: (a @ b + c).relu(), ((64, 64), (64, 64), (64,))),
+    "linear": (lambda a, b: a @ b.transpose(0, 1), ((41, 72), (53, 72))),
+    "vector matrix": (lambda a, b: a @ b, ((1, 90), (90, 70))),
+    "matrix vector": (lambda a, b: a @ b, ((90, 70), (70,))),
+    "skinny": (lambda a, b: a @ b, ((5, 90), (90, 70))),
+    "dynamic matmul": (lambda a, b: a @ b, (("s", 45), (45, "s"))),
+    "batched": (lambda a, b: a @ b, ((5, 19, 24), (5, 24, 35))),
+    "gram": (lambda a: a @ a.transpose(0, 1), ((37, 50),)),
+    "conv 1x1": (lambda x, w: f.conv2d(x, w), ((2, 12, 9, 9), (20, 12, 1, 1))),
+    "conv 3x3": (lambda x, w: f.conv2d(x, w, padding=1), ((1, 6, 12, 19), (36, 6, 3, 3))),
+    "depthwise": (lambda x, w: f.conv2d(x, w, padding=1, groups=6), ((1, 6, 20, 21), (6, 1, 3, 3))),
+    "stem": (lambda x, w: f.conv2d(x, w, stride=2, padding=3), ((1, 3, 30, 41), (33, 3, 7, 7))),
+    "max pool": (lambda x: f.max_pool2d(x, 3, 2, 1), ((2, 3, 17, 20),)),
+    "several roots": (lambda x: (x.sum(1), x.max(1)[0], (x * x).sum(1)), ((33, 70),)),
+    "normalised twice": (lambda x, y: (x.softmax(-1), (x + y).mean(-1)), ((9, 40), (9, 40))),
+    "dynamic softmax": (lambda x: x.softmax(-1), (("s", "s"),)),
+}  # fmt: skip
+
+
+def case(name: str) -> Case:
+    """The graph of that name with random inputs, some of them infinite or NaN."""
+    fn, shapes = GRAPHS[name]
+    cx = lm.Graph()
+    dims = {"s": EXTENT} if any("s" in shape for shape in shapes) else {}
+    named = {name: cx.dim(name, 1, 64) for name in dims}
+    tensors = [
+        cx.tensor(tuple(named.get(n, n) for n in shape), name=f"x{k}")
+        for k, shape in enumerate(shapes)
+    ]
+    made = fn(*tensors)
+    for k, value in enumerate(made if isinstance(made, tuple) else (made,)):
+        value.output(f"y{k}")
+    rng = np.random.default_rng(3)
+    inputs = {}
+    for k, shape in enumerate(shapes):
+        array = rng.standard_normal([dims.get(n, n) for n in shape], np.float32)
+        for special in (np.nan, np.inf) if k == 0 else ():
+            array.flat[rng.integers(array.size)] = special
+        inputs[f"x{k}"] = array
+    return Case(cx.graph(), inputs, dims, {})
+
+
+def variants(stages: Stages, target: Target) -> Iterator[tuple[str, Knobs]]:
+    """Every (kernel, knobs) of a program; all place, verify and differ in text or chunks."""
+    for step in stages.partition.steps:
+        assert isinstance(step, KernelStep)
+        space = knob_space(step, target)
+        assert space[0] == ()
+        assert len(set(space)) == len(space)
+        key = text_key(to_text(place_step(step, target).kernel))
+        for knobs in space:
+            assert list(knobs) == sorted(knobs)
+            verify(place_step(step, target, knobs).kernel)
+            yield key, knobs
+
+
+def check(name: str, most: int | None) -> None:
+    assert TARGET is not None
+    target = TARGET()
+    run = case(name)
+    stages = lower_by_stages(run.graph, target)
+    found = [v for v in variants(stages, target) if v[1]]
+    if most is not None:
+        found = random.Random(name).sample(found, min(most, len(found)))
+    bounds = evaluate_with_bounds(run.graph, run.inputs, run.dims)
+    for key, knobs in found:
+        program = assemble(run.graph, stages.partition, target, {key: knobs})
+        runner = CpuRunner(program, target)
+        exe = Executable(run.graph, (Variant({}, runner),))
+        try:
+            check_run(exe, runner, run, 1.0, bounds)
+        except AssertionError as error:
+            raise AssertionError(f"{name} with {knobs}: {error}") from error
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_some_schedules_of_each_kernel(name: str) -> None:
+    check(name, BUILDS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_schedule_of_each_kernel(name: str) -> None:
+    check(name, None)
+
+
+def test_a_knob_that_a_kernel_lacks_is_refused() -> None:
+    assert TARGET is not None
+    target = TARGET()
+    (step,) = lower_by_stages(case("matmul").graph, target).partition.steps
+    assert isinstance(step, KernelStep)
+    with pytest.raises(CompileError, match=r"Contract: no knob lines here; its knobs are: vector"):
+        place_step(step, target, (("lines", 8),))
+    with pytest.raises(CompileError, match=r"knob tile=99x9 is not legal here; take one of .*8x2"):
+        place_step(step, target, (("tile", "99x9"),))
