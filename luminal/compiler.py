@@ -11,6 +11,7 @@ from luminal.algebra.lower import Lowered, lower
 from luminal.hlir import verify as hlir_verify
 from luminal.hlir.graph import Graph
 from luminal.kernel.cost import bytes_moved, flops, label
+from luminal.kernel.custom import bytes_of, place_custom
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.opaque import is_opaque, place_opaque
@@ -25,7 +26,7 @@ from luminal.program import selection_text
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program
 from luminal.program.partition import partition
 from luminal.program.selection import Selection
-from luminal.program.steps import KernelStep, Partition, Step
+from luminal.program.steps import CustomStep, KernelStep, LoopStep, Partition, Step
 from luminal.select import fast, layouts
 from luminal.target import Target
 
@@ -37,13 +38,18 @@ UNTUNED: Tuned = {}
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Every IR of one compile, in order; the Program is what a backend runs."""
+    """Every IR of one compile, in order; the Program is what a backend runs.
+
+    `origins`, for each kernel of the Program: its name under the default schedule (as in Tuned),
+    and a step that it was placed for.
+    """
 
     graph: Graph
     lowered: Lowered
     selection: Selection
     partition: Partition
     program: Program
+    origins: tuple[tuple[str, KernelStep], ...]
 
 
 def lower_to_program(graph: Graph, target: Target, numerics: str = "standard") -> Program:
@@ -78,32 +84,51 @@ def finish(
     with trace.span("partition"):
         parts = partition(graph, selection)
     with trace.span("place"):
-        program = assemble(graph, parts, target, tuned)
-    return Stages(graph, lowered, selection, parts, program)
+        program, origins = assemble(graph, parts, target, tuned)
+    return Stages(graph, lowered, selection, parts, program, origins)
 
 
-def assemble(graph: Graph, parts: Partition, target: Target, tuned: Tuned = UNTUNED) -> Program:
-    """Places every kernel of a partition; equal kernels are one."""
+def assemble(
+    graph: Graph, parts: Partition, target: Target, tuned: Tuned
+) -> tuple[Program, tuple[tuple[str, KernelStep], ...]]:
+    """Places every kernel of a partition, equal kernels once; the Program and its `origins`."""
     kernels: dict[str, tuple[int, Kernel]] = {}
+    origins: list[tuple[str, KernelStep]] = []
 
     def launch(step: Step) -> Launch:
-        if not isinstance(step, KernelStep):
+        if isinstance(step, LoopStep):
             return LoopLaunch(step.trips, tuple(map(launch, step.body)))
+        if isinstance(step, CustomStep):
+            return launch_custom(step)
         placed = place_step(step, target)
         text = to_text(placed.kernel)
-        if tuned and (knobs := tuned.get(text_key(text))):
-            placed = place_step(step, target, knobs)
+        key = text_key(text)
+        if key in tuned:
+            placed = place_step(step, target, tuned[key])
             text = to_text(placed.kernel)
-        number, _ = kernels.setdefault(text, (len(kernels), placed.kernel))
+        if text not in kernels:
+            kernels[text] = len(kernels), placed.kernel
+            origins.append((key, step))
+        number, _ = kernels[text]
         group = step.group
         return KernelLaunch(
             number, placed.operands, placed.params, placed.chunks,
             label(group), flops(group), bytes_moved(group),
         )  # fmt: skip
 
+    def launch_custom(step: CustomStep) -> Launch:
+        kernel = step.attrs.kernel
+        placed = place_custom(step.attrs, step.operands, step.results)
+        key = f"{to_text(placed.kernel)} {id(kernel)}"  # two functions may go by one name
+        number, _ = kernels.setdefault(key, (len(kernels), placed.kernel))
+        return KernelLaunch(
+            number, placed.operands, placed.params, placed.chunks,
+            kernel.name, step.attrs.flops, bytes_of((*step.operands, *step.results)),
+        )  # fmt: skip
+
     prologue = tuple(launch(s) for s in parts.steps if _is_early(s))
     launches = tuple(launch(s) for s in parts.steps if not _is_early(s))
-    return Program(
+    program = Program(
         graph.dims,
         graph.requirements,
         tuple(parts.buffers),
@@ -114,6 +139,7 @@ def assemble(graph: Graph, parts: Partition, target: Target, tuned: Tuned = UNTU
         tuple(parts.outputs),
         tuple(parts.swaps),
     )
+    return program, tuple(origins)
 
 
 def _is_early(step: Step) -> bool:
