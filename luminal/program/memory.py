@@ -9,7 +9,7 @@ from luminal.algebra.terms import Frame
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.ops import Value
 from luminal.kernel.group import Place
-from luminal.program.buffers import Buffer, BufferKind, Owner
+from luminal.program.buffers import ROW_MAJOR, Buffer, BufferKind, Layout, Owner
 from luminal.program.launch_list import Operand
 from luminal.program.steps import Partition
 from luminal.shape.expression import Expression
@@ -24,13 +24,18 @@ class Memory:
         self.entries: dict[tuple[int, ...], int] = {}
 
     def buffer(
-        self, kind: BufferKind, dtype: Any, shape: Sequence[Expression], owner: Owner = None
+        self,
+        kind: BufferKind,
+        dtype: Any,
+        shape: Sequence[Expression],
+        owner: Owner = None,
+        layout: Layout = ROW_MAJOR,
     ) -> int:
         """A new buffer; the same one for the same owner."""
         if owner is not None and (kind, owner) in self.owned:
             return self.owned[kind, owner]
         number = len(self.partition.buffers)
-        self.partition.buffers.append(Buffer(number, kind, dtype, tuple(shape), owner=owner))
+        self.partition.buffers.append(Buffer(number, kind, dtype, tuple(shape), layout, owner))
         if owner is not None:
             self.owned[kind, owner] = number
         return number
@@ -43,7 +48,8 @@ class Memory:
         return self.entries[buffers]
 
     def place(self, buffer: int, frame: Frame) -> Place:
-        return Place(Operand(self.entry(buffer)), self.partition.buffers[buffer].dtype, frame)
+        made = self.partition.buffers[buffer]
+        return Place(Operand(self.entry(buffer)), made.dtype, frame, made.layout)
 
 
 def owner_of(leaf: Value) -> tuple[BufferKind, Owner]:

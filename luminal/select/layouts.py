@@ -1,0 +1,188 @@
+"""Layouts of weights: which contractions may read a weight in panels, and which do in `fast`.
+
+A panel holds as many neighbouring columns of a product as a register tile is wide, one row of them
+after the other: `w[n, k]` lies as `[n // 32][k][n % 32]`. A kernel then streams the weight in whole
+vectors, whichever way round it was given, and packs nothing. The prologue makes the copy, once per
+setting of the weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+
+from luminal.algebra.terms import Axes, Frame, Phase, Term
+from luminal.hlir.ops import Value
+from luminal.program.buffers import ROW_MAJOR, Layout
+from luminal.program.selection import Choice, Selection
+from luminal.select.weights import upper
+from luminal.shape.expression import Symbol
+from luminal.target import Target
+
+Edge = tuple[Term, int]  # (user, argument)
+VECTORS = 2  # of a panel: as the usual register tile is wide
+PANEL_ROWS = 2  # results per element of a weight from which a copy in panels pays
+
+
+@dataclass(frozen=True, slots=True)
+class Gene:
+    """A weight, the edges through which contractions read it, and the layouts these may read, the
+    first being the one it has. `rows`: how many results share an element of the weight, at most.
+    """
+
+    weight: Term
+    edges: tuple[Edge, ...]
+    layouts: tuple[Layout, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A factor of a contraction that is a weight in memory, perhaps cast and under other names."""
+
+    weight: Term
+    edge: Edge
+    frame: Frame  # of the weight, in the axes of the contraction
+
+
+def by_rule(
+    selection: Selection, target: Target, arguments: Set[Value] = frozenset()
+) -> Selection:
+    """The layouts of `fast`, in Loop bodies too: panels where a product has rows enough."""
+    bodies = dict(selection.bodies)
+    for number, weights in weights_of_bodies(selection, arguments).items():
+        bodies[number] = by_rule(bodies[number], target, weights)
+    found = genes(selection, target, arguments)
+    chosen = {gene: gene.layouts[1] for gene in found if gene.rows >= PANEL_ROWS}
+    return with_layouts(replace(selection, bodies=bodies), chosen)
+
+
+def genes(
+    selection: Selection, target: Target, arguments: Set[Value] = frozenset()
+) -> tuple[Gene, ...]:
+    """What can be chosen in a program, or in a Loop body whose `arguments` are weights outside."""
+    users = _users(selection)
+    found: dict[tuple[Term, Layout], Gene] = {}
+    for term in selection.choices:
+        if term.op == "Sum" and term.phase is Phase.RUN and term.args[0].op == "Mul":
+            columns = _columns(term, selection, users)
+            for read in _reads(term, selection, arguments):
+                layout = _panels(read, term, columns, target)
+                if layout is not None:
+                    axes = {axis for dimension in read.frame for axis in dimension}
+                    new = Gene(read.weight, (read.edge,), (ROW_MAJOR, layout), upper(term.axes - axes))
+                    old = found.get((read.weight, layout), new)
+                    edges = tuple(dict.fromkeys((*old.edges, *new.edges)))
+                    found[read.weight, layout] = replace(new, edges=edges, rows=max(old.rows, new.rows))
+    return tuple(g for g in found.values() if not arguments or _covers(g, users))
+
+
+def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selection:
+    """The selection with these layouts read; a weight that nothing else reads lies in them only."""
+    users = _users(selection)
+    choices, reads = dict(selection.choices), dict(selection.reads)
+    for gene, layout in chosen.items():
+        old = choices[gene.weight]
+        if layout == old.layouts[0]:
+            continue
+        is_given = gene.weight.is_leaf and gene.weight.phase is not Phase.RUN
+        if _covers(gene, users) and not is_given:
+            choices[gene.weight] = replace(old, layouts=(layout,))
+            continue
+        layouts = tuple(dict.fromkeys((*old.layouts, layout)))
+        choices[gene.weight] = replace(old, layouts=layouts)
+        reads |= dict.fromkeys(gene.edges, layouts.index(layout))
+    return replace(selection, choices=choices, reads=reads)
+
+
+def weights_of_bodies(
+    selection: Selection, arguments: Set[Value] = frozenset()
+) -> dict[int, Set[Value]]:
+    """Per Loop body, by id: its arguments that are weights wherever the body is used."""
+    found: dict[int, Set[Value]] = {}
+    for term in selection.choices:
+        if term.op == "Loop":
+            loop, body = term.attrs.hlir, term.attrs.body
+            operands = [(arg,) for arg in term.args[: loop.carried]]
+            position = loop.carried
+            for leaves in loop.streams:
+                operands.append(term.args[position : position + max(leaves, 1)] if leaves else ())
+                position += max(leaves, 1)
+            operands += [(arg,) for arg in term.args[position:]]
+            weights = {
+                value
+                for k, (value, outside) in enumerate(zip(body.arguments, operands, strict=True))
+                if k >= loop.carried
+                and outside
+                and all(_is_weight(arg, selection, arguments) for arg in outside)
+            }
+            found[id(body)] = found.get(id(body), weights) & weights
+    return found
+
+
+def _users(selection: Selection) -> dict[Term, list[Edge]]:
+    """The edges that read each term; what a root reads has none for it."""
+    found: dict[Term, list[Edge]] = {term: [] for term in selection.choices}
+    for term in selection.choices:
+        for k, arg in enumerate(term.args):
+            found[arg].append((term, k))
+    return found
+
+
+def _covers(gene: Gene, users: Mapping[Term, list[Edge]]) -> bool:
+    return set(users[gene.weight]) <= set(gene.edges)
+
+
+def _is_weight(term: Term, selection: Selection, arguments: Set[Value]) -> bool:
+    """Is it in memory before any run? (In a Loop body, only what comes from outside is.)"""
+    if term.is_leaf:
+        return term.phase is not Phase.RUN or term.attrs.value in arguments
+    return selection.is_stored(term) and term.phase is not Phase.RUN
+
+
+def _reads(
+    contraction: Term, selection: Selection, arguments: Set[Value]
+) -> Iterator[_Read]:
+    """The factors that are weights, below casts and pure renames."""
+    (product,) = contraction.args
+    if selection.is_stored(product):
+        return
+    for k, factor in enumerate(product.args):
+        edge, names = (product, k), dict[Symbol, Symbol]()
+        while factor.op in ("Cast", "At") and not selection.is_stored(factor):
+            if factor.op == "At":
+                if not all(isinstance(index, Symbol) for _, index in factor.attrs):
+                    break
+                names |= {axis: names.get(index, index) for axis, index in factor.attrs}
+            edge, factor = (factor, 0), factor.args[0]
+        if _is_weight(factor, selection, arguments):
+            frame = factor.attrs.frame if factor.is_leaf else selection.frames[factor]
+            renamed = tuple(tuple(names.get(a, a) for a in dimension) for dimension in frame)
+            yield _Read(factor, edge, renamed)
+
+
+def _columns(
+    contraction: Term, selection: Selection, users: Mapping[Term, list[Edge]]
+) -> Axes:
+    """The axes along which neighbouring results lie side by side."""
+    term = contraction
+    while not selection.is_stored(term):
+        term = users[term][0][0]
+    frame = term.attrs.frames[1] if term.op == "Scatter" else selection.frames.get(term, ())
+    return next((dimension for dimension in reversed(frame) if dimension), ())
+
+
+def _panels(read: _Read, contraction: Term, columns: Axes, target: Target) -> Layout | None:
+    """Panels along the dimension of the weight that runs along the columns, if one does."""
+    bound = set(contraction.attrs)
+    along = [k for k, dimension in enumerate(read.frame) if dimension and dimension == columns[-len(dimension):]]
+    summed = [k for k, dimension in enumerate(read.frame) if not bound.isdisjoint(dimension)]
+    if len(along) != 1 or not summed or along[0] in summed:
+        return None
+    lanes = target.vector_lanes(contraction.dtype.size)
+    positions = upper(read.frame[along[0]])
+    if positions < lanes:
+        return None
+    others = [k for k in range(len(read.frame)) if k not in (*along, *summed)]
+    size = lanes * min(VECTORS, -(-positions // lanes))
+    return Layout((*others, *along, *summed), ((along[0], size),))
