@@ -19,7 +19,7 @@ from luminal.errors import CompileError
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.state import State
 from luminal.kernel.group import Group, Place, Store
-from luminal.program.buffers import BufferKind
+from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
 from luminal.program.in_place import updates
 from luminal.program.launch_list import Operand, ProgramOutput
 from luminal.program.memory import Memory, owner_of
@@ -64,11 +64,12 @@ class _Scope:
         self.facts = facts
         self.depth = depth
         self.arguments = arguments or {}
-        self.places: dict[Term, Place] = {}
+        self.places: dict[Term, Place] = {}  # in the canonical layout
+        self.others: dict[tuple[Term, int], Place] = {}  # in other layouts, by number
         self.copies: list[Store] = []  # sinks of values that live elsewhere
         self.in_place: dict[Term, State] = {}
         self.done: set[int] = set()  # sites of Sorts and Loops with several results
-        self.materialised: dict[tuple[Term, Frame], Place] = {}
+        self.materialised: dict[tuple[Term, Frame, Layout], Place] = {}
         order = {term: k for k, term in enumerate(selection.choices)}
         self.merged = {t: max(m, key=order.__getitem__) for m in selection.merges for t in m}
         self.users: dict[Term, list[Term]] = {term: [] for term in selection.choices}
@@ -83,7 +84,8 @@ class _Scope:
     def leaf(self, term: Term) -> Place:
         value, frame = term.attrs
         if value in self.arguments:
-            return Place(self.arguments[value], term.dtype, frame)
+            layout = self.selection.choices[term].layouts[0]
+            return Place(self.arguments[value], term.dtype, frame, layout)
         kind, owner = owner_of(value)
         return self.memory.place(self.memory.buffer(kind, value.dtype, value.shape, owner), frame)
 
@@ -128,13 +130,32 @@ class _Scope:
         """Where a stored term lives."""
         if term not in self.places:
             frame = term.attrs.result if term.is_opaque else self.selection.frames[term]
-            early = term.phase is not Phase.RUN and self.depth == 0
-            kind = BufferKind.DERIVED if early else BufferKind.ARENA
+            layout = self.selection.choices[term].layouts[0]
             shape = shape_of(frame)
-            self.places[term] = self.memory.place(
-                self.memory.buffer(kind, term.dtype, shape), frame
-            )
+            buffer = self.memory.buffer(self.kind(term), term.dtype, shape, layout=layout)
+            self.places[term] = self.memory.place(buffer, frame)
         return self.places[term]
+
+    def kind(self, term: Term) -> BufferKind:
+        """Whether a value is made once per setting of the weights or once per run."""
+        early = term.phase is not Phase.RUN and self.depth == 0
+        return BufferKind.DERIVED if early else BufferKind.ARENA
+
+    def copies_of(self, term: Term) -> list[Unit]:
+        """Kernels of the prologue that store a weight in its other layouts."""
+        found = []
+        for number, layout in enumerate(self.selection.choices[term].layouts[1:], 1):
+            frame = self.places[term].frame
+            shape = shape_of(frame)
+            buffer = self.memory.buffer(BufferKind.DERIVED, term.dtype, shape, layout=layout)
+            place = self.others[term, number] = self.memory.place(buffer, frame)
+            found.append(self.unit((), (Store(term, place, frame),)))
+        return found
+
+    def read_at(self, term: Term, numbers: set[int]) -> Place:
+        """Where a kernel reads a value whose layouts `numbers` its edges ask for."""
+        (number,) = numbers if len(numbers) == 1 else (0,)
+        return self.others[term, number] if number else self.places[term]
 
     # --- steps
 
@@ -144,6 +165,7 @@ class _Scope:
         for term in self.selection.choices:
             if self.selection.is_stored(term):
                 units += self.units(term)
+            units += self.copies_of(term)
         for store in self.copies:
             units.append(self.unit((), (store,)))
         return [step for unit in ordered(units) for step in unit.steps]
@@ -182,22 +204,24 @@ class _Scope:
         return all(b.kind is BufferKind.DERIVED for b in buffers)
 
     def group(self, stores: tuple[Store, ...]) -> Group:
-        reads: dict[Term, Place] = {}
+        layouts: dict[Term, set[int]] = {}  # that the edges of each term read ask for
         local: set[Term] = set()
         seen: set[Term] = set()
         making = {s.term for s in stores if s.place.operand == self._operand(s.term)}
-        stack = [root for store in stores for root in reversed(store.roots)]
+        stack = [(root, 0) for store in stores for root in reversed(store.roots)]
         while stack:
-            term = stack.pop()
+            term, number = stack.pop()
+            if term in self.places and term not in making:
+                layouts.setdefault(term, set()).add(number)
+                continue
             if term in seen:
                 continue
             seen.add(term)
-            if term in self.places and term not in making:
-                reads[term] = self.places[term]
-                continue
             if self.selection.choices[term].residence is Residence.LOCAL:
                 local.add(term)
-            stack.extend(reversed(term.args))
+            asked = [self.selection.reads.get((term, k), 0) for k in range(len(term.args))]
+            stack.extend(reversed([*zip(term.args, asked, strict=True)]))
+        reads = {term: self.read_at(term, numbers) for term, numbers in layouts.items()}
         return Group(stores, reads, frozenset(local), self.facts)
 
     def sort_units(self, term: Term) -> list[Unit]:
@@ -248,7 +272,10 @@ class _Scope:
             return []
         self.done.add(term.attrs.site)
         attrs: OpaqueAttrs = term.attrs
-        loop = attrs.hlir
+        loop, body = attrs.hlir, attrs.body
+        selection = self.selection.bodies[id(body)]
+        choices = selection.choices.items()
+        layouts = {t.attrs.value: c.layouts[0] for t, c in choices if t.is_leaf}
         before: list[Unit] = []
         operands: list[Operand] = []
         depth = self.depth + 1
@@ -258,13 +285,14 @@ class _Scope:
         for leaves in loop.streams:
             count = max(leaves, 1)
             args = range(position, position + count)
-            operands.append(self.stream(term, args, bool(leaves), depth, before))
+            layout = layouts.get(body.arguments[len(operands)], ROW_MAJOR)
+            operands.append(self.stream(term, args, bool(leaves), depth, before, layout))
             position += count
         for k in range(position, len(term.args)):
-            operands.append(self.exact(term.args[k], attrs.frames[k], before).operand)
-        body: Lowered = attrs.body
+            layout = layouts.get(body.arguments[len(operands)], ROW_MAJOR)
+            place = self.exact(term.args[k], attrs.frames[k], before, layout)
+            operands.append(place.operand)
         arguments = dict(zip(body.arguments, operands, strict=True))
-        selection = self.selection.bodies[id(body)]
         inner = _Scope(self.memory, selection, self.facts, depth, arguments)
         for k, root in enumerate(selection.roots):
             for target in self.results(term, k, carried, root, depth):
@@ -297,10 +325,17 @@ class _Scope:
         return entry
 
     def stream(
-        self, term: Term, args: range, listed: bool, depth: int, before: list[Unit]
+        self,
+        term: Term,
+        args: range,
+        listed: bool,
+        depth: int,
+        before: list[Unit],
+        layout: Layout,
     ) -> Operand:
-        """A tensor walked along its leading axis, or a list of tensors."""
-        places = [self.exact(term.args[k], term.attrs.frames[k], before) for k in args]
+        """A tensor walked along its leading axis, or a list of tensors in one layout."""
+        frames = term.attrs.frames
+        places = [self.exact(term.args[k], frames[k], before, layout) for k in args]
         if listed:
             buffers = [self.memory.partition.table[p.operand.entry] for p in places]
             return Operand(self.memory.entry(*buffers), depth, const(0), len(buffers))
@@ -310,16 +345,18 @@ class _Scope:
             size = size * extent
         return Operand(place.operand.entry, depth, const(0), 1, size)
 
-    def exact(self, term: Term, frame: Frame, before: list[Unit]) -> Place:
-        """A place that holds `term` row-major in just this frame, copied there if need be."""
+    def exact(
+        self, term: Term, frame: Frame, before: list[Unit], layout: Layout = ROW_MAJOR
+    ) -> Place:
+        """A place that holds `term` in just this frame and layout, copied there if need be."""
         place = self.places.get(term)
         fixed = place is not None and place.operand.depth == 0 and place.operand.modulus == 1
-        if place is not None and place.frame == frame and fixed:
+        if place is not None and place.frame == frame and place.layout == layout and fixed:
             return place
-        key = (term, frame)
+        key = (term, frame, layout)
         if key not in self.materialised:
             shape = shape_of(frame)
-            buffer = self.memory.buffer(BufferKind.ARENA, term.dtype, shape)
+            buffer = self.memory.buffer(self.kind(term), term.dtype, shape, layout=layout)
             self.materialised[key] = self.memory.place(buffer, frame)
             before.append(self.unit((), (Store(term, self.materialised[key], frame),)))
         return self.materialised[key]
