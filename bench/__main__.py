@@ -14,7 +14,7 @@ import torch
 
 from bench.row import Row, Skipped
 from luminal import config
-from luminal.runtime.report import table_lines
+from luminal.runtime.report_text import table_lines
 
 SUBJECTS = ("start", "small", "pointwise", "matmul", "language_model")
 HEAD = ("what", "measured", "target", "", "spread", "detail")

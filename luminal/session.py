@@ -23,6 +23,7 @@ from luminal.hlir.state import State
 from luminal.hlir.substitute import substitute_dims
 from luminal.runtime.binding import Interval
 from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.report import CompileSummary
 from luminal.runtime.results import Results
 from luminal.runtime.runner import Runner
 from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
@@ -112,12 +113,8 @@ def compile(
     chosen = registry.find(backend)
     frozen = graph.graph()
     choices = _Choices.of(frozen, dims or {})
-    if config.get("LUMINAL_DEBUG") == 0:
-        made = _executable(graph, frozen, choices, chosen, numerics)
-    else:
-        with trace.record() as spans:
-            made = _executable(graph, frozen, choices, chosen, numerics)
-        trace.debug(1, f"compiled {graph.name} for {chosen.name}\n{trace.summary(spans)}")
+    made = _executable(graph, frozen, choices, chosen, numerics)
+    if config.get("LUMINAL_DEBUG") >= 2:
         trace.debug(2, str(made.report()))
     global _compile_count
     _compile_count += 1
@@ -145,7 +142,11 @@ def _executable(
     variants = []
     for intervals in choices.variants():
         narrowed = _narrowed(frozen, choices.narrow | intervals)
-        variants.append(Variant(intervals, _runner(backend, narrowed, numerics)))
+        with trace.record() as spans:
+            runner = _runner(backend, narrowed, numerics)
+        trace.debug(1, f"compiled {graph.name} for {backend.name}\n{trace.summary(spans)}")
+        made = CompileSummary(trace.self_seconds(spans))
+        variants.append(Variant(intervals, runner, made))
     return Executable(frozen, variants, graph.values, choices.narrow, dict(graph.leaves))
 
 

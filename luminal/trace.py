@@ -67,6 +67,19 @@ def span(name: str) -> Iterator[None]:
         recording.depth -= 1
 
 
+def self_seconds(spans: list[Span]) -> dict[str, float]:
+    """Seconds by name, each span's without those of the spans inside it: they add up."""
+    totals: dict[str, float] = {}
+    around: list[Span] = []
+    for entry in spans:
+        del around[entry.depth :]
+        if around:
+            totals[around[-1].name] -= entry.seconds
+        totals[entry.name] = totals.get(entry.name, 0.0) + entry.seconds
+        around.append(entry)
+    return totals
+
+
 def summary(spans: list[Span]) -> str:
     """The spans as an indented text, a line each, in milliseconds."""
     width = max((2 * entry.depth + len(entry.name) for entry in spans), default=0)

@@ -7,11 +7,13 @@ leaves inputs and States as they were.
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import prod
+from statistics import median
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -29,8 +31,9 @@ from luminal.hlir.substitute import all_nodes
 from luminal.runtime.arrays import Array, accept, accept_output
 from luminal.runtime.binding import Bound, Dims, Interval, Signature, missing_input
 from luminal.runtime.output_pool import OutputPool
-from luminal.runtime.report import MemoryReport, Report
+from luminal.runtime.report import CompileSummary, MemoryReport, Report
 from luminal.runtime.results import Results
+from luminal.runtime.roofline import Peaks
 from luminal.runtime.runner import BoundRunner, Runner
 
 MAX_BINDINGS = 64  # shapes whose bindings are kept, the least recently used go first
@@ -45,6 +48,7 @@ class Variant:
 
     intervals: Mapping[str, Interval]
     runner: Runner
+    compiled: CompileSummary = field(default_factory=CompileSummary)
 
     def takes(self, dims: Dims) -> bool:
         """Whether the dims lie in the intervals."""
@@ -72,6 +76,23 @@ class _Binding:
     outputs: tuple[_OutputPlan, ...]
     names: tuple[str, ...]  # of the outputs
     bound: BoundRunner
+
+
+class _Profile(NamedTuple):
+    """Medians over the runs of a profile, and what the machine reaches."""
+
+    sites: list[float]
+    run: float
+    peaks: Peaks | None
+
+
+class _Ready(NamedTuple):
+    """A call whose checks are done: what is left cannot fail."""
+
+    arrays: list[Array | None]  # given by calls so far
+    used: list[Array]
+    binding: _Binding
+    outputs: list[Array]
 
 
 class _Received(NamedTuple):
@@ -120,6 +141,7 @@ class Executable:
         self._used: list[Array] = []  # what the last run took
         self._binding: _Binding | None = None
         self._bindings: OrderedDict[_Key, _Binding] = OrderedDict()
+        self._profiles: dict[frozenset[tuple[str, int]], _Profile] = {}  # by dims
         self._pool = OutputPool()
         self._has_weights = False  # once all of them have a value, they keep one
 
@@ -167,29 +189,34 @@ class Executable:
         if named or inputs.__class__ is not dict:
             inputs = _merged("inputs", inputs, named)
         with self._lock:
-            given = self._receive(inputs) if inputs else _Received(self._arrays, set(), [])
-            used = self._completed(given.arrays)
-            binding = self._bind(used, dims)
-            if self._checks:
-                self._check_indices(used, given.slots, binding)
-            if not self._has_weights:
-                self._check_weights(given.weights)
-            outputs = self._take_outputs(binding, used, out)
-            for parameter, array in given.weights:
-                parameter.set(array)
-            self._run(binding.bound, used, outputs)
-            self._arrays, self._used, self._binding = given.arrays, used, binding
-        names = binding.names
-        return Results(dict(zip(names, outputs, strict=True)), self._names)
+            ready = self._ready(inputs, dims, out)
+            if not self._states:
+                ready.binding.bound.run(ready.used, ready.outputs)
+            else:
+                with self._states_held():
+                    ready.binding.bound.run(ready.used, ready.outputs)
+            self._arrays, self._used, self._binding = ready.arrays, ready.used, ready.binding
+        return Results(dict(zip(ready.binding.names, ready.outputs, strict=True)), self._names)
 
-    def _run(self, bound: BoundRunner, inputs: list[Array], outputs: list[Array]) -> None:
-        if not self._states:
-            bound.run(inputs, outputs)
-            return
-        with ExitStack() as held:
-            for state in self._states:
-                held.enter_context(state.lock)
-            bound.run(inputs, outputs)
+    def _ready(self, inputs: Given | None, dims: Mapping[str, int] | None, out: Any) -> _Ready:
+        """All checks of a call, then sets the weights that it gives."""
+        given = self._receive(inputs) if inputs else _Received(self._arrays, set(), [])
+        used = self._completed(given.arrays)
+        binding = self._bind(used, dims)
+        if self._checks:
+            self._check_indices(used, given.slots, binding)
+        if not self._has_weights:
+            self._check_weights(given.weights)
+        outputs = self._take_outputs(binding, used, out)
+        for parameter, array in given.weights:
+            parameter.set(array)
+        return _Ready(given.arrays, used, binding, outputs)
+
+    def _states_held(self) -> ExitStack:
+        held = ExitStack()
+        for state in self._states:
+            held.enter_context(state.lock)
+        return held
 
     def _receive(self, inputs: Given) -> _Received:
         """Checks dtypes and names; changes nothing."""
@@ -251,9 +278,11 @@ class Executable:
         return _Binding(key, dims, tuple(plans), names, self._bound(dims))
 
     def _bound(self, dims: Dims) -> BoundRunner:
-        runner = next(variant.runner for variant in self._variants if variant.takes(dims))
         inputs = [spec.name for spec in self._inputs]
-        return runner.bind(dims, inputs, [sink.name for sink in self._outputs])
+        return self._variant(dims).runner.bind(dims, inputs, [s.name for s in self._outputs])
+
+    def _variant(self, dims: Dims) -> Variant:
+        return next(variant for variant in self._variants if variant.takes(dims))
 
     def _check_indices(self, used: list[Array], slots: set[int], binding: _Binding) -> None:
         """Inputs given again, and all where an extent may have changed."""
@@ -354,11 +383,52 @@ class Executable:
     # --- reports
 
     def report(self, dims: Mapping[str, int] | None = None) -> Report:
-        """The launches of one run at `dims`: the last run's, or before any the upper ends."""
+        """The launches of one run at `dims`: the last run's, or before any the upper ends.
+
+        With times once `profile` was called at these dims.
+        """
         with self._lock:
             if dims is None and self._binding is not None:
-                return self._binding.bound.report()
-            return self._bound(self._signature.upper_ends(dims or {})).report()
+                at = self._binding.dims
+            else:
+                at = self._signature.upper_ends(dims or {})
+            report = replace(self._bound(at).report(), compiled=self._variant(at).compiled)
+            profile = self._profiles.get(frozenset(at.items()))
+            return report if profile is None else report.timed(*profile)
+
+    def profile(
+        self,
+        inputs: Given | None = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        runs: int = 20,
+        **named: Any,
+    ) -> Report:
+        """Runs `runs` times as a call does and as often with a clock: the report with medians.
+
+        States are left as they were. Raises as a call does.
+        """
+        if runs < 1:
+            raise InputError(f"profile: runs = {runs}; takes an int >= 1")
+        with self._lock, self._states_held():
+            ready = self._ready(_merged("profile", inputs, named), dims, None)
+            bound = ready.binding.bound
+            kept = [(state, state.buffer.copy()) for state in self._states]
+            taken = []
+            try:
+                for _ in range(runs):
+                    start = time.perf_counter()
+                    bound.run(ready.used, ready.outputs)
+                    taken.append(time.perf_counter() - start)
+                sites = np.median(bound.profile(ready.used, ready.outputs, runs), 0).tolist()
+            finally:
+                for state, values in kept:
+                    state.buffer[...] = values
+            self._arrays, self._used, self._binding = ready.arrays, ready.used, ready.binding
+            at = ready.binding.dims
+            peaks = self._variant(at).runner.peaks()
+            self._profiles[frozenset(at.items())] = _Profile(sites, median(taken), peaks)
+            return self.report()
 
     def memory_report(self) -> MemoryReport:
         """What is held now, in bytes."""

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from luminal.runtime import report_html, report_text
+from luminal.runtime.roofline import Bound, Peaks
+
+JSON_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +24,24 @@ class KernelRow:
     chunks: int  # of one launch
     flops: int  # of all trips
     bytes: int  # read and written, of all trips
+    seconds: float | None = None  # of all trips, where a profile was made
+
+    def limit(self, peaks: Peaks) -> tuple[Bound, float]:
+        """What bounds it on this machine, and the least seconds it can take there."""
+        return peaks.limit(self.flops, self.bytes, self.trips)
+
+    def roofline(self, peaks: Peaks | None) -> float | None:
+        """The least time it can take over the time it takes; None without a profile or work."""
+        if not self.seconds or peaks is None or not (self.flops or self.bytes):
+            return None
+        return self.limit(peaks)[1] / self.seconds
 
 
 class Rejected(NamedTuple):
     """Candidates that a search gave up for one reason, and one of them."""
 
     reason: str
-    count: int
+    candidates: int
     example: str
 
 
@@ -72,11 +90,17 @@ class CompileSummary:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The launches of one run at `dims`; `prologue` runs only after a weight was set."""
+    """The launches of one run at `dims`; `prologue` runs only after a weight was set.
+
+    `run_seconds`, `peaks` and the rows' seconds are there once `Executable.profile` was called.
+    """
 
     dims: dict[str, int]
     kernels: tuple[KernelRow, ...]
     prologue: tuple[KernelRow, ...] = ()
+    compiled: CompileSummary = field(default_factory=CompileSummary)
+    run_seconds: float | None = None  # of a run without a clock in it
+    peaks: Peaks | None = None
 
     @property
     def flops(self) -> int:
@@ -88,14 +112,68 @@ class Report:
         """Bytes that one run's launches read and write."""
         return sum(row.bytes for row in self.kernels)
 
+    @property
+    def seconds(self) -> float | None:
+        """The sum over the launches, where a profile was made."""
+        taken = [row.seconds for row in self.kernels if row.seconds is not None]
+        return sum(taken) if taken else None
+
+    @property
+    def compile_seconds(self) -> Mapping[str, float]:
+        """Where the compile spent its time, by step; the steps add up."""
+        return self.compiled.seconds
+
+    @property
+    def search(self) -> SearchSummary | None:
+        """What the search did, if there was one."""
+        return self.compiled.search
+
+    def share(self, row: KernelRow) -> float | None:
+        """The row's part of the launches' time."""
+        total = self.seconds
+        return row.seconds / total if total and row.seconds is not None else None
+
+    def timed(self, seconds: Sequence[float], run_seconds: float, peaks: Peaks | None) -> Report:
+        """The report with each launch's seconds."""
+        rows = zip(self.kernels, seconds, strict=True)
+        kernels = tuple(replace(row, seconds=taken) for row, taken in rows)
+        return replace(self, kernels=kernels, run_seconds=run_seconds, peaks=peaks)
+
     def __str__(self) -> str:
-        dims = ", ".join(f"{name} = {n}" for name, n in self.dims.items())
-        head = f"{len(self.kernels)} launches, {self.flops:,} flops, {self.bytes:,} bytes"
-        rows: list[tuple[str, ...]] = [("kernel", "label", "trips", "chunks", "flops", "bytes")]
-        rows += [_cells(row) for row in self.kernels]
-        if self.prologue:
-            rows += [("", "-- prologue", "", "", "", ""), *map(_cells, self.prologue)]
-        return "\n".join([head + (f" at {dims}" if dims else ""), *table_lines(rows)])
+        return report_text.text(self)
+
+    def to_json(self) -> str:
+        """The report as JSON; docs/README.md, "Looking inside", lists the keys."""
+        return json.dumps(self._facts(), indent=2)
+
+    def html(self, path: str | Path | None = None) -> str:
+        """The report as one HTML page that needs nothing else; written to `path` if given."""
+        page = report_html.page(self)
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "format": JSON_FORMAT,
+            "dims": self.dims,
+            "flops": self.flops,
+            "bytes": self.bytes,
+            "run_seconds": self.run_seconds,
+            "peaks": None if self.peaks is None else self.peaks._asdict(),
+            "kernels": [self._row_facts(row) for row in self.kernels],
+            "prologue": [self._row_facts(row) for row in self.prologue],
+            "compile_seconds": dict(self.compile_seconds),
+            "search": None if self.search is None else _search_facts(self.search),
+        }
+
+    def _row_facts(self, row: KernelRow) -> dict[str, Any]:
+        return {
+            **_fields(row),
+            "share": self.share(row),
+            "bound": None if self.peaks is None else row.limit(self.peaks)[0],
+            "roofline": row.roofline(self.peaks),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,31 +200,21 @@ class MemoryReport:
     @property
     def total_bytes(self) -> int:
         """The sum of the parts."""
-        return sum(self._parts().values())
-
-    def _parts(self) -> Mapping[str, int]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return sum(_fields(self).values())
 
     def __str__(self) -> str:
-        rows = [(name.removesuffix("_bytes"), f"{n:,}") for name, n in self._parts().items()]
+        rows = [(name.removesuffix("_bytes"), f"{n:,}") for name, n in _fields(self).items()]
         total = ("total", f"{self.total_bytes:,}")
-        return "\n".join(table_lines([("memory", "bytes"), *rows, total]))
+        return "\n".join(report_text.table_lines([("memory", "bytes"), *rows, total]))
 
 
-def _cells(row: KernelRow) -> tuple[str, ...]:
-    numbers = (row.trips, row.chunks, row.flops, row.bytes)
-    return (str(row.kernel), row.label, *(f"{n:,}" for n in numbers))
+def _search_facts(search: SearchSummary) -> dict[str, Any]:
+    return _fields(search) | {
+        "rejected": [row._asdict() for row in search.rejected],
+        "history": [row._asdict() for row in search.history],
+        "rules": [row._asdict() for row in search.rules],
+    }
 
 
-def table_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Columns of equal width under the first row's heads; columns of numbers to the right."""
-    columns = list(zip(*rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    numeric = [all(cell[:1].isdigit() or not cell for cell in column[1:]) for column in columns]
-    return [
-        "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+def _fields(record: Any) -> dict[str, Any]:
+    return {entry.name: getattr(record, entry.name) for entry in fields(record)}

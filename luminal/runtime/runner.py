@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from luminal.runtime.arrays import Array
 from luminal.runtime.report import Report, WorkMemory
+from luminal.runtime.roofline import Peaks
 
 Times: TypeAlias = NDArray[np.floating[Any]]
 """Seconds of every launch site (second axis) in every run (first axis)."""
@@ -39,6 +40,9 @@ class Runner(Protocol):
         self, dims: Mapping[str, int], inputs: Sequence[str], outputs: Sequence[str]
     ) -> BoundRunner:
         """The program for these dims, to be run with the named arrays in this order."""
+
+    def peaks(self) -> Peaks | None:
+        """What the machine reaches at most, measured at the first call; None where unknown."""
 
     def memory(self) -> WorkMemory:
         """What is held now."""

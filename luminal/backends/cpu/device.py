@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from luminal import config
-from luminal.backends.cpu import kernels, team
+from luminal.backends.cpu import kernels, peaks, team
+from luminal.backends.cpu.compiler import LoadedCode
+from luminal.backends.cpu.hand_written import PythonCalls, PythonCode
 from luminal.backends.cpu.launch_ir import KERNEL
 from luminal.backends.cpu.launch_rows import CACHE_LINES, Filled, LaunchRows
 from luminal.backends.cpu.prologue import Prologue
 from luminal.dtypes import uint8
 from luminal.hlir.state import State, aligned_empty
 from luminal.kernel import tile_ir
+from luminal.kernel.tile_ir import Kernel
 from luminal.program import memory_plan, verify
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
@@ -25,6 +29,7 @@ from luminal.program.quantities import Quantities
 from luminal.runtime.arrays import Array, address
 from luminal.runtime.output_pool import block_bytes
 from luminal.runtime.report import Report, WorkMemory
+from luminal.runtime.roofline import Peaks
 from luminal.runtime.runner import Times
 from luminal.target import Target
 
@@ -51,8 +56,8 @@ class CpuRunner:
         if config.get("LUMINAL_VERIFY"):
             verify.verify(program)
         texts = [tile_ir.to_text(kernel) for kernel in program.kernels]
-        pairs = zip(program.kernels, texts, strict=True)
-        self._code = [kernels.build(kernel, text, target) for kernel, text in pairs]
+        self.python = PythonCalls()
+        self._code = [*map(self._build, program.kernels, texts)]
         functions = [code.address for code in self._code]
         self.quantities = Quantities(tuple(dim.name for dim in program.dims))
         self.rows = LaunchRows(program, program.launches, functions, self.quantities)
@@ -71,7 +76,18 @@ class CpuRunner:
     ) -> BoundCpu:
         """The launches with their numbers for these dims."""
         values = self.quantities.evaluate(dims)
-        return BoundCpu(self, dict(dims), values, self.table(inputs, outputs))
+        has_python = any(isinstance(code, PythonCode) for code in self._code)
+        bound = BoundPython if has_python else BoundCpu
+        return bound(self, dict(dims), values, self.table(inputs, outputs))
+
+    def _build(self, kernel: Kernel, text: str) -> LoadedCode | PythonCode:
+        if kernel.call is not None and kernel.call.is_python:
+            return PythonCode(kernel, kernel.call, self.python)
+        return kernels.build(kernel, text, self.target)
+
+    def peaks(self) -> Peaks:
+        """What this machine's threads reach together."""
+        return peaks.peaks(self.target, team.team_size_default())
 
     def memory(self) -> WorkMemory:
         """The arena, scratch and derived weights held now."""
@@ -211,7 +227,7 @@ class BoundCpu:
         self._threads = 0
         self._record: NDArray[Any] | None = None
         self._record_address = 0
-        self._enter = team.entry()
+        self._enter: Callable[[int], Any] = team.entry()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Enters native code once; what follows cannot fail."""
@@ -304,6 +320,31 @@ class BoundCpu:
             size = runner.program.buffers[number].bytes.evaluate(self._dims)
             self._hidden.append(aligned_empty((size,), uint8))
             self._slots[entry] = address(self._hidden[-1])
+
+
+class BoundPython(BoundCpu):
+    """A program with kernels in Python: one may raise, or ask for the program it is part of.
+
+    The error comes out before any State has changed buffers, and none was overwritten.
+    """
+
+    def __init__(
+        self, runner: CpuRunner, dims: dict[str, int], values: Sequence[int], table: Table
+    ) -> None:
+        super().__init__(runner, dims, values, table)
+        self._enter = partial(self._call, self._enter)
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        with self._runner.python.alone():
+            super().run(inputs, outputs)
+
+    def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
+        with self._runner.python.alone():
+            return super().profile(inputs, outputs, runs)
+
+    def _call(self, entry: Callable[[int], Any], record: int) -> None:
+        assert self._filled is not None
+        self._runner.python.enter(entry, record, self._filled.launches)
 
 
 def _spare(state: State) -> Array:

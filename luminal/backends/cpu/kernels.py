@@ -8,7 +8,7 @@ from importlib.resources import files
 from weakref import WeakValueDictionary
 
 from luminal import config, trace
-from luminal.backends.cpu import compiler
+from luminal.backends.cpu import compiler, hand_written
 from luminal.backends.cpu.compiler import LoadedCode
 from luminal.codegen.llvm import render
 from luminal.kernel.tile_ir import Kernel
@@ -27,7 +27,9 @@ def build(kernel: Kernel, text: str, target: Target) -> LoadedCode:
         _show(kernel, text, target)
     code = _built.get((text, target))
     if code is None:
-        code = _built[text, target] = compiler.load(_object(kernel, text, target))
+        object_bytes = compiled(kernel, text, target)
+        with trace.span("load"):
+            code = _built[text, target] = compiler.load(object_bytes)
     return code
 
 
@@ -40,11 +42,14 @@ def _show(kernel: Kernel, text: str, target: Target) -> None:
             trace.debug(6, compiler.assembly(ir_text, target))
 
 
-def _object(kernel: Kernel, text: str, target: Target) -> bytes:
+def compiled(kernel: Kernel, text: str, target: Target) -> bytes:
+    """The kernel's object code, from the cache or compiled into it. Raises as `build` does."""
     key = compiler.cache_key(f"{_renderer()}\n{target.vector_bits}\n{text}", target)
     objects = object_cache.default()
     found = objects.get(key)
     if found is None:
+        if kernel.call is not None:
+            hand_written.check_ir(kernel.call)
         with trace.span("render"):
             ir_text = render(kernel, target)
         with trace.span("compile"):

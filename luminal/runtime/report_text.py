@@ -1,0 +1,125 @@
+"""A report as plain text: tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # report.py prints itself with what is here
+    from luminal.runtime.report import KernelRow, Report, SearchSummary
+
+SHOWN = 12  # rules and rejections that a text lists; JSON and HTML have all
+
+
+def text(report: Report) -> str:
+    """The whole report, the launches first."""
+    dims = ", ".join(f"{name} = {n}" for name, n in report.dims.items())
+    head = f"{len(report.kernels)} launches, {report.flops:,} flops, {report.bytes:,} bytes"
+    lines = [head + (f" at {dims}" if dims else ""), *_speed(report)]
+    times: tuple[str, ...] = ("us", "share") if report.seconds is not None else ()
+    times += ("roofline", "bound") if report.peaks is not None else ()
+    rows = [("kernel", "label", "trips", "chunks", "flops", "bytes", *times)]
+    rows += [_cells(report, row) for row in report.kernels]
+    if report.prologue:
+        rows += [("", "-- prologue", *[""] * (len(rows[0]) - 2))]
+        rows += [_cells(report, row) for row in report.prologue]
+    lines += table_lines(rows)
+    if report.compile_seconds:
+        lines.append(_compile(report))
+    if report.search is not None:
+        lines += _search(report.search)
+    return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it: `1.32 us`, `81.4 ms`."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def amount(value: float, unit: str) -> str:
+    """A number of units with the prefix that suits it: `1.23 GFLOP`."""
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
+
+
+def table_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Columns of equal width under the first row's heads; columns of numbers to the right."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    numeric = [all(cell[:1].isdigit() or not cell for cell in column[1:]) for column in columns]
+    return [
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _speed(report: Report) -> list[str]:
+    """What a run takes and what the machine could do, where a profile was made."""
+    if report.seconds is None or report.run_seconds is None:
+        return []
+    took = f"a run takes {duration(report.run_seconds)}, its launches {duration(report.seconds)}"
+    peaks = report.peaks
+    if peaks is None:
+        return [took]
+    flops, memory = amount(peaks.flops, "FLOP/s"), amount(peaks.memory, "B/s")
+    cache = amount(peaks.cache, "B/s")
+    return [f"{took}; the machine reaches {flops}, reads {memory} from memory, {cache} from cache"]
+
+
+def _cells(report: Report, row: KernelRow) -> tuple[str, ...]:
+    numbers = (row.trips, row.chunks, row.flops, row.bytes)
+    cells = (str(row.kernel), row.label, *(f"{n:,}" for n in numbers))
+    if report.seconds is None:
+        return cells
+    share, roofline, peaks = report.share(row), row.roofline(report.peaks), report.peaks
+    cells += ("" if row.seconds is None else f"{row.seconds * 1e6:,.2f}",)
+    cells += ("" if share is None else f"{share:.1%}",)
+    if peaks is None:
+        return cells
+    if roofline is None:
+        return (*cells, "", "")
+    return (*cells, f"{roofline:.0%}", row.limit(peaks)[0])
+
+
+def _compile(report: Report) -> str:
+    total = sum(report.compile_seconds.values())
+    longest = sorted(report.compile_seconds.items(), key=lambda step: -step[1])
+    steps = ", ".join(f"{name} {duration(seconds)}" for name, seconds in longest)
+    return f"compiled in {duration(total)}: {steps}"
+
+
+def _search(search: SearchSummary) -> list[str]:
+    spent = search.history[-1].seconds if search.history else 0.0
+    source = "taken from the database" if search.from_database else f"searched {duration(spent)}"
+    lines = [
+        f"{search.mode}, seed {search.seed}: {source}, {search.candidates:,} candidates, "
+        f"{search.kernels_built:,} kernels built",
+        f"fast {duration(search.fast_seconds)}, best {duration(search.best_seconds)}: "
+        f"{search.decision}",
+    ]
+    if search.rejected:
+        rejected = sorted(search.rejected, key=lambda row: -row.candidates)
+        cells = [(f"{row.candidates:,}", row.reason, row.example) for row in rejected[:SHOWN]]
+        lines += table_lines([("rejected", "because", "for example"), *cells])
+        lines += _more(len(rejected))
+    if search.rules:
+        rules = sorted(search.rules, key=lambda row: -row.new_nodes)
+        used = [
+            (row.name, row.kind, f"{row.matches:,}", f"{row.new_nodes:,}", f"{row.seconds:.4f}")
+            for row in rules[:SHOWN]
+        ]
+        lines += table_lines([("rule", "class", "matches", "new nodes", "seconds"), *used])
+        lines += _more(len(rules))
+    return lines
+
+
+def _more(count: int) -> list[str]:
+    return [f"... and {count - SHOWN} more"] if count > SHOWN else []
