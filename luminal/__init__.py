@@ -35,6 +35,7 @@ from luminal.frontend.array_api import *  # noqa: F403
 from luminal.frontend.binary import maximum, minimum, where
 from luminal.frontend.convolution import conv1d, conv2d, conv3d
 from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
+from luminal.frontend.custom import custom_kernel
 from luminal.frontend.diagonals import diag, diag_embed, diagflat, diagonal, tril, triu
 from luminal.frontend.einsum import einsum
 from luminal.frontend.embedding import embedding, embedding_bag, one_hot
@@ -248,6 +249,7 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "cross",
+    "custom_kernel",
     "dot",
     "einsum",
     "inner",

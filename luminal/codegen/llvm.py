@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from luminal.codegen import llvm_access
+from luminal.codegen import llvm_access, llvm_custom
 from luminal.codegen.llvm_builder import (
     I8,
     I64,
@@ -62,6 +62,8 @@ _CHUNK = opaque("chunk", 0, 2**62)
 
 def render(kernel: Kernel, target: Target) -> str:
     """The LLVM IR text of a verified kernel for a target."""
+    if kernel.call is not None:
+        return llvm_custom.render(kernel.call)
     module = ModuleBuilder(target.features)
     bits = target.vector_bits
     width = f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'

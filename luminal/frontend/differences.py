@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from luminal.errors import ShapeError
+from luminal.frontend.custom import to_file
 from luminal.frontend.handle import axis_of, numpy_names
 from luminal.frontend.movement import concat
 from luminal.frontend.ordered import cumsum
@@ -17,12 +18,17 @@ if TYPE_CHECKING:
 @numpy_names
 def diff(
     x: Tensor,
-    n: int = 1,
+    n: int | str = 1,
     dim: int = -1,
     prepend: Tensor | None = None,
     append: Tensor | None = None,
 ) -> Tensor:
-    """x[1:] - x[:-1] along `dim`, `n` times; `prepend` and `append` are joined to x first."""
+    """x[1:] - x[:-1] along `dim`, `n` times; `prepend` and `append` are joined to x first.
+
+    `x.diff("name")` is x itself, written to name.bin by every run: see `custom.to_file`.
+    """
+    if isinstance(n, str):
+        return to_file(x, n)
     axis = axis_of("diff", dim, x.ndim)
     if n == 0:
         return x

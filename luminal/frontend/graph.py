@@ -40,6 +40,7 @@ class Recorder:
         self.leaves: dict[str, Value] = {}  # Inputs and Weights by name
         self.values: dict[str, Array] = {}
         self.results: dict[Value, Array] = {}
+        self.diffs: dict[str, tuple[Tensor, Tensor]] = {}  # by file: what `diff` took and gave
         self._weights: dict[Parameter, Value] = {}
 
     def __repr__(self) -> str:

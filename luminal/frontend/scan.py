@@ -110,6 +110,7 @@ class BodyRecorder(Recorder):
         self.depth = parent.depth + 1
         self.dims = parent.dims
         self.requirements = parent.requirements
+        self.diffs = parent.diffs
         self.closed = False
         self.captured: dict[
             Value, Value

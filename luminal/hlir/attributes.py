@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from luminal.dtypes import DType
+from luminal.errors import CompileError, InputError
 from luminal.shape.expression import Expression
 from luminal.shape.view import View
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from luminal.hlir.state import Parameter, State
 
 Shape = tuple[Expression, ...]
+Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class InputAttrs(NamedTuple):
@@ -138,14 +140,40 @@ class LoopAttrs(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CustomKernel:
-    """A hand-written operation: an opaque value with a shape rule and a NumPy meaning."""
+    """A hand-written operation, equal to no other one whatever its name and code.
+
+    `evaluate(*operands, *results)` is its meaning: it reads NumPy arrays and writes the results.
+    `ir` is the LLVM IR that a CPU runs instead; None: `evaluate` itself is the kernel. `vjp` is for
+    training: `vjp(operands, results, cotangents)` gives a gradient or None for each operand.
+    """
 
     name: str
-    infer: Callable[..., tuple[tuple[Shape, DType], ...]]
-    evaluate: Callable[..., tuple[np.ndarray[Any, Any], ...]]
+    evaluate: Callable[..., None] | None
+    ir: str | None = None
+    vjp: Callable[..., Any] | None = None
+
+    def run(self, operands: Sequence[Array], results: Sequence[Array]) -> None:
+        """Calls `evaluate`, which sees the operands read-only. Raises what it raises."""
+        if self.evaluate is None:
+            raise CompileError(
+                f"{self.name}: this custom kernel has LLVM IR only; give custom_kernel(evaluate=) "
+                "a NumPy function to run it here"
+            )
+        views = [np.asarray(x, order="C").view() for x in operands]
+        for view in views:
+            view.flags.writeable = False
+        returned: Any = self.evaluate(*views, *results)
+        if returned is not None and all(returned is not result for result in results):
+            raise InputError(
+                f"{self.name}: the custom kernel returned a {type(returned).__name__}; it writes "
+                "into its last arguments (out[...] = x * x) and returns nothing"
+            )
 
 
 class CustomAttrs(NamedTuple):
-    """The kernel of a Custom node."""
+    """A call of `kernel`: the types of its results, the chunks its work is cut into, its work."""
 
     kernel: CustomKernel
+    types: tuple[tuple[Shape, DType], ...]
+    chunks: Expression
+    flops: Expression

@@ -31,7 +31,7 @@ from luminal.hlir.attributes import (
 )
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.state import Parameter, State
-from luminal.shape.expression import Expression, Symbol
+from luminal.shape.expression import ONE, ZERO, Expression, Symbol
 from luminal.shape.view import View, compose, identity
 
 
@@ -202,8 +202,16 @@ class Builder:
         node = self.make("Loop", (*args, *invariants), attrs)
         return tuple(Value(node, k) for k in range(len(node.types)))
 
-    def custom(self, kernel: CustomKernel, args: Sequence[Value]) -> tuple[Value, ...]:
-        node = self.make("Custom", args, CustomAttrs(kernel))
+    def custom(
+        self,
+        kernel: CustomKernel,
+        args: Sequence[Value],
+        types: Sequence[tuple[Shape, DType]],
+        chunks: Expression = ONE,
+        flops: Expression = ZERO,
+    ) -> tuple[Value, ...]:
+        """The results of a hand-written kernel, which has these types."""
+        node = self.make("Custom", args, CustomAttrs(kernel, tuple(types), chunks, flops))
         return tuple(Value(node, k) for k in range(len(node.types)))
 
 

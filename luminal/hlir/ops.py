@@ -263,7 +263,7 @@ def _loop(args: Sequence[TensorType], attrs: LoopAttrs) -> tuple[TensorType, ...
 
 
 def _custom(args: Sequence[TensorType], attrs: CustomAttrs) -> tuple[TensorType, ...]:
-    return tuple(TensorType(*result) for result in attrs.kernel.infer(*args))
+    return tuple(TensorType(*result) for result in attrs.types)
 
 
 # --- the table ------------------------------------------------------------------------------------

@@ -324,7 +324,12 @@ def _custom(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _
     name = line.name()
     if name not in p.kernels:
         raise line.error(f"the kernel {name!r} is not given; pass kernels={{{name!r}: kernel}}")
-    return p._operands(line, scope), CustomAttrs(p.kernels[name])
+    line.expect("chunks=")
+    chunks = p._bracketed(line)
+    line.expect("flops=")
+    flops = p._bracketed(line)
+    attrs = CustomAttrs(p.kernels[name], tuple(types), chunks, flops)
+    return p._operands(line, scope), attrs
 
 
 _READERS: dict[type | None, _Reader] = {

@@ -23,11 +23,13 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from luminal.hlir.attributes import (
     AxisAttrs,
     ConstantAttrs,
     CustomAttrs,
+    CustomKernel,
     GatherAttrs,
     InputAttrs,
     IotaAttrs,
@@ -41,12 +43,16 @@ from luminal.hlir.attributes import (
 from luminal.hlir.graph import Assign, Graph, Sink, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.state import Parameter, State
+from luminal.hlir.substitute import all_nodes
 from luminal.shape.expression import TRUE, Expression, Symbol
 from luminal.shape.text import quoted as dim_name
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 HEX_BYTES = 64  # a literal up to this size is printed in hex with its values in a comment
 INDENT = "  "
+
+Owner: TypeAlias = State | Parameter | CustomKernel
+"""What stands outside the graph and is named in its text."""
 
 
 def to_text(graph: Graph) -> str:
@@ -74,7 +80,7 @@ class Printer:
 
     def __init__(self, graph: Graph) -> None:
         self._numbers: dict[Node, int] = {}
-        self._owners: dict[State | Parameter, str] = {}
+        self._owners: dict[Owner, str] = {}
         self._taken: set[tuple[type, str]] = set()
         self._number(graph.nodes())
         self._collect(graph)
@@ -92,7 +98,7 @@ class Printer:
             self._numbers[node] = number
 
     def _collect(self, graph: Graph) -> None:
-        """Names every State and Parameter, in the order of their first mention in the text."""
+        """Names each State, Parameter and kernel, in the order of their first mention."""
         for node in graph.nodes():
             match node.attrs:
                 case StateAttrs(state=state):
@@ -106,8 +112,11 @@ class Printer:
         for sink in graph.sinks:
             if isinstance(sink, Assign):
                 self._name(sink.state)
+        for node in all_nodes(graph):
+            if isinstance(node.attrs, CustomAttrs):
+                self._name(node.attrs.kernel)
 
-    def _name(self, owner: State | Parameter) -> None:
+    def _name(self, owner: Owner) -> None:
         if owner in self._owners:
             return
         name, count = owner.name, 0
@@ -117,8 +126,8 @@ class Printer:
         self._taken.add((type(owner), name))
         self._owners[owner] = name
 
-    def owner(self, owner: State | Parameter) -> str:
-        """The name that the text has for a State or Parameter."""
+    def owner(self, owner: Owner) -> str:
+        """The name that the text has for a State, Parameter or custom kernel."""
         return self._owners.get(owner, owner.name)
 
     def block(self, nodes: Sequence[Node], indent: str) -> list[str]:
@@ -179,8 +188,9 @@ class Printer:
                 return (self._values(args), self._map(view.map, ()), domain)
             case LoopAttrs():
                 return self._loop(node)
-            case CustomAttrs(kernel=kernel):
-                return (quote(kernel.name), self._values(args))
+            case CustomAttrs(kernel=kernel, chunks=chunks, flops=flops):
+                work = f"chunks=({chunks}) flops=({flops})"
+                return (quote(self.owner(kernel)), work, self._values(args))
         return (self._values(args),)
 
     def _map(self, entries: Sequence[Expression | int], indices: Sequence[Value]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from luminal.hlir.attributes import (
     Body,
+    CustomAttrs,
     GatherAttrs,
     InputAttrs,
     IotaAttrs,
@@ -89,6 +90,9 @@ def rewrite_attrs(attrs: Any, rewrite: Rewrite) -> Any:
             return ViewAttrs(View(each(view.shape), each(view.map), rewrite(view.domain)))
         case LoopAttrs(trips=trips):
             return attrs._replace(trips=rewrite(trips))
+        case CustomAttrs(kernel=kernel, types=types, chunks=chunks, flops=flops):
+            made = tuple((each(shape), dtype) for shape, dtype in types)
+            return CustomAttrs(kernel, made, rewrite(chunks), rewrite(flops))
     return attrs
 
 

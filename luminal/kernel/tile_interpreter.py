@@ -23,6 +23,7 @@ from luminal.hlir.ops import OPS
 from luminal.kernel.tile_ir import (
     Barrier,
     Buffer,
+    Call,
     Contract,
     If,
     Index,
@@ -265,6 +266,19 @@ class _Interpreter:
         self.memory[statement.values][where] = values
         self.memory[statement.order][where] = order
 
+    def call(self, statement: Call) -> None:
+        """All of it in the first chunk: the meaning knows no chunks."""
+        if self.env[statement.chunk.name]:
+            return
+        operands, results = (
+            [
+                self.memory[name].reshape([int(n.evaluate(self.env)) for n in shape])
+                for name, shape in buffers
+            ]
+            for buffers in (statement.operands, statement.results)
+        )
+        statement.kernel.run(operands, results)
+
     def barrier(self, statement: Barrier) -> None:
         return
 
@@ -279,6 +293,7 @@ class _Interpreter:
         Loop: loop,
         If: branch,
         SortRow: sort,
+        Call: call,
         Barrier: barrier,
     }
 

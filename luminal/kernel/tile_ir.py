@@ -15,6 +15,7 @@ over grid and loop axes, parameters and, for data-dependent access, symbols boun
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from luminal.dtypes import DType
+from luminal.hlir.attributes import CustomKernel, Shape
 from luminal.shape.expression import TRUE, Expression, Symbol
 
 
@@ -220,13 +222,38 @@ class SortRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """Runs hand-written code over whole row-major buffers: IR once per chunk, Python just once.
+
+    `operands` and `results` are buffers with their shapes, whose extents are parameters.
+    """
+
+    kernel: CustomKernel
+    operands: tuple[tuple[str, Shape], ...]
+    results: tuple[tuple[str, Shape], ...]
+    chunk: Symbol
+    chunks: Expression
+
+    @property
+    def is_python(self) -> bool:
+        return self.kernel.ir is None
+
+    @property
+    def extents(self) -> tuple[Expression, ...]:
+        """Of all dimensions, operands first."""
+        return tuple(n for _, shape in (*self.operands, *self.results) for n in shape)
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """All threads of `scope` (a group) meet; the CPU has no use for it inside a kernel."""
 
     scope: Binding
 
 
-Statement = Literal | Index | Map | Load | Store | Contract | Reduce | Loop | If | SortRow | Barrier
+Statement = (
+    Literal | Index | Map | Load | Store | Contract | Reduce | Loop | If | SortRow | Call | Barrier
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +286,11 @@ class Kernel:
             yield statement
             if isinstance(statement, Loop | If):
                 stack.extend(reversed(statement.body))
+
+    @property
+    def call(self) -> Call | None:
+        """The hand-written code that is all of this kernel, if it is such a one."""
+        return next((each for each in self.body if isinstance(each, Call)), None)
 
     def tile_shapes(self) -> dict[Symbol, tuple[int, int]]:
         """Unroll and vector of each loop axis, by the first loop over it."""
@@ -340,7 +372,21 @@ def _line(statement: Statement) -> str:
             where = f"{statement.offset} + k*{statement.stride}, k < {statement.extent}"
             target = f"{statement.values}, {statement.order}"
             return f"sort {statement.source} -> {target} at {where}"
+        case Call():
+            return _call(statement)
         case Barrier(scope):
             return f"barrier {scope.value}"
         case _:
             raise AssertionError(statement)
+
+
+def _call(call: Call) -> str:
+    """With a hash of the IR: equal code has equal text."""
+    ir = call.kernel.ir
+    code = "python" if ir is None else f"ir {hashlib.sha256(ir.encode()).hexdigest()[:32]}"
+    operands, results = (
+        ", ".join(f"{name}[{', '.join(map(str, shape))}]" for name, shape in buffers)
+        for buffers in (call.operands, call.results)
+    )
+    part = f"{call.chunk.name} of {call.chunks}"
+    return f"call {call.kernel.name!r} ({code}) ({operands}) -> ({results}), {part}"

@@ -17,6 +17,7 @@ from luminal.hlir.ops import OPS, TensorType
 from luminal.kernel.tile_ir import (
     Barrier,
     Buffer,
+    Call,
     Carry,
     Contract,
     If,
@@ -35,7 +36,7 @@ from luminal.kernel.tile_ir import (
     Tile,
     headline,
 )
-from luminal.shape.expression import Expression, Symbol
+from luminal.shape.expression import Expression, Symbol, product_of
 
 REDUCTIONS = ("Add", "Mul", "Maximum")
 
@@ -306,6 +307,16 @@ class _Verifier:
             self.same_dtype(name, self.buffer(name, written=True).dtype, expected)
             self.stored.add(name)
 
+    def call(self, statement: Call, scope: _Scope) -> None:
+        self.known(statement.chunk, scope.symbols)
+        self.known(statement.chunks, self.kernel.params)
+        for buffers, written in ((statement.operands, False), (statement.results, True)):
+            for name, shape in buffers:
+                if self.buffer(name, written=written).size != product_of(shape):
+                    self.fail(f"{name} has another size; give the shape of the whole buffer")
+                self.known(product_of(shape), self.kernel.params)
+                self.stored.add(name)
+
     def barrier(self, statement: Barrier, scope: _Scope) -> None:
         return
 
@@ -320,6 +331,7 @@ class _Verifier:
         Loop: loop,
         If: branch,
         SortRow: sort,
+        Call: call,
         Barrier: barrier,
     }
 

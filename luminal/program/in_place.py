@@ -47,3 +47,13 @@ def _kernels_reading(selection: Selection, users: Users, leaf: Term) -> set[Term
             seen.add(user)
             stack.extend(users[user])
     return found
+
+
+def calls_python(selection: Selection) -> bool:
+    """Does the program run a Python function, so that a run may end half-way with an error?
+
+    No State is overwritten then: it keeps its value until the whole run has succeeded.
+    """
+    return any(t.op == "Custom" and t.attrs.hlir.kernel.ir is None for t in selection.choices) or (
+        any(map(calls_python, selection.bodies.values()))
+    )

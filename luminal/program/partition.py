@@ -11,20 +11,20 @@ from dataclasses import replace
 from typing import Any
 
 from luminal.algebra.frames import shape_of
-from luminal.algebra.lower import Lowered, Root
+from luminal.algebra.lower import Root
 from luminal.algebra.scatter import is_ordered, positions
 from luminal.algebra.terms import Frame, OpaqueAttrs, Phase, Term
 from luminal.dtypes import int64
-from luminal.errors import CompileError
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.state import State
 from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
-from luminal.program.in_place import updates
+from luminal.program.in_place import calls_python, updates
 from luminal.program.launch_list import Operand, ProgramOutput
 from luminal.program.memory import Memory, owner_of
 from luminal.program.selection import Residence, Selection
 from luminal.program.steps import (
+    CustomStep,
     KernelStep,
     LoopStep,
     Partition,
@@ -34,7 +34,7 @@ from luminal.program.steps import (
     state_of,
     states_of,
 )
-from luminal.shape.expression import Expression, Symbol, const
+from luminal.shape.expression import Expression, Symbol, axis, const
 
 
 def partition(graph: Graph, selection: Selection) -> Partition:
@@ -68,7 +68,8 @@ class _Scope:
         self.others: dict[tuple[Term, int], Place] = {}  # in other layouts, by number
         self.copies: list[Store] = []  # sinks of values that live elsewhere
         self.in_place: dict[Term, State] = {}
-        self.done: set[int] = set()  # sites of Sorts and Loops with several results
+        self.may_fail = depth == 0 and calls_python(selection)
+        self.done: set[int] = set()  # sites of operations with several results
         self.materialised: dict[tuple[Term, Frame, Layout], Place] = {}
         order = {term: k for k, term in enumerate(selection.choices)}
         self.merged = {t: max(m, key=order.__getitem__) for m in selection.merges for t in m}
@@ -116,9 +117,8 @@ class _Scope:
             case Assign(state):
                 if root.term.is_leaf and state_of(root.term) is state:
                     return  # assigned to itself
-                if root.term not in self.places and updates(
-                    self.selection, self.users, root, state
-                ):
+                is_free = root.term not in self.places and not self.may_fail
+                if is_free and updates(self.selection, self.users, root, state):
                     buffer = memory.buffer(BufferKind.STATE, root.term.dtype, shape, state)
                     self.in_place[root.term] = state
                 else:
@@ -178,7 +178,7 @@ class _Scope:
         if term.op == "Sort":
             return self.sort_units(term)
         if term.op == "Custom":
-            raise CompileError(f"Custom kernel {term.attrs.hlir.kernel.name}: not on this backend")
+            return self.custom_units(term)
         self.home(term)
         if self.merged.get(term, term) is not term:
             return []  # made by the last of its merge
@@ -245,6 +245,34 @@ class _Scope:
         unit = Unit(tuple(used.values()), reads, (KernelStep(group),), None, states_of(reads))
         return [*before, unit]
 
+    def custom_units(self, term: Term) -> list[Unit]:
+        """A hand-written kernel, told by pointers to row-major tensors; all its results at once."""
+        if term.attrs.site in self.done:
+            return []
+        self.done.add(term.attrs.site)
+        attrs: OpaqueAttrs = term.attrs
+        before: list[Unit] = []
+        edges = zip(term.args, attrs.frames, strict=True)
+        operands = tuple(self.row_major(arg, frame, before) for arg, frame in edges)
+        used, results = self.siblings(term), []
+        for k, (shape, dtype) in enumerate(attrs.hlir.types):
+            if k in used:
+                results.append(self.home(used[k]))
+            else:
+                frame = tuple((axis(f"i{d}", extent),) for d, extent in enumerate(shape))
+                buffer = self.memory.buffer(BufferKind.ARENA, dtype, shape)
+                results.append(self.memory.place(buffer, frame))
+        step = CustomStep(attrs.hlir, operands, tuple(results))
+        reads = frozenset(term.args)
+        return [*before, Unit(tuple(used.values()), reads, (step,), None, states_of(reads))]
+
+    def row_major(self, term: Term, frame: Frame, before: list[Unit]) -> Place:
+        """As `exact`, but what moves with the Loop around is taken where it lies."""
+        place = self.places.get(term)
+        if place is not None and place.frame == frame and place.layout == ROW_MAJOR:
+            return place
+        return self.exact(term, frame, before)
+
     def _operand(self, term: Term) -> Operand | None:
         return self.places[term].operand if term in self.places else None
 
@@ -303,7 +331,7 @@ class _Scope:
         return [*before, Unit(makes, reads, (step,), None, states_of(reads))]
 
     def siblings(self, term: Term) -> dict[int, Term]:
-        """The results of the same Loop or Sort in use, by number."""
+        """The results of the same operation in use, by number."""
         same = (
             t for t in self.selection.choices if t.is_opaque and t.attrs.site == term.attrs.site
         )

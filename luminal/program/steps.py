@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from luminal.algebra.terms import Term
+from luminal.hlir.attributes import CustomAttrs
 from luminal.hlir.state import State
-from luminal.kernel.group import Group
+from luminal.kernel.group import Group, Place
 from luminal.program.buffers import Buffer
 from luminal.program.launch_list import ProgramOutput
 from luminal.shape.expression import Expression
@@ -22,6 +23,15 @@ class KernelStep:
 
 
 @dataclass(frozen=True, slots=True)
+class CustomStep:
+    """One hand-written kernel; all places are row-major."""
+
+    attrs: CustomAttrs
+    operands: tuple[Place, ...]
+    results: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LoopStep:
     """`trips` runs of the steps of a Loop body."""
 
@@ -29,7 +39,7 @@ class LoopStep:
     body: tuple[Step, ...]
 
 
-Step = KernelStep | LoopStep
+Step = KernelStep | CustomStep | LoopStep
 
 
 @dataclass(slots=True)

@@ -124,9 +124,13 @@ def test_loops_and_custom_kernels() -> None:
     streams = [[b.state(states[0]), y]]
     assigned = (None, states)
     final, ys, _ = b.loop(const(2), body, [x], streams, [z], assigned)
-    twice = CustomKernel("twice", lambda a: ((a.shape, a.dtype),), lambda a: (a * 2,))
-    (custom,) = b.custom(twice, [final])
-    text = to_text(round_trip(Graph((Output(custom, "a"), Output(ys, "b"))), twice=twice))
+    twice, other = (CustomKernel("twice", None) for _ in range(2))
+    (custom,) = b.custom(twice, [final], [row], const(3), const(4))
+    (second,) = b.custom(other, [final], [row])
+    graph = Graph((Output(custom, "a"), Output(second, "c"), Output(ys, "b")))
+    text = to_text(round_trip(graph, **{"twice": twice, "twice.1": other}))
+    assert "Custom twice chunks=(3) flops=(4) %" in text
+    assert "Custom twice.1 chunks=(1) flops=(0) %" in text
     assert "trips=(2) carried=[%0] streams=[[%1, %2]] invariants=[%3] y1=[layer, layer.1]" in text
     assert "    yield %3, %0, %1\n" in text
     with pytest.raises(GraphError, match="the kernel 'twice' is not given; pass kernels="):

@@ -102,6 +102,14 @@ def compile_object(ir_text: str, target: Target) -> bytes:
         return bytes(_machine(target).emit_object(module))
 
 
+def functions(ir_text: str) -> dict[str, str]:
+    """The types of the functions that a module defines. Raises CompileError as `compile_object`."""
+    with lock:
+        module = _parsed(ir_text)
+        found = (f for f in module.functions if not f.is_declaration)
+        return {f.name: str(f.global_value_type) for f in found}
+
+
 def assembly(ir_text: str, target: Target) -> str:
     """The module's assembly text. Raises CompileError as `compile_object` does."""
     with lock:
@@ -136,15 +144,20 @@ def _link(object_bytes: bytes, symbols: tuple[str, ...]) -> LoadedCode:
 
 def _module(ir_text: str, target: Target) -> Any:
     """The IR parsed, verified and freed of its allocas."""
+    module = _parsed(ir_text)
+    module.triple = target.triple
+    module.data_layout = str(_machine(target).target_data)
+    if " = alloca " in ir_text:
+        _promote_allocas(module, target)
+    return module
+
+
+def _parsed(ir_text: str) -> Any:
     try:
         module = llvm.parse_assembly(ir_text)
         module.verify()
     except RuntimeError as error:
         raise CompileError(_located(str(error), ir_text)) from None
-    module.triple = target.triple
-    module.data_layout = str(_machine(target).target_data)
-    if " = alloca " in ir_text:
-        _promote_allocas(module, target)
     return module
 
 

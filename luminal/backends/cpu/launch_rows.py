@@ -16,6 +16,7 @@ from luminal.backends.cpu.launch_ir import (
     LOOP_BEGIN,
     LOOP_END,
     MAX_LOOP_DEPTH,
+    SERIAL,
     SLOT_REF,
 )
 from luminal.errors import CompileError
@@ -145,6 +146,9 @@ class LaunchRows:
             self._slots.append((operand.entry, operand.depth, offset, operand.modulus, stride))
         self._params += map(add, launch.params)
         function = self._functions[launch.kernel]
+        call = self._program.kernels[launch.kernel].call
+        if call is not None and call.is_python:
+            flags |= SERIAL
         self._launches.append(
             (KERNEL, flags, function, chunks, len(launch.operands), start, params, 0)
         )

@@ -17,8 +17,7 @@ import pytest
 from luminal import dtypes
 from luminal.backends.reference import evaluate_with_bounds
 from luminal.dtypes import DType
-from luminal.errors import CompileError
-from luminal.hlir.attributes import Body, CustomKernel
+from luminal.hlir.attributes import Body
 from luminal.hlir.graph import Builder, Graph, Output
 from luminal.hlir.ops import OPS, TensorType, Value
 from luminal.hlir.state import Parameter, State
@@ -253,11 +252,3 @@ def test_every_op_agrees_with_the_reference(dtype: DType) -> None:
     tested = set(table.ops.values())
     wanted = {n for n, op in OPS.items() if dtype in op.takes} - {"Custom"}
     assert wanted - tested == set()
-
-
-def test_custom_kernels_are_refused_with_their_name() -> None:
-    kernel = CustomKernel("twice", lambda x: ((x.shape, x.dtype),), lambda x: (x * 2,))
-    b = Builder()
-    (y,) = b.custom(kernel, [b.input("x", shape(3), dtypes.float32)])
-    with pytest.raises(CompileError, match="twice"):
-        compiled(Graph((Output(y, "y"),)))

@@ -1,0 +1,131 @@
+"""Hand-written kernels on the CPU: IR that is checked first, Python that native code calls back.
+
+A Python function runs on the thread that runs the program, inside the one native entry: its launch
+is serial, the other members of the team meet it at the next barrier.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from luminal.backends.cpu import compiler
+from luminal.backends.cpu.launch_ir import KERNEL
+from luminal.backends.cpu.team import Records
+from luminal.codegen import llvm_custom
+from luminal.dtypes import DType
+from luminal.errors import CompileError, GraphError
+from luminal.kernel.tile_ir import Call, Kernel
+from luminal.runtime.arrays import Array
+
+
+def check_ir(call: Call) -> None:
+    """Raises CompileError, which names the kernel, unless its IR is valid and fits the call."""
+    name, wanted = call.kernel.name, llvm_custom.signature(call)
+    assert call.kernel.ir is not None
+    try:
+        functions = compiler.functions(call.kernel.ir)
+    except CompileError as error:
+        raise CompileError(f"{name}: {error}") from None
+    found = functions.get(name)
+    rule = (
+        f"it takes a pointer for each of {len(call.operands)} operands and {len(call.results)} "
+        f"results, their {len(call.extents)} extents, the chunk and the number of chunks"
+    )
+    if found is None:
+        raise CompileError(f"{name}: the IR defines no function @{name}; add {wanted}: {rule}")
+    if found != wanted:
+        raise CompileError(f"{name}: @{name} is {found} and must be {wanted}: {rule}")
+    if compiler.KERNEL in functions:
+        raise CompileError(f"{name}: the IR defines @{compiler.KERNEL}, a name of Luminal's own")
+
+
+class PythonCalls:
+    """The Python kernels of one runner: where they leave an error, and what stops the run then."""
+
+    def __init__(self) -> None:
+        self._is_running = False
+        self._rows: Records | None = None  # the launches of the run under way
+        self._failure: BaseException | None = None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Raises GraphError inside of a run: a kernel has asked for the program it is part of."""
+        if self._is_running:
+            raise GraphError(
+                "a custom kernel runs the executable that it is part of; compile another one for it"
+            )
+        self._is_running = True
+        try:
+            yield
+        finally:
+            self._is_running = False
+
+    def enter(self, entry: Callable[[int], Any], record: int, rows: Records) -> None:
+        """A run over these launches; raises what a kernel has raised, after the team is home."""
+        grids = rows["grid"].copy()
+        self._rows = rows
+        try:
+            entry(record)
+        finally:
+            rows["grid"] = grids
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def stop(self, failure: BaseException) -> None:
+        """Leaves the launches to come without work; Loops still count, so that the team meets."""
+        assert self._rows is not None
+        self._rows["grid"][self._rows["kind"] == KERNEL] = 0
+        self._failure = failure
+
+
+_PROTOTYPE = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+)
+
+
+class PythonCode:
+    """A Python kernel under a native address, for as long as this object is referenced."""
+
+    def __init__(self, kernel: Kernel, call: Call, calls: PythonCalls) -> None:
+        self._kernel = call.kernel
+        self._calls = calls
+        self._operands = len(call.operands)
+        self._count = len(kernel.buffers)
+        self._numbers = len(kernel.params)
+        ranks = [len(shape) for _, shape in (*call.operands, *call.results)]
+        self._tensors = [(b.dtype, r) for b, r in zip(kernel.buffers, ranks, strict=True)]
+        self._function = _PROTOTYPE(self._run)
+        self.address: int = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+
+    def _run(self, slots: int, dims: int, begin: int, end: int, scratch: int | None) -> None:
+        """Nothing may leave a callback: native code knows no exceptions."""
+        try:
+            arrays = self._arrays(slots, dims)
+            self._kernel.run(arrays[: self._operands], arrays[self._operands :])
+        except BaseException as failure:
+            failure.add_note(f"in the custom kernel {self._kernel.name}; no State has changed")
+            self._calls.stop(failure)
+
+    def _arrays(self, slots: int, dims: int) -> list[Array]:
+        pointers = (ctypes.c_uint64 * self._count).from_address(slots)
+        extents = iter((ctypes.c_int64 * self._numbers).from_address(dims))
+        return [
+            _array(pointer, tuple([next(extents) for _ in range(rank)]), dtype)
+            for pointer, (dtype, rank) in zip(pointers, self._tensors, strict=True)
+        ]
+
+
+def _array(pointer: int, shape: tuple[int, ...], dtype: DType) -> Array:
+    """The row-major tensor at an address."""
+    size = dtype.size
+    for extent in shape:
+        size *= extent
+    if size == 0:
+        return np.empty(shape, dtype.numpy)
+    return np.ndarray(shape, dtype.numpy, (ctypes.c_char * size).from_address(pointer))  # type: ignore[arg-type]

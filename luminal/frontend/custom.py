@@ -1,0 +1,170 @@
+"""Operations written by hand: `custom_kernel`, and `t.diff(name)`, which writes to a file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from luminal import dtypes
+from luminal.dtypes import DType
+from luminal.errors import DTypeError, GraphError, LuminalError, ShapeError
+from luminal.frontend.binary import graph_of
+from luminal.frontend.handle import Array, Operand, Shape, describe
+from luminal.hlir.attributes import CustomKernel
+from luminal.hlir.ops import TensorType
+from luminal.shape.expression import Expression, const, product_of
+
+if TYPE_CHECKING:
+    from luminal.frontend.graph import Recorder
+    from luminal.frontend.tensor import Tensor
+
+Rule: TypeAlias = Callable[..., Any] | Sequence[Any]
+"""(shape, dtype) of the result, or a list of them; or a function that gives it from the operands'
+types, each with a `shape` and a `dtype`."""
+Count: TypeAlias = int | Expression | Callable[..., int | Expression]
+"""A number that may depend on dims; or a function that gives it from the operands' types."""
+
+SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")  # what names a function of LLVM IR unquoted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CustomOperation:
+    """A hand-written kernel with its rules: called on Tensors, it records a call of the kernel."""
+
+    kernel: CustomKernel
+    results: Rule
+    chunks: Count
+    flops: Count | None
+
+    def __call__(self, *operands: Operand) -> Any:
+        """The result, or a tuple of several. Raises ShapeError or DTypeError where a rule fails."""
+        name = self.kernel.name
+        graph = graph_of(name, operands)
+        values = [graph.bring(graph.constant(x)) for x in operands]
+        given = [value.type for value in values]
+        rule = self.results
+        types = self._types(graph, rule(*given) if callable(rule) else rule)
+        chunks = self._count(graph, "chunks", self.chunks, given)
+        if self.flops is None:
+            flops = sum((product_of(shape) for shape, _ in types), start=const(0))
+        else:
+            flops = self._count(graph, "flops", self.flops, given)
+        made = graph.builder.custom(self.kernel, values, types, chunks, flops)
+        tensors = tuple(map(graph.wrap, made))
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    def _types(self, graph: Recorder, found: Any) -> list[TensorType]:
+        """What the rule says, as types with dims of the graph."""
+        if not isinstance(found, tuple | list) or not found:
+            raise self._unreadable(found)
+        single = len(found) == 2 and not isinstance(found[1], tuple | list)
+        return [self._type(graph, each) for each in ([found] if single else found)]
+
+    def _type(self, graph: Recorder, pair: Any) -> TensorType:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise self._unreadable(pair)
+        try:
+            dtype: DType = dtypes.dtype_of(pair[1])
+            shape: Shape = graph.extents(pair[0])
+        except LuminalError as error:
+            raise type(error)(f"{self.kernel.name}: results: {error}") from None
+        except TypeError:
+            raise self._unreadable(pair) from None
+        for extent in shape:
+            graph.require(extent >= 0, f"{self.kernel.name}: results")
+        return TensorType(shape, dtype)
+
+    def _unreadable(self, found: Any) -> ShapeError:
+        return ShapeError(
+            f"{self.kernel.name}: results gave {found!r}; it gives (shape, dtype), as "
+            '((2, "n"), "float32"), or a list of such pairs'
+        )
+
+    def _count(
+        self, graph: Recorder, what: str, rule: Count, given: list[TensorType]
+    ) -> Expression:
+        found = rule(*given) if callable(rule) else rule
+        try:
+            count = graph.extent(found)
+        except ShapeError:
+            name = self.kernel.name
+            raise ShapeError(f"{name}: {what} is {found!r}; give an int or an Expression") from None
+        graph.require(count >= 0, f"{self.kernel.name}: {what}")
+        return count
+
+
+def custom_kernel(
+    name: str,
+    evaluate: Callable[..., None] | None = None,
+    *,
+    results: Rule,
+    ir: str | None = None,
+    chunks: Count = 1,
+    flops: Count | None = None,
+    vjp: Callable[..., Any] | None = None,
+) -> CustomOperation:
+    """An operation with a kernel of yours, called on Tensors; the compiler works around it.
+
+    `evaluate(*operands, *results)` reads NumPy arrays (read-only, row-major, only valid during the
+    call) and writes the last ones; it returns nothing. Without `ir` it is the kernel. It is a pure
+    function: it may run on any thread that calls the executable, and not at all where no output
+    needs it. If it raises, so does the run, and no State has changed.
+
+    `ir` is LLVM IR that defines `void @NAME(ptr, ..., i64, ...)`: pointers to operands and results,
+    their extents in that order, then `i64 chunk, i64 chunks`. The threads call it once for every
+    chunk in 0..chunks-1, in any order; each call writes its part of the results. It must not fail.
+
+    `results`: (shape, dtype), a list of them, or a function of the operands' types that gives it.
+    `chunks` and `flops` (its operations, for reports): numbers, or functions of the types. `vjp`:
+    `vjp(operands, results, cotangents)` gives a gradient or None for each operand, for training.
+    """
+    if not isinstance(name, str) or not name:
+        raise GraphError(f"custom_kernel: {name!r} is no name; give a string")
+    if evaluate is None and ir is None:
+        raise GraphError(f"custom_kernel: {name} has no code; give a function or ir=")
+    if evaluate is not None and not callable(evaluate):
+        raise DTypeError(f"custom_kernel: {name}: {evaluate!r} is not a function; IR goes to ir=")
+    if ir is not None and not SYMBOL.fullmatch(name):
+        raise GraphError(
+            f"custom_kernel: {name!r} names the function in ir; use letters, digits, _ and ."
+        )
+    return CustomOperation(CustomKernel(name, evaluate, ir, vjp), results, chunks, flops)
+
+
+def to_file(x: Tensor, name: str) -> Tensor:
+    """`x` itself; each run writes it to the file `name` + ".bin": raw, row-major, little-endian.
+
+    There is no header, 16-bit floats are their bits, a bool is a byte; a folder in `name` is made.
+    In the function of `scan` the last trip's value stays, and what this returns must be used there.
+    Raises GraphError where another Tensor of the graph is written to the same file.
+    """
+    path = os.path.normpath(name) + ".bin"
+    known = x.graph.diffs.get(path)
+    if known is not None and known[0].value == x.value:
+        return known[1]
+    if known is not None:
+        raise GraphError(
+            f"diff: {path} is written by {describe(known[0])} and by {describe(x)}; "
+            "give one of them another name"
+        )
+
+    def write(value: Array, same: Array) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        bits = value.view(f"u{value.itemsize}")
+        bits.astype(f"<u{value.itemsize}", copy=False).tofile(path)
+        same[...] = value
+
+    operation = custom_kernel(f"diff {path}", write, results=lambda t: t, vjp=_identity_vjp)
+    same: Tensor = operation(x)
+    x.graph.diffs[path] = x, same
+    if x.graph.depth == 0:
+        x.graph.output(same, hidden=True)  # it is written even if nothing reads what this returns
+    return same
+
+
+def _identity_vjp(operands: Any, results: Any, cotangents: Any) -> Any:
+    return cotangents
