@@ -156,14 +156,16 @@ class _Rules:
                 lines = self.pick("lines", rule, [n for n in (8, 32, 4) if n < across.estimate])
                 width = min(self.lanes.width(vector), WAYS)
                 lanes = self.pick("width", width, {self.lanes.width(vector), max(1, width // 2)})
-                order = [x for x in order if x is not across] + [across]
                 tiles = {
                     across.symbol: TileChoice(lines),
                     vector.symbol: TileChoice(1, lanes),
                 }
+                order = [x for x in order if x is not across]
+                panels = self.panel(vector) < vector.estimate  # written one after the other
+                order += [vector, across] if panels else [across, vector]
             else:
                 tiles[vector.symbol] = self.stream_tile(vector)
-            order.append(vector)
+                order.append(vector)
         return self.done(order, tiles, CHUNK_WORK)
 
     def transposed(self, vector: LoopAxis, others: Sequence[LoopAxis]) -> LoopAxis | None:
