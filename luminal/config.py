@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -134,6 +135,13 @@ FLAGS: dict[str, Flag] = {
             "takes 1 or 0",
             "verify every IR between the steps of the compiler",
         ),
+        Flag(
+            "LUMINAL_PRINT_REJECT",
+            _switch,
+            lambda: False,
+            "takes 1 or 0",
+            "print each candidate that a search rejects, and why",
+        ),
     )
 }
 
@@ -150,7 +158,7 @@ def get(name: Literal["LUMINAL_CACHE_DIR"]) -> Path: ...
 @overload
 def get(name: Literal["LUMINAL_TARGET"]) -> str: ...
 @overload
-def get(name: Literal["LUMINAL_VERIFY"]) -> bool: ...
+def get(name: Literal["LUMINAL_VERIFY", "LUMINAL_PRINT_REJECT"]) -> bool: ...
 def get(name: str) -> Value:
     """The flag's value now. Raises InputError where its text breaks the flag's rule."""
     return _read(_flag(name))
@@ -176,6 +184,14 @@ def override(**flags: Value) -> Iterator[None]:
 def table() -> list[FlagState]:
     """Every flag with its value now, in the order of declaration."""
     return [FlagState(flag, _read(flag), _text(flag.name) is None) for flag in FLAGS.values()]
+
+
+def child_environment() -> dict[str, str]:
+    """The environment of a process that is to see the same flags and the same modules."""
+    environment = {name: text for name, text in os.environ.items() if name not in _overrides}
+    environment |= {name: text for name, text in _overrides.items() if text is not None}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return environment
 
 
 def cache_key() -> tuple[tuple[str, Value], ...]:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:  # the compiler's records are imported when something is compi
 class Backend:
     """One backend. One with a target runs Programs compiled for it, one without runs HLIR.
 
-    `sources` are the texts a kernel becomes on its way to a binary, by name and in order.
+    `sources` are the texts a kernel becomes on its way to a binary, by name and in order. `build`
+    compiles a kernel (with its text, its name in every cache) for later programs, loading nothing.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Backend:
     target: Callable[[], Target] | None
     make_runner: Callable[[Any], Runner]
     sources: Mapping[str, Callable[[Kernel, Target], str]] = field(default_factory=dict)
+    build: Callable[[Kernel, str, Target], object] | None = None
 
 
 def _cpu_unavailable() -> str | None:
@@ -49,6 +51,12 @@ def _cpu_runner(program: Program) -> Runner:
     from luminal.backends.cpu import device
 
     return device.CpuRunner(program, _cpu_target())
+
+
+def _cpu_build(kernel: Kernel, text: str, target: Target) -> object:
+    from luminal.backends.cpu import kernels
+
+    return kernels.compiled(kernel, text, target)
 
 
 def _cpu_llvm(kernel: Kernel, target: Target) -> str:
@@ -79,6 +87,7 @@ BACKENDS = {
             _cpu_target,
             _cpu_runner,
             {"llvm": _cpu_llvm, "asm": _cpu_assembly},
+            _cpu_build,
         ),
         Backend(
             "reference",

@@ -1,0 +1,80 @@
+"""Genomes: the choices that make a program, by names that hold in every process.
+
+What a genome does not mention is chosen as `fast` does. Decoding is total: names that mean nothing
+in a program, and wishes that are not legal in it, are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Genome:
+    """Choices that differ from those of `fast`, each a sorted tuple.
+
+    `spellings`: (e-class, spelling) by fingerprint. `residences`: (term, residence). `apart`:
+    stored terms that join no merge. `tuned`: (kernel, knobs as JSON), the kernel named by the text
+    that its default schedule makes. `rolled`: Loops that were found by rolling stay Loops in the
+    launch list.
+    """
+
+    spellings: Pairs = ()
+    residences: Pairs = ()
+    apart: tuple[str, ...] = ()
+    tuned: Pairs = ()
+    rolled: bool = False
+
+    def with_choice(self, kind: str, key: str, value: str | None) -> Genome:
+        """The genome with one choice of `kind` made (None: as `fast` does it)."""
+        match kind:
+            case "rolled":
+                return replace(self, rolled=value is not None)
+            case "apart":
+                kept = set(self.apart) - {key}
+                return replace(self, apart=tuple(sorted(kept | ({key} if value else set()))))
+        chosen = dict(self.spellings if kind == "spellings" else self.residences)
+        chosen.pop(key, None)
+        if value is not None:
+            chosen[key] = value
+        pairs = tuple(sorted(chosen.items()))
+        if kind == "spellings":
+            return replace(self, spellings=pairs)
+        return replace(self, residences=pairs)
+
+    def with_tuned(self, tuned: Mapping[str, tuple[tuple[str, int | str], ...]]) -> Genome:
+        """The genome with more kernels' knobs; () takes a kernel back to its default."""
+        chosen = dict(self.tuned)
+        for key, knobs in tuned.items():
+            chosen.pop(key, None)
+            if knobs:
+                chosen[key] = json.dumps(knobs)
+        return replace(self, tuned=tuple(sorted(chosen.items())))
+
+    @property
+    def knobs(self) -> dict[str, tuple[tuple[str, int | str], ...]]:
+        """Knobs by kernel."""
+        return {key: tuple((n, v) for n, v in json.loads(text)) for key, text in self.tuned}
+
+    def to_json(self) -> str:
+        """One line of text that `parse` reads."""
+        fields = ("spellings", "residences", "apart", "tuned", "rolled")
+        return json.dumps({name: getattr(self, name) for name in fields})
+
+    @classmethod
+    def parse(cls, text: str) -> Genome:
+        """Raises ValueError where the text is no genome."""
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            pairs = {
+                name: tuple((str(key), str(value)) for key, value in fields[name])
+                for name in ("spellings", "residences", "tuned")
+            }
+            return cls(**pairs, apart=tuple(fields["apart"]), rolled=bool(fields["rolled"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a genome: {error}") from None

@@ -1,0 +1,84 @@
+"""What a search has seen so far: candidates, rejections, the best time's history."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from luminal import config
+from luminal.runtime.report import Best, Rejected
+
+
+class Log:
+    """The record of one search; with `progress` a bar on stderr shows it."""
+
+    def __init__(self, progress: bool | None, limit_seconds: float | None, most: int) -> None:
+        self.start = time.monotonic()
+        self.candidates = 0
+        self.kernels_built = 0
+        self.history: list[Best] = []
+        self._rejected: dict[str, tuple[int, str]] = {}
+        self._limit = limit_seconds
+        self._most = most
+        self._bar = _bar() if (sys.stderr.isatty() if progress is None else progress) else None
+        self._task = None if self._bar is None else self._bar.add_task("search", total=1.0)
+        if self._bar is not None:
+            self._bar.start()
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self.start
+
+    def tried(self, count: int = 1) -> None:
+        """So many more candidates were timed."""
+        self.candidates += count
+        self._show()
+
+    def reject(self, reason: str, example: str) -> None:
+        """A candidate was given up; `reason` in words that many share."""
+        count, first = self._rejected.get(reason, (0, example))
+        self._rejected[reason] = count + 1, first
+        if config.get("LUMINAL_PRINT_REJECT"):
+            print(f"rejected: {reason}: {example}", file=sys.stderr)
+        self._show()
+
+    def best(self, seconds: float) -> None:
+        """The fastest program so far takes so long."""
+        self.history.append(Best(self.seconds, self.candidates, seconds))
+        self._show()
+
+    def rejected(self) -> tuple[Rejected, ...]:
+        """All rejections by reason, the most frequent first."""
+        rows = (Rejected(reason, n, text) for reason, (n, text) in self._rejected.items())
+        return tuple(sorted(rows, key=lambda row: (-row.candidates, row.reason)))
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _show(self) -> None:
+        if self._bar is None or self._task is None:
+            return
+        done = self.candidates / self._most
+        if self._limit is not None:
+            done = max(done, self.seconds / self._limit)
+        best = f"{self.history[-1].best_seconds * 1e6:,.1f} us" if self.history else "-"
+        rejections = sum(count for count, _ in self._rejected.values())
+        text = f"best {best}  {self.candidates} candidates  {rejections} rejected"
+        self._bar.update(self._task, completed=min(1.0, done), description=text)
+
+
+def _bar() -> Progress:
+    columns: Iterable[TextColumn | BarColumn | TimeElapsedColumn] = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True), transient=True)

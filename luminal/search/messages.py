@@ -1,0 +1,101 @@
+"""Messages between a search and its processes: length-prefixed pickles over pipes.
+
+Parameters and States travel as references: their arrays lie in one shared file that a process maps.
+Only a search and the processes it started itself speak this; nothing else is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Any, NamedTuple
+
+import cloudpickle
+
+from luminal.hlir.state import Parameter, State
+
+HEADER = struct.Struct("<q")
+
+
+class Block(NamedTuple):
+    """An array in the shared file."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """What programs run on. Inputs and outputs are in the order in which a run takes them."""
+
+    dims: dict[str, int]
+    inputs: tuple[tuple[str, Block], ...]
+    outputs: tuple[tuple[str, tuple[int, ...], str], ...]  # name, shape, dtype
+    parameters: dict[int, Block]
+    states: dict[int, Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a process answers in place of a result."""
+
+    kind: str
+    text: str
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def persistent_id(self, obj: Any) -> tuple[str, int, tuple[int, ...], str, str] | None:
+        if isinstance(obj, Parameter):
+            return "parameter", obj.id, obj.shape, obj.dtype.name, obj.name
+        if isinstance(obj, State):
+            return "state", obj.id, obj.shape, obj.dtype.name, obj.name
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: IO[bytes], resolve: Callable[[tuple[Any, ...]], Any]) -> None:
+        super().__init__(file)
+        self._resolve = resolve
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self._resolve(pid)
+
+
+def pack(message: Any) -> bytes:
+    """The message as bytes. Raises pickle.PicklingError or TypeError for what cannot travel."""
+    stream = io.BytesIO()
+    _Pickler(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(message)
+    return stream.getvalue()
+
+
+def unpack(data: bytes, resolve: Callable[[tuple[Any, ...]], Any]) -> Any:
+    """The message; `resolve` finds what references stand for."""
+    return _Unpickler(io.BytesIO(data), resolve).load()
+
+
+def send(stream: IO[bytes], data: bytes) -> None:
+    """Writes a packed message."""
+    stream.write(HEADER.pack(len(data)))
+    stream.write(data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> bytes:
+    """Reads a packed message; EOFError if the other side has gone."""
+    return read_exactly(stream, HEADER.unpack(read_exactly(stream, HEADER.size))[0])
+
+
+def read_exactly(stream: IO[bytes], count: int) -> bytes:
+    """That many bytes; EOFError if fewer come."""
+    parts = []
+    while count:
+        part = stream.read(count)
+        if not part:
+            raise EOFError("the other process has gone")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,156 @@
+"""The arrays that candidates are timed and compared on, drawn by what they are used for.
+
+Indices lie in range, floats are normal, weights are the user's own where they are set; nothing is
+all zeros. All of it lies in one file that worker processes map.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from luminal.dtypes import DType
+from luminal.errors import CompileError
+from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
+from luminal.hlir.graph import Assign, Graph, Output
+from luminal.hlir.index_inputs import index_inputs
+from luminal.hlir.state import Parameter, State
+from luminal.hlir.substitute import all_nodes
+from luminal.runtime.arrays import Array
+from luminal.runtime.binding import Signature
+from luminal.search.messages import Block, Operands
+
+USUAL_DIM = 256  # where a dim is timed, if its interval has that
+ALIGNMENT = 64  # bytes
+MEMORY = Path("/dev/shm")  # a file system in memory, where there is one
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """Values for one binding of dims."""
+
+    dims: dict[str, int]
+    inputs: dict[str, Array]
+    parameters: dict[Parameter, Array]
+    states: dict[State, Array]
+
+
+def draw(graph: Graph, wanted: Mapping[str, int], values: Mapping[str, Array], seed: int) -> Arrays:
+    """Arrays for a graph. `wanted`: values of dims; `values`: what the user set on inputs."""
+    signature = Signature(graph, None)
+    dims = choose_dims(signature, wanted)
+    rng = np.random.default_rng(seed)
+    extents: dict[str, int] = {}
+    for use in index_inputs(graph):
+        extent = int(use.extent.evaluate(dims))
+        extents[use.name] = min(extent, extents.get(use.name, extent))
+    inputs = {}
+    for spec in signature.inputs:
+        shape = tuple(int(extent.evaluate(dims)) for extent in spec.shape)
+        given = values.get(spec.name)
+        if given is not None and given.shape == shape:
+            inputs[spec.name] = np.ascontiguousarray(given)
+        else:
+            inputs[spec.name] = _random(rng, shape, spec.dtype, extents.get(spec.name, 8))
+    parameters: dict[Parameter, Array] = {}
+    states: dict[State, Array] = {}
+    for node in all_nodes(graph):
+        if isinstance(node.attrs, WeightAttrs):
+            _add_parameter(parameters, node.attrs.parameter, rng)
+        elif isinstance(node.attrs, StateAttrs):
+            _add_state(states, node.attrs.state, rng)
+        elif isinstance(node.attrs, LoopAttrs):
+            for state in (s for group in node.attrs.assigned for s in group or ()):
+                _add_state(states, state, rng)
+    for sink in graph.sinks:
+        if isinstance(sink, Assign):
+            _add_state(states, sink.state, rng)
+    return Arrays(dims, inputs, parameters, states)
+
+
+def choose_dims(signature: Signature, wanted: Mapping[str, int]) -> dict[str, int]:
+    """A value for each dim: the wanted one, else a usual one that the requirements allow."""
+    unknown = [name for name in wanted if name not in signature.declared]
+    if unknown:
+        raise CompileError(f"SearchOptions: dims: no such dim: {', '.join(unknown)}")
+    dims = {}
+    for name in signature.needed:
+        lo, hi = signature.intervals[name]
+        dims[name] = wanted.get(name, max(lo, min(hi, USUAL_DIM)))
+    for _ in range(64 * len(dims)):
+        broken = [c for c in signature.requirements if not c.evaluate(dims)]
+        free = [s.name for s in broken[0].symbols() if s.name not in wanted] if broken else []
+        if not free:
+            break
+        name = max(free, key=lambda name: dims[name])
+        dims[name] = max(signature.intervals[name][0], dims[name] // 2)
+    return dims
+
+
+def _add_parameter(
+    found: dict[Parameter, Array], parameter: Parameter, rng: np.random.Generator
+) -> None:
+    if parameter not in found:
+        known = parameter.array
+        shape = parameter.shape
+        found[parameter] = known if known is not None else _random(rng, shape, parameter.dtype, 2)
+
+
+def _add_state(found: dict[State, Array], state: State, rng: np.random.Generator) -> None:
+    if state not in found:
+        now = state.numpy()
+        if state.dtype.is_float and not now.any():  # a cache before its first run
+            now = _random(rng, state.shape, state.dtype, 2)
+        found[state] = now
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, below: int) -> Array:
+    if dtype.is_float:
+        return rng.standard_normal(shape, np.float32).astype(dtype.numpy)
+    if dtype.name == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    return rng.integers(0, max(1, below), shape).astype(dtype.numpy)
+
+
+class SharedFile:
+    """The arrays in one file without a name; `operands` says where each lies."""
+
+    def __init__(self, graph: Graph, arrays: Arrays) -> None:
+        directory = MEMORY if MEMORY.is_dir() else None
+        self._file: IO[bytes] = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
+        self._end = 0
+        outputs = []
+        for sink in graph.sinks:
+            if isinstance(sink, Output) and not sink.hidden:
+                shape = tuple(int(extent.evaluate(arrays.dims)) for extent in sink.value.shape)
+                outputs.append((sink.name, shape, sink.value.dtype.name))
+        self.operands = Operands(
+            arrays.dims,
+            tuple((name, self._add(array)) for name, array in arrays.inputs.items()),
+            tuple(outputs),
+            {parameter.id: self._add(array) for parameter, array in arrays.parameters.items()},
+            {state.id: self._add(array) for state, array in arrays.states.items()},
+        )
+        self._file.write(b"\0" * ALIGNMENT)  # never an empty file: that cannot be mapped
+        self._file.flush()
+
+    def fileno(self) -> int:
+        """The file's descriptor, for processes that inherit it."""
+        return self._file.fileno()
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        self._file.close()
+
+    def _add(self, array: Array) -> Block:
+        self._file.write(b"\0" * (-self._end % ALIGNMENT))
+        offset = self._end + -self._end % ALIGNMENT
+        data = np.ascontiguousarray(array)
+        self._file.write(data.data if data.size and data.dtype.kind in "biuf" else data.tobytes())
+        self._end = offset + data.nbytes
+        return Block(offset, array.shape, data.dtype.name)

@@ -1,0 +1,179 @@
+"""A worker process as the search sees it: calls with time limits, killed and replaced at will."""
+
+from __future__ import annotations
+
+import pickle
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from luminal import config
+from luminal.search.messages import Failure, pack, receive, send, unpack
+
+START_SECONDS = 60.0  # a machine under load takes long to import
+FAREWELL_SECONDS = 2.0
+
+
+class Lost(Exception):
+    """The process died or ran out of time; the text says which."""
+
+
+class Refused(Exception):
+    """The process answered with an error of Luminal's."""
+
+
+class Process:
+    """One worker. `descriptor`: the shared file of operands, for a process that runs programs."""
+
+    def __init__(self, backend: str, descriptor: int | None = None) -> None:
+        arguments = [sys.executable, "-m", "luminal.search.worker", backend]
+        self._messages = tempfile.TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            arguments if descriptor is None else [*arguments, str(descriptor)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._messages,
+            pass_fds=() if descriptor is None else (descriptor,),
+            env=config.child_environment(),
+            start_new_session=True,  # an interrupt is the search's to handle
+        )
+        self.is_new = True  # it has answered nothing yet
+
+    def start(self, data: bytes) -> None:
+        """Sends a packed request; `answer` waits for what comes of it."""
+        assert self._process.stdin is not None
+        try:
+            send(self._process.stdin, data)
+        except BrokenPipeError:
+            raise Lost(self._death()) from None
+
+    def answer(self, seconds: float) -> Any:
+        """The result. Raises Refused for an error of Luminal's, Lost for a dead or late process."""
+        stream = self._process.stdout
+        assert stream is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            if not selector.select(max(0.0, seconds)):
+                self.kill()
+                raise Lost(f"took longer than {seconds:g} s")
+        try:
+            found = unpack(receive(stream), _no_references)
+        except (EOFError, pickle.UnpicklingError):
+            raise Lost(self._death()) from None
+        self.is_new = False
+        if isinstance(found, Failure):
+            raise Refused(found.text)
+        return found
+
+    def call(self, operation: str, *arguments: Any, seconds: float) -> Any:
+        """One request and its result; see `answer`."""
+        self.start(pack((operation, arguments)))
+        return self.answer(seconds)
+
+    def fileno(self) -> int:
+        """Readable when an answer waits, or when the process has died."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """Ends the process now."""
+        self._process.kill()
+        self._close()
+
+    def close(self) -> None:
+        """Lets the process end by itself, if it does so soon."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.close()
+            self._process.wait(FAREWELL_SECONDS)
+        except (subprocess.TimeoutExpired, BrokenPipeError):
+            self._process.kill()
+        self._close()
+
+    def _close(self) -> None:
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            try:
+                if stream is not None:
+                    stream.close()
+            except BrokenPipeError:
+                continue
+        self._messages.close()
+
+    def _death(self) -> str:
+        """Why the process is gone, with the last line it wrote."""
+        code = self._process.wait()
+        self._messages.seek(0)
+        lines = self._messages.read().decode(errors="replace").strip().splitlines()
+        reason = f"died of signal {-code}" if code < 0 else f"ended with status {code}"
+        return f"{reason}: {lines[-1]}" if lines else reason
+
+
+def _no_references(reference: tuple[Any, ...]) -> Any:
+    raise pickle.UnpicklingError(f"an answer refers to {reference}")
+
+
+class Builders:
+    """Processes that compile kernels side by side; a lost one is replaced."""
+
+    def __init__(self, backend: str, count: int, seconds: float) -> None:
+        self._backend = backend
+        self._count = count
+        self._seconds = seconds
+        self._idle: list[Process] = []
+
+    def build(self, requests: list[tuple[Any, ...]]) -> list[str | None]:
+        """For each `build` request None, or why there is no code. Order is that of the requests."""
+        results: list[str | None] = ["not built"] * len(requests)
+        waiting = list(enumerate(requests))[::-1]
+        busy: dict[Process, tuple[int, float]] = {}
+        while waiting or busy:
+            while waiting and len(busy) < self._count:
+                number, request = waiting.pop()
+                process = self._idle.pop() if self._idle else Process(self._backend)
+                try:
+                    process.start(pack(("build", request)))
+                except Lost as lost:
+                    results[number] = str(lost)
+                    continue
+                limit = self._seconds + (START_SECONDS if process.is_new else 0)
+                busy[process] = number, time.monotonic() + limit
+            for process in _ready(busy):
+                number, deadline = busy.pop(process)
+                try:
+                    process.answer(max(0.0, deadline - time.monotonic()))
+                    results[number] = None
+                    self._idle.append(process)
+                except Refused as refused:
+                    results[number] = str(refused)
+                    self._idle.append(process)
+                except Lost as lost:
+                    results[number] = str(lost)
+        return results
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for process in self._idle:
+            process.close()
+        self._idle.clear()
+
+
+def _ready(busy: dict[Process, tuple[int, float]]) -> list[Process]:
+    """The processes with an answer, or out of time; waits for one."""
+    with selectors.DefaultSelector() as selector:
+        for process in busy:
+            selector.register(process.fileno(), selectors.EVENT_READ, process)
+        soonest = min(deadline for _, deadline in busy.values())
+        events = selector.select(max(0.0, soonest - time.monotonic()))
+    if events:
+        return [key.data for key, _ in events]
+    now = time.monotonic()
+    return [process for process, (_, deadline) in busy.items() if deadline <= now]

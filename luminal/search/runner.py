@@ -1,0 +1,132 @@
+"""The process that runs candidates, as the search uses it: programs by number, times, comparisons.
+
+One process at a time, killed when a program hangs and started anew with the next request.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from luminal.program.launch_list import Program
+from luminal.runtime.arrays import Array
+from luminal.search.messages import pack
+from luminal.search.operands import SharedFile
+from luminal.search.process import START_SECONDS, Process
+
+MOST_LOADS = 2000  # each leaves some kilobytes of linked code behind
+TIME_SECONDS = 2.0  # most seconds of one `time` call, beyond the rounds asked for
+PROFILE_RUNS = 5
+
+
+class Timing(NamedTuple):
+    """Seconds of a run: the median, and how far the middle half of the measurements spreads."""
+
+    seconds: float
+    spread: float
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Timing:
+        low, middle, high = np.percentile(samples, [25, 50, 75])
+        return cls(float(middle), float(high - low) / 2)
+
+    def beats(self, other: Timing, share: float) -> bool:
+        """Faster by more than both spreads and by `share`."""
+        gain = other.seconds - self.seconds
+        return gain > self.spread + other.spread and gain > share * other.seconds
+
+
+class Runner:
+    """Times and compares programs. Every method raises Lost or Refused as `Process` does."""
+
+    def __init__(self, backend: str, shared: SharedFile, run_seconds: float) -> None:
+        self._backend = backend
+        self._shared = shared
+        self._run_seconds = run_seconds
+        self._process: Process | None = None
+        self._loaded: set[int] = set()
+        self._loads = 0  # of this process
+        self._packed: dict[int, bytes] = {}
+        self._count = 0
+
+    def add(self, program: Program) -> int:
+        """A number for a program. Raises TypeError or PicklingError for one that cannot travel."""
+        self._count += 1
+        self._packed[self._count] = pack(("load", (self._count, program)))
+        return self._count
+
+    def drop(self, number: int) -> None:
+        """Forgets a program."""
+        self._packed.pop(number, None)
+        if number in self._loaded and self._process is not None:
+            self._loaded.discard(number)
+            self._process.call("drop", number, seconds=self._run_seconds)
+
+    def time(self, numbers: Sequence[int], rounds: int) -> list[Timing]:
+        """The programs' times, measured in turns."""
+        process = self._ready(numbers)
+        limit = (rounds + 3) * len(numbers) * self._run_seconds
+        samples = process.call("time", list(numbers), rounds, TIME_SECONDS, seconds=limit)
+        return [Timing.of(each) for each in samples]
+
+    def duel(self, first: int, second: int, pairs: int) -> tuple[list[float], list[float]]:
+        """Times of two programs in interleaved pairs."""
+        process = self._ready((first, second))
+        limit = (pairs + 3) * 2 * self._run_seconds
+        a, b = process.call("time", [first, second], pairs, limit, seconds=limit)
+        return a, b
+
+    def profile(self, number: int) -> list[float]:
+        """Seconds of each launch site, the median of some runs."""
+        process = self._ready((number,))
+        limit = (PROFILE_RUNS + 2) * self._run_seconds
+        runs = process.call("profile", number, PROFILE_RUNS, seconds=limit)
+        return [statistics.median(site) for site in zip(*runs, strict=True)]
+
+    def distance(self, number: int, other: int) -> dict[str, tuple[float, float]]:
+        """How far the results of two programs are apart (see `Worker.distance`)."""
+        process = self._ready((number, other))
+        found: dict[str, tuple[float, float]] = process.call(
+            "distance", number, other, seconds=4 * self._run_seconds + START_SECONDS
+        )
+        return found
+
+    def elements(self, number: int, positions: dict[str, list[Array]]) -> dict[str, Array]:
+        """Elements of the results of one run from the States' first values."""
+        process = self._ready((number,))
+        process.call("run_once", number, seconds=2 * self._run_seconds)
+        limit = self._run_seconds
+        found: dict[str, Array] = process.call("elements", number, positions, seconds=limit)
+        return found
+
+    def kill(self) -> None:
+        """Ends the process now; the next request starts another."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+    def _ready(self, numbers: Sequence[int]) -> Process:
+        """The process with these programs loaded."""
+        process = self._process
+        if process is None or process.is_dead or self._loads > MOST_LOADS:
+            self.close()
+            process = self._process = Process(self._backend, self._shared.fileno())
+            self._loaded.clear()
+            self._loads = 0
+            process.call("open", self._shared.operands, seconds=START_SECONDS)
+        for number in numbers:
+            if number not in self._loaded:
+                process.start(self._packed[number])
+                process.answer(START_SECONDS)
+                self._loaded.add(number)
+                self._loads += 1
+        return process

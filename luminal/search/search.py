@@ -1,0 +1,247 @@
+"""A search from the graph to the program that will run."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+from luminal import compiler, config, trace
+from luminal.algebra import term_text
+from luminal.errors import CompileError
+from luminal.hlir import printer
+from luminal.hlir.graph import Graph
+from luminal.program.launch_list import Program
+from luminal.runtime.arrays import Array
+from luminal.runtime.report import RuleUse, SearchSummary
+from luminal.search import database, oracle
+from luminal.search.cost_model import cost
+from luminal.search.database import Decision
+from luminal.search.genome import Genome
+from luminal.search.log import Log
+from luminal.search.operands import Arrays, SharedFile, draw
+from luminal.search.options import CompilationMode, SearchOptions
+from luminal.search.process import Builders, Lost, Refused
+from luminal.search.runner import Runner
+from luminal.search.space import Space
+from luminal.search.strategy import Strategy
+from luminal.target import Target
+
+ORACLE_FLOPS = 2e10  # beyond, float64 on one core takes too long: only `fast` is compared with
+APART = 1e-2  # norm of the difference to the fast program's results, relative, that is still right
+KEPT = "it runs"
+
+
+def search(
+    graph: Graph,
+    target: Target,
+    backend: str,
+    mode: CompilationMode,
+    options: SearchOptions,
+    numerics: str = "standard",
+    values: Mapping[str, Array] | None = None,
+) -> tuple[Program, SearchSummary]:
+    """The fastest program found for a graph, and what was tried.
+
+    `values`: arrays set on the graph's inputs. A finished search is stored; the same one later, in
+    any process, gives the same program without timing. An interrupt (Ctrl-C) ends the search with
+    the best program so far. Raises CompileError if a candidate computes something else.
+    """
+    space = Space(graph, target, numerics)
+    arrays = draw(space.graph, options.dims, values or {}, options.seed)
+    context = _context(target, arrays.dims)
+    text = term_text.to_text(space.lowered)
+    key = compiler.text_key(f"{text}\n{context}\n{numerics}\n{mode}\n{_of_results(options)}")
+    known = database.default().decision(key)
+    if known is not None:
+        return _replay(space, known, mode, options)
+    with trace.span("search"):
+        return _Search(space, backend, mode, options, arrays, context, key).run()
+
+
+def _replay(
+    space: Space, known: Decision, mode: CompilationMode, options: SearchOptions
+) -> tuple[Program, SearchSummary]:
+    """The program of a search that was finished before."""
+    program = space.decode(Genome.parse(known.genome)).program
+    decision = _decision(known.fast_seconds, known.best_seconds, known.genome == _FAST)
+    summary = SearchSummary(
+        mode=str(mode),
+        seed=options.seed,
+        candidates=0,
+        kernels_built=0,
+        rejected=(),
+        history=(),
+        fast_seconds=known.fast_seconds,
+        best_seconds=known.best_seconds,
+        decision=f"{decision} (decided by an earlier search)",
+        from_database=True,
+    )
+    return program, summary
+
+
+_FAST = Genome().to_json()
+
+
+class _Search:
+    """One search with its processes."""
+
+    def __init__(
+        self,
+        space: Space,
+        backend: str,
+        mode: CompilationMode,
+        options: SearchOptions,
+        arrays: Arrays,
+        context: str,
+        key: str,
+    ) -> None:
+        self.space = space
+        self.mode = mode
+        self.options = options
+        self.arrays = arrays
+        self.context = context
+        self.key = key
+        workers = options.workers or space.target.cores
+        self.shared = SharedFile(space.graph, arrays)
+        self.builders = Builders(backend, workers, options.build_seconds)
+        self.runner = Runner(backend, self.shared, options.run_seconds)
+        self.database = database.default()
+        self.log = Log(options.progress, mode.seconds, options.max_candidates)
+
+    def run(self) -> tuple[Program, SearchSummary]:
+        """Searches, settles who wins, and gives everything back."""
+        try:
+            return self._run()
+        finally:
+            self.log.close()
+            self.runner.close()
+            self.builders.close()
+            self.shared.close()
+
+    def _run(self) -> tuple[Program, SearchSummary]:
+        try:
+            strategy = Strategy(
+                self.space,
+                self.builders,
+                self.runner,
+                self.database,
+                self.log,
+                self.mode,
+                self.options,
+                self.arrays.dims,
+                self.context,
+            )
+        except (Lost, Refused, pickle.PicklingError, TypeError, KeyboardInterrupt) as error:
+            reason = str(error) or "interrupted"
+            program = self.space.decode(Genome()).program
+            return program, self._summary(0.0, 0.0, f"the fast program runs: {reason}")
+        interrupted = False
+        try:
+            strategy.run()
+        except KeyboardInterrupt:
+            interrupted = True
+            self.runner.kill()  # its answer to the last request would come late
+        return self._settle(strategy, interrupted)
+
+    def _settle(self, strategy: Strategy, interrupted: bool) -> tuple[Program, SearchSummary]:
+        """The winner of the last duel, right beyond doubt; a finished search is stored."""
+        best, fast = strategy.best, strategy.fast
+        seconds = (fast.timing.seconds, fast.timing.seconds)
+        winner = fast.candidate
+        if best is not fast:
+            try:
+                self._check(strategy)
+                wins, mine, other = strategy.duel()
+                seconds = (other, mine if wins else other)
+                winner = best.candidate if wins else fast.candidate
+            except (Lost, Refused) as error:
+                self.log.reject(str(error), "the best program, in the last comparison")
+        decision = Decision(winner.genome.to_json(), *seconds)
+        if not interrupted:
+            decision = self.database.decide(self.key, decision)
+        if decision.genome != winner.genome.to_json():  # another process was first
+            winner = self.space.decode(Genome.parse(decision.genome))
+        text = _decision(decision.fast_seconds, decision.best_seconds, decision.genome == _FAST)
+        if interrupted:
+            text += " (interrupted: the next search goes on from its measurements)"
+        self.log.best(decision.best_seconds)
+        summary = self._summary(decision.fast_seconds, decision.best_seconds, text)
+        return winner.program, summary
+
+    def _summary(self, fast: float, best: float, decision: str) -> SearchSummary:
+        rules = (
+            RuleUse(row.name, row.kind, row.matches, row.new_nodes, row.seconds)
+            for row in self.space.rules()
+        )
+        return SearchSummary(
+            mode=str(self.mode),
+            seed=self.options.seed,
+            candidates=self.log.candidates,
+            kernels_built=self.log.kernels_built,
+            rejected=self.log.rejected(),
+            history=tuple(self.log.history),
+            fast_seconds=fast,
+            best_seconds=best,
+            decision=decision,
+            rules=tuple(rules),
+        )
+
+    # --- right before fast
+
+    def _check(self, strategy: Strategy) -> None:
+        """Raises CompileError, with a reproducer written, if the best program is wrong."""
+        best, fast = strategy.best, strategy.fast
+        for name, (apart, wrong) in self.runner.distance(best.number, fast.number).items():
+            if apart > APART and wrong > oracle.TIES:
+                text = f"{name}: {wrong:.1%} of the elements are not those of the fast program"
+                raise self._wrong(best.candidate.genome, text)
+        if cost(fast.candidate.program, self.arrays.dims, self.space.target).flops > ORACLE_FLOPS:
+            return
+        expected = oracle.samples(self.space.lowered, self.arrays, self.options.seed)
+        positions = {name: sample.positions for name, sample in expected.items()}
+        found = self.runner.elements(best.number, positions)
+        first = self.runner.elements(fast.number, positions)
+        for name, sample in expected.items():
+            verdict = oracle.judge(sample, first[name], found[name])
+            if not verdict.right:
+                raise self._wrong(best.candidate.genome, f"{name}: {verdict.text}")
+
+    def _wrong(self, genome: Genome, text: str) -> CompileError:
+        """The error for a wrong candidate; a folder holds all that is needed to see it again."""
+        folder = Path(tempfile.mkdtemp(prefix="luminal-wrong-"))
+        (folder / "graph.hlir").write_text(printer.to_text(self.space.graph))
+        (folder / "genome.json").write_text(genome.to_json())
+        (folder / "seed.txt").write_text(f"{self.options.seed}\n{self.arrays.dims}\n")
+        np.savez(folder / "inputs.npz", **self.arrays.inputs)  # type: ignore[arg-type]
+        return CompileError(
+            f"search: a candidate computes something else: {text}. This is a fault of Luminal; "
+            f"please report it with the folder {folder}, and compile with mode='fast' meanwhile"
+        )
+
+
+def _decision(fast_seconds: float, best_seconds: float, is_fast: bool) -> str:
+    if is_fast:
+        return f"nothing beat the fast program ({fast_seconds * 1e6:,.1f} us); {KEPT}"
+    gain = fast_seconds / best_seconds if best_seconds else 1.0
+    return f"found {gain:.2f}x over fast ({best_seconds * 1e6:,.1f} us)"
+
+
+def _context(target: Target, dims: Mapping[str, int]) -> str:
+    """What every measurement depends on beside the kernel."""
+    try:
+        luminal = version("luminal")
+    except PackageNotFoundError:
+        luminal = "uninstalled"
+    threads = config.get("LUMINAL_THREADS") or target.cores
+    return f"{target}\n{sorted(dims.items())}\n{threads} threads\n{luminal}\n{config.cache_key()}"
+
+
+def _of_results(options: SearchOptions) -> SearchOptions:
+    """The options without those that change no decision."""
+    return replace(options, progress=None, workers=None)

@@ -1,0 +1,230 @@
+"""The programs of one graph: decodes genomes, lists the changes that make others.
+
+Decoding a genome: the e-graph spells the program, `fast` decides what the genome leaves open, and
+the kernels get their schedules. Every step is total, so every genome is a right program.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from luminal import compiler
+from luminal.algebra.lower import Lowered
+from luminal.algebra.terms import Term, term_order
+from luminal.compiler import Stages
+from luminal.egraph import Classes, Limits, RuleRow, saturate
+from luminal.hlir.graph import Graph
+from luminal.kernel.knobs import Knobs
+from luminal.program import launch_text
+from luminal.program.launch_list import Program
+from luminal.program.selection import Residence, Selection
+from luminal.program.steps import LoopStep
+from luminal.search.fingerprint import by_fingerprint, fingerprints
+from luminal.search.genome import Genome
+from luminal.select import fast
+from luminal.select.rewrite import Respelled
+from luminal.select.weights import stored_anyway
+from luminal.target import Target
+
+
+class Move(NamedTuple):
+    """One change of a genome: a choice of some kind made (None: as `fast` does it)."""
+
+    kind: str
+    key: str
+    value: str | None
+    note: str  # what is changed, for reports
+
+    def of(self, genome: Genome) -> Genome:
+        """The genome after the move."""
+        return genome.with_choice(self.kind, self.key, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A genome and what it decodes to. `text` names the program: equal programs, equal texts."""
+
+    genome: Genome
+    stages: Stages
+    text: str
+
+    @property
+    def program(self) -> Program:
+        return self.stages.program
+
+
+@dataclass(frozen=True, slots=True)
+class _Spelled:
+    """A spelled body or program with its Selection and its terms' names."""
+
+    lowered: Lowered
+    selection: Selection
+    names: Mapping[Term, str]
+
+
+class Space:
+    """All programs of a graph for a target. `limits` bound the e-graph."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        target: Target,
+        numerics: str = "standard",
+        limits: Limits | None = None,
+    ) -> None:
+        self.target = target
+        self.numerics = numerics
+        self.limits = limits or Limits()
+        self.graph, self.lowered = compiler.lower_to_algebra(graph)
+        self._bodies = {id(body): body for body in _bodies(self.lowered)}
+        self._defaults: dict[int, Respelled] = {}
+        self._classes: dict[int, Classes] = {}
+        self._knobs: dict[str, tuple[Knobs, ...]] = {}
+
+    def _default(self, body: Lowered) -> Respelled:
+        if id(body) not in self._defaults:
+            self._defaults[id(body)] = fast.respell(body, self.numerics)
+        return self._defaults[id(body)]
+
+    def classes(self, body: Lowered) -> Classes:
+        """The e-graph of the program or of a Loop's body, saturated when it is first needed."""
+        if id(body) not in self._classes:
+            default = self._default(body)
+            self._classes[id(body)] = saturate(
+                body, default.lowered, default.same, self.numerics, self.limits
+            )
+        return self._classes[id(body)]
+
+    # --- genomes to programs
+
+    def decode(self, genome: Genome) -> Candidate:
+        """The program of a genome."""
+        spelled = self._spell(self.lowered, genome)
+        stages = compiler.finish(
+            self.graph, spelled.lowered, spelled.selection, self.target, genome.knobs
+        )
+        return Candidate(
+            genome, stages, compiler.text_key(launch_text.to_text(stages.program, kernels=True))
+        )
+
+    def _spell(self, body: Lowered, genome: Genome) -> _Spelled:
+        if genome.spellings:
+            lowered = self.classes(body).spell(dict(genome.spellings))
+        else:
+            lowered = self._default(body).lowered
+        names = fingerprints(lowered)
+        terms = by_fingerprint(names, names)
+        wishes = fast.Wishes(
+            {terms[k]: Residence(v) for k, v in genome.residences if k in terms},
+            frozenset(terms[k] for k in genome.apart if k in terms),
+        )
+        loops = {id(t.attrs.body): t.attrs.body for t in names if t.op == "Loop"}
+        bodies = {key: self._spell(inner, genome).selection for key, inner in loops.items()}
+        selection = fast.choose(lowered, self.numerics, wishes, bodies)
+        return _Spelled(lowered, selection, names)
+
+    # --- the changes that make other programs
+
+    def moves(self, candidate: Candidate) -> list[Move]:
+        """Every single change of the candidate's structure, in a fixed order."""
+        genome = candidate.genome
+        found: list[Move] = []
+        if any(isinstance(step, LoopStep) for step in candidate.stages.partition.steps):
+            value = None if genome.rolled else "yes"
+            found.append(Move("rolled", "", value, "Loops in the launch list"))
+        for body in self._bodies.values():
+            spelled = self._spell(body, genome)
+            found += self._spellings(body, genome)
+            found += _residences(spelled, genome)
+            found += _merges(spelled, genome)
+        return found
+
+    def _spellings(self, body: Lowered, genome: Genome) -> Iterator[Move]:
+        chosen = dict(genome.spellings)
+        for gene in self.classes(body).genes():
+            default = gene.spellings[0].fingerprint
+            now = chosen.get(gene.fingerprint, default)
+            for spelling in gene.spellings:
+                if spelling.fingerprint == now:
+                    continue
+                value = None if spelling.fingerprint == default else spelling.fingerprint
+                note = f"{spelling.rule or 'as recorded'}: {spelling.op}"
+                yield Move("spellings", gene.fingerprint, value, note)
+
+    def random_genome(self, rng: random.Random, changes: int) -> Genome:
+        """A genome some random moves away from `fast`."""
+        genome = Genome()
+        for _ in range(changes):
+            moves = self.moves(self.decode(genome))
+            if not moves:
+                break
+            genome = rng.choice(moves).of(genome)
+        return genome
+
+    def knobs(self, candidate: Candidate, kernel: int) -> tuple[Knobs, ...]:
+        """The schedules of a kernel of the candidate's program, the default first."""
+        key, step = candidate.stages.origins[kernel]
+        if key not in self._knobs:
+            self._knobs[key] = compiler.knob_space(step, self.target)
+        return self._knobs[key]
+
+    def rules(self) -> list[RuleRow]:
+        """What each rewrite rule did, over all bodies."""
+        total: dict[str, RuleRow] = {}
+        for classes in self._classes.values():
+            for row in classes.report().rows:
+                total[row.name] = total[row.name] + row if row.name in total else row
+        return list(total.values())
+
+
+def _residences(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
+    """Values stored that could be computed in their users, and the other way round."""
+    selection = spelled.selection
+    wished = dict(genome.residences)
+    fixed = stored_anyway(selection.roots, selection.choices)
+    for term, choice in selection.choices.items():
+        if term in fixed or not (term.is_pointwise or term.is_reduction):
+            continue
+        name = spelled.names[term]
+        note = f"{term.op} {term.dtype}[{len(term.axes)} axes]"
+        if name in wished:
+            yield Move("residences", name, None, f"{note} as fast has it")
+        elif not choice.residence.is_stored:
+            if term.is_reduction or not _is_light(term):
+                yield Move("residences", name, Residence.STORED.value, f"{note} stored")
+        elif term.is_reduction:
+            yield Move("residences", name, Residence.LOCAL.value, f"{note} local")
+        else:
+            yield Move("residences", name, Residence.INLINE.value, f"{note} inline")
+            yield Move("residences", name, Residence.LOCAL.value, f"{note} local")
+
+
+def _is_light(term: Term) -> bool:
+    """A single cheap operation on leaves and scalars: storing it never pays."""
+    return all(arg.is_leaf or arg.op in ("Literal", "Index") for arg in term.args)
+
+
+def _merges(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
+    """Stored values that share a kernel and could have one of their own, and back."""
+    apart = set(genome.apart)
+    for merge in spelled.selection.merges:
+        for name in sorted(spelled.names[term] for term in merge):
+            yield Move("apart", name, "yes", "a kernel of its own")
+    for term in spelled.selection.stored():
+        if spelled.names[term] in apart:
+            yield Move("apart", spelled.names[term], None, "merged as fast has it")
+
+
+def _bodies(lowered: Lowered) -> Iterator[Lowered]:
+    """The program and the bodies of its Loops, each once."""
+    waiting, seen = [lowered], {id(lowered)}
+    while waiting:
+        body = waiting.pop()
+        yield body
+        for term in term_order(root.term for root in body.roots):
+            if term.op == "Loop" and id(term.attrs.body) not in seen:
+                seen.add(id(term.attrs.body))
+                waiting.append(term.attrs.body)

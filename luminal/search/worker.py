@@ -1,0 +1,221 @@
+"""The process that compiles and times candidates: `python -m luminal.search.worker BACKEND [FD]`.
+
+It answers requests on its standard input until that closes. A search can kill it at any moment:
+whatever a candidate does, only this process is lost. `FD` is the shared file of operands.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from luminal.backends import registry
+from luminal.dtypes import dtype_of
+from luminal.errors import LuminalError
+from luminal.hlir.state import Parameter, State, aligned_empty
+from luminal.program.launch_list import Program
+from luminal.runtime.arrays import Array
+from luminal.runtime.runner import BoundRunner
+from luminal.search.messages import Block, Failure, Operands, pack, receive, send, unpack
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A program ready to run."""
+
+    bound: BoundRunner
+    outputs: list[Array]
+
+
+class Worker:
+    """The operations that requests name."""
+
+    def __init__(self, backend: str, descriptor: int | None) -> None:
+        self.backend = registry.find(backend)
+        self.descriptor = descriptor
+        self.shared: mmap.mmap | None = None
+        self.leaves: dict[tuple[str, int], Any] = {}
+        self.operands: Operands | None = None
+        self.inputs: list[Array] = []
+        self.programs: dict[int, Loaded] = {}
+
+    # --- what travels as a reference
+
+    def resolve(self, reference: tuple[Any, ...]) -> Any:
+        """The Parameter or State that a reference stands for, one object for each."""
+        kind, number, shape, dtype, name = reference
+        if (kind, number) not in self.leaves:
+            made = (Parameter if kind == "parameter" else State)(shape, dtype, name=name)
+            self.leaves[kind, number] = made
+            self.settle(kind, number)
+        return self.leaves[kind, number]
+
+    def settle(self, kind: str, number: int) -> None:
+        """Gives a leaf its value from the shared file, if that has one."""
+        if self.operands is None:
+            return
+        leaf = self.leaves[kind, number]
+        blocks = self.operands.parameters if kind == "parameter" else self.operands.states
+        if number in blocks:
+            leaf.set(self.array(blocks[number]))
+
+    def array(self, block: Block) -> Array:
+        """A read-only view of a block of the shared file."""
+        assert self.shared is not None
+        dtype = dtype_of(block.dtype).numpy
+        count = int(np.prod(block.shape, dtype=np.int64))
+        flat = np.frombuffer(self.shared, dtype, count, block.offset)
+        return flat.reshape(block.shape)
+
+    # --- operations
+
+    def build(self, kernel: Any, text: str, target: Any) -> float:
+        """Compiles a kernel into the object cache; the seconds it took."""
+        start = time.perf_counter()
+        assert self.backend.build is not None
+        self.backend.build(kernel, text, target)
+        return time.perf_counter() - start
+
+    def open(self, operands: Operands) -> None:
+        """Takes the arrays that programs run on."""
+        assert self.descriptor is not None
+        size = os.fstat(self.descriptor).st_size
+        self.shared = mmap.mmap(self.descriptor, size, prot=mmap.PROT_READ)
+        self.operands = operands
+        for kind, number in self.leaves:
+            self.settle(kind, number)
+        self.inputs = []
+        for _, block in operands.inputs:
+            source = self.array(block)
+            own = aligned_empty(source.shape, dtype_of(block.dtype))
+            own[...] = source
+            self.inputs.append(own)
+
+    def load(self, number: int, program: Program) -> None:
+        """Makes a program ready under a number."""
+        assert self.operands is not None
+        runner = self.backend.make_runner(program)
+        names = [name for name, _ in self.operands.inputs]
+        outputs = self.operands.outputs
+        bound = runner.bind(self.operands.dims, names, [name for name, _, _ in outputs])
+        arrays = [aligned_empty(shape, dtype_of(dtype)) for _, shape, dtype in outputs]
+        self.programs[number] = Loaded(bound, arrays)
+
+    def drop(self, number: int) -> None:
+        """Forgets a program."""
+        self.programs.pop(number, None)
+
+    def time(self, numbers: list[int], rounds: int, seconds: float) -> list[list[float]]:
+        """Seconds of one run, for each program in each round, the programs taking turns.
+
+        A round of a program is as many runs as fill a millisecond; it ends early after `seconds`.
+        """
+        taken: list[list[float]] = [[] for _ in numbers]
+        counts = []
+        for number in numbers:
+            first = self.timed(number, 1)
+            counts.append(max(1, min(1000, int(1e-3 / max(self.timed(number, 1), 1e-7)))))
+            if first > seconds:
+                counts[-1] = 1
+        end = time.perf_counter() + seconds
+        for done in range(rounds):
+            for k, number in enumerate(numbers):
+                taken[k].append(self.timed(number, counts[k]))
+            if time.perf_counter() > end and done >= 2:
+                break
+        return taken
+
+    def timed(self, number: int, count: int) -> float:
+        """Seconds of one run, the mean of `count`."""
+        loaded, inputs = self.programs[number], self.inputs
+        start = time.perf_counter()
+        for _ in range(count):
+            loaded.bound.run(inputs, loaded.outputs)
+        return (time.perf_counter() - start) / count
+
+    def profile(self, number: int, runs: int) -> list[list[float]]:
+        """Seconds of each launch site in each of some runs."""
+        loaded = self.programs[number]
+        loaded.bound.run(self.inputs, loaded.outputs)
+        found: list[list[float]] = loaded.bound.profile(self.inputs, loaded.outputs, runs).tolist()
+        return found
+
+    def run_once(self, number: int) -> None:
+        """One run from the States' first values; the results stay for `elements` and `distance`."""
+        for kind, leaf in self.leaves:
+            if kind == "state":
+                self.settle(kind, leaf)
+        loaded = self.programs[number]
+        loaded.bound.run(self.inputs, loaded.outputs)
+
+    def results(self, number: int) -> dict[str, Array]:
+        """Outputs, and the States after the run, by name."""
+        assert self.operands is not None
+        outputs = self.operands.outputs
+        arrays = self.programs[number].outputs
+        found = {name: a for (name, _, _), a in zip(outputs, arrays, strict=True)}
+        for (kind, leaf), state in self.leaves.items():
+            if kind == "state":
+                found[f"state {leaf}"] = state.numpy()
+        return found
+
+    def elements(self, number: int, positions: dict[str, list[Array]]) -> dict[str, Array]:
+        """Elements of the results, on the grid of the positions given along each dimension."""
+        found = self.results(number)
+        return {name: found[name][np.ix_(*where)].copy() for name, where in positions.items()}
+
+    def distance(self, number: int, other: int) -> dict[str, tuple[float, float]]:
+        """How far two programs' results are apart, each run once from the same States.
+
+        By result: the norm of the difference over the norm of `other`'s, and the share of elements
+        that differ by more than a thousandth of that result's root mean square.
+        """
+        self.run_once(other)
+        expected = {name: array.copy() for name, array in self.results(other).items()}
+        self.run_once(number)
+        found = self.results(number)
+        return {name: _distance(found[name], expected[name]) for name in expected}
+
+
+def _distance(found: Array, expected: Array) -> tuple[float, float]:
+    """See `Worker.distance`. Elements of the same NaN or infinity are equal."""
+    if not found.size:
+        return 0.0, 0.0
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    finite = np.isfinite(a) & np.isfinite(b)
+    apart = np.where(same, 0.0, np.where(finite, np.abs(a - b), np.inf))
+    known = np.where(np.isfinite(b), b, 0.0)
+    norm = float(np.sqrt(np.mean(known * known)))
+    wrong = float(np.mean(apart > 1e-3 * norm + 1e-30))
+    return float(np.sqrt(np.mean(apart * apart))) / (norm or 1.0), wrong
+
+
+def main() -> None:
+    """Answers requests until the search closes the pipe."""
+    requests = sys.stdin.buffer
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what kernels print is no answer
+    descriptor = int(sys.argv[2]) if len(sys.argv) > 2 else None
+    worker = Worker(sys.argv[1], descriptor)
+    while True:
+        try:
+            data = receive(requests)
+        except EOFError:
+            return
+        try:
+            operation, arguments = unpack(data, worker.resolve)
+            answer = getattr(worker, operation)(*arguments)
+        except (LuminalError, MemoryError) as error:
+            answer = Failure(type(error).__name__, str(error))
+        send(answers, pack(answer))
+
+
+if __name__ == "__main__":
+    main()
