@@ -67,7 +67,7 @@ class Access:
         return loop.symbol in self.offset.symbols()
 
     def stride(self, loop: LoopAxis) -> int | None:
-        """Elements from one position of the loop (in a panel) to the next, where that is literal."""
+        """Elements from one position of the loop to the next (in a panel), where literal."""
         stride = self.offset.coefficient(loop.symbol)
         panel = self.panel(loop)
         if panel:

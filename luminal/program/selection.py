@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from luminal.algebra.lower import Root
-from luminal.algebra.terms import Frame, Term, term_order
+from luminal.algebra.terms import Frame, Phase, Term, term_order
 from luminal.errors import VerifyError
 from luminal.program.buffers import ROW_MAJOR, Layout
 
@@ -69,6 +69,14 @@ def verify(selection: Selection) -> None:
             raise VerifyError(f"selection: {term!r} is opaque and must be stored")
         if term.is_leaf and selection.is_stored(term):
             raise VerifyError(f"selection: {term!r} is a leaf and is never stored")
+        if len(selection.choices[term].layouts) > 1 and term.phase is Phase.RUN:
+            raise VerifyError(f"selection: {term!r} is no weight and has more than one layout")
+    for (user, argument), number in selection.reads.items():
+        layouts = selection.choices[user.args[argument]].layouts
+        if not 0 <= number < len(layouts):
+            raise VerifyError(
+                f"selection: {user!r} reads operand {argument} in layout {number} of {len(layouts)}"
+            )
     seen: set[Term] = set()
     for merge in selection.merges:
         for term in merge:

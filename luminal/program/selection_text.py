@@ -7,8 +7,9 @@
     merge %3 %10
     read %10.0 = 1
 
-A stored term shows the order of its axes and its layouts, canonical first. `merge` joins stored
-terms in one kernel; `read %10.0 = 1` says that operand 0 of %10 is read in its layout number 1.
+A stored term shows the order of its axes and its layouts, canonical first; so does a leaf that is
+copied into others. `merge` joins stored terms in one kernel; `read %10.0 = 1` says that operand 0
+of %10 is read in its layout number 1.
 
 A text is read against the lowered graph it belongs to (HLIR's text gives that back). It is that
 graph which knows what a text only names: the values behind leaves, opaque operations with the
@@ -28,7 +29,7 @@ from luminal.errors import GraphError, LuminalError
 from luminal.hlir.cursor import Line
 from luminal.hlir.ops import OPS, Value
 from luminal.hlir.printer import WORD
-from luminal.program.buffers import Layout
+from luminal.program.buffers import ROW_MAJOR, Layout
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.shape.expression import Expression, Symbol, axis, symbol
 from luminal.shape.parse import parse as parse_expression
@@ -60,11 +61,12 @@ class _Printer(Printer):
 
     def note(self, term: Term) -> str:
         choice = self.selection.choices[term]
-        home = f" @ {choice.residence.value}"
-        if not choice.residence.is_stored:
-            return home
-        layouts = " | ".join(map(str, choice.layouts))
-        return f"{home} {frame_text(self.selection.frames[term])} {layouts}"
+        words = [" @", choice.residence.value]
+        if choice.residence.is_stored:
+            words.append(frame_text(self.selection.frames[term]))
+        if choice.residence.is_stored or choice.layouts != (ROW_MAJOR,):
+            words.append(" | ".join(map(str, choice.layouts)))
+        return " ".join(words)
 
     def body(self, loop: Term, indent: str) -> list[str]:
         body: Lowered = loop.attrs.body
@@ -164,10 +166,8 @@ class _Reader:
         term = self.make(content, line)
         self.numbers[number] = term
         residence = Residence(line.match(_RESIDENCE))
-        if not residence.is_stored:
-            self.choices[term] = Choice(residence)
-            return
-        self.frames[term] = self.frame(line)
+        if residence.is_stored:
+            self.frames[term] = self.frame(line)
         text = line.rest().removesuffix("{")
         self.choices[term] = Choice(residence, tuple(map(Layout.parse, text.split("|"))))
         if line.text.endswith("{"):

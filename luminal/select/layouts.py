@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 from luminal.algebra.terms import Axes, Frame, Phase, Term
 from luminal.hlir.ops import Value
 from luminal.program.buffers import ROW_MAJOR, Layout
-from luminal.program.selection import Choice, Selection
+from luminal.program.selection import Selection
 from luminal.select.weights import upper
 from luminal.shape.expression import Symbol
 from luminal.target import Target
 
 Edge = tuple[Term, int]  # (user, argument)
 VECTORS = 2  # of a panel: as the usual register tile is wide
-PANEL_ROWS = 2  # results per element of a weight from which a copy in panels pays
+PANEL_ROWS = 2  # results to an element of the weight: fewer wait for memory, not for arithmetic
+SMALL_WEIGHT = 1 << 14  # elements: reading less as it is costs microseconds at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +46,27 @@ class _Read:
     frame: Frame  # of the weight, in the axes of the contraction
 
 
-def by_rule(
-    selection: Selection, target: Target, arguments: Set[Value] = frozenset()
-) -> Selection:
+def by_rule(selection: Selection, target: Target, arguments: Set[Value] = frozenset()) -> Selection:
     """The layouts of `fast`, in Loop bodies too: panels where a product has rows enough."""
     bodies = dict(selection.bodies)
     for number, weights in weights_of_bodies(selection, arguments).items():
         bodies[number] = by_rule(bodies[number], target, weights)
     found = genes(selection, target, arguments)
-    chosen = {gene: gene.layouts[1] for gene in found if gene.rows >= PANEL_ROWS}
+    chosen = {gene: gene.layouts[1] for gene in found if _pays(gene, target)}
     return with_layouts(replace(selection, bodies=bodies), chosen)
+
+
+def _pays(gene: Gene, target: Target) -> bool:
+    """Is reading in panels worth the copy's memory?
+
+    Measured (docs/design.md). A single row of results streams the weight once: as it is, if
+    neighbours along the sum lie together; else from far apart, which only a cache hides.
+    """
+    elements = upper(gene.weight.axes)
+    if elements < SMALL_WEIGHT or gene.rows >= PANEL_ROWS:
+        return elements >= SMALL_WEIGHT
+    turned = gene.layouts[1].order != tuple(range(len(gene.layouts[1].order or ())))
+    return turned and elements * gene.weight.dtype.size > target.l2_bytes
 
 
 def genes(
@@ -69,12 +81,12 @@ def genes(
             for read in _reads(term, selection, arguments):
                 layout = _panels(read, term, columns, target)
                 if layout is not None:
-                    axes = {axis for dimension in read.frame for axis in dimension}
-                    new = Gene(read.weight, (read.edge,), (ROW_MAJOR, layout), upper(term.axes - axes))
-                    old = found.get((read.weight, layout), new)
-                    edges = tuple(dict.fromkeys((*old.edges, *new.edges)))
-                    found[read.weight, layout] = replace(new, edges=edges, rows=max(old.rows, new.rows))
-    return tuple(g for g in found.values() if not arguments or _covers(g, users))
+                    key = (read.weight, layout)
+                    rows = upper(term.axes - {a for dimension in read.frame for a in dimension})
+                    old = found.get(key, Gene(read.weight, (), (ROW_MAJOR, layout), 0))
+                    edges = tuple(dict.fromkeys((*old.edges, read.edge)))
+                    found[key] = replace(old, edges=edges, rows=max(old.rows, rows))
+    return tuple(gene for gene in found.values() if not arguments or _covers(gene, users))
 
 
 def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selection:
@@ -103,7 +115,7 @@ def weights_of_bodies(
     for term in selection.choices:
         if term.op == "Loop":
             loop, body = term.attrs.hlir, term.attrs.body
-            operands = [(arg,) for arg in term.args[: loop.carried]]
+            operands: list[tuple[Term, ...]] = [(arg,) for arg in term.args[: loop.carried]]
             position = loop.carried
             for leaves in loop.streams:
                 operands.append(term.args[position : position + max(leaves, 1)] if leaves else ())
@@ -140,9 +152,7 @@ def _is_weight(term: Term, selection: Selection, arguments: Set[Value]) -> bool:
     return selection.is_stored(term) and term.phase is not Phase.RUN
 
 
-def _reads(
-    contraction: Term, selection: Selection, arguments: Set[Value]
-) -> Iterator[_Read]:
+def _reads(contraction: Term, selection: Selection, arguments: Set[Value]) -> Iterator[_Read]:
     """The factors that are weights, below casts and pure renames."""
     (product,) = contraction.args
     if selection.is_stored(product):
@@ -161,9 +171,7 @@ def _reads(
             yield _Read(factor, edge, renamed)
 
 
-def _columns(
-    contraction: Term, selection: Selection, users: Mapping[Term, list[Edge]]
-) -> Axes:
+def _columns(contraction: Term, selection: Selection, users: Mapping[Term, list[Edge]]) -> Axes:
     """The axes along which neighbouring results lie side by side."""
     term = contraction
     while not selection.is_stored(term):
@@ -175,8 +183,9 @@ def _columns(
 def _panels(read: _Read, contraction: Term, columns: Axes, target: Target) -> Layout | None:
     """Panels along the dimension of the weight that runs along the columns, if one does."""
     bound = set(contraction.attrs)
-    along = [k for k, dimension in enumerate(read.frame) if dimension and dimension == columns[-len(dimension):]]
-    summed = [k for k, dimension in enumerate(read.frame) if not bound.isdisjoint(dimension)]
+    frame = [*enumerate(read.frame)]
+    along = [k for k, axes in frame if axes and axes == columns[-len(axes) :]]
+    summed = [k for k, axes in frame if not bound.isdisjoint(axes)]
     if len(along) != 1 or not summed or along[0] in summed:
         return None
     lanes = target.vector_lanes(contraction.dtype.size)

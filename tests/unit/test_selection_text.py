@@ -10,7 +10,8 @@ import pytest
 import luminal as lm
 from luminal.algebra import term_text
 from luminal.algebra.lower import Lowered, lower
-from luminal.errors import GraphError
+from luminal.algebra.terms import Phase
+from luminal.errors import GraphError, VerifyError
 from luminal.program.buffers import ROW_MAJOR, Layout
 from luminal.program.selection import Choice, Residence, Selection, verify
 from luminal.program.selection_text import parse, to_text
@@ -105,11 +106,18 @@ def test_layouts_merges_and_reads_are_read_back() -> None:
     stored = list(selection.stored())
     panels = Layout((1, 0), ((1, 32), (0, 4)), padding=8, alignment=4096)
     choices = dict(selection.choices)
-    user, read = next((t, arg) for t in choices for arg in t.args if arg in stored)
-    choices[read] = Choice(Residence.LOCAL_STORED, (ROW_MAJOR, panels))
+    user, weight = next((t, w) for t in choices for w in t.args if w.phase is Phase.WEIGHT)
+    choices[weight] = Choice(Residence.INLINE, (ROW_MAJOR, panels))
+    choices[stored[0]] = Choice(Residence.LOCAL_STORED, (panels,))
     merges = (frozenset(stored[:2]), frozenset(stored[2:4]))
-    reads = {(user, user.args.index(read)): 1}
-    round_trip(lowered, replace(selection, choices=choices, merges=merges, reads=reads))
+    reads = {(user, user.args.index(weight)): 1}
+    changed = replace(selection, choices=choices, merges=merges, reads=reads)
+    round_trip(lowered, changed)
+    with pytest.raises(VerifyError, match="reads operand 0 in layout 2 of 2"):
+        verify(replace(changed, reads={(user, user.args.index(weight)): 2}))
+    choices[stored[0]] = Choice(Residence.STORED, (ROW_MAJOR, panels))
+    with pytest.raises(VerifyError, match="is no weight and has more than one layout"):
+        verify(replace(changed, choices=choices))
 
 
 def test_another_spelling_of_the_graph_is_read() -> None:

@@ -1,0 +1,215 @@
+"""Contractions that read weights in panels: what is copied, by whom, and that results are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.backends import registry
+from luminal.compiler import Stages, lower_by_stages
+from luminal.program.buffers import BufferKind
+from luminal.program.selection_text import parse, to_text
+from luminal.select import layouts
+
+Array = np.ndarray[Any, Any]
+RANDOM = np.random.default_rng(7)
+
+
+def drawn(*shape: int) -> Array:
+    return RANDOM.standard_normal(shape, np.float32)
+
+
+def compiled(graph: lm.Graph) -> Stages:
+    return lower_by_stages(graph.graph(), registry.find("cpu").target())
+
+
+def copies(stages: Stages) -> list[str]:
+    """The layouts of what the prologue derives."""
+    return [str(b.layout) for b in stages.program.buffers if b.kind is BufferKind.DERIVED]
+
+
+def run(graph: lm.Graph, weights: dict[str, Array], **inputs: Array) -> dict[str, Array]:
+    exe = lm.compile(graph)
+    return {name: np.asarray(y) for name, y in exe({**inputs, **weights}).items()}
+
+
+def close(got: Array, expected: Array) -> None:
+    assert got.shape == expected.shape
+    scale = max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0)))
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("rows", [2, 3, 8, 33])
+@pytest.mark.parametrize(("k", "n"), [(200, 96), (131, 127), (64, 1000), (1000, 17)])
+def test_products_with_a_weight(k: int, n: int, rows: int, turned: bool) -> None:
+    cx = lm.Graph()
+    w = cx.weight((n, k) if turned else (k, n), name="w")
+    (cx.tensor((rows, k), name="x") @ (w.mT if turned else w)).relu().output("y")
+    (layout,) = copies(compiled(cx))
+    assert "panel" in layout
+    x, values = drawn(rows, k), drawn(*w.shape)
+    got = run(cx, {"w": values}, x=x)["y"]
+    close(got, np.maximum(x @ (values.T if turned else values), 0))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 7, 40])
+def test_a_dynamic_number_of_rows(rows: int) -> None:
+    cx = lm.Graph()
+    w = cx.weight((200, 100), name="w")
+    (cx.tensor((cx.dim("s", 0, 64), 100), name="x") @ w.mT).output("y")
+    assert len(copies(compiled(cx))) == 1
+    x, values = drawn(rows, 100), drawn(200, 100)
+    close(run(cx, {"w": values}, x=x)["y"], x @ values.T)
+
+
+def test_nothing_leaks_from_the_edges_of_panels() -> None:
+    """Infinite and NaN weights stay in their columns; the last panel is not whole."""
+    cx = lm.Graph()
+    (cx.tensor((5, 256), name="x") @ cx.weight((256, 70), name="w")).output("y")
+    x, w = drawn(5, 256), drawn(256, 70)
+    w[3, 31], w[4, 32], w[5, 69] = np.inf, np.nan, -np.inf
+    with np.errstate(invalid="ignore"):
+        close(run(cx, {"w": w}, x=x)["y"], x @ w)
+
+
+def test_a_single_row_reads_the_weight_as_it_is() -> None:
+    for shape, turned in (((4096, 512), True), ((512, 128), False)):
+        cx = lm.Graph()
+        w = cx.weight(shape, name="w")
+        (cx.tensor((1, 512), name="x") @ (w.mT if turned else w)).output("y")
+        assert copies(compiled(cx)) == []
+
+
+def test_small_weights_and_inputs_are_read_as_they_are() -> None:
+    cx = lm.Graph()
+    (cx.tensor((64, 40), name="x") @ cx.weight((40, 50), name="w")).output("y")
+    (cx.tensor((64, 400), name="a") @ cx.tensor((400, 500), name="b")).output("z")
+    assert copies(compiled(cx)) == []
+
+
+def storage(name: str) -> Callable[[Array], Array]:
+    dtype = getattr(lm, name).numpy
+    return lambda x: x.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_panels_hold_what_the_weight_holds(dtype: str) -> None:
+    """Weights of 16 bits stay 16 bits; the kernel widens them."""
+    cx = lm.Graph()
+    wide = "float64" if dtype == "float64" else "float32"
+    x = cx.tensor((9, 300), dtype=getattr(lm, dtype), name="x")
+    (x @ cx.weight((210, 300), getattr(lm, dtype), "w").mT).output("y")
+    program = compiled(cx).program
+    (derived,) = [b for b in program.buffers if b.kind is BufferKind.DERIVED]
+    assert derived.dtype.name == dtype
+    to = storage(dtype)
+    values, w = to(drawn(9, 300)), to(drawn(210, 300))
+    expected = to(values.astype(wide) @ w.astype(wide).T)
+    got = run(cx, {"w": w}, x=values)["y"]
+    np.testing.assert_allclose(
+        got.astype(np.float64), expected.astype(np.float64), rtol=1e-2, atol=0.2
+    )
+
+
+def test_a_tied_embedding_is_gathered_by_rows_and_multiplied_in_panels() -> None:
+    cx = lm.Graph()
+    table = cx.weight((300, 96), name="table")
+    picked = cx.tensor((12,), dtype=lm.int64, name="picked")
+    (table[picked].tanh() @ table.mT).output("logits")
+    stages = compiled(cx)
+    assert len(copies(stages)) == 1
+    assert parse(to_text(stages.selection), stages.lowered) == stages.selection
+    values, rows = drawn(300, 96), RANDOM.integers(0, 300, 12)
+    close(run(cx, {"table": values}, picked=rows)["logits"], np.tanh(values[rows]) @ values.T)
+
+
+def test_a_derived_weight_lies_in_panels_alone() -> None:
+    """The prologue writes the sum of two weights into panels; no row-major copy remains."""
+    cx = lm.Graph()
+    a, b = cx.weight((256, 160), name="a"), cx.weight((256, 160), name="b")
+    (cx.tensor((8, 160), name="x") @ (a.exp() * b).mT).output("y")
+    (layout,) = copies(compiled(cx))
+    assert "panel" in layout
+    x, u, v = drawn(8, 160), drawn(256, 160), drawn(256, 160)
+    close(run(cx, {"a": u, "b": v}, x=x)["y"], x @ (np.exp(u) * v).T)
+
+
+def test_a_weight_that_is_an_output_too() -> None:
+    cx = lm.Graph()
+    w = cx.weight((256, 160), name="w")
+    doubled = w.exp() * w
+    (cx.tensor((8, 160), name="x") @ doubled.mT).output("y")
+    doubled.output("doubled")
+    x, values = drawn(8, 160), drawn(256, 160)
+    got = run(cx, {"w": values}, x=x)
+    close(got["doubled"], np.exp(values) * values)
+    close(got["y"], x @ (np.exp(values) * values).T)
+
+
+def test_batched_weights() -> None:
+    cx = lm.Graph()
+    w = cx.weight((3, 90, 70), name="w")
+    (cx.tensor((3, 6, 70), name="x") @ w.mT).output("y")
+    assert len(copies(compiled(cx))) == 1
+    x, values = drawn(3, 6, 70), drawn(3, 90, 70)
+    close(run(cx, {"w": values}, x=x)["y"], x @ values.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("heads", [(4, 32), (3, 80), (32, 4), (8, 16, 2)])
+def test_results_split_into_heads(heads: tuple[int, ...]) -> None:
+    """The weight's dimension is several axes; panels follow where these run as one."""
+    cx = lm.Graph()
+    n = int(np.prod(heads))
+    y = cx.tensor((5, 150), name="x") @ cx.weight((n, 150), name="w").mT
+    y.reshape(5, *heads).transpose(0, 1).output("y")
+    x, w = drawn(5, 150), drawn(n, 150)
+    close(run(cx, {"w": w}, x=x)["y"], np.swapaxes((x @ w.T).reshape(5, *heads), 0, 1))
+
+
+def test_setting_the_weight_makes_the_panels_anew_and_programs_share_them() -> None:
+    parameter = lm.Parameter((256, 128), name="w")
+    executables = []
+    for rows in (4, 8):
+        cx = lm.Graph()
+        (cx.tensor((rows, 128), name="x") @ cx.weight_of(parameter).mT).output("y")
+        executables.append(lm.compile(cx))
+    for _ in range(2):
+        w = drawn(256, 128)
+        parameter.set(w)
+        for rows, exe in zip((4, 8), executables, strict=True):
+            x = drawn(rows, 128)
+            close(np.asarray(exe({"x": x})["y"]), x @ w.T)
+    (first, second) = [exe.memory_report() for exe in executables]
+    assert first.derived_bytes == second.derived_bytes == 256 * 128 * 4
+
+
+def test_a_loop_reads_an_invariant_weight_in_panels() -> None:
+    cx = lm.Graph()
+    w = cx.weight((128, 128), name="w")
+    last, _ = lm.scan(lambda h, _: ((h @ w.mT).tanh(), h), cx.tensor((6, 128), name="h"), length=3)
+    last.output("y")
+    stages = compiled(cx)
+    assert len(copies(stages)) == 1
+    assert parse(to_text(stages.selection), stages.lowered) == stages.selection
+    h, values = drawn(6, 128), drawn(128, 128) / 10
+    expected = h
+    for _ in range(3):
+        expected = np.tanh(expected @ values.T)
+    close(run(cx, {"w": values}, h=h)["y"], expected)
+
+
+def test_genes_are_data_that_a_search_may_choose() -> None:
+    cx = lm.Graph()
+    (cx.tensor((8, 160), name="x") @ cx.weight((256, 160), name="w").mT).output("y")
+    target = registry.find("cpu").target()
+    selection = compiled(cx).selection
+    (gene,) = layouts.genes(selection, target)
+    as_it_is, panels = gene.layouts
+    assert gene.rows == 8
+    assert layouts.with_layouts(selection, {gene: as_it_is}) == selection
+    assert layouts.with_layouts(selection, {gene: panels}).reads == dict.fromkeys(gene.edges, 1)
