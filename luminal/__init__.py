@@ -139,6 +139,7 @@ from luminal.loaders.state_dict import load
 from luminal.loaders.write_gguf import save_gguf
 from luminal.loaders.write_safetensors import save_safetensors as save
 from luminal.runtime.executable import Executable
+from luminal.search.options import CompilationMode, SearchOptions, TimeBudget
 from luminal.session import (
     Graph,
     arange,
@@ -183,6 +184,9 @@ unstack = unbind
 repeat = repeat_interleave
 
 __all__ = [
+    "CompilationMode",
+    "SearchOptions",
+    "TimeBudget",
     # graphs and running them
     "Graph",
     "Tensor",

@@ -21,17 +21,18 @@ from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.state import State
 from luminal.hlir.substitute import substitute_dims
+from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Interval
 from luminal.runtime.executable import Executable, Variant
-from luminal.runtime.report import CompileSummary
+from luminal.runtime.report import CompileSummary, SearchSummary
 from luminal.runtime.results import Results
 from luminal.runtime.runner import Runner
+from luminal.search.options import CompilationMode, SearchOptions, mode_of
 from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
 
 DimChoice: TypeAlias = "int | Interval | Sequence[Interval]"
 """An int or one interval narrows a dim; a list of intervals compiles a program for each as well."""
 
-MODES = ("fast",)
 NUMERICS = ("exact", "standard", "relaxed")
 
 _compile_count = 0
@@ -88,32 +89,37 @@ class Graph(Recorder):
 def compile(
     graph: Graph | str | None = None,
     backend: str = "cpu",
-    mode: str = "fast",
+    mode: CompilationMode | str = "fast",
     dims: Mapping[Any, DimChoice] | None = None,
     numerics: str = "standard",
+    search: SearchOptions | None = None,
 ) -> Executable:
     """Compiles a graph; without one, or with only a backend's name, the default graph.
 
-    `backend`: "cpu", "reference" or "auto". `mode`: "fast" (choices by rules, nothing is timed).
+    `backend`: "cpu", "reference" or "auto". `mode`: "fast" (choices by rules, nothing is timed),
+    "optimal" (candidates are timed here, and the fastest runs; `search` sets the limits), or
+    `lm.TimeBudget(seconds)`, shared by all programs that `dims` asks for.
     `dims`: {"s": (1, 256)} narrows a dim, {"s": [(1, 1), (2, 256)]} compiles further programs for
     these intervals. `numerics`: which rewrites may change rounding. Raises CompileError, DimError.
     """
     if graph is None or isinstance(graph, str):
         backend = backend if graph is None else graph
-        return default_graph().compile(backend, mode=mode, dims=dims, numerics=numerics)
+        return default_graph().compile(
+            backend, mode=mode, dims=dims, numerics=numerics, search=search
+        )
     if not isinstance(graph, Recorder):
         raise InputError(
             f"compile: takes a Graph, got a {type(graph).__name__}; record into cx = lm.Graph() "
             "and pass cx; for a function of arrays there is @lm.jit"
         )
-    if mode not in MODES:
-        raise CompileError(f"mode {mode!r}: takes 'fast'; the search is not built yet")
     if numerics not in NUMERICS:
         raise CompileError(f"numerics {numerics!r}: takes one of {', '.join(map(repr, NUMERICS))}")
     chosen = registry.find(backend)
     frozen = graph.graph()
     choices = _Choices.of(frozen, dims or {})
-    made = _executable(graph, frozen, choices, chosen, numerics)
+    plan = _Plan(chosen, numerics, mode_of(mode), search or SearchOptions(), graph.values)
+    plan.check(frozen)
+    made = _executable(graph, frozen, choices, plan)
     if config.get("LUMINAL_DEBUG") >= 2:
         trace.debug(2, str(made.report()))
     global _compile_count
@@ -132,36 +138,58 @@ def compile_count() -> int:
     return _compile_count
 
 
-def _executable(
-    graph: Graph,
-    frozen: hlir.Graph,
-    choices: _Choices,
-    backend: registry.Backend,
-    numerics: str,
-) -> Executable:
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How the programs of one compile are made. `values`: arrays set on the graph's inputs."""
+
+    backend: registry.Backend
+    numerics: str
+    mode: CompilationMode
+    search: SearchOptions
+    values: Mapping[str, Array]
+
+    def check(self, graph: hlir.Graph) -> None:
+        """Raises DimError where the search options name a dim that is not there."""
+        for name in self.search.dims:
+            if all(name != dim.name for dim in graph.dims):
+                known = ", ".join(dim.name for dim in graph.dims) or "none"
+                raise DimError(f"SearchOptions: dims: {name}: no such dim; the dims are {known}")
+
+    def runner(self, graph: hlir.Graph, share: int) -> tuple[Runner, SearchSummary | None]:
+        """The compiled graph; `share` programs divide the time."""
+        if self.backend.target is None:
+            return self.backend.make_runner(graph), None
+        from luminal import compiler  # late: the compiler is most of what there is to import
+        from luminal.program import launch_text
+
+        target, summary = self.backend.target(), None
+        with trace.span("compiler"):
+            if self.mode.searches:
+                from luminal.search.search import search
+
+                mode, name = self.mode.shared_by(share), self.backend.name
+                program, summary = search(
+                    graph, target, name, mode, self.search, self.numerics, self.values
+                )
+            else:
+                program = compiler.lower_to_program(graph, target, self.numerics)
+        if config.get("LUMINAL_DEBUG") >= 3:
+            trace.debug(3, launch_text.to_text(program))
+        with trace.span("build"):
+            return self.backend.make_runner(program), summary
+
+
+def _executable(graph: Graph, frozen: hlir.Graph, choices: _Choices, plan: _Plan) -> Executable:
     variants = []
-    for intervals in choices.variants():
+    all_intervals = list(choices.variants())
+    for intervals in all_intervals:
         narrowed = _narrowed(frozen, choices.narrow | intervals)
         with trace.record() as spans:
-            runner = _runner(backend, narrowed, numerics)
-        trace.debug(1, f"compiled {graph.name} for {backend.name}\n{trace.summary(spans)}")
-        made = CompileSummary(trace.self_seconds(spans))
+            runner, found = plan.runner(narrowed, len(all_intervals))
+        trace.debug(1, f"compiled {graph.name} for {plan.backend.name}\n{trace.summary(spans)}")
+        made = CompileSummary(trace.self_seconds(spans), found)
         variants.append(Variant(intervals, runner, made))
     return Executable(frozen, variants, graph.values, choices.narrow, dict(graph.leaves))
-
-
-def _runner(backend: registry.Backend, graph: hlir.Graph, numerics: str) -> Runner:
-    if backend.target is None:
-        return backend.make_runner(graph)
-    from luminal import compiler  # late: the compiler is most of what there is to import
-    from luminal.program import launch_text
-
-    with trace.span("compiler"):
-        program = compiler.lower_to_program(graph, backend.target(), numerics)
-    if config.get("LUMINAL_DEBUG") >= 3:
-        trace.debug(3, launch_text.to_text(program))
-    with trace.span("build"):
-        return backend.make_runner(program)
 
 
 @dataclass(frozen=True, slots=True)

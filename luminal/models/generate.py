@@ -17,6 +17,7 @@ from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.models.sampling import Sampler
 from luminal.runtime.executable import Executable
+from luminal.search.options import CompilationMode
 from luminal.session import Graph, compile
 
 Array = np.ndarray[Any, Any]
@@ -63,7 +64,7 @@ class LanguageModel:
         self,
         model: Llama,
         tokenizer: Tokenizer,
-        mode: str = "fast",
+        mode: CompilationMode | str = "fast",
         backend: str = "cpu",
         context: int | None = None,
     ) -> None:
@@ -190,7 +191,7 @@ class LanguageModel:
 def load(
     path: str | Path,
     tokenizer: str | Path | None = None,
-    mode: str = "fast",
+    mode: CompilationMode | str = "fast",
     backend: str = "cpu",
     context: int | None = None,
 ) -> LanguageModel:

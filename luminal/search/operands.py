@@ -15,7 +15,6 @@ from typing import IO
 import numpy as np
 
 from luminal.dtypes import DType
-from luminal.errors import CompileError
 from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.index_inputs import index_inputs
@@ -75,13 +74,10 @@ def draw(graph: Graph, wanted: Mapping[str, int], values: Mapping[str, Array], s
 
 def choose_dims(signature: Signature, wanted: Mapping[str, int]) -> dict[str, int]:
     """A value for each dim: the wanted one, else a usual one that the requirements allow."""
-    unknown = [name for name in wanted if name not in signature.declared]
-    if unknown:
-        raise CompileError(f"SearchOptions: dims: no such dim: {', '.join(unknown)}")
     dims = {}
     for name in signature.needed:
         lo, hi = signature.intervals[name]
-        dims[name] = wanted.get(name, max(lo, min(hi, USUAL_DIM)))
+        dims[name] = max(lo, min(hi, wanted.get(name, USUAL_DIM)))
     for _ in range(64 * len(dims)):
         broken = [c for c in signature.requirements if not c.evaluate(dims)]
         free = [s.name for s in broken[0].symbols() if s.name not in wanted] if broken else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -33,6 +34,12 @@ class CompilationMode:
         """Whether candidates are timed."""
         return self.name != "fast"
 
+    def shared_by(self, programs: int) -> CompilationMode:
+        """The mode for each of some programs that share its time."""
+        if self.seconds is None:
+            return self
+        return CompilationMode(self.name, self.seconds / programs)
+
     def __str__(self) -> str:
         return self.name if self.seconds is None else f"TimeBudget({self.seconds:g})"
 
@@ -43,7 +50,10 @@ TimeBudget = CompilationMode.TimeBudget
 
 
 def mode_of(mode: CompilationMode | str) -> CompilationMode:
-    """The mode a user names. Raises CompileError for anything else."""
+    """The mode a user names: "fast", "optimal", seconds as "30s", or a CompilationMode.
+
+    Raises CompileError for anything else.
+    """
     match mode:
         case CompilationMode():
             return mode
@@ -51,7 +61,11 @@ def mode_of(mode: CompilationMode | str) -> CompilationMode:
             return CompilationMode.FAST
         case "optimal":
             return CompilationMode.OPTIMAL
-    raise CompileError(f"mode {mode!r}: takes 'fast', 'optimal' or lm.TimeBudget(seconds)")
+        case str() if re.fullmatch(r"\d+(\.\d+)?s", mode):
+            return TimeBudget(float(mode[:-1]))
+    raise CompileError(
+        f"mode {mode!r}: takes 'fast', 'optimal' or lm.TimeBudget(seconds), as text '30s'"
+    )
 
 
 @dataclass(frozen=True, slots=True)
