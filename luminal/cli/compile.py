@@ -7,12 +7,17 @@ import importlib.util
 import inspect
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from luminal.errors import InputError
+
+if TYPE_CHECKING:  # imported when the command runs
+    from luminal import session
+    from luminal.runtime.executable import Executable
 
 
 class Stage(enum.StrEnum):
@@ -41,6 +46,12 @@ def command(
     dims: Annotated[
         list[str] | None, typer.Option(metavar="s=1..64", help="Narrow a dim; may be repeated.")
     ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Run it on random inputs and time every launch.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as .html or .json.")
+    ] = None,
 ) -> None:
     """Compile FILE.py:FUNCTION and print the stages asked for, else the kernels."""
     from luminal import dump as dumps
@@ -53,12 +64,39 @@ def command(
             f"compile: {target} returned a {type(graph).__name__}; it must return a luminal.Graph"
         )
     intervals = dict(map(_interval, dims or []))
+    if report is not None and report.suffix not in (".html", ".json"):
+        raise InputError(f"compile: --report {report}: takes a name that ends in .html or .json")
+    if not dump or profile or report is not None:
+        executable = session.compile(graph, backend, mode, intervals)
+        _report(executable, graph, intervals, profile, report)
     if not dump:
-        typer.echo(str(session.compile(graph, backend, mode, intervals).report()))
         return
     stages = dumps.Dump(session.narrowed(graph, intervals), registry.find(backend))
     for stage in dump:
         typer.echo(stages.text(stage.value))
+
+
+def _report(
+    executable: Executable,
+    graph: session.Graph,
+    intervals: Mapping[str, tuple[int, int]],
+    timed: bool,
+    path: Path | None,
+) -> None:
+    """Prints the report, profiled on random arrays if asked for, and writes it to `path`."""
+    made = executable.report()
+    if timed:
+        from luminal.search import operands
+
+        wanted = {name: hi for name, (_, hi) in intervals.items()}
+        arrays = operands.draw(executable.graph, wanted, graph.values, seed=0)
+        given: dict[Any, Any] = {**arrays.inputs, **arrays.parameters}
+        made = executable.profile(given, dims=arrays.dims)
+    typer.echo(str(made))
+    if path is not None and path.suffix == ".json":
+        path.write_text(made.to_json() + "\n", encoding="utf-8")
+    elif path is not None:
+        made.html(path)
 
 
 def _interval(text: str) -> tuple[str, tuple[int, int]]:

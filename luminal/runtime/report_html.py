@@ -136,20 +136,22 @@ def _roofline(report: Report) -> str:
         f"{amount(peaks.memory, 'B/s')} from memory, {amount(peaks.cache, 'B/s')} from cache."
     )
     drawn = svg.chart(
-        _roofs(peaks, [point.x for point in points]), points, ("flops per byte", "flop/s"),
-        (lambda value: f"{value:g}", lambda value: amount(value, "")), log=True,
+        _roofs(peaks, [point.x for point in points]), points, ("flops per byte", "speed"),
+        (lambda value: f"{value:g}", lambda value: amount(value, "FLOP/s")), log=True,
     )  # fmt: skip
     return _section("Roofline", tag("p", text(measured), class_="faint"), drawn)
 
 
 def _roofs(peaks: Peaks, intensities: Sequence[float]) -> list[Line]:
-    roofs = []
-    for name, bandwidth in (("memory", peaks.memory), ("cache", peaks.cache)):
-        ridge = peaks.flops / bandwidth
-        lo, hi = min(*intensities, ridge / 10), max(*intensities, ridge * 10)
-        at = ((lo, lo * bandwidth), (ridge, peaks.flops), (hi, peaks.flops))
-        roofs.append(Line(at[:2] if name == "memory" else at, name, "roof"))
-    return roofs
+    ridges = [("memory", peaks.memory), ("cache", peaks.cache)]
+    lo = min(*intensities, *(peaks.flops / bandwidth / 10 for _, bandwidth in ridges))
+    hi = max(*intensities, *(peaks.flops / bandwidth * 10 for _, bandwidth in ridges))
+    roofs = [
+        Line(((lo, lo * bandwidth), (peaks.flops / bandwidth, peaks.flops)), name, "roof")
+        for name, bandwidth in ridges
+    ]
+    level = ((min(line.points[1][0] for line in roofs), peaks.flops), (hi, peaks.flops))
+    return [*roofs, Line(level, "compute", "roof")]
 
 
 def _note(row: KernelRow, peaks: Peaks) -> str:
@@ -205,7 +207,7 @@ def _search(search: SearchSummary) -> str:
         ]
         drawn = svg.chart(
             [Line(fast, "fast", "fast"), Line(steps, "best", "best")], points,
-            ("candidates", "seconds a run"), (lambda value: f"{value:,.0f}", duration),
+            ("candidates", "time of a run"), (lambda value: f"{value:,.0f}", duration),
         )  # fmt: skip
     return _section("Search", tag("p", text(summary)), drawn)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,21 @@ def test_compile_prints_the_kernels(
     assert "at s = 16" in capsys.readouterr().out
 
 
+def test_compile_profiles_and_writes_reports(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "report.json"
+    options = ["--dims", "s=8", "--profile", "--report", str(path)]
+    assert run(monkeypatch, "compile", EXAMPLE, *options) == 0
+    assert "a run takes" in capsys.readouterr().out
+    facts = json.loads(path.read_text())
+    assert facts["dims"] == {"s": 8}
+    assert all(row["seconds"] > 0 for row in facts["kernels"])
+    page = tmp_path / "report.html"
+    assert run(monkeypatch, "compile", EXAMPLE, "--report", str(page)) == 0
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
 def test_compile_prints_stages(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,6 +128,10 @@ def test_compile_prints_stages(
         (["nowhere.py:f"], "compile: nowhere.py: no such file"),
         ([EXAMPLE[:-5] + "grap"], "softmax_of_matmul.py has no function 'grap'"),
         ([f"{ROOT / 'tests/models/numpy_llama.py'}:forward"], "it is called without arguments"),
+        (
+            [EXAMPLE, "--report", "r.txt"],
+            "--report r.txt: takes a name that ends in .html or .json",
+        ),
         ([EXAMPLE, "--dims", "s:3"], "--dims 's:3' must have the form NAME=LO..HI or NAME=VALUE"),
         ([EXAMPLE, "--dims", "t=3"], "t: no such dim; the dims are s"),
         ([EXAMPLE, "--backend", "gpu"], "backend 'gpu': takes"),

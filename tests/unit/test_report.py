@@ -1,0 +1,209 @@
+"""Reports: text, JSON and the HTML page, from made-up times and from a profile."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal import trace
+from luminal.runtime.report import (
+    Best,
+    CompileSummary,
+    KernelRow,
+    Rejected,
+    Report,
+    RuleUse,
+    SearchSummary,
+)
+from luminal.runtime.report_text import amount, duration
+from luminal.runtime.roofline import Peaks
+
+PEAKS = Peaks(flops=100e9, memory=10e9, cache=50e9, cache_bytes=1000)
+SEARCH = SearchSummary(
+    mode="optimal",
+    seed=7,
+    candidates=1234,
+    kernels_built=321,
+    rejected=(Rejected("does <not> & will not compile", 12, '"k3"'), Rejected("slow", 700, "k9")),
+    history=(Best(0.5, 0, 7e-4), Best(2.0, 600, 5e-4), Best(30.0, 1234, 5e-4)),
+    fast_seconds=7e-4,
+    best_seconds=5e-4,
+    decision="found 1.40x over fast",
+    rules=(RuleUse("mul-one", "exact", 3, 4, 0.001), RuleUse("sum-over", "rounding", 9, 50, 0.02)),
+)
+
+
+def made(search: SearchSummary | None = SEARCH) -> Report:
+    kernels = (
+        KernelRow("Contract", 0, 1, 4, 2_000_000, 800),
+        KernelRow("Sum<b>&", 1, 10, 1, 5_000, 5_000),
+        KernelRow("Copy", 2, 1, 1, 0, 40_000),
+        KernelRow("Empty", 3, 0, 0, 0, 0),
+    )
+    prologue = (KernelRow("Pack", 4, 1, 1, 0, 64),)
+    compiled = CompileSummary({"lower": 0.5, "compile": 1.5}, search)
+    report = Report({"s": 3}, kernels, prologue, compiled)
+    return report.timed([40e-6, 1e-6, 8e-6, 0.0], 50e-6, PEAKS)
+
+
+class Page(HTMLParser):
+    """Elements that are open at the end, and what was met on the way."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.met: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.met.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for met, attrs in self.met if met == tag]
+
+
+def test_the_roofline_takes_the_dearest_of_arithmetic_and_bytes() -> None:
+    assert PEAKS.limit(2_000_000, 800) == ("compute", 20e-6)
+    assert PEAKS.limit(5, 500) == ("cache", 500 / 50e9)
+    assert PEAKS.limit(5, 5000) == ("memory", 5000 / 10e9)
+    assert PEAKS.limit(5, 5000, trips=10) == ("cache", 5000 / 50e9)  # each trip moves 500
+
+
+def test_rows_know_their_share_and_their_distance_to_the_roof() -> None:
+    report = made()
+    assert report.seconds == pytest.approx(49e-6)
+    assert [report.share(row) for row in report.kernels] == pytest.approx(
+        [40 / 49, 1 / 49, 8 / 49, 0]
+    )
+    roofs = [row.roofline(report.peaks) for row in report.kernels]
+    assert roofs[:3] == pytest.approx([0.5, 0.1, 0.5])
+    assert roofs[3] is None  # no work, no time
+
+
+def test_text_shows_times_compile_and_search() -> None:
+    text = str(made())
+    assert "4 launches" in text.splitlines()[0]
+    assert "a run takes 50 us, its launches 49 us" in text
+    assert re.search(r"0  Contract .* 40\.00 +81\.6% +50%  compute", text)
+    assert "compiled in 2 s: compile 1.5 s, lower 500 ms" in text
+    assert "optimal, seed 7: searched 30 s, 1,234 candidates, 321 kernels built" in text
+    assert "fast 700 us, best 500 us: found 1.40x over fast" in text
+    assert re.search(r"700  slow +k9", text)
+    assert re.search(r"sum-over  rounding +9 +50", text)
+
+
+def test_text_without_a_profile_is_short() -> None:
+    text = str(Report({}, made().kernels))
+    assert "roofline" not in text
+    assert "compiled" not in text
+
+
+def test_json_has_stable_keys() -> None:
+    facts = json.loads(made().to_json())
+    assert list(facts) == [
+        "format", "dims", "flops", "bytes", "run_seconds", "peaks", "kernels", "prologue",
+        "compile_seconds", "search",
+    ]  # fmt: skip
+    assert set(facts["kernels"][0]) == {
+        "label", "kernel", "trips", "chunks", "flops", "bytes", "seconds", "share", "bound",
+        "roofline",
+    }  # fmt: skip
+    assert facts["kernels"][1]["bound"] == "cache"
+    assert facts["kernels"][2]["seconds"] == 8e-6
+    assert facts["peaks"]["memory"] == 10e9
+    assert facts["search"]["rejected"][1] == {"reason": "slow", "candidates": 700, "example": "k9"}
+    assert facts["search"]["history"][-1]["best_seconds"] == 5e-4
+    assert facts["search"]["rules"][0]["kind"] == "exact"
+    assert json.loads(made(None).to_json())["search"] is None
+
+
+def test_the_page_is_well_formed_and_loads_nothing(tmp_path: Path) -> None:
+    text = made().html(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == text
+    page = Page(text)
+    assert not page.open
+    assert "http" not in text
+    assert all(not {"src", "href"} & attrs.keys() for _, attrs in page.met)
+    assert {"Sum<b>&", "does <not> & will not compile", '"k3"'} <= set(page.words)
+    assert not page.all("b")
+
+
+def test_the_drawings_hold_the_numbers() -> None:
+    page = Page(made().html())
+    bars = [rect for rect in page.all("rect") if rect["height"] == "30"]
+    launches, steps = bars[:-2], bars[-2:]
+    widths = [float(str(rect["width"])) for rect in launches]
+    assert widths[0] / widths[1] == pytest.approx(40 / 8, rel=0.05)
+    assert float(str(steps[0]["width"])) == pytest.approx(0.75 * 760, abs=2)
+    points = [(float(str(c["cx"])), float(str(c["cy"]))) for c in page.all("circle")]
+    assert len(points) == 2 + 3  # launches with both flops and bytes; moments of the search
+    best = [y for _, y in points[2:]]
+    assert best[0] < best[1] == best[2]  # less time lies further down
+    assert points[2][0] < points[3][0] < points[4][0]
+    numbers = [v for _, attrs in page.met for v in attrs.values() if v and "nan" in v.lower()]
+    assert not numbers
+
+
+@pytest.mark.parametrize("rows", [(), (KernelRow("Copy", 0, 1, 1, 0, 0),)])
+def test_pages_of_nothing(rows: tuple[KernelRow, ...]) -> None:
+    assert not Page(Report({}, rows).html()).open
+    assert not Page(Report({}, rows).timed([0.0] * len(rows), 0.0, PEAKS).html()).open
+    empty = SearchSummary("fast", 0, 0, 0, (), (Best(0.0, 0, float("inf")),), 0.0, 0.0, "")
+    report = Report({}, rows, compiled=CompileSummary({}, empty))
+    assert not Page(report.html()).open
+    assert str(report)
+
+
+def test_units() -> None:
+    seconds = (0.0, 3e-9, 1.5e-6, 0.0321, 12.0)
+    assert [duration(s) for s in seconds] == ["0", "3 ns", "1.5 us", "32.1 ms", "12 s"]
+    assert [amount(n, "B") for n in (7, 2e3, 3.21e9)] == ["7 B", "2 kB", "3.21 GB"]
+
+
+def test_self_seconds_add_up() -> None:
+    spans = [trace.Span("a", 0, 5.0), trace.Span("b", 1, 2.0), trace.Span("c", 2, 0.5)]
+    spans += [trace.Span("b", 1, 1.0), trace.Span("d", 0, 1.0)]
+    assert trace.self_seconds(spans) == {"a": 2.0, "b": 2.5, "c": 0.5, "d": 1.0}
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_profile_of_an_executable(backend: str) -> None:
+    cx = lm.Graph()
+    s = cx.dim("s", 1, 64)
+    x = cx.tensor((s, 16), name="x")
+    w = cx.weight((16, 16), name="w")
+    count = lm.State((1,), init=np.zeros(1, np.float32), name="count")
+    cx.assign(count, cx.read(count) + 1)
+    (x @ w).softmax(-1).output("y")
+    exe = lm.compile(cx, backend)
+    assert exe.report().seconds is None
+    assert ("build" in exe.report().compile_seconds) == (backend == "cpu")
+    given = {"x": np.ones((8, 16), np.float32), "w": np.ones((16, 16), np.float32)}
+    report = exe.profile(given, runs=3)
+    assert report.dims == {"s": 8}
+    assert report.seconds is not None
+    assert report.run_seconds is not None
+    assert all(row.seconds is not None and row.seconds > 0 for row in report.kernels)
+    assert count.numpy()[0] == 0
+    assert exe.report() == report
+    assert exe.report({"s": 9}).seconds is None
+    assert (report.peaks is not None) == (backend == "cpu")
+    exe(given)
+    assert count.numpy()[0] == 1
+    with pytest.raises(lm.InputError, match="profile: runs = 0; takes an int >= 1"):
+        exe.profile(given, runs=0)
