@@ -1,0 +1,159 @@
+"""Rolling: layers that repeat become one Loop, so that the compiler works on one of them.
+
+Layers are found by structure: in `roll_runs` as a repetition along the longest path, in
+`roll_match` by comparing the operands of all repeats, which tells carried values, streams (a Weight
+or a State per layer) and invariants apart. `roll_build` puts the Loop in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from luminal.hlir.attributes import Body, LoopAttrs
+from luminal.hlir.graph import Builder, Graph, Output, Sink, topological
+from luminal.hlir.ops import Value
+from luminal.hlir.roll_block import Block
+from luminal.hlir.roll_build import copied, replaced
+from luminal.hlir.roll_match import Iteration, Layers, iteration_before, match
+from luminal.hlir.roll_runs import Run, Slices, cut, runs
+
+SAVED = 64  # nodes that a Loop must save: so few are compiled in no time
+REGIONS = 8  # Loops in one block: each takes a walk over what is left
+TRIED = 8  # places in the period where iterations may begin
+SAMPLE = 3  # iterations looked at to choose that place
+
+
+def roll(graph: Graph) -> Graph:
+    """`graph` with repeated layers as Loops; the same object if there are none."""
+    sinks = _rolled(graph.sinks)
+    return graph if sinks is graph.sinks else replace(graph, sinks=tuple(sinks))
+
+
+def _rolled(sinks: Sequence[Sink]) -> Sequence[Sink]:
+    """The same sequence if nothing repeats."""
+    block = Block.of([sink.value for sink in sinks])
+    if any(isinstance(node.attrs, LoopAttrs) for node in block.nodes):
+        sinks = _with_rolled_bodies(block, sinks)
+        block = Block.of([sink.value for sink in sinks])
+    for _ in range(REGIONS):
+        found = _once(block, sinks)
+        if found is None:
+            break
+        sinks = found
+        block = Block.of([sink.value for sink in sinks])
+    return sinks
+
+
+def _with_rolled_bodies(block: Block, sinks: Sequence[Sink]) -> Sequence[Sink]:
+    """Rolls inside the Loops that are there already; they go on sharing bodies."""
+    bodies: dict[Body, Body] = {}
+    values: dict[Value, Value] = {}
+    builder = Builder()
+    for node in block.nodes:
+        attrs = node.attrs
+        if isinstance(attrs, LoopAttrs):
+            if attrs.body not in bodies:
+                bodies[attrs.body] = _shrunk(attrs.body)
+            attrs = attrs._replace(body=bodies[attrs.body])
+        if attrs != node.attrs or any(arg in values for arg in node.args):
+            args = [values.get(arg, arg) for arg in node.args]
+            for k, value in enumerate(copied(builder, node, args, attrs)):
+                values[Value(node, k)] = value
+    return [replace(s, value=values.get(s.value, s.value)) for s in sinks] if values else sinks
+
+
+def _shrunk(body: Body) -> Body:
+    """A Loop body with what repeats in it as Loops; one that updates a State stays as it is, since
+    a State in two Loops at once would be copied.
+    """
+    if any(node.op.name == "Scatter" for node in topological(body.results)):
+        return body
+    sinks = [Output(value, str(k)) for k, value in enumerate(body.results)]
+    rolled = _rolled(sinks)
+    return body if rolled is sinks else Body(body.arguments, tuple(s.value for s in rolled))
+
+
+def _once(block: Block, sinks: Sequence[Sink]) -> list[Sink] | None:
+    """The sinks after the longest repetition has become a Loop; None if there is none."""
+    slices = cut(block)
+    for run in runs(slices):
+        if run.saved < SAVED:
+            break
+        layers = _layers(block, slices, run)
+        if layers is not None and _is_worth(block, layers):
+            found = replaced(block, sinks, layers, _shrunk)
+            if found is not None:
+                return found
+    return None
+
+
+def _is_worth(block: Block, layers: Layers) -> bool:
+    """Enough nodes less, and each iteration has a reduction or another operation that ends a
+    kernel: chains of pointwise operations are one kernel, whose rules need to see all of it.
+    """
+    first, count = layers.iterations[0], len(layers.iterations)
+    if (count - 1) * len(first) < SAVED:
+        return False
+    return any(block.nodes[n].op.group in ("reduce", "ordered", "other") for n in first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A place where iterations may begin, and how many there are."""
+
+    count: int
+    is_pointwise: bool  # what they begin with
+    start: int
+    front: tuple[Iteration, ...]  # of these iterations, those before `start`
+
+
+def _layers(block: Block, slices: Slices, run: Run) -> Layers | None:
+    """The iterations of a run, beginning where the fewest bytes pass from one to the next."""
+    ends = range(run.start, min(run.start + run.period, run.end - 2 * run.period + 1))
+    costs = {start: int(slices.live[_last(run, start) - 1]) for start in ends}
+    best: _Choice | None = None
+    for start in sorted(ends, key=lambda s: (costs[s], s))[:TRIED]:
+        if best is not None and costs[start] > costs[best.start]:
+            break
+        found = _beginning(block, slices, run, start)
+        if found is not None and (best is None or _rank(found) > _rank(best)):
+            best = found
+    if best is None:
+        return None
+    return match(block, [*best.front, *_iterations(slices, run, best.start)])
+
+
+def _rank(choice: _Choice) -> tuple[int, bool, int]:
+    return choice.count, not choice.is_pointwise, -choice.start
+
+
+def _last(run: Run, start: int) -> int:
+    """The first slice of the last whole period from `start` on."""
+    return start + ((run.end - start) // run.period - 1) * run.period
+
+
+def _iterations(slices: Slices, run: Run, start: int, most: int | None = None) -> list[Iteration]:
+    count = (run.end - start) // run.period
+    begins = range(start, start + min(count, most or count) * run.period, run.period)
+    return [[n for k in range(b, b + run.period) for n in slices.nodes[k]] for b in begins]
+
+
+def _beginning(block: Block, slices: Slices, run: Run, start: int) -> _Choice | None:
+    """The first iterations from a place on, and those in front whose slices look different because
+    they were the first to meet an invariant.
+    """
+    layers = match(block, _iterations(slices, run, start, SAMPLE))
+    if layers is None:
+        return None
+    count = (run.end - start) // run.period
+    sample = layers.iterations
+    front: list[Iteration] = []
+    while (before := iteration_before(block, layers)) is not None:
+        extended = match(block, [before, *sample[: SAMPLE - 1]])
+        if extended is None or len(extended.iterations) < min(SAMPLE, 1 + len(sample)):
+            break
+        layers, sample = extended, extended.iterations
+        front.insert(0, before)
+    first = block.nodes[slices.nodes[start][-1]]
+    return _Choice(count + len(front), first.op.is_pointwise, start, tuple(front))

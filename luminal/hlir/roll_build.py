@@ -1,0 +1,320 @@
+"""A block in which layers have become one Loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from luminal.hlir.attributes import Body, ViewAttrs
+from luminal.hlir.graph import Assign, Builder, Output, Sink
+from luminal.hlir.ops import Node, TensorType, Value
+from luminal.hlir.roll_block import Block, is_recorded_anew
+from luminal.hlir.roll_match import Again, Carried, Fixed, Inner, Layers, Ref, Stream
+from luminal.hlir.state import State
+from luminal.shape.expression import const
+from luminal.shape.view import index, made
+
+LOAD = 4  # weight of reading a value; of computing one: below, else 1
+WEIGHTS = {"Div": 4, "Sqrt": 4, "Recip": 4, "FloorDiv": 8, "Mod": 8} | dict.fromkeys(
+    ("Exp", "Log", "Exp2", "Log2", "Sin", "Cos"), 10
+)
+Place = tuple[int, int]
+"""(node m of the body, result): a value of every iteration."""
+
+
+@dataclass(slots=True)
+class _Demand:
+    """What is read of the iterations from outside, and the States that take it at the end."""
+
+    values: dict[Value, None] = field(default_factory=dict)
+    states: dict[Value, list[State]] = field(default_factory=dict)
+
+
+def replaced(
+    block: Block, sinks: Sequence[Sink], layers: Layers, shrink: Callable[[Body], Body]
+) -> list[Sink] | None:
+    """The sinks with a Loop in place of the layers; `shrink` may roll its body.
+
+    None if what the layers read from outside depends on them.
+    """
+    inside = {n: (t, m) for t, nodes in enumerate(layers.iterations) for m, n in enumerate(nodes)}
+    late = _dependants(block, inside)
+    outside = [value for refs in layers.refs for ref in refs for value in _values(ref)]
+    outside += [carry.first for carry in layers.carries]
+    if any(late[block.number[value.node]] for value in outside):
+        return None
+    demand = _demand(block, sinks, inside, late)
+    loop = _Loop(block, layers, inside, demand, shrink)
+    loop.build()
+    values = _rebuilt(block, inside, late, loop.values, loop.outer)
+    out: list[Sink] = []
+    for sink in sinks:
+        value = values.get(sink.value, sink.value)
+        if isinstance(sink, Output):
+            out.append(Output(value, sink.name, sink.hidden))
+        elif sink.state not in loop.assigned:
+            out.append(Assign(sink.state, value))
+    if not demand.values:  # the Loop runs for its States only
+        out.append(Output(loop.results[0], _unused(sinks), hidden=True))
+    return out
+
+
+def _unused(sinks: Sequence[Sink]) -> str:
+    """A name that no output has."""
+    names, number = {sink.name for sink in sinks if isinstance(sink, Output)}, 0
+    while f"loop{number}" in names:
+        number += 1
+    return f"loop{number}"
+
+
+def _values(ref: Ref) -> Sequence[Value]:
+    match ref:
+        case Stream(values=values):
+            return values
+        case Fixed(value=value):
+            return (value,)
+    return ()
+
+
+def _dependants(block: Block, inside: Mapping[int, Place]) -> list[bool]:
+    """Of each node, whether it is of the layers or depends on them."""
+    late: list[bool] = []
+    for n, args in enumerate(block.args):
+        late.append(n in inside or any([late[a] for a in args]))
+    return late
+
+
+def _demand(
+    block: Block, sinks: Sequence[Sink], inside: Mapping[int, Place], late: Sequence[bool]
+) -> _Demand:
+    demand = _Demand()
+    for n, is_late in enumerate(late):
+        if is_late and n not in inside:
+            for a, value in zip(block.args[n], block.nodes[n].args, strict=True):
+                if a in inside:
+                    demand.values[value] = None
+    for sink in sinks:
+        if block.number[sink.value.node] in inside:
+            if isinstance(sink, Output):
+                demand.values[sink.value] = None
+            else:
+                demand.states.setdefault(sink.value, []).append(sink.state)
+    return demand
+
+
+@dataclass(slots=True)
+class _Loop:
+    """The Loop in the making: its body, and what stands for the layers' values outside."""
+
+    block: Block
+    layers: Layers
+    inside: Mapping[int, Place]
+    demand: _Demand
+    shrink: Callable[[Body], Body]
+    outer: Builder = field(default_factory=Builder)  # of all that depends on the Loop
+    inner: Builder = field(default_factory=Builder)  # of the body
+    streams: dict[tuple[Value, ...], Value] = field(default_factory=dict)
+    invariants: dict[Value, Value] = field(default_factory=dict)
+    again: dict[Value, Value] = field(default_factory=dict)  # what invariants are in the body
+    costs: _Costs = field(default_factory=lambda: _Costs())
+    values: dict[Value, Value] = field(default_factory=dict)
+    assigned: set[State] = field(default_factory=set)
+    results: tuple[Value, ...] = ()
+
+    def build(self) -> None:
+        layers, trips = self.layers, len(self.layers.iterations)
+        places = self._places()
+        assigned = self._assigned(places)
+        finals, ys = self._split(places, assigned)
+        carried = [self._argument(carry.first.type) for carry in layers.carries]
+        made = self._body(carried)
+
+        def result(ref: Inner | Carried) -> Value:
+            return carried[ref.k] if isinstance(ref, Carried) else made[ref.m][ref.index]
+
+        results = [result(carry.next) for carry in layers.carries]
+        results += [made[m][r] for m, r in ys]
+        arguments = [*carried, *self.streams.values(), *self.invariants.values()]
+        body = self.shrink(Body(tuple([a.node for a in arguments]), tuple(results)))
+        self.results = self.outer.loop(
+            const(trips),
+            body,
+            [carry.first for carry in layers.carries],
+            [*self.streams],
+            [*self.invariants],
+            tuple([assigned.get(place) for place in ys]),
+        )
+        for place, k in finals.items():
+            self.values[self._at(trips - 1, place)] = self.results[k]
+        for k, place in enumerate(ys, len(layers.carries)):
+            for t in range(trips):
+                value = self._at(t, place)
+                if value in self.demand.values and value not in self.values:
+                    self.values[value] = self._slice(self.results[k], t)
+
+    def _at(self, t: int, place: Place) -> Value:
+        m, r = place
+        return Value(self.block.nodes[self.layers.iterations[t][m]], r)
+
+    def _places(self) -> dict[Place, set[int]]:
+        """The iterations of which each value is demanded, by a State or otherwise."""
+        found: dict[Place, set[int]] = {}
+        for value in (*self.demand.values, *self.demand.states):
+            t, m = self.inside[self.block.number[value.node]]
+            found.setdefault((m, value.index), set()).add(t)
+        return found
+
+    def _assigned(self, places: Mapping[Place, set[int]]) -> dict[Place, tuple[State, ...]]:
+        """Values that a State takes in every iteration; other States take slices of a y."""
+        found: dict[Place, tuple[State, ...]] = {}
+        for place in places:
+            values = [self._at(t, place) for t in range(len(self.layers.iterations))]
+            if all(value in self.demand.states for value in values):
+                found[place] = tuple([self.demand.states[value].pop(0) for value in values])
+                self.assigned.update(found[place])
+        for value, states in self.demand.states.items():
+            if states:
+                self.demand.values[value] = None
+        return found
+
+    def _split(
+        self, places: Mapping[Place, set[int]], assigned: Mapping[Place, tuple[State, ...]]
+    ) -> tuple[dict[Place, int], list[Place]]:
+        """Values read of the last iteration only, each a carried value, and the ys."""
+        last = len(self.layers.iterations) - 1
+        finals: dict[Place, int] = {}
+        ys = []
+        for place in places:
+            read = {t for t in places[place] if self._at(t, place) in self.demand.values}
+            if read == {last}:
+                carry = self._final(place)
+                if carry is not None:
+                    finals[place] = carry
+                    read = set()
+            if read or place in assigned:
+                ys.append(place)
+        return finals, ys
+
+    def _final(self, place: Place) -> int | None:
+        """The carried value that ends as a value of the last iteration."""
+        following = Inner(*place)
+        for k, carry in enumerate(self.layers.carries):
+            if carry.next == following:
+                return k
+        type_ = self._at(0, place).type
+        for carry in self.layers.carries:
+            if carry.first.type == type_:  # it starts as anything: nobody reads that
+                return self.layers.carry(carry.first, following).k
+        return None
+
+    def _slice(self, y: Value, t: int) -> Value:
+        shape = y.shape[1:]
+        view = made(y.shape, shape, [const(t), *(index(k, n) for k, n in enumerate(shape))])
+        return self.outer.view(y, view)
+
+    # --- the body
+
+    def _argument(self, type_: TensorType) -> Value:
+        return self.inner.input(f"arg{len(self.inner)}", *type_)
+
+    def _body(self, carried: Sequence[Value]) -> list[tuple[Value, ...]]:
+        """The results of each node of the body."""
+        made: list[tuple[Value, ...]] = []
+        for n, refs in zip(self.layers.iterations[0], self.layers.refs, strict=True):
+            args = [self._operand(ref, carried, made) for ref in refs]
+            made.append(copied(self.inner, self.block.nodes[n], args))
+        return made
+
+    def _operand(
+        self, ref: Ref, carried: Sequence[Value], made: Sequence[tuple[Value, ...]]
+    ) -> Value:
+        match ref:
+            case Inner(m=m, index=r):
+                return made[m][r]
+            case Carried(k=k):
+                return carried[k]
+            case Stream(values=values):
+                if values not in self.streams:
+                    self.streams[values] = self._argument(values[0].type)
+                return self.streams[values]
+            case Again(value=value) | Fixed(value=value):
+                return self._invariant(value)
+
+    def _invariant(self, value: Value) -> Value:
+        """A value from outside: computed in the body where that costs less than reading it."""
+        stack = [value]
+        while stack:
+            top = stack[-1]
+            if top in self.again:
+                stack.pop()
+            elif self.costs.is_load(top.node):
+                self.again[top] = self.invariants[top] = self._argument(top.type)
+            elif waiting := [arg for arg in top.node.args if arg not in self.again]:
+                stack += reversed(waiting)
+            else:
+                args = [self.again[arg] for arg in top.node.args]
+                (self.again[top],) = copied(self.inner, top.node, args)
+        return self.again[value]
+
+
+class _Costs:
+    """What values cost that are computed where they are used, as `select.fast` counts."""
+
+    def __init__(self) -> None:
+        self._known: dict[Node, tuple[int, frozenset[Node]]] = {}
+
+    def is_load(self, node: Node) -> bool:
+        """Must `node` be read: is it no cheap expression of at most one other value?"""
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            if top in self._known:
+                stack.pop()
+            elif not (top.op.is_pointwise or top.op.group == "view" or is_recorded_anew(top)):
+                self._known[top] = (0, frozenset((top,)))
+            elif waiting := [arg.node for arg in top.args if arg.node not in self._known]:
+                stack += waiting
+            else:
+                self._known[top] = self._sum(top)
+        return node in self._known[node][1]
+
+    def _sum(self, node: Node) -> tuple[int, frozenset[Node]]:
+        """(weight of the operations, values read); a dear node is read itself."""
+        below = [self._known[arg.node] for arg in node.args]
+        weight = sum(each for each, _ in below)
+        loads = frozenset[Node]().union(*(read for _, read in below))
+        is_index = not loads and not node.types[0].dtype.is_float  # an Expression: costs nothing
+        if node.op.is_pointwise and not is_index:
+            weight += WEIGHTS.get(node.op.name, 1)
+        if weight + LOAD * max(0, len(loads) - 1) >= LOAD:
+            return 0, frozenset((node,))
+        return weight, loads
+
+
+def copied(
+    builder: Builder, node: Node, args: Sequence[Value], attrs: Any = None
+) -> tuple[Value, ...]:
+    """The results of the same operation on other operands, with other attributes if given."""
+    if isinstance(node.attrs, ViewAttrs):
+        return (builder.view(args[0], node.attrs.view),)
+    new = builder.make(node.op.name, args, attrs or node.attrs)
+    return tuple([Value(new, k) for k in range(len(node.types))])
+
+
+def _rebuilt(
+    block: Block,
+    inside: Mapping[int, Place],
+    late: Sequence[bool],
+    values: dict[Value, Value],
+    builder: Builder,
+) -> dict[Value, Value]:
+    """What stands for each value that depends on `values`; all other nodes stay as they are."""
+    found = dict(values)
+    for n, is_late in enumerate(late):
+        if not is_late or n in inside:
+            continue
+        node = block.nodes[n]
+        results = copied(builder, node, [found.get(arg, arg) for arg in node.args])
+        found |= {Value(node, k): result for k, result in enumerate(results)}
+    return found

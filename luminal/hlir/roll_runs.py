@@ -1,0 +1,157 @@
+"""Where layers repeat: along the longest path of a block, cut into slices.
+
+The longest path meets every layer in turn. Slice k is all that node k of the path needs and no
+earlier slice has, so slices are the block in pieces, and layers are a repetition in their sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luminal.hlir.roll_block import Block, is_recorded_anew
+from luminal.shape.expression import Expression
+
+Array = NDArray[np.int64]
+
+GRAM = 8  # slices read as one symbol: seldom twice in a layer
+PERIODS = 16  # periods tried: the most frequent distances between equal symbols
+RUNS = 4  # looked at closely
+DYNAMIC = 64  # the extent that a dim counts as where values are compared by size
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """`nodes[k]` lists slice k in a canonical order; equal `symbols`: slices of one structure.
+
+    `label[n]` is the slice of node n, -1 for leaves and what is off the path. `live[k]`: bytes of
+    the values of slices 0 .. k that later slices read.
+    """
+
+    nodes: list[list[int]]
+    symbols: Array
+    label: list[int]
+    live: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Slices `start` to `end` (not included) repeat with a period; `saved`: nodes but one layer."""
+
+    start: int
+    end: int
+    period: int
+    saved: int
+
+
+def cut(block: Block) -> Slices:
+    """The slices of a block."""
+    path = _longest_path(block)
+    label = [-1] * len(block.nodes)
+    last = [-1] * len(block.nodes)  # the last slice that reads a node
+    symbols: dict[tuple[int, ...], int] = {}
+    nodes, found = [], []
+    for k, end in enumerate(path):
+        order, text = _slice(block, end, k, label, last)
+        nodes.append(order)
+        found.append(symbols.setdefault(text, len(symbols)))
+    live = np.zeros(len(path) + 1, np.int64)
+    for n, k in enumerate(label):
+        if 0 <= k < last[n]:
+            size = _bytes(block, n)
+            live[k] += size
+            live[last[n]] -= size
+    return Slices(nodes, np.array(found, np.int64), label, live.cumsum())
+
+
+def _longest_path(block: Block) -> list[int]:
+    """From near the leaves up to the node that is farthest from them."""
+    depth: list[int] = []
+    for args, is_leaf in zip(block.args, block.is_leaf, strict=True):
+        depth.append(0 if is_leaf else 1 + max([depth[a] for a in args], default=0))
+    path: list[int] = []
+    n = max(range(len(depth)), key=depth.__getitem__, default=0)
+    while depth and depth[n]:
+        path.append(n)
+        n = max(block.args[n], key=depth.__getitem__, default=n)
+        if n == path[-1]:
+            break
+    return path[::-1]
+
+
+def _slice(
+    block: Block, end: int, k: int, label: list[int], last: list[int]
+) -> tuple[list[int], tuple[int, ...]]:
+    """The nodes that `end` needs and no earlier slice has, and their structure as numbers."""
+    order: list[int] = []
+    text: list[int] = []
+    place: dict[int, int] = {}
+    args, is_leaf, content, types = block.args, block.is_leaf, block.content, block.types
+    stack = [end]
+    while stack:
+        n = stack[-1]
+        if n in place:
+            stack.pop()
+            continue
+        waiting = [a for a in args[n] if label[a] < 0 and a not in place and not is_leaf[a]]
+        if waiting:
+            stack += waiting[::-1]
+            continue
+        stack.pop()
+        text.append(content[n])
+        for a, value in zip(args[n], block.nodes[n].args, strict=True):
+            last[a] = k
+            if a in place:
+                text += (0, place[a], value.index)
+            elif is_leaf[a] and is_recorded_anew(block.nodes[a]):
+                text += (1, content[a], 0)
+            else:
+                text += (2, types[a], value.index)
+        place[n] = len(order)
+        order.append(n)
+    for n in order:
+        label[n] = k
+    return order, tuple(text)
+
+
+def _bytes(block: Block, n: int) -> int:
+    return sum(_size(t.shape) * t.dtype.size for t in block.nodes[n].types)
+
+
+def _size(shape: tuple[Expression, ...]) -> int:
+    size = 1
+    for extent in shape:
+        size *= extent.value if extent.is_const else DYNAMIC
+    return size
+
+
+def runs(slices: Slices) -> list[Run]:
+    """Repetitions, those first that save most nodes when all periods but one are taken away."""
+    symbols = slices.symbols
+    weight = np.concatenate([[0], np.cumsum([len(nodes) for nodes in slices.nodes])])
+    found: list[Run] = []
+    for period in _periods(symbols):
+        equal = symbols[:-period] == symbols[period:]
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], equal.view(np.int8), [0]])))
+        for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            if stop - start >= period:
+                end = stop + period
+                saved = int(weight[end] - weight[start]) * (end - start - period) // (end - start)
+                found.append(Run(start, end, period, saved))
+    return sorted(found, key=lambda run: (-run.saved, run.start))[:RUNS]
+
+
+def _periods(symbols: Array) -> list[int]:
+    """Frequent distances from one symbol, or sequence of symbols, to its next occurrence."""
+    votes: dict[int, int] = {}
+    for width in (1, GRAM):
+        before: dict[bytes, int] = {}
+        for k in range(len(symbols) - width + 1):
+            gram = symbols[k : k + width].tobytes()
+            distance = k - before.get(gram, k)
+            before[gram] = k
+            if distance:
+                votes[distance] = votes.get(distance, 0) + 1
+    return sorted(sorted(votes, key=lambda d: (-votes[d], d))[:PERIODS])
