@@ -102,12 +102,15 @@ def compile_object(ir_text: str, target: Target) -> bytes:
         return bytes(_machine(target).emit_object(module))
 
 
-def functions(ir_text: str) -> dict[str, str]:
-    """The types of the functions that a module defines. Raises CompileError as `compile_object`."""
+def functions(ir_text: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The functions that a module defines, by name with their types, and those that it only names.
+
+    Raises CompileError as `compile_object`.
+    """
     with lock:
-        module = _parsed(ir_text)
-        found = (f for f in module.functions if not f.is_declaration)
-        return {f.name: str(f.global_value_type) for f in found}
+        found = [*_parsed(ir_text).functions]
+        defined = {f.name: str(f.global_value_type) for f in found if not f.is_declaration}
+        return defined, tuple(f.name for f in found if f.name not in defined)
 
 
 def assembly(ir_text: str, target: Target) -> str:

@@ -28,7 +28,7 @@ def check_ir(call: Call) -> None:
     name, wanted = call.kernel.name, llvm_custom.signature(call)
     assert call.kernel.ir is not None
     try:
-        functions = compiler.functions(call.kernel.ir)
+        functions, foreign = compiler.functions(call.kernel.ir)
     except CompileError as error:
         raise CompileError(f"{name}: {error}") from None
     found = functions.get(name)
@@ -42,6 +42,12 @@ def check_ir(call: Call) -> None:
         raise CompileError(f"{name}: @{name} is {found} and must be {wanted}: {rule}")
     if compiler.KERNEL in functions:
         raise CompileError(f"{name}: the IR defines @{compiler.KERNEL}, a name of Luminal's own")
+    process = ctypes.CDLL(None)
+    for each in foreign:
+        if not each.startswith("llvm.") and not hasattr(process, each):
+            raise CompileError(
+                f"{name}: the IR calls @{each}, which is not in it, nor in libc or libm; define it"
+            )
 
 
 class PythonCalls:
