@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,18 +27,24 @@ from luminal.runtime.report import KernelRow
 from luminal.shape.expression import Expression, Symbol, const
 
 Records = NDArray[Any]
+_WORDS, _SLOT_WORDS = LAUNCH.itemsize // 8, SLOT_REF.itemsize // 8
 CACHE_LINES = 128  # bytes between the scratch of two threads: a pair of lines, fetched together
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
-    """Rows whose numbers hold for one binding of dims; `params` is where their `dims` point."""
+class Rows:
+    """One array of words, and in it the rows with the numbers of one binding of dims."""
 
+    words: NDArray[np.int64]
     launches: Records
     slot_refs: Records
-    params: NDArray[np.int64]
-    scratch_stride: int
-    flops: NDArray[np.float64]  # of each launch site, all its trips, as bytes
+    params: NDArray[np.int64]  # where the launches' `dims` point
+
+
+class Work(NamedTuple):
+    """What each launch site does, all its trips; `chunks` of one launch."""
+
+    flops: NDArray[np.float64]
     bytes: NDArray[np.float64]
     chunks: NDArray[np.float64]
 
@@ -75,34 +81,40 @@ class LaunchRows:
         self._sites: list[_Site] = []
         self._depth = 0  # of Loops
         self._add(launches, const(1))
-        self._launch_rows = np.array(self._launches, LAUNCH)
-        self._slot_rows = np.array(self._slots, SLOT_REF)
-        # Where rows hold the number of an Expression until `fill` looks its value up.
-        self._grids = np.array([row[3] for row in self._launches], np.int64)
-        self._offsets = np.array([row[2] for row in self._slots], np.int64)
-        self._strides = np.array([row[4] for row in self._slots], np.int64)
-        self._param_numbers = np.array(self._params, np.int64)
-        self._site_numbers = (
-            np.array([[s.flops, s.bytes, s.scratch, s.chunks] for s in self._sites], np.int64)
-            .reshape(-1, 4)
-            .T
-        )
+        self._words, self._positions, self._numbers = self._template()
+        self._scratch = tuple({site.scratch for site in self._sites})
+        self._work = [[s.flops, s.bytes, s.chunks] for s in self._sites]
 
     def __len__(self) -> int:
         return len(self._launches)
 
-    def fill(self, values: Sequence[int]) -> Filled:
-        """The rows for the values of all quantities."""
-        numbers = np.array(values, np.int64)
-        launches, slots = self._launch_rows.copy(), self._slot_rows.copy()
-        params = numbers[self._param_numbers]
-        launches["grid"] = numbers[self._grids]
-        launches["dims"] = params.ctypes.data + 8 * launches["dims"]
-        slots["offset"] = numbers[self._offsets]
-        slots["stride"] = numbers[self._strides]
-        flops, moved, scratch, chunks = numbers[self._site_numbers].astype(np.float64)
-        stride = -(-int(scratch.max(initial=0)) // CACHE_LINES) * CACHE_LINES
-        return Filled(launches, slots, params, stride, flops, moved, chunks)
+    def make(self) -> Rows:
+        """Rows to be filled."""
+        words = self._words.copy()
+        slots = len(self._launches) * _WORDS
+        params = slots + len(self._slots) * _SLOT_WORDS
+        rows = Rows(
+            words,
+            words[:slots].view(LAUNCH),
+            words[slots:params].view(SLOT_REF),
+            words[params:],
+        )
+        rows.launches["dims"] = rows.params.ctypes.data + 8 * rows.launches["dims"]
+        return rows
+
+    def fill(self, rows: Rows, values: Sequence[int]) -> None:
+        """Writes the values of all quantities where the rows ask for them."""
+        rows.words[self._positions] = np.array(values, np.int64)[self._numbers]
+
+    def scratch_stride(self, values: Sequence[int]) -> int:
+        """Bytes of scratch for each thread."""
+        most = max([values[number] for number in self._scratch], default=0)
+        return -(-most // CACHE_LINES) * CACHE_LINES
+
+    def work(self, values: Sequence[int]) -> Work:
+        """The work of every launch site."""
+        numbers = np.array(self._work, np.int64).reshape(-1, 3).T
+        return Work(*np.array(values, np.float64)[numbers])
 
     def report(self, values: Sequence[int]) -> tuple[KernelRow, ...]:
         """One row per launch site."""
@@ -117,6 +129,19 @@ class LaunchRows:
             )
             for site in self._sites
         )
+
+    def _template(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The words of all rows, and which of them hold an Expression's number: (words, at, of)."""
+        launches = np.array(self._launches, LAUNCH).view(np.int64)
+        slots = np.array(self._slots, SLOT_REF).view(np.int64)
+        params = np.array(self._params, np.int64)
+        words = np.concatenate([launches, slots, params])
+        grids = np.arange(len(self._launches)) * _WORDS + _word(LAUNCH, "grid")
+        first = len(launches) + np.arange(len(self._slots)) * _SLOT_WORDS
+        offsets, strides = first + _word(SLOT_REF, "offset"), first + _word(SLOT_REF, "stride")
+        rest = np.arange(len(launches) + len(slots), len(words))
+        positions = np.concatenate([grids, offsets, strides, rest])
+        return words, positions, words[positions]
 
     def _add(self, launches: tuple[Launch, ...], trips: Expression) -> None:
         for launch, barrier in zip(launches, barriers(self._program, launches), strict=True):
@@ -168,3 +193,9 @@ class LaunchRows:
         kernel = self._program.kernels[launch.kernel]
         values: Mapping[Symbol, Expression] = dict(zip(kernel.params, launch.params, strict=True))
         return scratch_offsets(kernel)[-1].substitute(values)
+
+
+def _word(record: np.dtype[Any], name: str) -> int:
+    """Which 8 bytes of a record are this field."""
+    assert record.fields is not None
+    return record.fields[name][1] // 8

@@ -121,7 +121,8 @@ class Prologue:
     def _run(self, launches: tuple[Launch, ...]) -> None:
         program = self._program
         rows, values = self._rows(launches)
-        filled = rows.fill(values)
+        filled, stride = rows.make(), rows.scratch_stride(values)
+        rows.fill(filled, values)
         plan = memory_plan.plan(program, launches)
         placement = memory_plan.place(plan, [self._bytes(number) for number in plan.buffers])
         arena = aligned_empty((placement.arena_bytes,), uint8)
@@ -130,11 +131,9 @@ class Prologue:
             addresses[number] = address(arena) + offset
         table = np.array([addresses.get(number, 0) for number in program.table], np.uint64)
         threads = team.team_size_default()
-        scratch = aligned_empty((threads * filled.scratch_stride + CACHE_LINES,), uint8)
+        scratch = aligned_empty((threads * stride + CACHE_LINES,), uint8)
         start = address(scratch) + -address(scratch) % CACHE_LINES
-        record = team.run_record(
-            filled.launches, filled.slot_refs, table, threads, start, filled.scratch_stride
-        )
+        record = team.run_record(filled.launches, filled.slot_refs, table, threads, start, stride)
         team.execute(record.ctypes.data)
 
     def _rows(self, launches: tuple[Launch, ...]) -> tuple[LaunchRows, tuple[int, ...]]:
