@@ -23,7 +23,7 @@ class BoundRunner(Protocol):
         """Computes the outputs and updates the States.
 
         All arrays are row-major; `outputs` are written to and share no memory with anything else.
-        The caller holds the States' locks. Raises only before anything is written to a State.
+        The caller holds the States' locks. If it raises, no State has changed.
         """
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:

@@ -11,11 +11,13 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def test_the_readme_example_runs() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+@pytest.mark.parametrize("name", ["README.md", "docs/custom_kernels.md"])
+def test_the_examples_run(name: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
     assert blocks
+    known = {"__name__": "document"}
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+        exec(compile(block, name, "exec"), known)
 
 
 def test_the_folder_map_names_every_folder_and_module() -> None:
