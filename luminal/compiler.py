@@ -10,6 +10,7 @@ from luminal import config, trace
 from luminal.algebra.lower import Lowered, lower
 from luminal.hlir import verify as hlir_verify
 from luminal.hlir.graph import Graph
+from luminal.hlir.roll import roll
 from luminal.kernel.cost import bytes_moved, flops, label
 from luminal.kernel.custom import bytes_of, place_custom
 from luminal.kernel.evaluate import Placed
@@ -67,6 +68,10 @@ def lower_by_stages(graph: Graph, target: Target, numerics: str = "standard") ->
 
 def lower_to_algebra(graph: Graph) -> tuple[Graph, Lowered]:
     """The steps that no choice enters: the graph as it will run, and its terms."""
+    if config.get("LUMINAL_VERIFY"):
+        hlir_verify.verify(graph)
+    with trace.span("roll"):
+        graph = roll(graph)
     if config.get("LUMINAL_VERIFY"):
         hlir_verify.verify(graph)
     with trace.span("lower"):

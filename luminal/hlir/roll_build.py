@@ -81,7 +81,7 @@ def _dependants(block: Block, inside: Mapping[int, Place]) -> list[bool]:
     """Of each node, whether it is of the layers or depends on them."""
     late: list[bool] = []
     for n, args in enumerate(block.args):
-        late.append(n in inside or any([late[a] for a in args]))
+        late.append(n in inside or any(late[a] for a in args))
     return late
 
 
