@@ -152,10 +152,13 @@ class _Writer:
         ctx.values[out.id] = elements
 
     def contract(self, statement: Contract) -> None:
+        """Row by row, so that few scalars are held in registers beside the row of vectors."""
         ctx, out = self.ctx, statement.out
-        lanes = ctx.lanes(out.axes)
+        lanes, vector = ctx.lanes(out.axes), ctx.vector_axis(out.axes)
         elements: Elements = {}
-        for key, at in ctx.positions(out.axes):
+        positions = ctx.positions(out.axes)
+        by_row = sorted(positions, key=lambda p: [n for a, n in p[1].items() if a is not vector])
+        for key, at in by_row:
             tiles = (statement.a, statement.b, statement.acc)
             a, b, acc = (ctx.element(tile, at, lanes) for tile in tiles)
             elements[key] = self.multiply_add(out.dtype, a, b, acc)
