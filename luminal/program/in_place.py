@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Term, below
-from luminal.hlir.state import State
 from luminal.program.selection import Selection
-from luminal.program.steps import state_of
 
 Users = Mapping[Term, Sequence[Term]]
 
 
-def updates(selection: Selection, users: Users, root: Root, state: State) -> bool:
-    """Can the State be overwritten in place: a Scatter into its own old value, which nobody who
-    depends on the new value still reads?
+def updates(selection: Selection, users: Users, root: Root, old: Term) -> bool:
+    """Can a leaf be overwritten in place: is `root` a Scatter into `old`, which nobody who depends
+    on the new value still reads?
     """
     term = root.term
-    if term.op != "Scatter" or not term.args[0].is_leaf:
+    if term.op != "Scatter" or term.args[0] is not old or not old.is_leaf:
         return False
-    old = term.args[0]
-    if state_of(old) is not state or root.frame != term.attrs.result:
+    if root.frame != term.attrs.result or old.attrs.frame != term.attrs.frames[0]:
         return False
-    if old.attrs.frame != term.attrs.frames[0] or old in term.args[1:]:
+    if old in term.args[1:] or not is_read_before(selection, users, old, {term}):
         return False
-    readers = _kernels_reading(selection, users, old)
+    return old not in below(term.args[1:], selection.is_stored)
+
+
+def is_read_before(selection: Selection, users: Users, leaf: Term, makers: Set[Term]) -> bool:
+    """Can all kernels that read a leaf run before what `makers` compute is there?"""
+    readers = _kernels_reading(selection, users, leaf)
     for merge in selection.merges:
         if not readers.isdisjoint(merge):
             readers |= merge
-    if any(term in below(reader.args) for reader in readers):
-        return False
-    return old not in below(term.args[1:], selection.is_stored)
+    first = min(term.id for term in makers)  # operands have smaller numbers than their users
+    return not any(makers & below(reader.args, lambda t: t.id < first).keys() for reader in readers)
 
 
 def _kernels_reading(selection: Selection, users: Users, leaf: Term) -> set[Term]:

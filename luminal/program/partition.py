@@ -19,7 +19,7 @@ from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.state import State
 from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
-from luminal.program.in_place import calls_python, updates
+from luminal.program.in_place import calls_python, is_read_before, updates
 from luminal.program.launch_list import Operand, ProgramOutput
 from luminal.program.memory import Memory, owner_of
 from luminal.program.selection import Residence, Selection
@@ -30,9 +30,9 @@ from luminal.program.steps import (
     Partition,
     Step,
     Unit,
+    leaves_of,
     ordered,
     state_of,
-    states_of,
 )
 from luminal.shape.expression import Expression, Symbol, axis, const
 
@@ -67,7 +67,7 @@ class _Scope:
         self.places: dict[Term, Place] = {}  # in the canonical layout
         self.others: dict[tuple[Term, int], Place] = {}  # in other layouts, by number
         self.copies: list[Store] = []  # sinks of values that live elsewhere
-        self.in_place: dict[Term, State] = {}
+        self.in_place: set[Term] = set()  # Scatters into the memory of a leaf
         self.may_fail = depth == 0 and calls_python(selection)
         self.done: set[int] = set()  # sites of operations with several results
         self.materialised: dict[tuple[Term, Frame, Layout], Place] = {}
@@ -94,8 +94,10 @@ class _Scope:
         """A sink's buffer becomes the home of its value, or gets a copy of it."""
         elsewhere = term.phase is not Phase.RUN and self.depth == 0  # in the prologue
         if term.is_opaque:
-            turns = term.op == "Loop" and term.attrs.index < term.attrs.hlir.carried
-            elsewhere = turns or root.frame != term.attrs.result
+            loop = term.attrs.hlir
+            if term.op == "Loop" and term.attrs.index < loop.carried:
+                elsewhere = _varies(loop.trips) or not _is_fixed(place.operand)
+            elsewhere = elsewhere or root.frame != term.attrs.result
         spread = {a for dimension in root.frame for a in dimension} - term.axes
         if any(_may_be_empty(a) for a in spread):
             elsewhere = True  # other readers need the one element
@@ -117,14 +119,21 @@ class _Scope:
             case Assign(state):
                 if root.term.is_leaf and state_of(root.term) is state:
                     return  # assigned to itself
-                is_free = root.term not in self.places and not self.may_fail
-                if is_free and updates(self.selection, self.users, root, state):
+                if self.updates(root, state):
                     buffer = memory.buffer(BufferKind.STATE, root.term.dtype, shape, state)
-                    self.in_place[root.term] = state
+                    self.in_place.add(root.term)
                 else:
                     buffer = memory.buffer(BufferKind.NEXT, root.term.dtype, shape, state)
                     memory.partition.swaps.append(state)
         self.settle(root.term, memory.place(buffer, root.frame), root)
+
+    def updates(self, root: Root, state: State) -> bool:
+        """Is the root a Scatter that may overwrite this State where it lies?"""
+        if self.may_fail or root.term in self.places or root.term.op != "Scatter":
+            return False
+        old = root.term.args[0]
+        is_own = old.is_leaf and state_of(old) is state
+        return is_own and updates(self.selection, self.users, root, old)
 
     def home(self, term: Term) -> Place:
         """Where a stored term lives."""
@@ -196,7 +205,7 @@ class _Scope:
         early = all(
             root.phase is not Phase.RUN for store in stores for root in store.roots
         ) and self.in_derived(stores)
-        return Unit(makes, reads, (KernelStep(group, early),), None, states_of(reads))
+        return Unit(makes, reads, (KernelStep(group, early),), leaves=leaves_of(reads))
 
     def in_derived(self, stores: tuple[Store, ...]) -> bool:
         partition = self.memory.partition
@@ -242,7 +251,7 @@ class _Scope:
             stores.append(Store(term, place, place.frame))
         group = Group(tuple(stores), {term.args[0]: source}, frozenset(), self.facts)
         reads = frozenset(term.args)
-        unit = Unit(tuple(used.values()), reads, (KernelStep(group),), None, states_of(reads))
+        unit = Unit(tuple(used.values()), reads, (KernelStep(group),), leaves=leaves_of(reads))
         return [*before, unit]
 
     def custom_units(self, term: Term) -> list[Unit]:
@@ -264,7 +273,7 @@ class _Scope:
                 results.append(self.memory.place(buffer, frame))
         step = CustomStep(attrs.hlir, operands, tuple(results))
         reads = frozenset(term.args)
-        return [*before, Unit(tuple(used.values()), reads, (step,), None, states_of(reads))]
+        return [*before, Unit(tuple(used.values()), reads, (step,), leaves=leaves_of(reads))]
 
     def row_major(self, term: Term, frame: Frame, before: list[Unit]) -> Place:
         """As `exact`, but what moves with the Loop around is taken where it lies."""
@@ -285,13 +294,12 @@ class _Scope:
         is_fixed = is_ordered(term)
         region = Store(source, place, attrs.frames[1], entries, is_fixed, add)
         write = self.unit((term,), (region,))
-        state = self.in_place.get(term)
-        if state is not None:
-            write.in_place = state
+        if term in self.in_place:
+            write.overwrites = leaves_of((dest,))
             return [write]
         copy = self.unit((), (Store(dest, place, attrs.frames[0]),))
         reads, steps = copy.reads | write.reads, (*copy.steps, *write.steps)
-        return [Unit((term,), reads, steps, None, copy.old | write.old)]
+        return [Unit((term,), reads, steps, leaves=leaves_of(reads))]
 
     # --- Loops
 
@@ -307,8 +315,8 @@ class _Scope:
         before: list[Unit] = []
         operands: list[Operand] = []
         depth = self.depth + 1
-        carried = [self.carry(term, k, before) for k in range(loop.carried)]
-        operands += [Operand(pair, depth, const(0), 2) for pair in carried]
+        carried = [self.carry(term, k, depth, before) for k in range(loop.carried)]
+        operands += [now for now, _ in carried]
         position = loop.carried
         for leaves in loop.streams:
             count = max(leaves, 1)
@@ -322,13 +330,19 @@ class _Scope:
             operands.append(place.operand)
         arguments = dict(zip(body.arguments, operands, strict=True))
         inner = _Scope(self.memory, selection, self.facts, depth, arguments)
+        overwritten: list[Term] = []
         for k, root in enumerate(selection.roots):
-            for target in self.results(term, k, carried, root, depth):
+            if k < loop.carried:
+                targets = [carried[k][1]]
+            else:
+                targets = self.results(term, k, inner, overwritten)
+            for target in targets:
                 inner.settle(root.term, Place(target, root.term.dtype, root.frame), root)
         step = LoopStep(loop.trips, tuple(inner.run()))
-        reads = frozenset(a for a in term.args)
+        reads = frozenset(term.args)
         makes = tuple(self.siblings(term).values())
-        return [*before, Unit(makes, reads, (step,), None, states_of(reads))]
+        leaves = leaves_of(reads)
+        return [*before, Unit(makes, reads, (step,), leaves_of(overwritten), leaves)]
 
     def siblings(self, term: Term) -> dict[int, Term]:
         """The results of the same operation in use, by number."""
@@ -337,20 +351,37 @@ class _Scope:
         )
         return {t.attrs.index: t for t in same}
 
-    def carry(self, term: Term, k: int, before: list[Unit]) -> int:
-        """The two buffers of a carried value that take turns; the initial value is copied in."""
-        frame = term.attrs.frames[k]
-        init = term.args[k]
-        shape = shape_of(frame)
-        pair = [self.memory.buffer(BufferKind.ARENA, init.dtype, shape) for _ in range(2)]
-        entry = self.memory.entry(*pair)
-        first = Place(Operand(entry), init.dtype, frame)
-        before.append(self.unit((), (Store(init, first, frame),)))
+    def carry(self, term: Term, k: int, depth: int, before: list[Unit]) -> tuple[Operand, Operand]:
+        """Where an iteration reads a carried value, and where it writes the next one.
+
+        The first is where the value starts, the last the result's home, between them two buffers
+        take turns. Trips that vary know two buffers only; the start is copied into one.
+        """
+        frame, init, trips = term.attrs.frames[k], term.args[k], term.attrs.hlir.trips
+        memory, table = self.memory, self.memory.partition.table
         final = self.siblings(term).get(k)
-        if final is not None:
-            after = Operand(entry, 0, term.attrs.hlir.trips, 2)
-            self.places[final] = Place(after, init.dtype, final.attrs.result)
-        return entry
+
+        def turns(count: int) -> list[int]:
+            made = [memory.buffer(BufferKind.ARENA, init.dtype, shape_of(frame)) for _ in range(2)]
+            return [made[t % 2] for t in range(count)]
+
+        if _varies(trips):
+            entry = memory.entry(*turns(2))
+            first = Place(Operand(entry), init.dtype, frame)
+            before.append(self.unit((), (Store(init, first, frame),)))
+            if final is not None:
+                after = Operand(entry, 0, trips, 2)
+                self.places[final] = Place(after, init.dtype, final.attrs.result)
+            return Operand(entry, depth, const(0), 2), Operand(entry, depth, const(1), 2)
+        start, count = self.exact(init, frame, before), trips.value
+        buffers = [table[start.operand.entry], *turns(count)]
+        if final is not None and final in self.places:
+            buffers[-1] = table[self.places[final].operand.entry]
+        entry = memory.entry(*buffers)
+        if final is not None and final not in self.places:
+            self.places[final] = Place(Operand(entry + count), init.dtype, final.attrs.result)
+        now, following = (Operand(entry + k, depth, const(0), count) for k in range(2))
+        return now, following
 
     def stream(
         self,
@@ -378,8 +409,8 @@ class _Scope:
     ) -> Place:
         """A place that holds `term` in just this frame and layout, copied there if need be."""
         place = self.places.get(term)
-        fixed = place is not None and place.operand.depth == 0 and place.operand.modulus == 1
-        if place is not None and place.frame == frame and place.layout == layout and fixed:
+        fixed = place is not None and _is_fixed(place.operand)
+        if place is not None and fixed and (place.frame, place.layout) == (frame, layout):
             return place
         key = (term, frame, layout)
         if key not in self.materialised:
@@ -389,20 +420,23 @@ class _Scope:
             before.append(self.unit((), (Store(term, self.materialised[key], frame),)))
         return self.materialised[key]
 
-    def results(
-        self, term: Term, k: int, carried: list[int], root: Root, depth: int
-    ) -> list[Operand]:
-        """Where the body's result k goes: the carried value's other buffer, or the slices of a y
-        and the States that it is bound to.
-        """
-        if k < len(carried):
-            return [Operand(carried[k], depth, const(1), 2)]
-        memory, dtype, shape = self.memory, root.term.dtype, shape_of(root.frame)
+    def results(self, term: Term, k: int, inner: _Scope, overwritten: list[Term]) -> list[Operand]:
+        """Where the body's y goes: the slices of a tensor, the States that it is bound to."""
+        memory, depth, root = self.memory, inner.depth, inner.selection.roots[k]
+        dtype, shape = root.term.dtype, shape_of(root.frame)
         targets = []
-        states = term.attrs.hlir.assigned[k - len(carried)]
+        loop = term.attrs.hlir
+        states = loop.assigned[k - loop.carried]
         if states is not None:
-            own = [memory.buffer(BufferKind.NEXT, dtype, shape, state) for state in states]
-            memory.partition.swaps += states
+            old = self.updated(term, states, inner, root)
+            if old:
+                overwritten += old
+                inner.in_place.add(root.term)
+                kind = BufferKind.STATE
+            else:
+                memory.partition.swaps += states
+                kind = BufferKind.NEXT
+            own = [memory.buffer(kind, dtype, shape, state) for state in states]
             targets.append(Operand(memory.entry(*own), depth, const(0), len(own)))
         used = self.siblings(term).get(k)
         if used is not None or states is None:
@@ -412,10 +446,42 @@ class _Scope:
             if used is not None and used.attrs.result == self.home(used).frame:
                 entry = self.home(used).operand.entry
             else:
-                whole = (term.attrs.hlir.trips, *shape)
+                whole = (loop.trips, *shape)
                 entry = memory.entry(memory.buffer(BufferKind.ARENA, dtype, whole))
             targets.append(Operand(entry, depth, const(0), 1, size))
         return targets
+
+    def updated(
+        self, term: Term, states: tuple[State, ...], inner: _Scope, root: Root
+    ) -> list[Term]:
+        """The leaves of a list of States that each iteration overwrites where they lie: it scatters
+        into one of them, and whatever else reads it can run before.
+        """
+        if self.may_fail or root.term in inner.places or root.term.op != "Scatter":
+            return []
+        slice_ = root.term.args[0]
+        if not slice_.is_leaf or not updates(inner.selection, inner.users, root, slice_):
+            return []
+        operand = inner.places[slice_].operand
+        table, memory = self.memory.partition.table, self.memory
+        entries = range(operand.entry, operand.entry + operand.modulus)
+        lying = [memory.partition.buffers[table[entry]].owner for entry in entries]
+        leaves = {t: state_of(t) for t in term.args if t.is_leaf and state_of(t) in states}
+        if lying != list(states) or sum(t in leaves for t in term.args) != len(states):
+            return []
+        makers = {*self.siblings(term).values()}
+        free = (is_read_before(self.selection, self.users, leaf, makers) for leaf in leaves)
+        return [*leaves] if all(free) else []
+
+
+def _is_fixed(operand: Operand) -> bool:
+    """Is this one buffer, whatever the iteration?"""
+    return operand.depth == 0 and operand.modulus == 1
+
+
+def _varies(trips: Expression) -> bool:
+    """Is the number of trips known at run time only, or none at all?"""
+    return not trips.is_const or trips.value == 0
 
 
 def _may_be_empty(axis: Symbol) -> bool:

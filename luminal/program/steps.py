@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from luminal.algebra.terms import Term
 from luminal.hlir.attributes import CustomAttrs
+from luminal.hlir.ops import Value
 from luminal.hlir.state import State
 from luminal.kernel.group import Group, Place
 from luminal.program.buffers import Buffer
@@ -60,8 +61,8 @@ class Unit:
     makes: tuple[Term, ...]
     reads: frozenset[Term]
     steps: tuple[Step, ...]
-    in_place: State | None = None  # it overwrites this State's value
-    old: frozenset[State] = frozenset()  # it reads the value these States start with
+    overwrites: frozenset[Value] = frozenset()  # leaves that it updates in place
+    leaves: frozenset[Value] = frozenset()  # that it reads
 
 
 def state_of(term: Term) -> State | None:
@@ -69,19 +70,22 @@ def state_of(term: Term) -> State | None:
     return attrs.state if term.attrs.value.node.op.name == "State" else None
 
 
-def states_of(reads: Iterable[Term]) -> frozenset[State]:
-    return frozenset(s for t in reads if t.is_leaf and (s := state_of(t)) is not None)
+def leaves_of(reads: Iterable[Term]) -> frozenset[Value]:
+    return frozenset(term.attrs.value for term in reads if term.is_leaf)
 
 
 def ordered(units: list[Unit]) -> list[Unit]:
     """Stable topological order: makers before readers, readers of old values before overwriters."""
     makers = {term: unit for unit in units for term in unit.makes}
     number = {id(unit): k for k, unit in enumerate(units)}
+    readers: dict[Value, list[Unit]] = {leaf: [] for unit in units for leaf in unit.overwrites}
+    for unit in units:
+        for leaf in unit.leaves & readers.keys():
+            readers[leaf].append(unit)
     needs: dict[int, list[Unit]] = {}
     for unit in units:
         waits = [makers[t] for t in unit.reads if t in makers and makers[t] is not unit]
-        if unit.in_place is not None:
-            waits += [u for u in units if unit.in_place in u.old and u is not unit]
+        waits += [u for leaf in unit.overwrites for u in readers[leaf] if u is not unit]
         needs[id(unit)] = sorted(waits, key=lambda u: number[id(u)])
     order: list[Unit] = []
     done: set[int] = set()

@@ -7,6 +7,7 @@ import numpy as np
 import luminal as lm
 from luminal.algebra.lower import lower
 from luminal.program.buffers import BufferKind
+from luminal.program.launch_list import Operand
 from luminal.program.partition import partition
 from luminal.program.steps import KernelStep, LoopStep, Partition
 from luminal.select.fast import select
@@ -119,22 +120,34 @@ def test_what_weights_alone_decide_is_early() -> None:
     assert BufferKind.DERIVED.value in kinds(found)
 
 
-def test_a_scan_is_a_loop_whose_carry_has_two_buffers() -> None:
+def test_a_scan_is_a_loop_whose_carry_starts_and_ends_where_it_lies() -> None:
     cx = lm.Graph()
-    xs = cx.tensor((5, 3), name="xs")
-    last, ys = lm.scan(lambda c, x: (c * 0.5 + x, c + x), cx.zeros((3,)), xs)
+    xs, first = cx.tensor((5, 3), name="xs"), cx.tensor((3,), name="first")
+    last, ys = lm.scan(lambda c, x: (c * 0.5 + x, c + x), first, xs)
     last.output("last")
     ys.output("ys")
-    (loop,) = [step for step in parts(cx).steps if isinstance(step, LoopStep)]
+    found = parts(cx)
+    (loop,) = found.steps
+    assert isinstance(loop, LoopStep)
     assert loop.trips.value == 5
-    carried = [
-        store.place.operand
-        for step in loop.body
-        if isinstance(step, KernelStep)
-        for store in step.group.stores
-        if store.place.operand.modulus == 2
-    ]
-    assert [operand.offset.value for operand in carried] == [1]
+    (carried,) = [operand for operand in stored(loop) if operand.modulus == 5]
+    buffers = found.table[carried.entry - 1 : carried.entry + 5]
+    assert [found.buffers[b].kind.value for b in buffers] == ["input", *4 * ["arena"], "output"]
+    assert buffers[1] == buffers[3] != buffers[2] == buffers[4]
+
+
+def test_a_scan_of_unknown_length_has_two_buffers_that_take_turns() -> None:
+    cx = lm.Graph()
+    xs = cx.tensor((cx.dim("n", 0, 9), 3), name="xs")
+    lm.scan(lambda c, x: (c * 0.5 + x, None), cx.zeros((3,)), xs)[0].output("last")
+    (loop,) = [step for step in parts(cx).steps if isinstance(step, LoopStep)]
+    assert [operand.modulus for operand in stored(loop)] == [2]
+
+
+def stored(loop: LoopStep) -> list[Operand]:
+    """The operands that a Loop's kernels write."""
+    groups = [step.group for step in loop.body if isinstance(step, KernelStep)]
+    return [store.place.operand for group in groups for store in group.stores]
 
 
 def test_an_empty_output_is_not_a_home() -> None:
