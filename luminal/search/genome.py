@@ -18,14 +18,15 @@ Pairs = tuple[tuple[str, str], ...]
 class Genome:
     """Choices that differ from those of `fast`, each a sorted tuple.
 
-    `spellings`: (e-class, spelling) by fingerprint. `residences`: (term, residence). `apart`:
-    stored terms that join no merge. `tuned`: (kernel, knobs as JSON), the kernel named by the text
-    that its default schedule makes. `rolled`: Loops that were found by rolling stay Loops in the
-    launch list.
+    `spellings`: (e-class, spelling) by fingerprint. `residences`: (term, residence). `layouts`:
+    (weight, layout as text). `apart`: stored terms that join no merge. `tuned`: (kernel, knobs as
+    JSON), the kernel named by the text that its default schedule makes. `rolled`: Loops that were
+    found by rolling stay Loops in the launch list.
     """
 
     spellings: Pairs = ()
     residences: Pairs = ()
+    layouts: Pairs = ()
     apart: tuple[str, ...] = ()
     tuned: Pairs = ()
     rolled: bool = False
@@ -38,14 +39,12 @@ class Genome:
             case "apart":
                 kept = set(self.apart) - {key}
                 return replace(self, apart=tuple(sorted(kept | ({key} if value else set()))))
-        chosen = dict(self.spellings if kind == "spellings" else self.residences)
+        chosen = dict(getattr(self, kind))
         chosen.pop(key, None)
         if value is not None:
             chosen[key] = value
-        pairs = tuple(sorted(chosen.items()))
-        if kind == "spellings":
-            return replace(self, spellings=pairs)
-        return replace(self, residences=pairs)
+        changed: dict[str, Any] = {kind: tuple(sorted(chosen.items()))}
+        return replace(self, **changed)
 
     def with_tuned(self, tuned: Mapping[str, tuple[tuple[str, int | str], ...]]) -> Genome:
         """The genome with more kernels' knobs; () takes a kernel back to its default."""
@@ -63,7 +62,7 @@ class Genome:
 
     def to_json(self) -> str:
         """One line of text that `parse` reads."""
-        fields = ("spellings", "residences", "apart", "tuned", "rolled")
+        fields = ("spellings", "residences", "layouts", "apart", "tuned", "rolled")
         return json.dumps({name: getattr(self, name) for name in fields})
 
     @classmethod
@@ -73,7 +72,7 @@ class Genome:
             fields: dict[str, Any] = json.loads(text)
             pairs = {
                 name: tuple((str(key), str(value)) for key, value in fields[name])
-                for name in ("spellings", "residences", "tuned")
+                for name in ("spellings", "residences", "layouts", "tuned")
             }
             return cls(**pairs, apart=tuple(fields["apart"]), rolled=bool(fields["rolled"]))
         except (KeyError, TypeError, AttributeError) as error:

@@ -20,6 +20,7 @@ from luminal.shape.expression import Symbol
 from luminal.target import Target
 
 Edge = tuple[Term, int]  # (user, argument)
+NO_WISHES: Mapping[Term, str] = {}
 VECTORS = 2  # of a panel: as the usual register tile is wide
 PANEL_ROWS = 2  # results to an element of the weight: fewer wait for memory, not for arithmetic
 SMALL_WEIGHT = 1 << 14  # elements: reading less as it is costs microseconds at most
@@ -27,13 +28,14 @@ SMALL_WEIGHT = 1 << 14  # elements: reading less as it is costs microseconds at 
 
 @dataclass(frozen=True, slots=True)
 class Gene:
-    """A weight, the edges through which contractions read it, and the layouts these may read, the
-    first being the one it has. `rows`: how many results share an element of the weight, at most.
+    """A weight, the edges through which contractions read it, the layouts these may read, as it is
+    first, and the one they read now. `rows`: how many results share an element of the weight.
     """
 
     weight: Term
     edges: tuple[Edge, ...]
     layouts: tuple[Layout, ...]
+    now: Layout
     rows: int
 
 
@@ -46,13 +48,24 @@ class _Read:
     frame: Frame  # of the weight, in the axes of the contraction
 
 
-def by_rule(selection: Selection, target: Target, arguments: Set[Value] = frozenset()) -> Selection:
-    """The layouts of `fast`, in Loop bodies too: panels where a product has rows enough."""
+def by_rule(
+    selection: Selection,
+    target: Target,
+    wishes: Mapping[Term, str] = NO_WISHES,
+    arguments: Set[Value] = frozenset(),
+) -> Selection:
+    """The layouts of `fast`, in Loop bodies too: panels where a product has rows enough.
+
+    `wishes`: texts of layouts that weights are read in instead, where they can be.
+    """
     bodies = dict(selection.bodies)
     for number, weights in weights_of_bodies(selection, arguments).items():
-        bodies[number] = by_rule(bodies[number], target, weights)
-    found = genes(selection, target, arguments)
-    chosen = {gene: gene.layouts[1] for gene in found if _pays(gene, target)}
+        bodies[number] = by_rule(bodies[number], target, wishes, weights)
+    chosen: dict[Gene, Layout] = {}
+    for gene in genes(selection, target, arguments):
+        rule = gene.layouts[_pays(gene, target)]
+        wish = wishes.get(gene.weight)
+        chosen[gene] = next((each for each in gene.layouts if str(each) == wish), rule)
     return with_layouts(replace(selection, bodies=bodies), chosen)
 
 
@@ -69,6 +82,15 @@ def _pays(gene: Gene, target: Target) -> bool:
     return turned and elements * gene.weight.dtype.size > target.l2_bytes
 
 
+def all_genes(
+    selection: Selection, target: Target, arguments: Set[Value] = frozenset()
+) -> Iterator[Gene]:
+    """What can be chosen in a program, its Loop bodies included."""
+    yield from genes(selection, target, arguments)
+    for number, weights in weights_of_bodies(selection, arguments).items():
+        yield from all_genes(selection.bodies[number], target, weights)
+
+
 def genes(
     selection: Selection, target: Target, arguments: Set[Value] = frozenset()
 ) -> tuple[Gene, ...]:
@@ -83,7 +105,10 @@ def genes(
                 if layout is not None:
                     key = (read.weight, layout)
                     rows = upper(term.axes - {a for dimension in read.frame for a in dimension})
-                    old = found.get(key, Gene(read.weight, (), (ROW_MAJOR, layout), 0))
+                    held = selection.choices[read.weight].layouts
+                    now = held[selection.reads.get(read.edge, 0)]
+                    new = Gene(read.weight, (), (ROW_MAJOR, layout), now, 0)
+                    old = found.get(key, new)
                     edges = tuple(dict.fromkeys((*old.edges, read.edge)))
                     found[key] = replace(old, edges=edges, rows=max(old.rows, rows))
     return tuple(gene for gene in found.values() if not arguments or _covers(gene, users))
@@ -94,9 +119,9 @@ def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selecti
     users = _users(selection)
     choices, reads = dict(selection.choices), dict(selection.reads)
     for gene, layout in chosen.items():
-        old = choices[gene.weight]
-        if layout == old.layouts[0]:
+        if layout == gene.now:
             continue
+        old = choices[gene.weight]
         is_given = gene.weight.is_leaf and gene.weight.phase is not Phase.RUN
         if _covers(gene, users) and not is_given:
             choices[gene.weight] = replace(old, layouts=(layout,))
