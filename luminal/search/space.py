@@ -24,7 +24,7 @@ from luminal.program.selection import Residence, Selection
 from luminal.program.steps import LoopStep
 from luminal.search.fingerprint import by_fingerprint, fingerprints
 from luminal.search.genome import Genome
-from luminal.select import fast
+from luminal.select import fast, layouts
 from luminal.select.rewrite import Respelled
 from luminal.select.weights import stored_anyway
 from luminal.target import Target
@@ -58,7 +58,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Spelled:
-    """A spelled body or program with its Selection and its terms' names."""
+    """A spelled body or program with its Selection and the names of terms, of bodies in it too."""
 
     lowered: Lowered
     selection: Selection
@@ -103,9 +103,10 @@ class Space:
     def decode(self, genome: Genome) -> Candidate:
         """The program of a genome."""
         spelled = self._spell(self.lowered, genome)
-        stages = compiler.finish(
-            self.graph, spelled.lowered, spelled.selection, self.target, genome.knobs
-        )
+        wished = dict(genome.layouts)
+        wishes = {t: wished[name] for t, name in spelled.names.items() if name in wished}
+        selection = layouts.by_rule(spelled.selection, self.target, wishes)
+        stages = compiler.finish(self.graph, spelled.lowered, selection, self.target, genome.knobs)
         return Candidate(
             genome, stages, compiler.text_key(launch_text.to_text(stages.program, kernels=True))
         )
@@ -122,8 +123,11 @@ class Space:
             frozenset(terms[k] for k in genome.apart if k in terms),
         )
         loops = {id(t.attrs.body): t.attrs.body for t in names if t.op == "Loop"}
-        bodies = {key: self._spell(inner, genome).selection for key, inner in loops.items()}
+        inside = {key: self._spell(inner, genome) for key, inner in loops.items()}
+        bodies = {key: spelled.selection for key, spelled in inside.items()}
         selection = fast.choose(lowered, self.numerics, wishes, bodies)
+        for spelled in inside.values():
+            names = {**spelled.names, **names}
         return _Spelled(lowered, selection, names)
 
     # --- the changes that make other programs
@@ -140,7 +144,20 @@ class Space:
             found += self._spellings(body, genome)
             found += _residences(spelled, genome)
             found += _merges(spelled, genome)
+        found += self._layouts(candidate)
         return found
+
+    def _layouts(self, candidate: Candidate) -> Iterator[Move]:
+        """Weights read as they are that could be read in panels, and the other way round."""
+        names = self._spell(self.lowered, candidate.genome).names
+        wished = dict(candidate.genome.layouts)
+        for gene in layouts.all_genes(candidate.stages.selection, self.target):
+            name = names[gene.weight]
+            if name in wished:
+                yield Move("layouts", name, None, "a weight read in the layout fast has it in")
+                continue
+            for layout in (str(each) for each in gene.layouts if each != gene.now):
+                yield Move("layouts", name, layout, f"a weight read in layout {layout}")
 
     def _spellings(self, body: Lowered, genome: Genome) -> Iterator[Move]:
         chosen = dict(genome.spellings)
