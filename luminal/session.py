@@ -168,9 +168,10 @@ class _Plan:
                 from luminal.search.search import search
 
                 mode, name = self.mode.shared_by(share), self.backend.name
-                program, summary = search(
+                stages, summary = search(
                     graph, target, name, mode, self.search, self.numerics, self.values
                 )
+                program = stages.program
             else:
                 program = compiler.lower_to_program(graph, target, self.numerics)
         if config.get("LUMINAL_DEBUG") >= 3:

@@ -109,10 +109,11 @@ class Process:
         self._messages.close()
 
     def _death(self) -> str:
-        """Why the process is gone, with the last line it wrote."""
+        """Why the process is gone, with the last line it wrote; closes what is left of it."""
         code = self._process.wait()
         self._messages.seek(0)
         lines = self._messages.read().decode(errors="replace").strip().splitlines()
+        self._close()
         reason = f"died of signal {-code}" if code < 0 else f"ended with status {code}"
         return f"{reason}: {lines[-1]}" if lines else reason
 

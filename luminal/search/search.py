@@ -13,10 +13,10 @@ import numpy as np
 
 from luminal import compiler, config, trace
 from luminal.algebra import term_text
+from luminal.compiler import Stages
 from luminal.errors import CompileError
 from luminal.hlir import printer
 from luminal.hlir.graph import Graph
-from luminal.program.launch_list import Program
 from luminal.runtime.arrays import Array
 from luminal.runtime.report import RuleUse, SearchSummary
 from luminal.search import database, oracle
@@ -45,8 +45,8 @@ def search(
     options: SearchOptions,
     numerics: str = "standard",
     values: Mapping[str, Array] | None = None,
-) -> tuple[Program, SearchSummary]:
-    """The fastest program found for a graph, and what was tried.
+) -> tuple[Stages, SearchSummary]:
+    """The stages of the fastest program found for a graph, and what was tried.
 
     `values`: arrays set on the graph's inputs. A finished search is stored; the same one later, in
     any process, gives the same program without timing. An interrupt (Ctrl-C) ends the search with
@@ -66,9 +66,9 @@ def search(
 
 def _replay(
     space: Space, known: Decision, mode: CompilationMode, options: SearchOptions
-) -> tuple[Program, SearchSummary]:
+) -> tuple[Stages, SearchSummary]:
     """The program of a search that was finished before."""
-    program = space.decode(Genome.parse(known.genome)).program
+    stages = space.decode(Genome.parse(known.genome)).stages
     decision = _decision(known.fast_seconds, known.best_seconds, known.genome == _FAST)
     summary = SearchSummary(
         mode=str(mode),
@@ -82,7 +82,7 @@ def _replay(
         decision=f"{decision} (decided by an earlier search)",
         from_database=True,
     )
-    return program, summary
+    return stages, summary
 
 
 _FAST = Genome().to_json()
@@ -114,7 +114,7 @@ class _Search:
         self.database = database.default()
         self.log = Log(options.progress, mode.seconds, options.max_candidates)
 
-    def run(self) -> tuple[Program, SearchSummary]:
+    def run(self) -> tuple[Stages, SearchSummary]:
         """Searches, settles who wins, and gives everything back."""
         try:
             return self._run()
@@ -124,7 +124,7 @@ class _Search:
             self.builders.close()
             self.shared.close()
 
-    def _run(self) -> tuple[Program, SearchSummary]:
+    def _run(self) -> tuple[Stages, SearchSummary]:
         try:
             strategy = Strategy(
                 self.space,
@@ -139,8 +139,8 @@ class _Search:
             )
         except (Lost, Refused, pickle.PicklingError, TypeError, KeyboardInterrupt) as error:
             reason = str(error) or "interrupted"
-            program = self.space.decode(Genome()).program
-            return program, self._summary(0.0, 0.0, f"the fast program runs: {reason}")
+            stages = self.space.decode(Genome()).stages
+            return stages, self._summary(0.0, 0.0, f"the fast program runs: {reason}")
         interrupted = False
         try:
             strategy.run()
@@ -149,7 +149,7 @@ class _Search:
             self.runner.kill()  # its answer to the last request would come late
         return self._settle(strategy, interrupted)
 
-    def _settle(self, strategy: Strategy, interrupted: bool) -> tuple[Program, SearchSummary]:
+    def _settle(self, strategy: Strategy, interrupted: bool) -> tuple[Stages, SearchSummary]:
         """The winner of the last duel, right beyond doubt; a finished search is stored."""
         best, fast = strategy.best, strategy.fast
         seconds = (fast.timing.seconds, fast.timing.seconds)
@@ -172,7 +172,7 @@ class _Search:
             text += " (interrupted: the next search goes on from its measurements)"
         self.log.best(decision.best_seconds)
         summary = self._summary(decision.fast_seconds, decision.best_seconds, text)
-        return winner.program, summary
+        return winner.stages, summary
 
     def _summary(self, fast: float, best: float, decision: str) -> SearchSummary:
         rules = (

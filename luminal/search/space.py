@@ -26,21 +26,28 @@ from luminal.search.fingerprint import by_fingerprint, fingerprints
 from luminal.search.genome import Genome
 from luminal.select import fast, layouts
 from luminal.select.rewrite import Respelled
-from luminal.select.weights import stored_anyway
+from luminal.select.weights import LOAD, WEIGHTS, stored_anyway
 from luminal.target import Target
+
+Choice = tuple[str, str, str | None]
+"""Kind, key and value of one choice in a genome (None: as `fast` does it)."""
 
 
 class Move(NamedTuple):
-    """One change of a genome: a choice of some kind made (None: as `fast` does it)."""
+    """One change of a genome."""
 
-    kind: str
-    key: str
-    value: str | None
+    choices: tuple[Choice, ...]
     note: str  # what is changed, for reports
 
     def of(self, genome: Genome) -> Genome:
         """The genome after the move."""
-        return genome.with_choice(self.kind, self.key, self.value)
+        for kind, key, value in self.choices:
+            genome = genome.with_choice(kind, key, value)
+        return genome
+
+
+def _move(kind: str, key: str, value: str | None, note: str) -> Move:
+    return Move(((kind, key, value),), note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +145,7 @@ class Space:
         found: list[Move] = []
         if any(isinstance(step, LoopStep) for step in candidate.stages.partition.steps):
             value = None if genome.rolled else "yes"
-            found.append(Move("rolled", "", value, "Loops in the launch list"))
+            found.append(_move("rolled", "", value, "Loops in the launch list"))
         for body in self._bodies.values():
             spelled = self._spell(body, genome)
             found += self._spellings(body, genome)
@@ -154,10 +161,10 @@ class Space:
         for gene in layouts.all_genes(candidate.stages.selection, self.target):
             name = names[gene.weight]
             if name in wished:
-                yield Move("layouts", name, None, "a weight read in the layout fast has it in")
+                yield _move("layouts", name, None, "a weight read in the layout fast has it in")
                 continue
             for layout in (str(each) for each in gene.layouts if each != gene.now):
-                yield Move("layouts", name, layout, f"a weight read in layout {layout}")
+                yield _move("layouts", name, layout, f"a weight read in layout {layout}")
 
     def _spellings(self, body: Lowered, genome: Genome) -> Iterator[Move]:
         chosen = dict(genome.spellings)
@@ -169,7 +176,7 @@ class Space:
                     continue
                 value = None if spelling.fingerprint == default else spelling.fingerprint
                 note = f"{spelling.rule or 'as recorded'}: {spelling.op}"
-                yield Move("spellings", gene.fingerprint, value, note)
+                yield _move("spellings", gene.fingerprint, value, note)
 
     def random_genome(self, rng: random.Random, changes: int) -> Genome:
         """A genome some random moves away from `fast`."""
@@ -208,20 +215,23 @@ def _residences(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
         name = spelled.names[term]
         note = f"{term.op} {term.dtype}[{len(term.axes)} axes]"
         if name in wished:
-            yield Move("residences", name, None, f"{note} as fast has it")
+            yield _move("residences", name, None, f"{note} as fast has it")
         elif not choice.residence.is_stored:
             if term.is_reduction or not _is_light(term):
-                yield Move("residences", name, Residence.STORED.value, f"{note} stored")
+                stored = ("residences", name, Residence.STORED.value)
+                yield Move((stored,), f"{note} stored")
+                yield Move((stored, ("apart", name, "yes")), f"{note} stored by its own kernel")
         elif term.is_reduction:
-            yield Move("residences", name, Residence.LOCAL.value, f"{note} local")
+            yield _move("residences", name, Residence.LOCAL.value, f"{note} local")
         else:
-            yield Move("residences", name, Residence.INLINE.value, f"{note} inline")
-            yield Move("residences", name, Residence.LOCAL.value, f"{note} local")
+            yield _move("residences", name, Residence.INLINE.value, f"{note} inline")
+            yield _move("residences", name, Residence.LOCAL.value, f"{note} local")
 
 
 def _is_light(term: Term) -> bool:
     """A single cheap operation on leaves and scalars: storing it never pays."""
-    return all(arg.is_leaf or arg.op in ("Literal", "Index") for arg in term.args)
+    simple = all(arg.is_leaf or arg.op in ("Literal", "Index") for arg in term.args)
+    return simple and WEIGHTS.get(term.op, 1) < LOAD
 
 
 def _merges(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
@@ -229,10 +239,10 @@ def _merges(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
     apart = set(genome.apart)
     for merge in spelled.selection.merges:
         for name in sorted(spelled.names[term] for term in merge):
-            yield Move("apart", name, "yes", "a kernel of its own")
+            yield _move("apart", name, "yes", "a kernel of its own")
     for term in spelled.selection.stored():
         if spelled.names[term] in apart:
-            yield Move("apart", spelled.names[term], None, "merged as fast has it")
+            yield _move("apart", spelled.names[term], None, "merged as fast has it")
 
 
 def _bodies(lowered: Lowered) -> Iterator[Lowered]:

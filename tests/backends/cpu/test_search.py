@@ -1,0 +1,213 @@
+"""Searches with real processes: what they find is right, kept, and survives what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal import config
+from luminal.search import database
+from luminal.search.genome import Genome
+from luminal.search.log import Log
+from luminal.search.runner import Runner, Timing
+from luminal.search.strategy import Strategy, Timed
+
+OPTIONS = lm.SearchOptions(max_candidates=12, stop_below_us=0)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path) -> Iterator[None]:
+    with config.override(LUMINAL_CACHE_DIR=tmp_path / "cache"):
+        yield
+
+
+def mlp() -> lm.Graph:
+    cx = lm.Graph("mlp")
+    s = cx.dim("s", 1, 64)
+    x, w = cx.tensor((s, 48), name="x"), cx.weight((48, 40), name="w")
+    (x @ w).gelu().softmax(-1).output("y")
+    return cx
+
+
+def given(rows: int = 5) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    return {
+        "x": rng.standard_normal((rows, 48), np.float32),
+        "w": rng.standard_normal((48, 40), np.float32),
+    }
+
+
+def same(first: Any, second: Any) -> None:
+    np.testing.assert_allclose(first["y"], second["y"], rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_found_is_right_and_kept() -> None:
+    cx = mlp()
+    fast = lm.compile(cx)
+    best = lm.compile(cx, mode="optimal", search=OPTIONS)
+    for rows in (1, 5, 64):
+        same(best(given(rows)), fast(given(rows)))
+    found = best.report().search
+    assert found is not None
+    assert found.candidates >= 12
+    assert not found.from_database
+    assert found.fast_seconds >= found.best_seconds > 0
+    start = time.perf_counter()
+    again = lm.compile(cx, mode="optimal", search=OPTIONS)
+    assert time.perf_counter() - start < 2
+    known = again.report().search
+    assert known is not None
+    assert known.from_database
+    same(again(given()), fast(given()))
+
+
+def test_two_processes_choose_the_same_program(tmp_path: Path) -> None:
+    code = """
+import sys
+import luminal as lm
+from luminal.backends.cpu import target
+from luminal.program import launch_text
+from luminal.search.options import mode_of
+from luminal.search.search import search
+cx = lm.Graph()
+x = cx.tensor((64, 96), name="x")
+(x.exp().sum(-1) * 2).output("y")
+options = lm.SearchOptions(max_candidates=10, stop_below_us=0)
+stages, _ = search(cx.graph(), target.current(), "cpu", mode_of("optimal"), options)
+print(launch_text.to_text(stages.program, kernels=True))
+"""
+    environment = config.child_environment()
+    commands = [[sys.executable, "-c", code]] * 2
+    running = [
+        subprocess.Popen(c, stdout=subprocess.PIPE, env=environment | {"PYTHONHASHSEED": seed})
+        for c, seed in zip(commands, ("1", "2"), strict=True)
+    ]
+    texts = [process.communicate(timeout=120)[0] for process in running]
+    assert texts[0] == texts[1] != b""
+
+
+def test_an_interrupt_keeps_the_best_and_the_measurements(monkeypatch: Any) -> None:
+    tried = Log.tried
+
+    def interrupted(self: Log, count: int = 1) -> None:
+        tried(self, count)
+        if self.candidates >= 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Log, "tried", interrupted)
+    exe = lm.compile(mlp(), mode="optimal", search=OPTIONS)
+    found = exe.report().search
+    assert found is not None
+    assert "interrupted" in found.decision
+    same(exe(given()), lm.compile(mlp())(given()))
+    assert database.default().prices()
+    monkeypatch.setattr(Log, "tried", tried)
+    after = lm.compile(mlp(), mode="optimal", search=OPTIONS).report().search
+    assert after is not None
+    assert not after.from_database  # the search goes on; nothing was decided
+
+
+def test_a_killed_process_is_replaced(monkeypatch: Any) -> None:
+    profile, kills = Runner.profile, []
+
+    def killing(self: Runner, number: int) -> list[float]:
+        process = self._process
+        if len(kills) < 2 and process is not None:
+            kills.append(number)
+            pid = process._process.pid
+            threading.Timer(0.0, os.kill, (pid, signal.SIGKILL)).start()
+            time.sleep(0.2)
+        return profile(self, number)
+
+    monkeypatch.setattr(Runner, "profile", killing)
+    exe = lm.compile(mlp(), mode="optimal", search=OPTIONS)
+    found = exe.report().search
+    assert found is not None
+    assert len(kills) == 2
+    same(exe(given()), lm.compile(mlp())(given()))
+
+
+def test_a_wrong_candidate_stops_the_build(monkeypatch: Any) -> None:
+    other = mlp()
+
+    def wrong(self: Strategy) -> None:
+        cx = lm.Graph()
+        s = cx.dim("s", 1, 64)
+        x, w = cx.tensor((s, 48), name="x"), cx.weight((48, 40), name="w")
+        (x @ w).softmax(-1).output("y")
+        from luminal.search.space import Space
+
+        program = Space(cx.graph(), self.space.target).decode(Genome()).program
+        self.build([program])
+        self.best = Timed(self.fast.candidate, self.runner.add(program), Timing(0.0, 0.0))
+
+    monkeypatch.setattr(Strategy, "run", wrong)
+    with pytest.raises(lm.CompileError, match=r"computes something else: y: .* not those of") as e:
+        lm.compile(other, mode="optimal", search=OPTIONS)
+    folder = Path(str(e.value).split("the folder ")[1].split(",")[0])
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"graph.hlir", "genome.json", "seed.txt", "inputs.npz"}
+
+
+def test_states_are_as_before_a_search() -> None:
+    cache = lm.State((8, 16), init=0.5, name="cache")
+    cx = lm.Graph()
+    x = cx.tensor((8, 16), name="x")
+    total = cx.read(cache) + x
+    cx.assign(cache, total)
+    total.sum(-1).output("y")
+    exe = lm.compile(cx, mode="optimal", search=OPTIONS)
+    np.testing.assert_array_equal(cache.numpy(), np.full((8, 16), 0.5, np.float32))
+    exe({"x": np.ones((8, 16), np.float32)})
+    np.testing.assert_array_equal(cache.numpy(), np.full((8, 16), 1.5, np.float32))
+
+
+def test_python_kernels_travel_with_the_program() -> None:
+    def doubled(values: Any, out: Any) -> None:
+        out[...] = 2 * values
+
+    twice = lm.custom_kernel("twice", doubled, results=lambda x: (x.shape, x.dtype))
+    cx = lm.Graph()
+    x = cx.tensor((16, 32), name="x")
+    (twice(x.exp()) + 1).sum(-1).output("y")
+    array = np.random.default_rng(0).standard_normal((16, 32), np.float32)
+    exe = lm.compile(cx, mode="optimal", search=OPTIONS)
+    found = exe.report().search
+    assert found is not None
+    assert found.candidates > 0
+    np.testing.assert_allclose(exe({"x": array})["y"], (2 * np.exp(array) + 1).sum(-1), rtol=1e-5)
+
+
+def test_what_cannot_travel_is_not_timed() -> None:
+    lock = threading.Lock()
+
+    def guarded(values: Any, out: Any) -> None:
+        with lock:
+            out[...] = values
+
+    copied = lm.custom_kernel("guarded", guarded, results=lambda x: (x.shape, x.dtype))
+    cx = lm.Graph()
+    x = cx.tensor((16, 32), name="x")
+    copied(x).sum(-1).output("y")
+    exe = lm.compile(cx, mode="optimal", search=OPTIONS)
+    found = exe.report().search
+    assert found is not None
+    assert found.decision.startswith("the fast program runs: cannot pickle")
+    array = np.ones((16, 32), np.float32)
+    np.testing.assert_array_equal(exe({"x": array})["y"], array.sum(-1))
+
+
+def test_dims_for_timing_are_checked() -> None:
+    with pytest.raises(lm.DimError, match="SearchOptions: dims: t: no such dim; the dims are s"):
+        lm.compile(mlp(), mode="optimal", search=lm.SearchOptions(dims={"t": 3}))
