@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import luminal as lm
 from luminal.backends import registry
 from luminal.compiler import Stages, lower_by_stages
 from luminal.program.buffers import BufferKind
+from luminal.program.selection import Choice
 from luminal.program.selection_text import parse, to_text
 from luminal.select import layouts
 
@@ -207,9 +209,30 @@ def test_genes_are_data_that_a_search_may_choose() -> None:
     cx = lm.Graph()
     (cx.tensor((8, 160), name="x") @ cx.weight((256, 160), name="w").mT).output("y")
     target = registry.find("cpu").target()
-    selection = compiled(cx).selection
-    (gene,) = layouts.genes(selection, target)
+    chosen = compiled(cx).selection
+    plain = replace(
+        chosen, choices={t: Choice(c.residence) for t, c in chosen.choices.items()}, reads={}
+    )
+    (gene,) = layouts.all_genes(plain, target)
     as_it_is, panels = gene.layouts
     assert gene.rows == 8
-    assert layouts.with_layouts(selection, {gene: as_it_is}) == selection
-    assert layouts.with_layouts(selection, {gene: panels}).reads == dict.fromkeys(gene.edges, 1)
+    assert gene.now == as_it_is
+    assert [each.now for each in layouts.all_genes(chosen, target)] == [panels]
+    assert layouts.by_rule(plain, target, {gene.weight: str(as_it_is)}) == plain
+    assert layouts.by_rule(plain, target) == chosen
+
+
+def test_rolled_layers_read_each_weight_in_panels() -> None:
+    """Layers that repeat are a Loop over a list of weights, each copied into panels."""
+    cx = lm.Graph()
+    names = [f"w{k}" for k in range(5)]
+    h = cx.tensor((6, 160), name="x")
+    for name in names:
+        h = (h @ cx.weight((160, 160), name=name).mT).relu() + h
+    h.output("y")
+    assert len(copies(compiled(cx))) == 5
+    given, weights = drawn(6, 160), {name: drawn(160, 160) / 13 for name in names}
+    expected = given
+    for name in names:
+        expected = np.maximum(expected @ weights[name].T, 0) + expected
+    close(run(cx, weights, x=given)["y"], expected)
