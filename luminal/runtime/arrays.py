@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,9 +11,11 @@ import numpy as np
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, InputError, ShapeError
 from luminal.frontend.data import preserved
-from luminal.hlir.state import aligned_empty
+from luminal.hlir.state import Parameter, aligned_empty
 
 Array: TypeAlias = np.ndarray[Any, Any]
+Given: TypeAlias = Mapping[Any, Any]
+"""Arrays by name or Tensor, as a caller passes them."""
 
 
 def accept(name: str, value: Any, dtype: DType) -> Array:
@@ -46,6 +49,22 @@ def accept_output(name: str, array: Any, shape: tuple[int, ...], dtype: DType) -
             f"out: {name}: the array is read-only, strided or unaligned; "
             f"pass np.empty({shape}, np.{dtype.name})"
         )
+    return array
+
+
+def merged(what: str, given: Any, named: Given) -> Given:
+    """A mapping that a caller gives, and keywords; raises InputError for another type."""
+    if given is not None and not isinstance(given, Mapping):
+        kind = type(given).__name__
+        raise InputError(f'{what}: takes a dict of arrays, as {{"x": array}}; got a {kind}')
+    return {**(given or {}), **named}
+
+
+def fitting(name: str, parameter: Parameter, value: Any) -> Array:
+    """An array that `parameter.set` takes. Raises ShapeError or DTypeError."""
+    array = preserved(name, value, parameter.dtype)
+    if array.shape != parameter.shape:
+        raise ShapeError(f"{name}: expected shape {parameter.shape}, got {array.shape}")
     return array
 
 

@@ -12,25 +12,22 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from math import prod
 from statistics import median
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from luminal.dtypes import DType
-from luminal.errors import DimError, InputError, ShapeError
-from luminal.frontend.data import preserved
+from luminal.errors import DimError, InputError
 from luminal.frontend.graph import check_shape
 from luminal.hlir.attributes import InputAttrs, LoopAttrs, StateAttrs, WeightAttrs
-from luminal.hlir.graph import Assign, Graph, Output
+from luminal.hlir.graph import Assign, Graph
 from luminal.hlir.index_inputs import index_inputs
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Parameter, State
 from luminal.hlir.substitute import all_nodes
-from luminal.runtime.arrays import Array, accept, accept_output
+from luminal.runtime.arrays import Array, Given, accept, fitting, merged
 from luminal.runtime.binding import Bound, Dims, Interval, Signature, missing_input
-from luminal.runtime.output_pool import OutputPool
+from luminal.runtime.outputs import OutputPlan, Outputs
 from luminal.runtime.report import CompileSummary, MemoryReport, Report
 from luminal.runtime.results import Results
 from luminal.runtime.roofline import Peaks
@@ -38,7 +35,6 @@ from luminal.runtime.runner import BoundRunner, Runner
 
 MAX_BINDINGS = 64  # shapes whose bindings are kept, the least recently used go first
 
-Given = Mapping[Any, Any]
 _Key = tuple[tuple[tuple[int, ...], ...], tuple[tuple[Any, int], ...]]
 
 
@@ -57,24 +53,12 @@ class Variant:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _OutputPlan:
-    """One output of a binding."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: DType
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Binding:
+class _Binding(NamedTuple):
     """All that a run needs beside arrays, for one set of input shapes and dims."""
 
     key: _Key
     dims: Dims
-    outputs: tuple[_OutputPlan, ...]
-    names: tuple[str, ...]  # of the outputs
+    outputs: tuple[OutputPlan, ...]
     bound: BoundRunner
 
 
@@ -130,11 +114,8 @@ class Executable:
         named = dict(declared or {})
         self._declared: frozenset[Any] = frozenset((*named, *named.values()))
         self._states = _states(graph)
-        outputs = [s for s in graph.sinks if isinstance(s, Output) and not s.hidden]
-        self._outputs = tuple(outputs)
-        add = self._signature.quantities.add
-        self._extents = tuple(tuple(map(add, sink.value.shape)) for sink in outputs)
-        self._names = {sink.value: sink.name for sink in outputs}
+        self._outputs = Outputs(graph, self._signature.quantities)
+        self._input_names = tuple(spec.name for spec in self._inputs)
         self._checks = tuple((self._slots[use.name], use) for use in index_inputs(graph))
         self._lock = threading.RLock()
         self._arrays: list[Array | None] = [None] * len(self._inputs)  # given by calls, for good
@@ -142,7 +123,6 @@ class Executable:
         self._binding: _Binding | None = None
         self._bindings: OrderedDict[_Key, _Binding] = OrderedDict()
         self._profiles: dict[frozenset[tuple[str, int]], _Profile] = {}  # by dims
-        self._pool = OutputPool()
         self._has_weights = False  # once all of them have a value, they keep one
 
     def __repr__(self) -> str:
@@ -151,7 +131,7 @@ class Executable:
             f"{spec.name}: {spec.dtype.short}[{shape}]"
             for spec, shape in zip(self._inputs, shapes, strict=True)
         )
-        gives = ", ".join(f"{sink.name}: {sink.value.type}" for sink in self._outputs)
+        gives = ", ".join(f"{sink.name}: {sink.value.type}" for sink in self._outputs.sinks)
         return f"Executable({takes} -> {gives})"
 
     def __reduce__(self) -> NoReturn:
@@ -187,7 +167,7 @@ class Executable:
         Tensor, or the only output's array. Raises InputError, ShapeError, DTypeError, DimError.
         """
         if named or inputs.__class__ is not dict:
-            inputs = _merged("inputs", inputs, named)
+            inputs = merged("inputs", inputs, named)
         with self._lock:
             ready = self._ready(inputs, dims, out)
             if not self._states:
@@ -196,7 +176,7 @@ class Executable:
                 with self._states_held():
                     ready.binding.bound.run(ready.used, ready.outputs)
             self._arrays, self._used, self._binding = ready.arrays, ready.used, ready.binding
-        return Results(dict(zip(ready.binding.names, ready.outputs, strict=True)), self._names)
+        return self._outputs.results(ready.outputs)
 
     def _ready(self, inputs: Given | None, dims: Mapping[str, int] | None, out: Any) -> _Ready:
         """All checks of a call, then sets the weights that it gives."""
@@ -207,7 +187,10 @@ class Executable:
             self._check_indices(used, given.slots, binding)
         if not self._has_weights:
             self._check_weights(given.weights)
-        outputs = self._take_outputs(binding, used, out)
+        if out is None:
+            outputs = self._outputs.take(binding.outputs)
+        else:
+            outputs = self._outputs.take_into(binding.outputs, out, self._owned(used))
         for parameter, array in given.weights:
             parameter.set(array)
         return _Ready(given.arrays, used, binding, outputs)
@@ -230,7 +213,7 @@ class Executable:
                 received.slots.add(slot)
             elif leaf in self._parameters or leaf not in self._declared:
                 name, parameter = self._parameter(key)
-                received.weights.append((parameter, _fitting(name, parameter, value)))
+                received.weights.append((parameter, fitting(name, parameter, value)))
         return received
 
     def _completed(self, arrays: list[Array | None]) -> list[Array]:
@@ -266,20 +249,10 @@ class Executable:
 
     def _new_binding(self, key: _Key, bound: Bound) -> _Binding:
         dims, values = bound
-        plans = []
-        for sink, numbers in zip(self._outputs, self._extents, strict=True):
-            shape = tuple([values[number] for number in numbers])
-            if min(shape, default=0) < 0:
-                raise DimError(f"{sink.name}: shape {shape} has a negative extent at {dims}")
-            size = prod(shape) * sink.value.dtype.size
-            plans.append(_OutputPlan(sink.name, shape, sink.value.dtype, size))
-        self._pool.expect([plan.bytes for plan in plans])
-        names = tuple(plan.name for plan in plans)
-        return _Binding(key, dims, tuple(plans), names, self._bound(dims))
+        return _Binding(key, dims, self._outputs.plan(dims, values), self._bound(dims))
 
     def _bound(self, dims: Dims) -> BoundRunner:
-        inputs = [spec.name for spec in self._inputs]
-        return self._variant(dims).runner.bind(dims, inputs, [s.name for s in self._outputs])
+        return self._variant(dims).runner.bind(dims, self._input_names, self._outputs.names)
 
     def _variant(self, dims: Dims) -> Variant:
         return next(variant for variant in self._variants if variant.takes(dims))
@@ -304,50 +277,18 @@ class Executable:
             )
         self._has_weights = not coming
 
-    def _take_outputs(self, binding: _Binding, used: list[Array], out: Any) -> list[Array]:
-        take = self._pool.take
-        if out is None:
-            return [take(plan.shape, plan.dtype, plan.bytes) for plan in binding.outputs]
-        wanted = self._out_arrays(out)
-        outputs: list[Array] = []
-        for plan in binding.outputs:
-            if plan.name not in wanted:
-                outputs.append(take(plan.shape, plan.dtype, plan.bytes))
-                continue
-            array = accept_output(plan.name, wanted[plan.name], plan.shape, plan.dtype)
-            owned = [parameter.array for parameter in self._weights.values()]
-            owned += [buffer for state in self._states for buffer in (state.buffer, state.spare)]
-            for other in (*used, *outputs, *owned):
-                if other is not None and np.may_share_memory(array, other):
-                    raise InputError(
-                        f"out: {plan.name} shares memory with an input, a weight, a State or "
-                        "another output of this run; pass an array of its own"
-                    )
-            outputs.append(array)
-        return outputs
-
-    def _out_arrays(self, out: Any) -> dict[str, Any]:
-        """`out` by output name."""
-        if isinstance(out, np.ndarray):
-            if len(self._outputs) != 1:
-                raise InputError(f"out: this graph has {len(self._outputs)} outputs; pass a dict")
-            return {self._outputs[0].name: out}
-        wanted: dict[str, Any] = {}
-        for key, array in _merged("out", out, {}).items():
-            value: Any = getattr(key, "value", key)
-            name = key if isinstance(key, str) else self._names.get(value)
-            if name is None or all(sink.name != name for sink in self._outputs):
-                known = ", ".join(sink.name for sink in self._outputs)
-                raise InputError(f"out: {key!r} is not an output; the outputs are {known}")
-            wanted[name] = array
-        return wanted
+    def _owned(self, used: list[Array]) -> list[Array]:
+        """What no output may share memory with."""
+        arrays = [*used, *(parameter.array for parameter in self._weights.values())]
+        arrays += [buffer for state in self._states for buffer in (state.buffer, state.spare)]
+        return [array for array in arrays if array is not None]
 
     # --- values for good
 
     def set(self, values: Given | None = None, **named: Any) -> None:
         """Sets weights (and inputs) for good, by name, Tensor or Parameter: all of them or none."""
         with self._lock:
-            received = self._receive(_merged("set", values, named))
+            received = self._receive(merged("set", values, named))
             for slot in received.slots:
                 array = received.arrays[slot]
                 assert array is not None
@@ -411,7 +352,7 @@ class Executable:
         if runs < 1:
             raise InputError(f"profile: runs = {runs}; takes an int >= 1")
         with self._lock, self._states_held():
-            ready = self._ready(_merged("profile", inputs, named), dims, None)
+            ready = self._ready(merged("profile", inputs, named), dims, None)
             bound = ready.binding.bound
             kept = [(state, state.buffer.copy()) for state in self._states]
             taken = []
@@ -442,7 +383,7 @@ class Executable:
                 state_bytes=_bytes_of(states),
                 arena_bytes=sum(memory.arena_bytes for memory in held),
                 scratch_bytes=sum(memory.scratch_bytes for memory in held),
-                output_pool_bytes=self._pool.free_bytes,
+                output_pool_bytes=self._outputs.free_bytes,
             )
 
 
@@ -455,22 +396,6 @@ def _states(graph: Graph) -> tuple[State, ...]:
         elif isinstance(node.attrs, LoopAttrs):
             found.update(state for states in node.attrs.assigned for state in states or ())
     return tuple(sorted(found, key=lambda state: state.id))
-
-
-def _merged(what: str, given: Any, named: Given) -> Given:
-    """A mapping that a caller gives, and keywords; raises InputError for another type."""
-    if given is not None and not isinstance(given, Mapping):
-        kind = type(given).__name__
-        raise InputError(f'{what}: takes a dict of arrays, as {{"x": array}}; got a {kind}')
-    return {**(given or {}), **named}
-
-
-def _fitting(name: str, parameter: Parameter, value: Any) -> Array:
-    """An array that `parameter.set` takes."""
-    array = preserved(name, value, parameter.dtype)
-    if array.shape != parameter.shape:
-        raise ShapeError(f"{name}: expected shape {parameter.shape}, got {array.shape}")
-    return array
 
 
 def _bytes_of(arrays: Iterable[Array | None]) -> int:

@@ -1,0 +1,99 @@
+"""The outputs of an executable: what shape a run gives them, and whose memory they lie in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from luminal.dtypes import DType
+from luminal.errors import DimError, InputError
+from luminal.hlir.graph import Graph, Output
+from luminal.program.quantities import Quantities
+from luminal.runtime.arrays import Array, accept_output, merged
+from luminal.runtime.output_pool import OutputPool
+from luminal.runtime.results import Results
+
+
+class OutputPlan(NamedTuple):
+    """One output at given dims."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    bytes: int
+
+
+class Outputs:
+    """The outputs that a graph returns, in order, and the pool of their memory."""
+
+    def __init__(self, graph: Graph, quantities: Quantities) -> None:
+        self.sinks = tuple(s for s in graph.sinks if isinstance(s, Output) and not s.hidden)
+        self.names = tuple(sink.name for sink in self.sinks)
+        self._by_value = {sink.value: sink.name for sink in self.sinks}
+        add = quantities.add
+        self._extents = [tuple(map(add, sink.value.shape)) for sink in self.sinks]
+        self._pool = OutputPool()
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory of dropped outputs that waits to be used again."""
+        return self._pool.free_bytes
+
+    def plan(self, dims: Mapping[str, int], values: Sequence[int]) -> tuple[OutputPlan, ...]:
+        """The outputs where the quantities have these values. Raises DimError."""
+        plans = []
+        for sink, numbers in zip(self.sinks, self._extents, strict=True):
+            shape = tuple([values[number] for number in numbers])
+            if min(shape, default=0) < 0:
+                raise DimError(f"{sink.name}: shape {shape} has a negative extent at {dims}")
+            dtype = sink.value.dtype
+            plans.append(OutputPlan(sink.name, shape, dtype, prod(shape) * dtype.size))
+        self._pool.expect([plan.bytes for plan in plans])
+        return tuple(plans)
+
+    def take(self, plans: Sequence[OutputPlan]) -> list[Array]:
+        """Arrays for one run, which the caller will own."""
+        take = self._pool.take
+        return [take(plan.shape, plan.dtype, plan.bytes) for plan in plans]
+
+    def take_into(
+        self, plans: Sequence[OutputPlan], out: Any, others: Sequence[Array]
+    ) -> list[Array]:
+        """As `take`, with the arrays of `out` where it has one; they share memory with no other."""
+        wanted = self._given(out)
+        taken: list[Array] = []
+        for plan in plans:
+            if plan.name not in wanted:
+                taken += self.take([plan])
+                continue
+            array = accept_output(plan.name, wanted[plan.name], plan.shape, plan.dtype)
+            if any(np.may_share_memory(array, other) for other in (*taken, *others)):
+                raise InputError(
+                    f"out: {plan.name} shares memory with an input, a weight, a State or "
+                    "another output of this run; pass an array of its own"
+                )
+            taken.append(array)
+        return taken
+
+    def results(self, arrays: Sequence[Array]) -> Results:
+        """What a call returns."""
+        return Results(dict(zip(self.names, arrays, strict=True)), self._by_value)
+
+    def _given(self, out: Any) -> dict[str, Any]:
+        """`out` by output name."""
+        if isinstance(out, np.ndarray):
+            if len(self.names) != 1:
+                raise InputError(f"out: this graph has {len(self.names)} outputs; pass a dict")
+            return {self.names[0]: out}
+        wanted: dict[str, Any] = {}
+        for key, array in merged("out", out, {}).items():
+            value: Any = getattr(key, "value", key)
+            name = key if isinstance(key, str) else self._by_value.get(value)
+            if name not in self.names:
+                known = ", ".join(self.names)
+                raise InputError(f"out: {key!r} is not an output; the outputs are {known}")
+            wanted[name] = array
+        return wanted
