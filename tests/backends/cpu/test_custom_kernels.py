@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import ml_dtypes
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ import luminal as lm
 from luminal import config
 from luminal.algebra.lower import lower
 from luminal.backends import registry
+from luminal.compiler import lower_to_program
 from luminal.dump import Dump
+from luminal.kernel.tile_ir import to_text
 from luminal.program import selection_text
 from luminal.select.fast import select
 
@@ -458,6 +461,22 @@ def test_dump_shows_the_kernels() -> None:
     exe = lm.compile(cx)
     exe({"x": draw(2, 3)})
     assert exe.profile(runs=2) is not None
+
+
+def test_kernels_are_built_ahead_and_sent_to_other_processes() -> None:
+    """What a search does with the kernels of its candidates."""
+    cx = lm.Graph()
+    square(scale(cx.tensor((2, 3), name="x"))).output("y")
+    backend = registry.find("cpu")
+    assert backend.build is not None
+    assert backend.target is not None
+    program = lower_to_program(cx.graph(), backend.target())
+    again = cloudpickle.loads(cloudpickle.dumps(program))
+    for kernel in again.kernels:
+        backend.build(kernel, to_text(kernel), backend.target())
+    y = np.empty((2, 3), np.float32)
+    backend.make_runner(again).bind({}, ["x"], ["y"]).run([draw(2, 3)], [y])
+    np.testing.assert_allclose(y, (draw(2, 3) * 3) ** 2, rtol=1e-6)
 
 
 def test_two_threads_run_two_executables() -> None:
