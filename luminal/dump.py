@@ -22,11 +22,17 @@ STAGES = ("hlir", "algebra", "selection", "program", "tile")
 
 
 class Dump:
-    """The stages of one graph for one backend; the compiler runs when a stage first needs it."""
+    """The stages of one graph for one backend; the compiler runs when a stage first needs it.
 
-    def __init__(self, graph: Graph, backend: Backend) -> None:
+    `compiled`: the stages of a program that is chosen already, as by a search; else `fast` chooses.
+    """
+
+    def __init__(
+        self, graph: Graph, backend: Backend, compiled: compiler.Stages | None = None
+    ) -> None:
         self.graph = graph
         self.backend = backend
+        self._compiled = compiled
         self._texts: dict[str, Callable[[], str]] = {
             "hlir": lambda: printer.to_text(graph),
             "hlir.dot": lambda: hlir_dot.to_dot(graph),
@@ -44,6 +50,8 @@ class Dump:
     @cached_property
     def stages(self) -> compiler.Stages:
         """All IRs of the compile."""
+        if self._compiled is not None:
+            return self._compiled
         assert self.backend.target is not None
         return compiler.lower_by_stages(self.graph, self.backend.target())
 

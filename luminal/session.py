@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from luminal import config, trace
 from luminal.backends import registry
@@ -29,6 +29,10 @@ from luminal.runtime.results import Results
 from luminal.runtime.runner import Runner
 from luminal.search.options import CompilationMode, SearchOptions, mode_of
 from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
+
+if TYPE_CHECKING:  # the compiler is imported when something is compiled
+    from luminal.compiler import Stages
+    from luminal.target import Target
 
 DimChoice: TypeAlias = "int | Interval | Sequence[Interval]"
 """An int or one interval narrows a dim; a list of intervals compiles a program for each as well."""
@@ -133,6 +137,21 @@ def narrowed(graph: Graph, dims: Mapping[Any, DimChoice] | None = None) -> hlir.
     return _narrowed(frozen, _Choices.of(frozen, dims or {}).narrow)
 
 
+def stages(
+    graph: Graph,
+    backend: str = "cpu",
+    mode: CompilationMode | str = "fast",
+    dims: Mapping[Any, DimChoice] | None = None,
+    numerics: str = "standard",
+) -> Stages:
+    """Every IR of the program that `compile` would make; raises as it does."""
+    chosen = registry.find(backend)
+    if chosen.target is None:
+        raise CompileError(f"backend {backend!r} runs the graph itself; there are no stages")
+    plan = _Plan(chosen, numerics, mode_of(mode), SearchOptions(), graph.values)
+    return plan.stages(narrowed(graph, dims), chosen.target())[0]
+
+
 def compile_count() -> int:
     """How many graphs this process has compiled."""
     return _compile_count
@@ -159,25 +178,27 @@ class _Plan:
         """The compiled graph; `share` programs divide the time."""
         if self.backend.target is None:
             return self.backend.make_runner(graph), None
-        from luminal import compiler  # late: the compiler is most of what there is to import
-        from luminal.program import launch_text
+        from luminal.program import launch_text  # late, as the compiler
 
-        target, summary = self.backend.target(), None
         with trace.span("compiler"):
-            if self.mode.searches:
-                from luminal.search.search import search
-
-                mode, name = self.mode.shared_by(share), self.backend.name
-                stages, summary = search(
-                    graph, target, name, mode, self.search, self.numerics, self.values
-                )
-                program = stages.program
-            else:
-                program = compiler.lower_to_program(graph, target, self.numerics)
+            stages, summary = self.stages(graph, self.backend.target(), share)
         if config.get("LUMINAL_DEBUG") >= 3:
-            trace.debug(3, launch_text.to_text(program))
+            trace.debug(3, launch_text.to_text(stages.program))
         with trace.span("build"):
-            return self.backend.make_runner(program), summary
+            return self.backend.make_runner(stages.program), summary
+
+    def stages(
+        self, graph: hlir.Graph, target: Target, share: int = 1
+    ) -> tuple[Stages, SearchSummary | None]:
+        """Every IR of the compile, as rules or a search choose them."""
+        from luminal import compiler  # late: the compiler is most of what there is to import
+
+        if not self.mode.searches:
+            return compiler.lower_by_stages(graph, target, self.numerics), None
+        from luminal.search.search import search
+
+        mode, name = self.mode.shared_by(share), self.backend.name
+        return search(graph, target, name, mode, self.search, self.numerics, self.values)
 
 
 def _executable(graph: Graph, frozen: hlir.Graph, choices: _Choices, plan: _Plan) -> Executable:

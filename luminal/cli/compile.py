@@ -46,6 +46,9 @@ def command(
     dims: Annotated[
         list[str] | None, typer.Option(metavar="s=1..64", help="Narrow a dim; may be repeated.")
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say which rules found equal programs, and how many.")
+    ] = False,
     profile: Annotated[
         bool, typer.Option("--profile", help="Run it on random inputs and time every launch.")
     ] = False,
@@ -66,12 +69,20 @@ def command(
     intervals = dict(map(_interval, dims or []))
     if report is not None and report.suffix not in (".html", ".json"):
         raise InputError(f"compile: --report {report}: takes a name that ends in .html or .json")
-    if not dump or profile or report is not None:
+    if explain:
+        from luminal.search.explain import explain as explained
+
+        chosen = registry.find(backend)
+        if chosen.target is None:
+            raise InputError(f"compile: --explain: backend {backend!r} does not choose programs")
+        typer.echo(explained(session.narrowed(graph, intervals), chosen.target()))
+    if not (dump or explain) or profile or report is not None:
         executable = session.compile(graph, backend, mode, intervals)
         _report(executable, graph, intervals, profile, report)
     if not dump:
         return
-    stages = dumps.Dump(session.narrowed(graph, intervals), registry.find(backend))
+    found = session.stages(graph, backend, mode, intervals) if mode != "fast" else None
+    stages = dumps.Dump(session.narrowed(graph, intervals), registry.find(backend), found)
     for stage in dump:
         typer.echo(stages.text(stage.value))
 

@@ -80,10 +80,23 @@ class Database:
         self._write("insert or ignore into programs values (?, ?, ?, ?)", [row])
         return self.decision(key) or decision
 
-    def clear(self) -> None:
-        """Forgets everything."""
+    def counts(self) -> tuple[int, int]:
+        """How many prices and how many programs are stored."""
+        query = "select (select count(*) from prices), (select count(*) from programs)"
+        try:
+            with self._lock:
+                prices, programs = self._connection.execute(query).fetchone()
+        except sqlite3.Error as error:
+            self._fall_back(error)
+            return 0, 0
+        return prices, programs
+
+    def clear(self) -> tuple[int, int]:
+        """Forgets everything; how many prices and programs there were."""
+        counts = self.counts()
         self._write("delete from prices", [()])
         self._write("delete from programs", [()])
+        return counts
 
     def close(self) -> None:
         """Closes the file."""

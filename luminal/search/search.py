@@ -18,7 +18,7 @@ from luminal.errors import CompileError
 from luminal.hlir import printer
 from luminal.hlir.graph import Graph
 from luminal.runtime.arrays import Array
-from luminal.runtime.report import RuleUse, SearchSummary
+from luminal.runtime.report import SearchSummary
 from luminal.search import database, oracle
 from luminal.search.cost_model import cost
 from luminal.search.database import Decision
@@ -175,10 +175,6 @@ class _Search:
         return winner.stages, summary
 
     def _summary(self, fast: float, best: float, decision: str) -> SearchSummary:
-        rules = (
-            RuleUse(row.name, row.kind, row.matches, row.new_nodes, row.seconds)
-            for row in self.space.rules()
-        )
         return SearchSummary(
             mode=str(self.mode),
             seed=self.options.seed,
@@ -189,7 +185,7 @@ class _Search:
             fast_seconds=fast,
             best_seconds=best,
             decision=decision,
-            rules=tuple(rules),
+            rules=self.space.rules(),
         )
 
     # --- right before fast

@@ -15,13 +15,14 @@ from luminal import compiler
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import Term, term_order
 from luminal.compiler import Stages
-from luminal.egraph import Classes, Limits, RuleRow, saturate
+from luminal.egraph import Classes, Limits, saturate
 from luminal.hlir.graph import Graph
 from luminal.kernel.knobs import Knobs
 from luminal.program import launch_text
 from luminal.program.launch_list import Program
 from luminal.program.selection import Residence, Selection
 from luminal.program.steps import LoopStep
+from luminal.runtime.report import RuleUse
 from luminal.search.fingerprint import by_fingerprint, fingerprints
 from luminal.search.genome import Genome
 from luminal.select import fast, layouts
@@ -104,6 +105,10 @@ class Space:
                 body, default.lowered, default.same, self.numerics, self.limits
             )
         return self._classes[id(body)]
+
+    def all_classes(self) -> tuple[Classes, ...]:
+        """The e-graphs of the program and of its Loops' bodies."""
+        return tuple(self.classes(body) for body in self._bodies.values())
 
     # --- genomes to programs
 
@@ -195,13 +200,20 @@ class Space:
             self._knobs[key] = compiler.knob_space(step, self.target)
         return self._knobs[key]
 
-    def rules(self) -> list[RuleRow]:
-        """What each rewrite rule did, over all bodies."""
-        total: dict[str, RuleRow] = {}
+    def rules(self) -> tuple[RuleUse, ...]:
+        """What each rewrite rule did, over all e-graphs so far."""
+        total: dict[str, RuleUse] = {}
         for classes in self._classes.values():
-            for row in classes.report().rows:
-                total[row.name] = total[row.name] + row if row.name in total else row
-        return list(total.values())
+            for row in classes.report.rows:
+                _, _, matches, nodes, seconds = total.get(row.rule, RuleUse("", "", 0, 0, 0.0))
+                total[row.rule] = RuleUse(
+                    row.rule,
+                    str(row.kind),
+                    matches + row.matches,
+                    nodes + row.nodes,
+                    seconds + row.seconds,
+                )
+        return tuple(total.values())
 
 
 def _residences(spelled: _Spelled, genome: Genome) -> Iterator[Move]:

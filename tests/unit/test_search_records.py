@@ -80,7 +80,7 @@ def test_prices_and_decisions_are_kept(tmp_path: Path) -> None:
     assert second.prices() == {"a": 1.0, "b": 2.0}
     assert second.decide("program", Decision("[]", 5.0, 5.0)) == chosen  # the first one holds
     assert second.decision("other") is None
-    second.clear()
+    assert second.clear() == (2, 1)
     assert first.decision("program") is None
 
 
