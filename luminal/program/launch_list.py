@@ -84,6 +84,11 @@ class Program:
         """The table entries an operand may point to."""
         return range(operand.entry, operand.entry + operand.modulus)
 
+    def used_entries(self) -> list[int]:
+        """The table entries that runs look up, in order."""
+        operands = (operand for launch in walk(self.launches) for operand in launch.operands)
+        return sorted({entry for operand in operands for entry in self.entries(operand)})
+
     def accesses(self, launch: Launch) -> Iterator[tuple[int, Role]]:
         """(buffer id, role) of what a launch touches; a Loop touches what its body touches."""
         if isinstance(launch, LoopLaunch):

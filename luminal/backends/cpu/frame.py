@@ -50,7 +50,8 @@ class Table:
         planned = {number: k for k, number in enumerate(plan.buffers)}
         found: dict[BufferKind, list[tuple[int, Any]]] = {kind: [] for kind in BufferKind}
         hidden = []
-        for entry, number in enumerate(program.table):
+        for entry in program.used_entries():
+            number = program.table[entry]
             buffer = program.buffers[number]
             match buffer.kind:
                 case BufferKind.INPUT:
@@ -92,7 +93,7 @@ class Frame:
         self.rows = rows.make()
         self._addresses = np.zeros(len(program.table), np.uint64)
         self.slots = memoryview(self._addresses)  # type: ignore[arg-type]
-        self._hidden: dict[int, Array] = {}  # by entry
+        self._hidden: dict[int, Array] = {}  # by buffer
         self._record = team.run_record(
             self.rows.launches, self.rows.slot_refs, self._addresses, max_threads=1
         )
@@ -110,9 +111,9 @@ class Frame:
             team.verify(self.rows.launches, self.rows.slot_refs, len(self._program.table))
         for entry, number in self.table.hidden:
             size = self._program.buffers[number].bytes.evaluate(dims)
-            if entry not in self._hidden or self._hidden[entry].nbytes < size:
-                self._hidden[entry] = aligned_empty((size,), uint8)
-                self.slots[entry] = address(self._hidden[entry])
+            if number not in self._hidden or self._hidden[number].nbytes < size:
+                self._hidden[number] = aligned_empty((size,), uint8)
+            self.slots[entry] = address(self._hidden[number])
         self.values = values
 
     def take_weights(self, prologue: Prologue) -> None:

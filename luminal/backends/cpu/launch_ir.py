@@ -176,14 +176,14 @@ resolve:
   %bytes = load i64, ptr %bytes.at
   %iteration.at = getelementptr i64, ptr %iterations, i64 %ref.depth
   %iteration = load i64, ptr %iteration.at
-  %cycles = icmp sgt i64 %modulus, 1
-  br i1 %cycles, label %rotate, label %resolved
-rotate:
   %turn = add i64 %iteration, %offset
+  %inside = icmp ult i64 %turn, %modulus ; most lists have an entry per iteration
+  br i1 %inside, label %resolved, label %rotate
+rotate:
   %turn.in = urem i64 %turn, %modulus
   br label %resolved
 resolved:
-  %place = phi i64 [0, %resolve], [%turn.in, %rotate]
+  %place = phi i64 [%turn, %resolve], [%turn.in, %rotate]
   %entry.index = add i64 %base, %place
   %entry.at = getelementptr ptr, ptr %table, i64 %entry.index
   %buffer = load ptr, ptr %entry.at
