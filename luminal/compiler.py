@@ -8,16 +8,20 @@ from dataclasses import dataclass
 
 from luminal import config, trace
 from luminal.algebra.lower import Lowered, lower
+from luminal.codegen.llvm_product import gemm
+from luminal.errors import CompileError
 from luminal.hlir import verify as hlir_verify
 from luminal.hlir.graph import Graph
 from luminal.hlir.roll import roll
 from luminal.kernel.cost import bytes_moved, flops, label
 from luminal.kernel.custom import bytes_of, place_custom
 from luminal.kernel.evaluate import Placed
+from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.opaque import is_opaque, place_opaque
 from luminal.kernel.place_cascade import cascade_of, place_cascade
 from luminal.kernel.placement import place
+from luminal.kernel.product import BLAS, CALLED, place_product, product_of
 from luminal.kernel.schedule import schedule
 from luminal.kernel.space import space
 from luminal.kernel.tile_ir import Kernel, to_text
@@ -36,13 +40,15 @@ Tuned = Mapping[str, Knobs]
 
 UNTUNED: Tuned = {}
 
+Origin = tuple[str, KernelStep | CustomStep]
+"""A kernel's name under the default schedule, and a step that it was placed for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stages:
     """Every IR of one compile, in order; the Program is what a backend runs.
 
-    `origins`, for each kernel of the Program: its name under the default schedule (as in Tuned),
-    and a step that it was placed for.
+    `origins` has one for each kernel of the Program.
     """
 
     graph: Graph
@@ -50,7 +56,7 @@ class Stages:
     selection: Selection
     partition: Partition
     program: Program
-    origins: tuple[tuple[str, KernelStep], ...]
+    origins: tuple[Origin, ...]
 
 
 def lower_to_program(graph: Graph, target: Target, numerics: str = "standard") -> Program:
@@ -95,10 +101,10 @@ def finish(
 
 def assemble(
     graph: Graph, parts: Partition, target: Target, tuned: Tuned
-) -> tuple[Program, tuple[tuple[str, KernelStep], ...]]:
+) -> tuple[Program, tuple[Origin, ...]]:
     """Places every kernel of a partition, equal kernels once; the Program and its `origins`."""
     kernels: dict[str, tuple[int, Kernel]] = {}
-    origins: list[tuple[str, KernelStep]] = []
+    origins: list[Origin] = []
 
     def launch(step: Step) -> Launch:
         if isinstance(step, LoopStep):
@@ -124,8 +130,12 @@ def assemble(
     def launch_custom(step: CustomStep) -> Launch:
         kernel = step.attrs.kernel
         placed = place_custom(step.attrs, step.operands, step.results)
-        key = f"{to_text(placed.kernel)} {id(kernel)}"  # two functions may go by one name
-        number, _ = kernels.setdefault(key, (len(kernels), placed.kernel))
+        text = to_text(placed.kernel)
+        key = f"{text} {id(kernel)}"  # two functions may go by one name
+        if key not in kernels:
+            kernels[key] = len(kernels), placed.kernel
+            origins.append((text_key(text), step))
+        number, _ = kernels[key]
         return KernelLaunch(
             number, placed.operands, placed.params, placed.chunks,
             kernel.name, step.attrs.flops, bytes_of((*step.operands, *step.results)),
@@ -166,6 +176,8 @@ def place_step(step: KernelStep, target: Target, knobs: Knobs = ()) -> Placed:
     elif is_opaque(group):
         Choices(label(group), knobs).finish()
         placed = place_opaque(group, target)
+    elif knobs == CALLED:
+        placed = _place_call(group, target)
     else:
         placed = place(group, schedule(group, target, knobs))
     if config.get("LUMINAL_VERIFY"):
@@ -173,9 +185,22 @@ def place_step(step: KernelStep, target: Target, knobs: Knobs = ()) -> Placed:
     return placed
 
 
-def knob_space(step: KernelStep, target: Target) -> tuple[Knobs, ...]:
+def knob_space(step: KernelStep | CustomStep, target: Target) -> tuple[Knobs, ...]:
     """The schedules of a kernel worth timing, () first."""
+    if isinstance(step, CustomStep):
+        return ((),)
     group = step.group
     if cascade_of(group) is not None or is_opaque(group):
         return ((),)
-    return space(group, target)
+    default, *others = space(group, target)
+    calls = BLAS in target.libraries and product_of(group) is not None
+    return (default, *([CALLED] if calls else []), *others)
+
+
+def _place_call(group: Group, target: Target) -> Placed:
+    """A product of matrices that a library computes. Raises CompileError where that cannot be."""
+    product = product_of(group)
+    if product is None or BLAS not in target.libraries:
+        why = "it is no plain product" if product is None else "the library is not installed"
+        raise CompileError(f"{label(group)}: knob call={BLAS} is not legal: {why}; leave it out")
+    return place_product(product, gemm(product.c.dtype, product.turned))

@@ -132,16 +132,29 @@ class Builders:
         self._idle: list[Process] = []
 
     def build(self, requests: list[tuple[Any, ...]]) -> list[str | None]:
-        """For each `build` request None, or why there is no code. Order is that of the requests."""
+        """For each `build` request None, or why there is no code. Order is that of the requests.
+
+        Raises TypeError or PicklingError for one that cannot travel.
+        """
+        packed = [pack(("build", request)) for request in requests]
+        busy: dict[Process, tuple[int, float]] = {}
+        try:
+            return self._build(packed, busy)
+        finally:
+            for process in busy:  # of a build that was interrupted
+                process.kill()
+
+    def _build(
+        self, requests: list[bytes], busy: dict[Process, tuple[int, float]]
+    ) -> list[str | None]:
         results: list[str | None] = ["not built"] * len(requests)
         waiting = list(enumerate(requests))[::-1]
-        busy: dict[Process, tuple[int, float]] = {}
         while waiting or busy:
             while waiting and len(busy) < self._count:
                 number, request = waiting.pop()
                 process = self._idle.pop() if self._idle else Process(self._backend)
                 try:
-                    process.start(pack(("build", request)))
+                    process.start(request)
                 except Lost as lost:
                     results[number] = str(lost)
                     continue

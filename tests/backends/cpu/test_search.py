@@ -21,6 +21,7 @@ from luminal.search import database
 from luminal.search.genome import Genome
 from luminal.search.log import Log
 from luminal.search.runner import Runner, Timing
+from luminal.search.space import Space
 from luminal.search.strategy import Strategy, Timed
 
 OPTIONS = lm.SearchOptions(max_candidates=12, stop_below_us=0)
@@ -138,23 +139,21 @@ def test_a_killed_process_is_replaced(monkeypatch: Any) -> None:
     same(exe(given()), lm.compile(mlp())(given()))
 
 
+def scaled(factor: float) -> lm.Graph:
+    cx = lm.Graph()
+    (cx.tensor((8, 16), name="x") * factor).sum(-1).output("y")
+    return cx
+
+
 def test_a_wrong_candidate_stops_the_build(monkeypatch: Any) -> None:
-    other = mlp()
-
     def wrong(self: Strategy) -> None:
-        cx = lm.Graph()
-        s = cx.dim("s", 1, 64)
-        x, w = cx.tensor((s, 48), name="x"), cx.weight((48, 40), name="w")
-        (x @ w).softmax(-1).output("y")
-        from luminal.search.space import Space
-
-        program = Space(cx.graph(), self.space.target).decode(Genome()).program
+        program = Space(scaled(3).graph(), self.space.target).decode(Genome()).program
         self.build([program])
         self.best = Timed(self.fast.candidate, self.runner.add(program), Timing(0.0, 0.0))
 
     monkeypatch.setattr(Strategy, "run", wrong)
     with pytest.raises(lm.CompileError, match=r"computes something else: y: .* not those of") as e:
-        lm.compile(other, mode="optimal", search=OPTIONS)
+        lm.compile(scaled(2), mode="optimal", search=OPTIONS)
     folder = Path(str(e.value).split("the folder ")[1].split(",")[0])
     names = {path.name for path in folder.iterdir()}
     assert names == {"graph.hlir", "genome.json", "seed.txt", "inputs.npz"}
