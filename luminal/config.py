@@ -136,6 +136,20 @@ FLAGS: dict[str, Flag] = {
             "verify every IR between the steps of the compiler",
         ),
         Flag(
+            "LUMINAL_PRINT_EGGLOG",
+            _switch,
+            lambda: False,
+            "takes 1 or 0",
+            "print the programs of the e-graph (egglog) to stderr",
+        ),
+        Flag(
+            "LUMINAL_GRAPHVIZ",
+            _directory,
+            lambda: None,
+            "takes the path of a directory",
+            "where pictures of e-graphs (DOT) are written",
+        ),
+        Flag(
             "LUMINAL_PRINT_REJECT",
             _switch,
             lambda: False,
@@ -158,7 +172,11 @@ def get(name: Literal["LUMINAL_CACHE_DIR"]) -> Path: ...
 @overload
 def get(name: Literal["LUMINAL_TARGET"]) -> str: ...
 @overload
-def get(name: Literal["LUMINAL_VERIFY", "LUMINAL_PRINT_REJECT"]) -> bool: ...
+def get(name: Literal["LUMINAL_GRAPHVIZ"]) -> Path | None: ...
+@overload
+def get(
+    name: Literal["LUMINAL_VERIFY", "LUMINAL_PRINT_EGGLOG", "LUMINAL_PRINT_REJECT"],
+) -> bool: ...
 def get(name: str) -> Value:
     """The flag's value now. Raises InputError where its text breaks the flag's rule."""
     return _read(_flag(name))

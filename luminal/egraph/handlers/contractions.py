@@ -1,0 +1,161 @@
+"""Sums of products: factors that leave them, and contractions that share an operand."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from luminal import dtypes
+from luminal.algebra.frames import extent_of, linear, spread
+from luminal.algebra.terms import Axes, Phase, axis_order
+from luminal.dtypes import DType
+from luminal.egraph.handlers.handler import Found
+from luminal.egraph.intern import is_fixed
+from luminal.egraph.session import never_empty
+from luminal.egraph.table import New, Node, Table
+from luminal.shape.expression import Expression, Symbol, axis
+
+MAX_PRODUCTS = 4  # spellings of one summand that are looked into
+MAX_FACTORS = 16
+MERGED = ".cat"  # ends the name of an axis along which weights were joined
+
+
+def product(factors: Sequence[New | int]) -> New | int:
+    """The product of one or more, from left to right."""
+    result = factors[0]
+    for factor in factors[1:]:
+        result = New("Mul", None, (result, factor))
+    return result
+
+
+def factor_out(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
+    """`Sum(K, (a * (b / c)) * d) -> a / c * Sum(K, b * d)` for a, c without axes of K."""
+    for number, node in nodes:
+        (x,) = node.args
+        if node.op != "Sum" or not table.dtype[number].is_float:
+            continue
+        bound = frozenset(node.attrs)
+        steady = all(map(never_empty, bound))  # else 0 / 0 would come from an empty sum
+        products = [n for n in table.nodes[x] if n.op in ("Mul", "Div") and x not in n.args]
+        for each in products[:MAX_PRODUCTS]:
+            over, under = _factors(table, x, each)
+            free = [f for f in over if bound.isdisjoint(table.axes[f])]
+            gone = [f for f in under if steady and bound.isdisjoint(table.axes[f])]
+            rest = [f for f in over if not bound.isdisjoint(table.axes[f])]
+            if not rest or not (free or gone):
+                continue
+            inner = product(rest)
+            left = [f for f in under if f not in gone]
+            if left:
+                inner = New("Div", None, (inner, product(left)))
+            total: New | int = New("Sum", node.attrs, (inner,))
+            if free:
+                total = New("Mul", None, (product(free), total))
+            if gone:
+                total = New("Div", None, (total, product(gone)))
+            yield number, total
+
+
+def _factors(table: Table, x: int, node: Node) -> tuple[list[int], list[int]]:
+    """Factors above and below the line of a product: by the first spelling of each."""
+    over: list[int] = []
+    under: list[int] = []
+    stack: list[tuple[int, Node | None, bool, frozenset[int]]] = [(x, node, True, frozenset())]
+    while stack:
+        number, known, above, path = stack.pop()
+        inside = known or _quotient_or_product(table, number, path)
+        if inside is None or len(over) + len(under) + len(stack) > MAX_FACTORS:
+            (over if above else under).append(number)
+            continue
+        a, b = inside.args
+        path = path | {number}
+        stack.append((b, None, above == (inside.op == "Mul"), path))
+        stack.append((a, None, above, path))
+    return over, under
+
+
+def _quotient_or_product(table: Table, number: int, path: frozenset[int]) -> Node | None:
+    for node in table.nodes[number]:
+        if node.op in ("Mul", "Div") and path.isdisjoint(node.args) and number not in node.args:
+            return node
+    return None
+
+
+class Member(NamedTuple):
+    """A contraction that may be merged: its class, its weight, the axes that only that one has."""
+
+    number: int
+    weight: int
+    own: Axes
+
+
+def merge(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
+    """Contractions of one value with several weights are one with the weights side by side.
+
+    Only where the other operands are Weights: they are joined when they are set, not in a run.
+    """
+    groups: defaultdict[tuple[Axes, int, frozenset[Symbol]], dict[int, Member]] = defaultdict(dict)
+    for number, node in nodes:
+        if node.op != "Sum" or table.phase[number] is not Phase.RUN:
+            continue
+        for factors in table.of(node.args[0], "Mul"):
+            x, w = factors.args
+            if table.phase[x] is not Phase.RUN or table.phase[w] is Phase.RUN:
+                continue
+            shared = table.axes[x] | frozenset(node.attrs)
+            own = axis_order(table.axes[w] - shared)
+            fits = own and all(is_fixed(a) and never_empty(a) for a in own)
+            if fits and not any(a.name.endswith(MERGED) for a in own):
+                key = (node.attrs, x, table.axes[w] & shared)
+                groups[key].setdefault(number, Member(number, w, own))
+    for (bound, x, _), group in groups.items():
+        members = sorted(group.values())
+        if len({member.weight for member in members}) > 1:
+            yield from _merged(table, bound, x, members)
+
+
+def _merged(table: Table, bound: Axes, x: int, members: Sequence[Member]) -> Found:
+    sizes = [extent_of(member.own) for member in members]
+    name = "+".join("*".join(a.name for a in member.own) for member in members)
+    total: Expression = sum(sizes[1:], sizes[0])
+    along = axis(name + MERGED, total)
+    weights = _joined(table, along, members, sizes)
+    whole = New("Sum", bound, (New("Mul", None, (x, weights)),))
+    offset: Expression | int = 0
+    for member, size in zip(members, sizes, strict=True):
+        yield member.number, New("At", ((along, linear(member.own) + offset),), (whole,))
+        offset = size + offset
+
+
+def _joined(
+    table: Table, along: Symbol, members: Sequence[Member], sizes: Sequence[Expression]
+) -> New | int:
+    """The weights side by side; Casts that all have in common are done afterwards."""
+    narrow = [_before_cast(table, member.weight) for member in members]
+    kept = {table.dtype[w] for w in narrow}
+    if len(kept) > 1:
+        narrow = [member.weight for member in members]
+    start: Expression | int = sum(sizes[:-1], start=sizes[0] - sizes[0])
+    result = _part(narrow[-1], members[-1].own, along - start)
+    for k in range(len(members) - 2, -1, -1):
+        end = start
+        start = end - sizes[k]
+        inside = New("Index", along < end, (), dtypes.bool_)
+        part = _part(narrow[k], members[k].own, along - start)
+        result = New("Select", None, (inside, part, result))
+    dtype: DType = table.dtype[members[0].weight]
+    return result if table.dtype[narrow[0]] is dtype else New("Cast", None, (result,), dtype)
+
+
+def _part(weight: int, own: Axes, position: Expression) -> New:
+    where = spread(position, own)
+    entries = sorted(where.items(), key=lambda pair: pair[0].sort_key)
+    return New("At", tuple(entries), (weight,))
+
+
+def _before_cast(table: Table, number: int) -> int:
+    """What a widening Cast makes it of; itself if none does."""
+    cast = next(iter(table.of(number, "Cast")), None)
+    narrower = cast is not None and table.dtype[cast.args[0]].size < table.dtype[number].size
+    return cast.args[0] if cast is not None and narrower else number

@@ -1,0 +1,31 @@
+"""What a handler is, and how most are made: from a function of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+
+from luminal.egraph.table import New, Node, Table
+
+Found = Iterator[tuple[int, "New | int"]]
+Handler = Callable[[Table, Iterable[tuple[int, Node]]], Found]
+"""Gets the e-graph and (class, node) of the operations that the rule looks at."""
+
+OfNode = Callable[[Table, int, Node], "New | int | None"]
+
+
+def each(*ops: str) -> Callable[[OfNode], Handler]:
+    """A handler from a function that gives the equal of one node, or None for no match."""
+
+    def lift(function: OfNode) -> Handler:
+        @wraps(function)
+        def handler(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
+            for number, node in nodes:
+                if (not ops or node.op in ops) and number not in node.args:
+                    made = function(table, number, node)
+                    if made is not None:
+                        yield number, made
+
+        return handler
+
+    return lift

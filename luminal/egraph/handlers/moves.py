@@ -1,0 +1,134 @@
+"""At: composed, dropped, pushed towards the leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from luminal.algebra.terms import AtAttrs, axis_order
+from luminal.egraph.handlers.handler import each
+from luminal.egraph.intern import positions
+from luminal.egraph.table import New, Node, Table
+from luminal.shape.expression import Expression, Symbol, axis
+
+Where = dict[Symbol, "Expression | New | int"]
+"""Indices by axis: Expressions, or integer terms."""
+
+
+def at(table: Table, x: int, where: Where) -> New | int:
+    """`x` read there; axes that it lacks drop out."""
+    kept = [(a, i) for a, i in where.items() if a in table.axes[x] and i is not a]
+    kept.sort(key=lambda pair: pair[0].sort_key)
+    entries: list[tuple[Symbol, Expression | int]] = []
+    terms: list[New | int] = []
+    for a, index in kept:
+        if isinstance(index, Expression):
+            entries.append((a, index))
+        else:
+            entries.append((a, len(terms)))
+            terms.append(index)
+    return New("At", tuple(entries), (x, *terms)) if kept else x
+
+
+def where_of(node: Node) -> Where:
+    """The indices of an At."""
+    return {a: node.args[1 + i] if isinstance(i, int) else i for a, i in node.attrs}
+
+
+def is_rename(entries: AtAttrs) -> bool:
+    """Is each index another axis, free to read under its name?"""
+    return all(isinstance(index, Symbol) and index.extent is not None for _, index in entries)
+
+
+@each("At")
+def drop(table: Table, number: int, node: Node) -> int | None:
+    """`x[s] -> x` where x depends on none of the axes."""
+    x = node.args[0]
+    replaced = {a for a, _ in node.attrs}
+    return x if replaced.isdisjoint(table.axes[x]) and x != number else None
+
+
+@each("At")
+def substitute(table: Table, number: int, node: Node) -> New | None:
+    """`e[s] -> e of s` for an Index."""
+    index = next(iter(table.of(node.args[0], "Index")), None)
+    if index is None:
+        return None
+    moved = {a: i for a, i in node.attrs if a in index.attrs.symbols()}
+    if any(isinstance(i, int) for i in moved.values()):
+        return None
+    return New("Index", index.attrs.substitute(moved), (), index.dtype)
+
+
+@each("At")
+def compose(table: Table, number: int, node: Node) -> New | int | None:
+    """`x[s][t] -> x[s of t]`."""
+    inner = next(iter(table.of(node.args[0], "At")), None)
+    if inner is None or number == node.args[0]:
+        return None
+    outer = where_of(node)
+    found: Where = {a: i for a, i in outer.items() if a not in dict(inner.attrs)}
+    for a, index in where_of(inner).items():
+        if not isinstance(index, Expression):
+            assert isinstance(index, int)
+            found[a] = at(table, index, outer)
+        elif isinstance(index, Symbol) and index in outer:
+            found[a] = outer[index]
+        else:
+            used = {s: outer[s] for s in positions(index) if s in outer}
+            if not all(isinstance(i, Expression) for i in used.values()):
+                return None
+            found[a] = index.substitute(used)  # type: ignore[arg-type]
+    return at(table, inner.args[0], found)
+
+
+@each("At")
+def push(table: Table, number: int, node: Node) -> New | None:
+    """`f(x, y)[s] -> f(x[s], y[s])`; renames cost nothing where they are."""
+    if is_rename(node.attrs):
+        return None
+    x = node.args[0]
+    inner = next((n for n in table.nodes[x] if n.is_pointwise and x not in n.args), None)
+    if inner is None:
+        return None
+    where = where_of(node)
+    args = tuple(at(table, arg, where) for arg in inner.args)
+    return New(inner.op, inner.attrs, args, inner.dtype)
+
+
+@each("At")
+def push_below(table: Table, number: int, node: Node) -> New | None:
+    """`Sum(K, x)[s] -> Sum(K, x[s])` for shifts and flips; bound axes of K that occur in the
+    indices are renamed first. So with Max.
+    """
+    if is_rename(node.attrs) or not all(map(_is_shift, dict(node.attrs).values())):
+        return None
+    x = node.args[0]
+    inner = next((n for n in table.nodes[x] if n.op in ("Sum", "Max") and x not in n.args), None)
+    if inner is None:
+        return None
+    (operand,) = inner.args
+    where = where_of(node)
+    used = frozenset[Symbol]().union(*(positions(i) for _, i in node.attrs))
+    taken = used | table.axes[operand] | frozenset(inner.attrs)
+    renamed = {k: _other(k, taken) for k in inner.attrs if k in used}
+    inside = {a: i for a, i in where.items() if a not in inner.attrs}
+    moved = at(table, operand, {**inside, **renamed})
+    bound = axis_order(renamed.get(k, k) for k in inner.attrs)
+    return New(inner.op, bound, (moved,))
+
+
+def _is_shift(index: Expression | int) -> bool:
+    """`axis + c` or `c - axis`."""
+    if isinstance(index, int):
+        return False
+    found: Sequence[Symbol] = [*positions(index)]
+    stride = index.coefficient(found[0]) if len(found) == 1 else None
+    return stride is not None and stride.is_const and abs(stride.value) == 1
+
+
+def _other(bound: Symbol, taken: frozenset[Symbol]) -> Symbol:
+    """The same axis under a name of its own."""
+    other = bound
+    while other in taken:
+        other = axis(f"{other.name}.bound", bound.extent)  # type: ignore[arg-type]
+    return other

@@ -1,0 +1,89 @@
+"""Reductions of what they do not depend on, in two stages, and of each other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
+from luminal.algebra.frames import extent_of
+from luminal.algebra.terms import axis_order
+from luminal.dtypes import DType
+from luminal.egraph.handlers.handler import Found, each
+from luminal.egraph.intern import is_fixed
+from luminal.egraph.session import never_empty
+from luminal.egraph.table import New, Node, Table
+from luminal.select.weights import FEW_POINTS, MUCH_WORK, upper
+from luminal.shape.expression import Expression, Symbol, axis
+
+CHUNKS = (8, 64)  # chunks that a long reduction is cut into: a small team's, and even shares
+
+
+@each("Sum")
+def sum_broadcast(table: Table, number: int, node: Node) -> New | int | None:
+    """`Sum(K, x) -> extent(K - axes(x)) * Sum(K & axes(x), x)`."""
+    (x,) = node.args
+    idle = [a for a in node.attrs if a not in table.axes[x]]
+    if not idle or not all(map(never_empty, idle)):
+        return None
+    dtype = table.dtype[number]
+    count = _number(extent_of(tuple(idle)), dtype)
+    if count is None:
+        return None
+    rest = tuple(a for a in node.attrs if a not in idle)
+    return New("Mul", None, (New("Sum", rest, (x,)) if rest else x, count))
+
+
+def _number(value: Expression, dtype: DType) -> New | None:
+    """A positive count as a term, if the dtype has all its values."""
+    hi = value.interval.hi
+    exact = 2 / dtype.epsilon if dtype.is_float else np.iinfo(dtype.numpy).max
+    if hi is None or hi > exact:
+        return None
+    if value.is_const:
+        return New("Literal", str(value.value), (), dtype)
+    return New("Index", value, (), dtype)
+
+
+def nest(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
+    """`Sum(J | K, x) -> Sum(J, Sum(K, x))` where `Sum(K, x)` is there as well; so with Max."""
+    alike: defaultdict[tuple[str, int], list[tuple[int, Node]]] = defaultdict(list)
+    for number, node in nodes:
+        alike[node.op, node.args[0]].append((number, node))
+    for group in alike.values():
+        for number, node in group:
+            for inner, other in group:
+                if set(other.attrs) < set(node.attrs) and inner != number:
+                    rest = tuple(a for a in node.attrs if a not in other.attrs)
+                    yield number, New(node.op, rest, (inner,))
+
+
+def split(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
+    """`Sum{k} x -> Sum{k.chunk} Sum{k.in} x[k := chunk * n + in]` where the results are too few
+    to keep a team busy; so with Max.
+    """
+    for number, node in nodes:
+        (x,) = node.args
+        along = max(axis_order(node.attrs), key=lambda a: upper((a,)))
+        points = upper(table.axes[number])
+        if points >= FEW_POINTS or points * upper(node.attrs) <= MUCH_WORK:
+            continue
+        if not is_fixed(along) or along not in table.axes[x] or "." in along.name:
+            continue
+        for chunks in CHUNKS:
+            made = _split(node, x, along, chunks)
+            if made is not None:
+                yield number, made
+
+
+def _split(node: Node, x: int, along: Symbol, chunks: int) -> New | None:
+    assert along.extent is not None
+    size, rest = divmod(along.extent.value, chunks)
+    if rest or size < 2:
+        return None
+    chunk = axis(f"{along.name}.chunk{size}", chunks)
+    within = axis(f"{along.name}.in{size}", size)
+    moved = New("At", ((along, chunk * size + within),), (x,))
+    bound = axis_order([within, *(a for a in node.attrs if a is not along)])
+    return New(node.op, (chunk,), (New(node.op, bound, (moved,)),))

@@ -1,0 +1,198 @@
+"""Saturation: a program and its default spelling go in, classes of equal values come out."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from luminal import trace
+from luminal.algebra.lower import Lowered
+from luminal.algebra.terms import Term, term_order
+from luminal.egraph.classes import Classes, Report, RuleRow
+from luminal.egraph.decode import Decoder
+from luminal.egraph.handlers import HANDLERS
+from luminal.egraph.session import Session, session
+from luminal.egraph.table import New, Node, Table
+from luminal.rules import NUMERICS, RULES, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where saturation stops; that is reported, never an error. Seconds are a safety net only:
+    they would make the result depend on the machine.
+    """
+
+    nodes: int = 20_000
+    rounds: int = 8
+    seconds: float = 30.0
+
+
+def allowed(numerics: str) -> tuple[Rule, ...]:
+    """The rules of a choice of numerics."""
+    return tuple(rule for rule in RULES if rule.kind <= NUMERICS[numerics])
+
+
+def saturate(
+    lowered: Lowered,
+    default: Lowered | None = None,
+    same: Mapping[Term, Term] | None = None,
+    numerics: str = "standard",
+    limits: Limits | None = None,
+    rules: tuple[Rule, ...] | None = None,
+) -> Classes:
+    """The classes of equal values of a program.
+
+    `default`: another spelling of it over the same Terms, whose terms come first in their classes;
+    `same`: terms of it that equal terms of `lowered`. `rules` in place of those that `numerics`
+    allows. Loop bodies are opaque here, each is a program of its own.
+    """
+    start = time.perf_counter()
+    default = default or lowered
+    limits = limits or Limits()
+    rules = allowed(numerics) if rules is None else rules
+    with trace.span("egraph"), session(rules) as egraph:
+        egraph.add_terms([root.term for root in (*lowered.roots, *default.roots)])
+        for one, other in _equalities(lowered, default, same or {}):
+            egraph.same(egraph.terms[one], egraph.terms[other])
+        rounds, limit, made = _rounds(egraph, rules, limits, start)
+        table = egraph.read(makers=True)
+        known = {term: table.refs[number] for term, number in egraph.terms.items()}
+        classes, numbers = Decoder(table, known, lowered, default).classes()
+        rows = _rows(egraph, rules, table, made)
+    nodes = sum(len(each) for each in table.nodes.values())
+    seconds = time.perf_counter() - start
+    report = Report(rows, rounds, nodes, len(table.nodes), limit, seconds)
+    return Classes(
+        classes,
+        tuple(numbers[known[root.term]] for root in default.roots),
+        lowered,
+        default,
+        {term: numbers[number] for term, number in known.items() if number in numbers},
+        report,
+    )
+
+
+def _equalities(
+    lowered: Lowered, default: Lowered, same: Mapping[Term, Term]
+) -> Iterable[tuple[Term, Term]]:
+    inside = set(term_order(root.term for root in lowered.roots))
+    others = set(term_order(root.term for root in default.roots))
+    for one, other in zip(lowered.roots, default.roots, strict=True):
+        yield one.term, other.term
+    for term, equal in same.items():
+        if term in inside and equal in others:
+            yield term, equal
+
+
+def _rounds(
+    egraph: Session, rules: tuple[Rule, ...], limits: Limits, start: float
+) -> tuple[int, str, Counter[str]]:
+    """Rounds of egglog's rules, then of handlers, until nothing is new or a limit is met."""
+    handled = tuple(rule for rule in rules if rule.handler)
+    matches: Counter[str] = Counter()
+    size = (0, 0)
+    for done in range(1, limits.rounds + 1):
+        egraph.step()
+        table = egraph.read()
+        before, size = size, (len(table.home), len(table.nodes))
+        if len(table.home) > limits.nodes:
+            return done, "nodes", matches
+        added = _handle(egraph, table, handled, matches)
+        if size == before and not added:
+            return done, "", matches
+        if time.perf_counter() - start > limits.seconds:
+            return done, "seconds", matches
+    egraph.step()
+    return limits.rounds, "rounds", matches
+
+
+def _handle(egraph: Session, table: Table, rules: tuple[Rule, ...], matches: Counter[str]) -> bool:
+    """Runs the handlers of these rules; True if they found anything new."""
+    loaded: dict[int, int] = {}
+    for node, number in table.refs.items():
+        loaded.setdefault(number, node)
+    found: list[tuple[int, New | int, str]] = []
+    for rule in rules:
+        start = time.perf_counter()
+        for number, new in HANDLERS[rule.handler](table, _looked_at(table, rule)):
+            there = table.find(new)
+            if there != number:
+                found.append((number, new, rule.name))
+                matches[rule.name] += 1
+        egraph.seconds[rule.name] += time.perf_counter() - start
+    for number, new, name in found:
+        for part in _classes_in(new):
+            _loaded(egraph, table, part, loaded)
+        _loaded(egraph, table, number, loaded)
+        egraph.same(loaded[number], egraph.new(new, loaded, name))
+    return bool(found)
+
+
+def _looked_at(table: Table, rule: Rule) -> list[tuple[int, Node]]:
+    """The nodes a handler gets: reductions of one kind, if its row's left side starts with one."""
+    op = rule.lhs.partition("(")[0]
+    reduces = op in ("Sum", "Max")
+    return [
+        (number, node)
+        for number, nodes in table.nodes.items()
+        for node in nodes
+        if (not reduces or (node.op == op and node.attrs)) and node not in table.subsumed
+    ]
+
+
+def _classes_in(new: New | int) -> Iterable[int]:
+    if isinstance(new, int):
+        return (new,)
+    return [number for arg in new.args for number in _classes_in(arg)]
+
+
+def _loaded(egraph: Session, table: Table, number: int, loaded: dict[int, int]) -> int:
+    """A loaded node of a class; one that rules made is loaded again, with what it stands on."""
+    stack = [number]
+    ways = {} if number in loaded else _derivations(table, loaded)
+    while stack:
+        top = stack[-1]
+        waiting = [] if top in loaded else [arg for arg in ways[top].args if arg not in loaded]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        if top not in loaded:
+            node = ways[top]
+            args = tuple(loaded[arg] for arg in node.args)
+            loaded[top] = egraph.node(node.op, node.attrs, args, node.dtype, "")
+        stack.pop()
+    return loaded[number]
+
+
+def _derivations(table: Table, loaded: Mapping[int, int]) -> dict[int, Node]:
+    """A node of every class that is not loaded, such that none stands on itself."""
+    ways: dict[int, Node] = {}
+    waiting = {n: nodes for n, nodes in table.nodes.items() if n not in loaded}
+    while waiting:
+        found = {}
+        for number, nodes in waiting.items():
+            for node in nodes:
+                if all(arg in loaded or arg in ways for arg in node.args):
+                    found[number] = node
+                    break
+        ways.update(found)
+        waiting = {n: nodes for n, nodes in waiting.items() if n not in found}
+        if not found:
+            break
+    return ways
+
+
+def _rows(
+    egraph: Session, rules: Iterable[Rule], table: Table, handled: Counter[str]
+) -> tuple[RuleRow, ...]:
+    """A row for each rule that matched anything."""
+    made = Counter(table.made[node] for node in table.home if node in table.made)
+    rows = []
+    for rule in rules:
+        matches = egraph.matches[rule.name] + handled[rule.name]
+        seconds = egraph.seconds[rule.name]
+        if matches:
+            rows.append(RuleRow(rule.name, rule.kind, matches, made[rule.name], seconds))
+    return tuple(rows)

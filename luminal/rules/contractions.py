@@ -1,0 +1,33 @@
+"""Sums of products: their order, and what moves into their operands.
+
+What depends on Weights only (`weight`) is computed when they are set, not in runs.
+"""
+
+from luminal.rules.rule import EXACT, ROUNDING, Rule
+
+RULES = (
+    Rule("matmul-associates", "Sum(K, Sum(J, a * b) * c)", "Sum(J, a * Sum(K, b * c))", ROUNDING,
+         ("J & K == {}", "J & axes(c) == {}", "K & axes(a) == {}", "K & axes(b) != {}",
+          "float(a)"),
+         "Sum({k}, Sum({j}, a[i, j, k] * b[j, k]) * c[k, l])"),
+    Rule("scale-operand", "Sum(K, a * b) * c", "Sum(K, (a * c) * b)", ROUNDING, ("literal(c)",),
+         "Sum({k}, a[i, k] * b[k]) * c[i]"),
+    Rule("scale-weight", "Sum(K, x * w) * s", "Sum(K, x * (w * s))", ROUNDING,
+         ("weight(w)", "weight(s)", "K & axes(s) == {}", "axes(s) <= axes(w)"),
+         "Sum({k}, x[i, k] * weight(w[k, j])) * s[j]"),
+    Rule("mul-weights", "(x * v) * w", "x * (v * w)", ROUNDING,
+         ("run(x)", "weight(v)", "weight(w)", "axes(v) <= axes(w)"),
+         "(x[i, k] * v[k]) * weight(w[k, j])"),
+    Rule("add-weights", "(x + v) + w", "x + (v + w)", ROUNDING,
+         ("run(x)", "weight(v)", "weight(w)", "axes(v) <= axes(w)"),
+         "(x[i, k] + v[k]) + weight(w[k])"),
+    Rule("scale-bias", "(x + b) * w", "x * w + b * w", ROUNDING,
+         ("run(x)", "weight(b)", "weight(w)", "axes(w) <= axes(b)"),
+         "(x[i, k] + b[k]) * weight(w[k])"),
+    Rule("sum-of-bias", "Sum(K, (x + b) * w)", "Sum(K, x * w) + Sum(K, b * w)", ROUNDING,
+         ("run(x)", "weight(b)", "weight(w)"), "Sum({k}, (x[i, k] + b[k]) * weight(w[k, j]))"),
+    Rule("merge-contractions", "Sum(K, x * v), Sum(K, x * w)", "parts of Sum(K, x * [v, w])",
+         EXACT, handler="merge",
+         example="Sum({k}, x[i, k] * weight(v[j, k])) + Sum({k}, x[i, k] * weight(w[l, k]))",
+         twin="Sum({k}, x[i, k] * v[j, k]) + Sum({k}, x[i, k] * weight(w[l, k]))"),
+)  # fmt: skip
