@@ -12,7 +12,8 @@ class Target:
     `features` are instruction set extensions under LLVM's names ("avx512f"); `llvm_features` is
     the text LLVM takes, which also switches off what `cpu` implies and this machine lacks.
     `l1_bytes` and `l2_bytes` are per core (data), `l3_bytes` is shared; `cores` is how many the
-    process may use; `registers` counts vector registers of `vector_bits` bits.
+    process may use; `registers` counts vector registers of `vector_bits` bits. `libraries` are
+    those that kernels may call here.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Target:
     l2_bytes: int
     l3_bytes: int
     line_bytes: int = 64
+    libraries: tuple[str, ...] = ()
 
     def vector_lanes(self, dtype_size: int) -> int:
         """How many elements of `dtype_size` bytes one vector register holds (at least 1)."""

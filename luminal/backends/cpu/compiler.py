@@ -14,6 +14,7 @@ import os
 import re
 import threading
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -26,6 +27,7 @@ from luminal.runtime import object_cache
 from luminal.target import Target
 
 KERNEL = "kernel"
+NOTHING: Mapping[str, int] = {}
 OPT_LEVEL = 3
 PIPELINE = f"sroa, codegen {OPT_LEVEL}, pic, small"  # in the cache key: keep it true
 
@@ -120,22 +122,28 @@ def assembly(ir_text: str, target: Target) -> str:
         return str(_machine(target).emit_assembly(module))
 
 
-def load(object_bytes: bytes, symbols: tuple[str, ...] = (KERNEL,)) -> LoadedCode:
+def load(
+    object_bytes: bytes,
+    symbols: tuple[str, ...] = (KERNEL,),
+    foreign: Mapping[str, int] = NOTHING,
+) -> LoadedCode:
     """Link object code into the process; identical objects are linked once.
 
-    Undefined symbols are looked for in the process (libc, libm). Raises CompileError where one
-    is missing, or one of `symbols` is.
+    Undefined symbols have the addresses that `foreign` gives, or are looked for in the process
+    (libc, libm). Raises CompileError where one is missing, or one of `symbols` is.
     """
     name = f"{hashlib.sha256(object_bytes).hexdigest()} {symbols}"
     with lock:
         code = _loaded.get(name)
         if code is None:
-            code = _loaded[name] = _link(object_bytes, symbols)
+            code = _loaded[name] = _link(object_bytes, symbols, foreign)
         return code
 
 
-def _link(object_bytes: bytes, symbols: tuple[str, ...]) -> LoadedCode:
+def _link(object_bytes: bytes, symbols: tuple[str, ...], foreign: Mapping[str, int]) -> LoadedCode:
     library = llvm.JITLibraryBuilder().add_object_img(object_bytes).add_current_process()
+    for symbol, address in foreign.items():
+        library.import_symbol(symbol, address)
     for symbol in symbols:
         library.export_symbol(symbol)
     try:

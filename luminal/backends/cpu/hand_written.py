@@ -17,6 +17,7 @@ from luminal.backends.cpu import compiler
 from luminal.backends.cpu.launch_ir import KERNEL
 from luminal.backends.cpu.team import Records
 from luminal.codegen import llvm_custom
+from luminal.codegen.llvm_product import SYMBOLS
 from luminal.dtypes import DType
 from luminal.errors import CompileError, GraphError
 from luminal.kernel.tile_ir import Call, Kernel
@@ -48,7 +49,7 @@ def check_ir(call: Call) -> None:
         raise CompileError(f"{name}: the IR defines @{compiler.KERNEL}, a name of Luminal's own")
     process = ctypes.CDLL(None)
     for each in foreign:
-        if not each.startswith("llvm.") and not hasattr(process, each):
+        if not each.startswith("llvm.") and each not in SYMBOLS and not hasattr(process, each):
             raise CompileError(
                 f"{name}: the IR calls @{each}, which is not in it, nor in libc or libm; define it"
             )

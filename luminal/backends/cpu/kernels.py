@@ -8,9 +8,10 @@ from importlib.resources import files
 from weakref import WeakValueDictionary
 
 from luminal import config, trace
-from luminal.backends.cpu import compiler, hand_written
+from luminal.backends.cpu import compiler, hand_written, libraries
 from luminal.backends.cpu.compiler import LoadedCode
 from luminal.codegen.llvm import render
+from luminal.codegen.llvm_product import symbols
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
 from luminal.target import Target
@@ -27,9 +28,10 @@ def build(kernel: Kernel, text: str, target: Target) -> LoadedCode:
         _show(kernel, text, target)
     code = _built.get((text, target))
     if code is None:
+        foreign = libraries.addresses(symbols(kernel.call.kernel)) if kernel.call else {}
         object_bytes = compiled(kernel, text, target)
         with trace.span("load"):
-            code = _built[text, target] = compiler.load(object_bytes)
+            code = _built[text, target] = compiler.load(object_bytes, foreign=foreign)
     return code
 
 

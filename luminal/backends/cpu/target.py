@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from luminal import config
-from luminal.backends.cpu import compiler
+from luminal.backends.cpu import compiler, libraries
 from luminal.errors import CompileError
 from luminal.target import Target
 
@@ -71,6 +71,7 @@ def detect() -> Target:
         l1_bytes=_cache_bytes(1),
         l2_bytes=_cache_bytes(2),
         l3_bytes=_cache_bytes(3),
+        libraries=libraries.installed(),
     )
 
 
@@ -102,6 +103,7 @@ def cap(target: Target, name: str) -> Target:
         registers=level.registers,
         fma="fma" in level.features,
         bf16_dot=False,
+        libraries=(),
     )
 
 

@@ -1,0 +1,111 @@
+"""Kernels that are one product of matrices as a BLAS takes it, which a library may compute instead.
+
+`c[batch, m, n] = sum over k of a[batch, m, k] * b[batch, k, n]`, each operand row-major, either of
+`a` and `b` with its last two dimensions turned, nothing before the product and nothing after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from luminal.algebra.frames import extent_of
+from luminal.algebra.terms import Axes, Term
+from luminal.dtypes import float32, float64
+from luminal.hlir.attributes import CustomAttrs, CustomKernel
+from luminal.kernel.custom import place_custom
+from luminal.kernel.evaluate import Placed
+from luminal.kernel.group import Group, Place
+from luminal.kernel.knobs import Knobs
+from luminal.program.buffers import ROW_MAJOR
+from luminal.shape.expression import ZERO, Symbol, ceil_div, maximum
+
+BLAS = "blas"  # as target facts name the library
+CALLED: Knobs = (("call", BLAS),)
+SHARE = 256  # rows or columns of one call: much of the library's time goes into packing the rest
+LARGEST = 2**31 - 1  # extent that the library's integers hold
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The matrices, each with three dimensions as it lies in memory: of `a` (batch, m, k), or
+    (batch, k, m) where turned; of `b` (batch, k, n) or (batch, n, k); of `c` (batch, m, n).
+    """
+
+    a: Place
+    b: Place
+    c: Place
+    turned: tuple[bool, bool]
+
+
+def product_of(group: Group) -> Product | None:
+    """The product that the group is, if it is one."""
+    (store, *others), term = group.stores, group.stores[0].term
+    if others or store.index is not None or store.add or store.place.layout != ROW_MAJOR:
+        return None
+    if term.op != "Sum" or term in group.reads or term.dtype not in (float32, float64):
+        return None
+    (factors,) = term.args
+    if factors.op != "Mul" or factors in group.reads or store.frame != store.place.frame:
+        return None
+    x, y = (_matrix(factor, group) for factor in factors.args)
+    if x is None or y is None:
+        return None
+    c = replace(store.place, frame=(store.axes,))
+    return _matched(x, y, c, term) or _matched(y, x, c, term)
+
+
+def place_product(product: Product, kernel: CustomKernel) -> Placed:
+    """One call of `kernel` for every share of the rows, or of the columns where these are more."""
+    batch, rows, columns = map(extent_of, product.c.frame)
+    chunks = batch * ceil_div(maximum(rows, columns), SHARE)
+    attrs = CustomAttrs(kernel, (), chunks, ZERO)
+    return place_custom(attrs, (product.a, product.b), (product.c,))
+
+
+def _matrix(factor: Term, group: Group) -> Place | None:
+    """Where a factor lies, as one dimension of the contraction's axes; None if it is computed."""
+    names: dict[Symbol, Symbol] = {}
+    while factor.op == "At" and factor not in group.reads:
+        if not all(isinstance(index, Symbol) for _, index in factor.attrs):
+            return None
+        names |= {axis: names.get(index, index) for axis, index in factor.attrs}
+        factor = factor.args[0]
+    place = group.reads.get(factor)
+    if place is None or place.layout != ROW_MAJOR:
+        return None
+    axes = tuple(names.get(axis, axis) for dimension in place.frame for axis in dimension)
+    return replace(place, frame=(axes,)) if len(set(axes)) == len(axes) else None
+
+
+def _matched(a: Place, b: Place, c: Place, term: Term) -> Product | None:
+    """The product if `a` has the rows of the result and `b` its columns."""
+    (left,), (right,), (out,) = a.frame, b.frame, c.frame
+    bound = frozenset(term.attrs)
+    batch = tuple(axis for axis in out if axis in left and axis in right)
+    m = tuple(axis for axis in out if axis in left and axis not in right)
+    n = tuple(axis for axis in out if axis in right and axis not in left)
+    k = tuple(axis for axis in left if axis in bound)
+    if (*batch, *m, *n) != out or frozenset(k) != bound or not (m or n):
+        return None
+    if any(_most(axes) > LARGEST for axes in (m, n, k)):
+        return None
+    forms_a, forms_b = ((batch, m, k), (batch, k, m)), ((batch, k, n), (batch, n, k))
+    for turned_a, frame_a in enumerate(forms_a):
+        for turned_b, frame_b in enumerate(forms_b):
+            if _joined(frame_a) == left and _joined(frame_b) == right:
+                return Product(
+                    replace(a, frame=frame_a),
+                    replace(b, frame=frame_b),
+                    replace(c, frame=(batch, m, n)),
+                    (bool(turned_a), bool(turned_b)),
+                )
+    return None
+
+
+def _joined(frame: tuple[Axes, ...]) -> Axes:
+    return tuple(axis for dimension in frame for axis in dimension)
+
+
+def _most(axes: Axes) -> int:
+    hi = extent_of(axes).interval.hi
+    return LARGEST + 1 if hi is None else hi

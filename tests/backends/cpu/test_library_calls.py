@@ -1,0 +1,149 @@
+"""Products of matrices by an installed BLAS: a choice of the search, right, and never needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal import compiler
+from luminal.backends import registry
+from luminal.backends.cpu import kernels, libraries
+from luminal.compiler import Stages, knob_space, place_step
+from luminal.errors import CompileError
+from luminal.kernel.product import BLAS, CALLED, product_of
+from luminal.kernel.tile_interpreter import run as interpret
+from luminal.kernel.tile_ir import to_text
+from luminal.runtime.executable import Executable, Variant
+
+Array = np.ndarray[Any, Any]
+Fn = Callable[..., lm.Tensor]
+RANDOM = np.random.default_rng(3)
+needs_blas = pytest.mark.skipif(not libraries.installed(), reason="scipy-openblas32 is missing")
+
+
+TARGET = registry.find("cpu").target()
+
+
+def stages(fn: Fn, *shapes: tuple[Any, ...], dtype: Any = lm.float32) -> Stages:
+    """`fn` of tensors of these shapes; "s" is a dim."""
+    cx = lm.Graph()
+    if any("s" in shape for shape in shapes):
+        cx.dim("s", 0, 600)
+    tensors = [cx.tensor(shape, dtype=dtype, name=f"x{k}") for k, shape in enumerate(shapes)]
+    fn(*tensors).output("y")
+    return compiler.lower_by_stages(cx.graph(), TARGET)
+
+
+def called(found: Stages) -> Stages:
+    """The same program with its only kernel by the library."""
+    ((key, _),) = found.origins
+    tuned = {key: CALLED}
+    return compiler.finish(found.graph, found.lowered, found.selection, TARGET, tuned)
+
+
+def result(found: Stages, arrays: list[Array]) -> Array:
+    runner = registry.find("cpu").make_runner(found.program)
+    executable = Executable(found.graph, [Variant({}, runner)])
+    return np.asarray(executable({f"x{k}": x for k, x in enumerate(arrays)})["y"])
+
+
+PRODUCTS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
+    "nn": (lambda a, b: a @ b, ((300, 70), (70, 90))),
+    "nt": (lambda a, b: a @ b.mT, ((300, 70), (90, 70))),
+    "tn": (lambda a, b: a.mT @ b, ((70, 300), (70, 90))),
+    "tt": (lambda a, b: a.mT @ b.mT, ((70, 300), (90, 70))),
+    "wide": (lambda a, b: a @ b, ((3, 40), (40, 1111))),
+    "turned result": (lambda a, b: (a @ b).mT, ((31, 40), (40, 57))),
+    "batched": (lambda a, b: a @ b, ((5, 2, 31, 40), (5, 2, 40, 57))),
+    "rows over a batch": (lambda a, b: a @ b, ((4, 31, 40), (40, 57))),
+    "one row": (lambda a, b: a @ b, ((1, 40), (40, 57))),
+    "with itself": (lambda a: a @ a.mT, ((64, 40),)),
+    "dynamic rows": (lambda a, b: a @ b, (("s", 40), (40, 57))),
+    "dynamic sum": (lambda a, b: a @ b, ((30, "s"), ("s", 57))),
+}
+
+
+@needs_blas
+@pytest.mark.parametrize("dtype", [lm.float32, lm.float64], ids=str)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products(name: str, dtype: Any) -> None:
+    fn, shapes = PRODUCTS[name]
+    found = stages(fn, *shapes, dtype=dtype)
+    ((_, step),) = found.origins
+    assert CALLED in knob_space(step, TARGET)
+    library = called(found)
+    (kernel,) = library.program.kernels
+    assert kernel.call is not None
+    for s in (517, 1, 0) if "dynamic" in name else (1,):
+        arrays = [
+            RANDOM.standard_normal([s if n == "s" else n for n in shape]).astype(dtype.numpy)
+            for shape in shapes
+        ]
+        got, expected = result(library, arrays), result(found, arrays)
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@needs_blas
+def test_nan_and_infinities_as_in_the_kernel_of_our_own() -> None:
+    found = stages(lambda a, b: a @ b, (40, 30), (30, 50))
+    a, b = (RANDOM.standard_normal(shape, np.float32) for shape in ((40, 30), (30, 50)))
+    a[3, 4], a[7, 1], b[2, 9], b[5, 9] = np.nan, np.inf, np.inf, -np.inf
+    got, expected = result(called(found), [a, b]), result(found, [a, b])
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@needs_blas
+def test_the_interpreter_gives_the_call_its_meaning() -> None:
+    ((_, step),) = stages(lambda a, b: a @ b.mT, (3, 4), (5, 4)).origins
+    placed = place_step(step, TARGET, CALLED)
+    a, b = RANDOM.standard_normal((3, 4), np.float32), RANDOM.standard_normal((5, 4), np.float32)
+    out = np.zeros(15, np.float32)
+    values = {
+        p.name: int(n.evaluate({}))
+        for p, n in zip(placed.kernel.params, placed.params, strict=True)
+    }
+    interpret(placed.kernel, {"b0": a.ravel(), "b1": b.ravel(), "b2": out}, values)
+    np.testing.assert_allclose(out.reshape(3, 5), a @ b.T, rtol=1e-5)
+
+
+NO_PRODUCTS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
+    "epilogue": (lambda a, b: (a @ b).relu(), ((30, 40), (40, 50))),
+    "prologue": (lambda a, b: a.abs() @ b, ((30, 40), (40, 50))),
+    "integers": (lambda a, b: a.to(lm.int32) @ b.to(lm.int32), ((30, 40), (40, 50))),
+    "no product": (lambda a: a.sum(1), ((30, 40),)),
+    "middle axis": (lambda a, b: lm.einsum("mbk,bkn->bmn", a, b), ((30, 4, 40), (4, 40, 50))),
+    "diagonal": (lambda a, b: a.diagonal() * b.sum(1), ((30, 30), (30, 50))),
+}
+
+
+@pytest.mark.parametrize("name", NO_PRODUCTS)
+def test_what_is_no_plain_product_is_never_called(name: str) -> None:
+    fn, shapes = NO_PRODUCTS[name]
+    for _, step in stages(fn, *shapes).origins:
+        assert product_of(step.group) is None
+        with pytest.raises(CompileError, match="knob call"):
+            place_step(step, replace(TARGET, libraries=(BLAS,)), CALLED)
+
+
+def test_without_the_library_nothing_changes() -> None:
+    ((_, step),) = stages(lambda a, b: a @ b, (30, 40), (40, 50)).origins
+    bare = replace(TARGET, libraries=())
+    assert CALLED not in knob_space(step, bare)
+    with pytest.raises(CompileError, match="the library is not installed; leave it out"):
+        place_step(step, bare, CALLED)
+
+
+@needs_blas
+def test_cached_code_needs_the_library_when_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    ((_, step),) = stages(lambda a, b: a @ b, (30, 40), (40, 50)).origins
+    kernel = place_step(step, TARGET, CALLED).kernel
+    kernels.build(kernel, to_text(kernel), TARGET)
+    monkeypatch.setattr(kernels, "_built", {})
+    monkeypatch.setattr(libraries, "_path", lambda: None)
+    with pytest.raises(CompileError, match="calls scipy_cblas_sgemm of scipy_openblas32, which is"):
+        kernels.build(kernel, to_text(kernel), TARGET)
