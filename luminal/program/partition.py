@@ -415,7 +415,9 @@ class _Scope:
         key = (term, frame, layout)
         if key not in self.materialised:
             shape = shape_of(frame)
-            buffer = self.memory.buffer(self.kind(term), term.dtype, shape, layout=layout)
+            repeated = not all(extent.is_const for extent in shape)  # along an axis of a run
+            kind = BufferKind.ARENA if repeated else self.kind(term)
+            buffer = self.memory.buffer(kind, term.dtype, shape, layout=layout)
             self.materialised[key] = self.memory.place(buffer, frame)
             before.append(self.unit((), (Store(term, self.materialised[key], frame),)))
         return self.materialised[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,82 +13,20 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.algebra.lower import lower
 from luminal.backends import registry
+from luminal.backends.cpu import device
 from luminal.compiler import lower_to_program
 from luminal.dump import Dump
 from luminal.kernel.tile_ir import to_text
 from luminal.program import selection_text
 from luminal.select.fast import select
-
-Array = np.ndarray[Any, Any]
-
-SCALE = """
-; y = 3 * x, rows cut into chunks of even size
-define void @scale(ptr %x, ptr %y, i64 %n, i64 %m, i64 %n.y, i64 %m.y, i64 %chunk, i64 %chunks) {
-entry:
-  %after = add i64 %chunk, 1
-  %low.n = mul i64 %chunk, %n
-  %high.n = mul i64 %after, %n
-  %low = udiv i64 %low.n, %chunks
-  %high = udiv i64 %high.n, %chunks
-  %start = mul i64 %low, %m
-  %stop = mul i64 %high, %m
-  br label %head
-head:
-  %i = phi i64 [ %start, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %i, %stop
-  br i1 %more, label %body, label %exit
-body:
-  %x.at = getelementptr float, ptr %x, i64 %i
-  %y.at = getelementptr float, ptr %y, i64 %i
-  %value = load float, ptr %x.at
-  %tripled = fmul float %value, 3.0
-  store float %tripled, ptr %y.at
-  %next = add i64 %i, 1
-  br label %head
-exit:
-  ret void
-}
-"""
+from tests.backends.cpu.custom_samples import SCALE, Array, agree, draw, same, scale, square, triple
 
 
-def same(x: Any) -> Any:
-    return x
-
-
-def triple(x: Array, out: Array) -> None:
-    np.multiply(x, np.float32(3), out=out)
-
-
-def square_of(x: Array, out: Array) -> None:
-    out[...] = x * x
-
-
-scale = lm.custom_kernel("scale", triple, ir=SCALE, results=same, chunks=7)
-square = lm.custom_kernel("square", square_of, results=same)
-
-
-def agree(cx: lm.Graph, inputs: dict[str, Array], exact: bool = False) -> lm.Executable:
-    """The CPU with one and two threads gives what the reference does; gives the executable."""
-    exe = lm.compile(cx)
-    expected = lm.compile(cx, "reference")(inputs)
-    found = []
-    for threads in (1, 2):
-        with config.override(LUMINAL_THREADS=threads):
-            found.append(exe(inputs))
-    for name, wanted in expected.items():
-        assert found[0][name].tobytes() == found[1][name].tobytes()
-        if exact:
-            np.testing.assert_array_equal(found[0][name], wanted)
-        else:
-            np.testing.assert_allclose(found[0][name], wanted, rtol=2e-6)
-    return exe
-
-
-def draw(*shape: int) -> Array:
-    return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+@pytest.fixture(autouse=True)
+def _team_for_tiny_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "TEAM_GAIN", -math.inf)
 
 
 @pytest.mark.parametrize("kernel", [scale, square], ids=["ir", "python"])
@@ -134,6 +73,19 @@ def test_operands_of_every_kind() -> None:
     agree(cx, {"x": draw(3, 3)})
     w.set(np.array([3, 5, 7], np.float32))
     agree(cx, {"x": draw(3, 3)})
+
+
+def test_weights_repeated_along_a_dim() -> None:
+    """A copy that depends on a dim is no matter of the prologue."""
+    cx = lm.Graph()
+    n, w = cx.dim("n", 0, 50), cx.weight((3,), name="w")
+    rows = (cx.tensor((n,), name="x"), w.expand(n, 3))
+    scale(rows[1]).output("y")
+    last, _ = lm.scan(lambda c, _: (c + rows[0].reshape(n, 1), None), rows[1], length=n)
+    last.output("z")
+    w.set(np.array([1, 2, 3], np.float32))
+    for k in (4, 0):
+        agree(cx, {"x": draw(k)})
 
 
 def test_several_results_of_which_one_is_used() -> None:
@@ -192,7 +144,7 @@ def test_python_runs_on_the_calling_thread_with_the_team_around_it() -> None:
 
 
 def test_the_team_shares_the_chunks() -> None:
-    """Each chunk runs once, whatever the team: counts are added to what a chunk finds."""
+    """Chunks of uneven size, more of them than threads."""
     cx = lm.Graph()
     x = cx.tensor((1 << 12, 1 << 10), name="x")
     count = lm.custom_kernel("scale", triple, ir=SCALE, results=same, chunks=33, flops=1 << 30)
@@ -215,181 +167,6 @@ def test_in_loops(kernel: Any) -> None:
         value.output(name)
     for n in (4, 1, 0):
         agree(cx, {"x": draw(2, 3), "xs": draw(n, 2, 3)})
-
-
-# --- errors ---------------------------------------------------------------------------------------
-
-
-def failing(at: int) -> tuple[Any, list[int]]:
-    """A kernel that fails at its call number `at`, and the calls so far."""
-    calls: list[int] = []
-
-    def run(x: Array, out: Array) -> None:
-        calls.append(len(calls))
-        if calls[-1] == at:
-            raise KeyError("on purpose")
-        out[...] = x + 1
-
-    return lm.custom_kernel("fragile", run, results=same), calls
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_run_that_fails_changes_no_state(threads: int) -> None:
-    kernel, calls = failing(at=1)
-    cx = lm.Graph()
-    cache, total = lm.State((8, 2), name="cache"), lm.State((2,), name="total")
-    x, at = cx.tensor((2,), name="x"), cx.tensor((1,), "int64", name="at")
-    written = cx.read(cache).index_put((at,), (x * 2).reshape(1, 2))
-    cx.assign(cache, written)
-    cx.assign(total, kernel(cx.read(total) + x))
-    (kernel(written.sum(0)) + 1).output("y")
-    exe = cx.compile()
-
-    def run(k: int) -> Any:
-        with config.override(LUMINAL_THREADS=threads):
-            return exe({"x": np.full(2, k, np.float32), "at": np.array([k])})
-
-    with pytest.raises(KeyError, match="on purpose") as caught:
-        run(1)
-    assert caught.value.__notes__ == ["in the custom kernel fragile; no State has changed"]
-    assert not cache.numpy().any()
-    assert not total.numpy().any()
-    for k in (2, 3):
-        run(k)
-    np.testing.assert_array_equal(cache.numpy()[:, 0], [0, 0, 4, 6, 0, 0, 0, 0])
-    np.testing.assert_array_equal(total.numpy(), [7, 7])
-    assert len(calls) == 6
-
-
-def test_a_state_is_updated_in_place_only_where_no_run_can_fail() -> None:
-    def swaps(kernel: Any) -> int:
-        cx = lm.Graph()
-        cache = lm.State((8, 2), name="cache")
-        row = cx.tensor((1, 2), name="x")
-        cx.assign(cache, cx.read(cache).index_put((cx.constant([3]),), row))
-        kernel(row).output("y")
-        cx.compile()({"x": np.ones((1, 2), np.float32)})
-        assert cache.numpy()[3].all()
-        return int(cache.spare is not None)
-
-    assert swaps(square) == 1
-    assert swaps(scale) == 0
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_an_error_in_a_loop_ends_it(threads: int) -> None:
-    kernel, calls = failing(at=2)
-    cx = lm.Graph()
-    big = cx.tensor((256, 256), name="big")
-    state = lm.State((2,), name="s")
-    last, _ = lm.scan(lambda c, _: (kernel(c) + (big @ big)[0, 0], None), cx.read(state), length=50)
-    cx.assign(state, last)
-    exe = cx.compile()
-    with config.override(LUMINAL_THREADS=threads):
-        with pytest.raises(KeyError):
-            exe({"big": np.zeros((256, 256), np.float32)})
-        assert len(calls) == 3  # no call after the one that failed
-        assert not state.numpy().any()
-        exe({"big": np.zeros((256, 256), np.float32)})
-    np.testing.assert_array_equal(state.numpy(), [50, 50])
-
-
-def test_interrupts_come_out() -> None:
-    cx = lm.Graph()
-
-    def stop(x: Array, out: Array) -> None:
-        raise KeyboardInterrupt
-
-    lm.custom_kernel("stop", stop, results=same)(cx.tensor((2,), name="x")).output("y")
-    with pytest.raises(KeyboardInterrupt):
-        cx.compile()({"x": np.zeros(2, np.float32)})
-
-
-def test_a_kernel_may_run_other_programs_but_not_its_own() -> None:
-    inner = lm.Graph()
-    (inner.tensor((64, 64), name="a") @ inner.constant(np.eye(64, dtype=np.float32))).output("b")
-    other = inner.compile()
-    own: list[Any] = []
-
-    def run(x: Array, out: Array) -> None:
-        out[...] = other({"a": x})["b"]
-        if own:
-            own[0]()
-
-    cx = lm.Graph()
-    x = cx.tensor((64, 64), name="x")
-    (lm.custom_kernel("outer", run, results=same)(x) * 2).output("y")
-    exe = cx.compile()
-    a = draw(64, 64)
-    np.testing.assert_array_equal(exe({"x": a})["y"], a * 2)
-    own.append(exe)
-    with pytest.raises(lm.GraphError, match="runs the executable that it is part of; compile anot"):
-        exe({"x": a})
-    own.clear()
-    np.testing.assert_array_equal(exe({"x": a})["y"], a * 2)
-
-
-@pytest.mark.parametrize(
-    ("ir", "message"),
-    [
-        (
-            SCALE.replace("fmul float", "fmul double"),
-            r"scale: LLVM refuses the IR: (?s:.*)line 21: ",
-        ),
-        (SCALE.replace("@scale", "@other"), "scale: the IR defines no function @scale; add void "),
-        (
-            SCALE.replace("i64 %m.y, ", ""),
-            r"scale: @scale is void \(ptr, ptr, i64, i64, i64, i64, i64\) and must be void \(ptr, "
-            r"ptr, i64, i64, i64, i64, i64, i64\): it takes a pointer for each of 1 operands",
-        ),
-        (SCALE + "define void @kernel() { ret void }", "scale: the IR defines @kernel, a name of "),
-        ("hello", "scale: LLVM refuses the IR"),
-    ],
-)
-def test_ir_that_does_not_fit(ir: str, message: str) -> None:
-    cx = lm.Graph()
-    kernel = lm.custom_kernel("scale", ir=ir, results=same)
-    kernel(cx.tensor((2, 2), name="x")).output("y")
-    with pytest.raises(lm.CompileError, match=message):
-        cx.compile()
-
-
-def test_ir_may_call_the_c_library() -> None:
-    text = """declare float @atan2f(float, float)
-    define void @k(ptr %x, ptr %y, i64 %n, i64 %n.y, i64 %chunk, i64 %chunks) {
-      %x.at = getelementptr float, ptr %x, i64 %chunk
-      %y.at = getelementptr float, ptr %y, i64 %chunk
-      %a = load float, ptr %x.at
-      %b = call float @atan2f(float %a, float 2.0)
-      store float %b, ptr %y.at
-      ret void
-    }"""
-    cx = lm.Graph()
-    kernel = lm.custom_kernel(
-        "k",
-        lambda x, out: np.arctan2(x, np.float32(2), out=out),
-        ir=text,
-        results=same,
-        chunks=lambda x: x.shape[0],
-    )
-    kernel(cx.tensor((cx.dim("n", 0, 64),), name="x")).output("y")
-    agree(cx, {"x": draw(33)})
-    agree(cx, {"x": draw(0)})
-
-
-def test_ir_of_which_a_symbol_is_missing() -> None:
-    text = """declare void @nowhere_to_be_found()
-    define void @k(ptr %x, ptr %y, i64 %n, i64 %n.y, i64 %chunk, i64 %chunks) {
-      call void @nowhere_to_be_found()
-      ret void
-    }"""
-    cx = lm.Graph()
-    lm.custom_kernel("k", ir=text, results=same)(cx.tensor((2,), name="x")).output("y")
-    with pytest.raises(lm.CompileError, match="k: the IR calls @nowhere_to_be_found, which"):
-        cx.compile()
-
-
-# --- the rest of the house ------------------------------------------------------------------------
 
 
 def test_two_functions_of_one_name_stay_two() -> None:
@@ -519,14 +296,3 @@ def test_diff_writes_what_passes(tmp_path: Path) -> None:
         unused = (tmp_path / "unused.bin").read_bytes()
         assert unused == a.astype(ml_dtypes.bfloat16).tobytes()
         assert (tmp_path / "c.bin").read_bytes() == y["last"].tobytes()
-
-
-def test_diff_that_cannot_write_fails_the_run(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    cx = lm.Graph()
-    state = lm.State((2,), name="s")
-    cx.assign(state, (cx.read(state) + 1).diff(str(tmp_path / "file/x")))
-    exe = cx.compile()
-    with pytest.raises(OSError, match="file"):
-        exe()
-    assert not state.numpy().any()
