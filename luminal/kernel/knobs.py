@@ -26,7 +26,10 @@ class Choices:
 
     def pick(self, name: str, rule: V, others: Iterable[V] = ()) -> V:
         """The knob's value, or `rule` where it is not set; legal are `rule` and `others`."""
-        legal = list(dict.fromkeys([rule, *others]))
+        legal: list[V] = [rule]
+        for value in others:
+            if value not in legal:
+                legal.append(value)
         self.offered[name] = tuple(legal)
         if name not in self.knobs:
             return rule

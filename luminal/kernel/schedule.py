@@ -9,6 +9,7 @@ multiplications.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.lanes import DOT_TILE, PACK_ROWS, Lanes, partly
 from luminal.kernel.loops import UNKNOWN, Access, LoopAxis, accesses, loop_axes
+from luminal.kernel.register_tile import register_tiles
 from luminal.shape.expression import Symbol
 from luminal.target import Target
 
@@ -29,13 +31,14 @@ LARGE_CONTRACTION = 1 << 25  # each between these amounts of work
 CONTRACTION_CHUNKS = 32
 LINE = 16  # positions of a transpose per tile: one cache line of 4-byte elements,
 WAYS = 8  # by as many lines as the first-level cache keeps of rows a power of two apart
-ROW_BLOCK = 128  # rows of a contraction per chunk: pays the packing of B, and A's rows stay in L2
+ROW_BLOCK = 512  # rows of a contraction per chunk, at most: these pay the packing of B
+SHARES = 8  # chunks of a contraction for each core, at least, where there are rows enough
+L2_WAYS = 8  # lines of one set of the second-level cache
 ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
 STREAMS = 4  # independent accumulators of a row reduction
 
 NONE = -1  # in place of the number of a loop axis
-REGISTER_TILES = ("8x2", "12x2", "6x4", "4x4", "14x2", "4x2", "8x1", "12x1", "2x8", "8x3", "2x4")
 DOT_TILES = ("4x4", "4x2", "2x2", "2x4", "8x1", "4x1", "2x1", "1x1")
 
 
@@ -200,16 +203,15 @@ class _Rules:
             tiles = {vector.symbol: TileChoice(vectors, lanes)}
             return self.done([*order, vector], tiles, CHUNK_WORK)
         most = -(-self.panel(vector) // lanes)
-        vectors = min(2, most)
-        height = _rows(rows.estimate, max(1, min(12, budget * 2 // 3 // vectors)))
-        height, vectors = self.pick_tile(
-            f"{height}x{vectors}", self.register_tiles(rows, most)
-        )
+        ranked = register_tiles(rows.estimate, most, sums, self.target)
+        rule, *others = [f"{height}x{width}" for height, width in ranked]
+        height, vectors = self.pick_tile(rule, others)
         tiles = {
             vector.symbol: TileChoice(vectors, lanes),
             rows.symbol: TileChoice(height),
         }
-        return self.contraction(order, vector, rows, tiles, rows.estimate >= PACK_ROWS)
+        packed = rows.estimate >= PACK_ROWS and self.scattered(vector, rows)
+        return self.contraction(order, vector, rows, tiles, packed)
 
     def panel(self, loop: LoopAxis) -> int:
         """How many positions along an axis a tile may hold: those of a panel, where one is read."""
@@ -220,15 +222,6 @@ class _Rules:
         """Rows and columns of a register tile."""
         rows, columns = self.pick("tile", rule, others).split("x")
         return int(rows), int(columns)
-
-    def register_tiles(self, rows: LoopAxis, most: int) -> list[str]:
-        """Tiles whose accumulators, with a vector a column and one more, fit the registers."""
-        sums, found = len(self.reductions), []
-        for text in REGISTER_TILES:
-            height, vectors = map(int, text.split("x"))
-            if height * vectors * sums + vectors + 1 <= self.target.registers:
-                found.append(f"{min(height, rows.estimate)}x{min(vectors, most)}")
-        return found
 
     def contraction(
         self,
@@ -245,7 +238,45 @@ class _Rules:
         if not packs and self.pick("outer", "columns", ("rows",)) == "rows":
             pair = [rows, columns]
         along = columns.symbol if packs else None
-        return self.done([*order, *pair], tiles, self.contraction_chunk(), packs, along, rows)
+        block = self.row_block(order, columns, rows, tiles)
+        chunk = self.contraction_chunk()
+        return self.done([*order, *pair], tiles, chunk, packs, along, (rows, block))
+
+    def row_block(
+        self,
+        order: Sequence[LoopAxis],
+        columns: LoopAxis,
+        rows: LoopAxis,
+        tiles: Mapping[Symbol, TileChoice],
+    ) -> int:
+        """Rows of a chunk that packs: many, as they pay for it, but chunks enough to share out."""
+        strips = -(-columns.estimate // tiles[columns.symbol].size)
+        for loop in order:
+            strips *= loop.estimate
+        block = ROW_BLOCK
+        while (
+            block > PACK_ROWS and strips * -(-rows.estimate // block) < SHARES * self.target.cores
+        ):
+            block //= 2
+        return block
+
+    def scattered(self, columns: LoopAxis, rows: LoopAxis) -> bool:
+        """Is a strip of columns computed, or do its rows meet in few sets of the L2 cache?"""
+        way = self.target.l2_bytes // L2_WAYS
+        for factor in self.factors(columns, rows):
+            access = next((a for a in self.accesses if a.source is factor), None)
+            if access is None or access.stride(columns) != 1:
+                return True
+            loops = [x for x in self.sequential if access.moves(x)]
+            if len(loops) != 1:
+                return True
+            stride = access.stride(loops[0])
+            if stride is None:
+                return True
+            kept = L2_WAYS * (way // math.gcd(stride * factor.dtype.size, way))
+            if loops[0].estimate > kept:
+                return True
+        return False
 
     def contraction_chunk(self) -> int:
         """The work of one chunk: small enough to share out, large enough to reuse what it loads."""
@@ -329,7 +360,7 @@ class _Rules:
         chunk_work: int,
         packs: tuple[Term, ...] = (),
         along: Symbol | None = None,
-        rows: LoopAxis | None = None,
+        block: tuple[LoopAxis | None, int] = (None, 0),
     ) -> Schedule:
         kept = dict(tiles)
         inner = list(self.inner)
@@ -344,7 +375,7 @@ class _Rules:
         in_panels = (x.symbol for x in order if any(a.panel(x) for a in self.accesses))
         if along is None:
             along = next((symbol for symbol in in_panels if symbol in kept), None)
-        grid = self.chunks(order, kept, wanted, rows if along is not None else None)
+        grid = self.chunks(order, kept, wanted, block if along is not None else (None, 0))
         sequential = tuple(self.sequential)
         return Schedule(self.axes, grid, sequential, tuple(inner), kept, packs, along)
 
@@ -367,7 +398,7 @@ class _Rules:
         order: Sequence[LoopAxis],
         tiles: Mapping[Symbol, TileChoice],
         wanted: int,
-        packed_rows: LoopAxis | None,
+        block: tuple[LoopAxis | None, int],
     ) -> tuple[tuple[LoopAxis, int], ...]:
         """Positions per chunk: inner axes whole until a chunk has the wanted work, the rest cut."""
         work = max(1, len(self.group.terms()) - len(self.group.reads))
@@ -380,8 +411,8 @@ class _Rules:
             positions = loop.estimate
             known = loop.extent.interval.hi is not None and positions < UNKNOWN
             count = max(1, wanted // work) if wanted > work else 1
-            if loop is packed_rows:
-                count = self.pick("row_block", ROW_BLOCK, (256, 64, 512))
+            if loop is block[0]:
+                count = self.pick("row_block", block[1], (256, 64, 512, 128))
             count = -(-count // tile) * tile
             if count >= positions and known:
                 out.append((loop, 0))

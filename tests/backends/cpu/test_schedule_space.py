@@ -144,5 +144,5 @@ def test_a_knob_that_a_kernel_lacks_is_refused() -> None:
     assert isinstance(step, KernelStep)
     with pytest.raises(CompileError, match=r"Contract: no knob lines here; its knobs are: vector"):
         place_step(step, target, (("lines", 8),))
-    with pytest.raises(CompileError, match=r"knob tile=99x9 is not legal here; take one of .*8x2"):
+    with pytest.raises(CompileError, match=r"knob tile=99x9 is not legal here; take one of \d+x\d"):
         place_step(step, target, (("tile", "99x9"),))

@@ -1,0 +1,41 @@
+"""How many rows by how many vectors a contraction accumulates in registers at once.
+
+A step of the reduced axis takes about as many cycles as its multiplications (one a cycle), unless
+loads take longer (two broadcasts a cycle, a vector from the second-level cache in two) or the
+accumulators are fewer than a multiplication takes cycles; and some for the loop itself.
+"""
+
+from __future__ import annotations
+
+from luminal.target import Target
+
+LATENCY = 4  # cycles of a multiplication with addition
+OVERHEAD = 2  # cycles of a loop's step
+MOST_ROWS = 8  # rows a power of two long meet in the ways of one set of the first-level cache
+TALL_ROWS = 14  # what a search may try all the same
+WIDTHS = (1, 2, 3, 4, 6, 8)
+
+
+def register_tiles(rows: int, vectors: int, sums: int, target: Target) -> list[tuple[int, int]]:
+    """Tiles for an extent of `rows` by `vectors`, with so many sums at once: the best first."""
+    usual: list[tuple[float, int, int]] = []
+    tall: list[tuple[int, int]] = []
+    for width in (w for w in WIDTHS if w <= vectors):
+        most = max(1, (target.registers - 1 - width) // (width * sums))
+        heights = range(1, min(most, rows, MOST_ROWS) + 1)
+        costs = sorted((_cost(rows, vectors, h, width, sums), -h) for h in heights)
+        usual += [(cost, width, -height) for cost, height in costs[:2]]
+        if min(most, rows) > MOST_ROWS:
+            tall.append((min(most, rows, TALL_ROWS), width))
+    return [*((height, width) for _, width, height in sorted(usual)), *tall]
+
+
+def _cost(rows: int, vectors: int, height: int, width: int, sums: int) -> float:
+    """Cycles for the whole extent and one step; what no tile covers goes one by one."""
+    columns = ((width, vectors // width), (1, vectors % width))
+    lines = ((height, rows // height), (1, rows % height))
+    return sum(m * n * _cycles(h, w, sums) for h, m in lines for w, n in columns)
+
+
+def _cycles(height: int, width: int, sums: int) -> float:
+    return max(height * width * sums, height / 2 + 2 * width, LATENCY) + OVERHEAD
