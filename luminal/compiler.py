@@ -19,7 +19,7 @@ from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.opaque import is_opaque, place_opaque
-from luminal.kernel.place_cascade import cascade_of, place_cascade
+from luminal.kernel.place_cascade import cascade_of, cascade_space, place_cascade
 from luminal.kernel.placement import place
 from luminal.kernel.product import BLAS, CALLED, place_product, product_of
 from luminal.kernel.schedule import schedule
@@ -171,8 +171,7 @@ def place_step(step: KernelStep, target: Target, knobs: Knobs = ()) -> Placed:
     group = step.group
     cascade = cascade_of(group)
     if cascade is not None:
-        Choices(label(group), knobs).finish()
-        placed = place_cascade(group, cascade, target)
+        placed = place_cascade(group, cascade, target, knobs)
     elif is_opaque(group):
         Choices(label(group), knobs).finish()
         placed = place_opaque(group, target)
@@ -190,7 +189,10 @@ def knob_space(step: KernelStep | CustomStep, target: Target) -> tuple[Knobs, ..
     if isinstance(step, CustomStep):
         return ((),)
     group = step.group
-    if cascade_of(group) is not None or is_opaque(group):
+    cascade = cascade_of(group)
+    if cascade is not None:
+        return cascade_space(group, cascade, target)
+    if is_opaque(group):
         return ((),)
     default, *others = space(group, target)
     calls = BLAS in target.libraries and product_of(group) is not None

@@ -12,6 +12,8 @@ from luminal.algebra.terms import Term
 from luminal.shape.expression import Expression, Symbol, const, maximum, minimum
 
 Range = tuple[Expression, Expression]
+Box = Mapping[Symbol, Range]
+"""First and last position of some symbols."""
 
 
 def guarded(reduction: Term) -> tuple[Term, Term] | None:
@@ -58,27 +60,42 @@ def ranges(
     return out
 
 
-def relaxed_range(
-    condition: Expression,
-    step: Symbol,
-    extent: Expression,
-    lane: Symbol,
-    first: Expression,
-    last: Expression,
-) -> Range:
-    """A range outside of which `condition` holds for no `lane` in first..last."""
+def relaxed_range(condition: Expression, step: Symbol, extent: Expression, box: Box) -> Range:
+    """A range of `step` outside of which `condition` holds for no position in the box."""
     found: Range = (const(0), extent)
     for part in condition.args if condition.op == "and" else (condition,):
-        if part.op not in ("le", "lt"):
-            continue
-        low, high = part.args
-        slack = high - low
-        tilt = slack.coefficient(lane)
-        if tilt is None or not tilt.is_const:
-            continue
-        most = slack.substitute({lane: last if tilt.value > 0 else first})
-        bound = ranges(most >= (1 if part.op == "lt" else 0), {step: extent}, {})
+        bound = _part_range(part, step, extent, box, most=True)
         if bound is not None:
-            start, stop = bound[step]
-            found = (maximum(found[0], start), minimum(found[1], stop))
+            found = (maximum(found[0], bound[0]), minimum(found[1], bound[1]))
     return found
+
+
+def strict_range(condition: Expression, step: Symbol, extent: Expression, box: Box) -> Range | None:
+    """A range of `step` in which `condition` holds for all positions in the box, if it is one."""
+    found: Range = (const(0), extent)
+    for part in condition.args if condition.op == "and" else (condition,):
+        bound = _part_range(part, step, extent, box, most=False)
+        if bound is None:
+            return None
+        found = (maximum(found[0], bound[0]), minimum(found[1], bound[1]))
+    return found
+
+
+def _part_range(
+    part: Expression, step: Symbol, extent: Expression, box: Box, *, most: bool
+) -> Range | None:
+    """Where one inequality holds for some position in the box (`most`), or for all."""
+    if part.op not in ("le", "lt"):
+        return None
+    low, high = part.args
+    slack = high - low - (part.op == "lt")
+    for symbol, (first, last) in box.items():
+        tilt = slack.coefficient(symbol)
+        if tilt is None or not tilt.is_const:
+            return None
+        slack = slack.substitute({symbol: last if (tilt.value > 0) is most else first})
+    holds = slack >= 0
+    if holds.is_const:
+        return const(0), extent if holds.value else const(0)
+    bound = ranges(holds, {step: extent}, {})
+    return None if bound is None else bound[step]

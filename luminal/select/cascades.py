@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from luminal.algebra.terms import Term
-from luminal.kernel.cascade import Cascade, derive, lane_axis
-from luminal.select.weights import upper
+from luminal.kernel.cascade import Cascade, Refusal, derive, lane_axis
+from luminal.select.weights import MUCH_WORK, upper
 
-LANES = 8  # fewer results side by side than this do not fill vectors
+LANES = 32  # positions of the lane axis that are worked on together
+MIN_POINTS = 2  # blocks below which a long pass would leave threads idle
 MAX_ROOTS = 4
 
 Users = Mapping[Term, Sequence[Term]]
@@ -32,7 +33,14 @@ class Pass:
 
 
 def find(order: Sequence[Term], forced: set[Term]) -> tuple[Pass, ...]:
-    """The cascades whose results leave the pass only through a few pointwise values.
+    """The cascades whose results leave the pass only through a few pointwise values."""
+    return examine(order, forced)[0]
+
+
+def examine(
+    order: Sequence[Term], forced: set[Term]
+) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
+    """The cascades, and why other maxima have none.
 
     Nothing outside may need what depends on the contractions per step: it is never stored.
     """
@@ -41,22 +49,51 @@ def find(order: Sequence[Term], forced: set[Term]) -> tuple[Pass, ...]:
         for arg in dict.fromkeys(term.args):
             users[arg].append(term)
     found: list[Pass] = []
+    refused: list[Refusal] = []
     taken: set[Term] = set()
     for maximum in order:
         if maximum.op != "Max":
             continue
         near = _reductions_above(maximum, users)
-        cascade = derive(maximum, near, lambda t: t.is_leaf or t.is_opaque)
-        if cascade is None:
-            continue
-        lane = lane_axis(cascade)
-        if lane is None or upper((lane,)) < LANES or not _closed(cascade, users, forced):
-            continue
-        one_pass = _through_roots(cascade, users, forced, order)
-        if one_pass is not None and taken.isdisjoint(one_pass.terms):
-            found.append(one_pass)
-            taken |= one_pass.terms
-    return tuple(found)
+        each: Pass | Refusal | Cascade
+        each = derive(maximum, near, lambda t: t.is_leaf or t.is_opaque)
+        if isinstance(each, Cascade):
+            each = _judged(each, users, forced, order, taken)
+        if isinstance(each, Pass) and not taken.isdisjoint(each.terms):
+            each = Refusal(maximum, "another pass computes a part of it")
+        if isinstance(each, Refusal):
+            refused.append(each)
+        else:
+            found.append(each)
+            taken |= each.terms
+    return tuple(found), tuple(refused)
+
+
+def _judged(
+    cascade: Cascade, users: Users, forced: set[Term], order: Sequence[Term], taken: set[Term]
+) -> Pass | Refusal:
+    """The pass of a cascade that can be a kernel and has enough to do side by side."""
+    maximum = cascade.maximum
+    lane = lane_axis(cascade)
+    apart = upper(maximum.axes - {lane}) * -(-upper(maximum.axes & {lane}) // LANES)
+    if apart < MIN_POINTS and upper((*maximum.axes, *maximum.attrs)) > MUCH_WORK:
+        return Refusal(maximum, f"only {apart} blocks side by side would leave threads idle")
+    outside = _needed_outside(cascade, users, forced)
+    if outside is not None:
+        return Refusal(maximum, f"{outside!r}, a value per step, is needed outside of the pass")
+    barred: set[Term] = set()
+    if not taken.isdisjoint(_dependents(order, {m.term for m in cascade.members})):
+        barred = _dependents(order, taken)  # an earlier pass reads this one, which waits for none
+    return _through_roots(cascade, users, forced, order, barred)
+
+
+def _dependents(order: Sequence[Term], terms: set[Term]) -> set[Term]:
+    """The terms and all that depends on them."""
+    found = set(terms)
+    for term in order:
+        if not found.isdisjoint(term.args):
+            found.add(term)
+    return found
 
 
 def _reductions_above(term: Term, users: Users) -> list[Term]:
@@ -74,14 +111,18 @@ def _reductions_above(term: Term, users: Users) -> list[Term]:
     return sorted(found, key=lambda t: t.id)
 
 
-def _closed(cascade: Cascade, users: Users, forced: set[Term]) -> bool:
+def _needed_outside(cascade: Cascade, users: Users, forced: set[Term]) -> Term | None:
+    """A term of the pass that something else needs at every step."""
     allowed = cascade.scope | set(cascade.reductions)
-    return all(term not in forced and allowed.issuperset(users[term]) for term in cascade.scope)
+    for term in sorted(cascade.scope, key=lambda t: t.id):
+        if term in forced or not allowed.issuperset(users[term]):
+            return term
+    return None
 
 
 def _through_roots(
-    cascade: Cascade, users: Users, forced: set[Term], order: Sequence[Term]
-) -> Pass | None:
+    cascade: Cascade, users: Users, forced: set[Term], order: Sequence[Term], barred: set[Term]
+) -> Pass | Refusal:
     """The pointwise values computed of the results, as far up as their axes do not grow."""
     results = {cascade.maximum, *(m.term for m in cascade.members)}
     axes = frozenset[object]().union(*(result.axes for result in results))
@@ -93,13 +134,15 @@ def _through_roots(
         if not beyond.isdisjoint(term.args):
             beyond.add(term)
         elif any(arg in results or arg in after for arg in term.args):
-            if term.is_pointwise and term.axes <= axes:
+            if term.is_pointwise and term.axes <= axes and term not in barred:
                 after[term] = None
             else:
                 beyond.add(term)
     leaving = {user for term in (*results, *after) for user in users[term]} & beyond
     roots = tuple(t for t in after if t in forced or not leaving.isdisjoint(users[t]))
     direct = results & forced or any(not leaving.isdisjoint(users[r]) for r in results)
-    if direct or not 0 < len(roots) <= MAX_ROOTS:
-        return None
+    if direct:
+        return Refusal(cascade.maximum, "the maximum or a sum is needed as it is")
+    if not 0 < len(roots) <= MAX_ROOTS:
+        return Refusal(cascade.maximum, f"{len(roots)} results; a kernel stores 1 to {MAX_ROOTS}")
     return Pass(cascade, frozenset(after) - set(roots), roots)

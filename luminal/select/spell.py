@@ -11,6 +11,7 @@ from luminal.algebra.terms import Term, Terms
 from luminal.select import cascades
 from luminal.select.rewrite import Respelled
 from luminal.select.weights import stored_anyway
+from luminal.shape.expression import Symbol
 
 
 def spell(program: Respelled) -> Respelled:
@@ -26,13 +27,20 @@ def spell(program: Respelled) -> Respelled:
     return spelled if useful == wanted else _pulled_out(program, useful)[0]
 
 
-def _quotient(term: Term) -> int | None:
-    """Which factor of a sum of products is a quotient to pull out."""
+def _quotient(term: Term) -> tuple[int, ...] | None:
+    """Where in a sum of products, by operand numbers, a quotient stands that can be pulled out."""
     if term.op != "Sum" or term.args[0].op != "Mul":
         return None
-    for k, factor in enumerate(term.args[0].args):
-        if factor.op == "Div" and factor.args[1].axes <= term.axes:
-            return k
+    return _quotient_below(term.args[0], term.axes)
+
+
+def _quotient_below(factor: Term, axes: frozenset[Symbol]) -> tuple[int, ...] | None:
+    if factor.op == "Div" and factor.args[1].axes <= axes:
+        return ()
+    for k, arg in enumerate(factor.args if factor.op == "Mul" else ()):
+        rest = _quotient_below(arg, axes)
+        if rest is not None:
+            return (k, *rest)
     return None
 
 
@@ -51,11 +59,18 @@ def _pulled_out(program: Respelled, wanted: set[Term]) -> tuple[Respelled, dict[
 
 
 def _pull_out(terms: Terms, term: Term) -> Term:
-    k = _quotient(term)
-    assert k is not None
-    factors = list(term.args[0].args)
-    numerator, denominator = factors[k].args
-    factors[k] = numerator
-    product = terms.pointwise("Mul", factors, term.dtype)
+    path = _quotient(term)
+    assert path is not None
+    product, denominator = _without(terms, term.args[0], path)
     total = terms.reduce("Sum", term.attrs, product)
     return terms.pointwise("Div", (total, denominator), term.dtype)
+
+
+def _without(terms: Terms, factor: Term, path: tuple[int, ...]) -> tuple[Term, Term]:
+    """The product with the numerator in place of the quotient, and the denominator."""
+    if not path:
+        numerator, denominator = factor.args
+        return numerator, denominator
+    args = list(factor.args)
+    args[path[0]], denominator = _without(terms, args[path[0]], path[1:])
+    return terms.pointwise("Mul", args, factor.dtype), denominator
