@@ -184,14 +184,17 @@ class Space:
                 yield _move("spellings", gene.fingerprint, value, note)
 
     def random_genome(self, rng: random.Random, changes: int) -> Genome:
-        """A genome some random moves away from `fast`."""
+        """A genome of some random moves of the fast program's and random schedules."""
         genome = Genome()
-        for _ in range(changes):
-            moves = self.moves(self.decode(genome))
-            if not moves:
-                break
-            genome = rng.choice(moves).of(genome)
-        return genome
+        moves = self.moves(self.decode(genome))
+        for move in rng.sample(moves, min(changes, len(moves))):
+            genome = move.of(genome)
+        candidate = self.decode(genome)
+        tuned = {
+            key: rng.choice(self.knobs(candidate, kernel))
+            for kernel, (key, _) in enumerate(candidate.stages.origins)
+        }
+        return genome.with_tuned(tuned)
 
     def knobs(self, candidate: Candidate, kernel: int) -> tuple[Knobs, ...]:
         """The schedules of a kernel of the candidate's program, the default first."""
