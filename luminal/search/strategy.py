@@ -73,7 +73,7 @@ class Strategy:
         self.options = options
         self.dims = dims
         self.context = context  # names machine, threads and dims: part of every price's key
-        self.deadline = None if mode.seconds is None else time.monotonic() + mode.seconds
+        self.deadline = None if mode.seconds is None else log.start + mode.seconds
         self.rng = random.Random(options.seed)
         self.prices = database.prices()
         self.built: set[str] = set()
@@ -272,17 +272,16 @@ class Strategy:
     # --- structure
 
     def climb(self) -> bool:
-        """Tries every single move from the best program; True at the first batch with a gain."""
+        """Tries every single move once, each from the best program by then; True for a gain."""
         base = self.best
         moves = self.ordered(self.space.moves(base.candidate))
         for start in range(0, len(moves), MOVES_AT_ONCE):
             if self.is_over():
-                return False
+                break
             batch = moves[start : start + MOVES_AT_ONCE]
             genome = self.best.candidate.genome
-            if self.challenge([(move.of(genome), move.note) for move in batch]):
-                return True
-        return False
+            self.challenge([(move.of(genome), move.note) for move in batch])
+        return self.best is not base
 
     def wander(self) -> None:
         """Random pairs of moves, until many have gained nothing."""
