@@ -152,18 +152,40 @@ def to_file(x: Tensor, name: str) -> Tensor:
             "give one of them another name"
         )
 
-    def write(value: Array, same: Array) -> None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        bits = value.view(f"u{value.itemsize}")
-        bits.astype(f"<u{value.itemsize}", copy=False).tofile(path)
-        same[...] = value
-
-    operation = custom_kernel(f"diff {path}", write, results=lambda t: t, vjp=_identity_vjp)
+    operation = custom_kernel(f"diff {path}", _Writer(path), results=_same, vjp=_identity_vjp)
     same: Tensor = operation(x)
     x.graph.diffs[path] = x, same
     if x.graph.depth == 0:
         x.graph.output(same, hidden=True)  # it is written even if nothing reads what this returns
     return same
+
+
+class _Writer:
+    """Copies a value and writes it to a file. In the processes of a search it only copies."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __call__(self, value: Array, same: Array) -> None:
+        Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+        bits = value.view(f"u{value.itemsize}")
+        bits.astype(f"<u{value.itemsize}", copy=False).tofile(self.path)
+        _copy(value, same)
+
+    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
+        return _copier, ()  # what travels to a search
+
+
+def _copier() -> Callable[[Array, Array], None]:
+    return _copy
+
+
+def _copy(value: Array, same: Array) -> None:
+    same[...] = value
+
+
+def _same(given: TensorType) -> TensorType:
+    return given
 
 
 def _identity_vjp(operands: Any, results: Any, cotangents: Any) -> Any:

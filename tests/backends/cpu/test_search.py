@@ -210,3 +210,16 @@ def test_what_cannot_travel_is_not_timed() -> None:
 def test_dims_for_timing_are_checked() -> None:
     with pytest.raises(lm.DimError, match="SearchOptions: dims: t: no such dim; the dims are s"):
         lm.compile(mlp(), mode="optimal", search=lm.SearchOptions(dims={"t": 3}))
+
+
+def test_a_search_writes_no_file_of_diff(tmp_path: Path) -> None:
+    cx = lm.Graph()
+    x = cx.tensor((16, 32), name="x")
+    x.exp().diff(str(tmp_path / "exp")).sum(-1).output("y")
+    exe = lm.compile(cx, mode="optimal", search=OPTIONS)
+    found = exe.report().search
+    assert found is not None
+    assert found.candidates > 0
+    assert not (tmp_path / "exp.bin").exists()
+    exe({"x": np.zeros((16, 32), np.float32)})
+    assert (tmp_path / "exp.bin").stat().st_size == 16 * 32 * 4
