@@ -85,7 +85,7 @@ def _matmul(a: Operand, b: Operand, out: Axes) -> Array:
         left.reshape(count[0], count[1], depth), right.reshape(count[0], depth, count[2])
     )
     order = [*batch, *rows, *columns]
-    full = flat.reshape(*sizes[0], *sizes[1], *sizes[2])
+    full = flat.reshape((*sizes[0], *sizes[1], *sizes[2]))
     return np.asarray(full.transpose([order.index(axis) for axis in out]))
 
 

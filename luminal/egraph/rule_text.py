@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from luminal.dtypes import DType, float32, float64
+from luminal.egraph.intern import literal_data, literal_text
 from luminal.egraph.schema import TYPED
 from luminal.rules import notation
 from luminal.rules.notation import (
@@ -28,14 +30,23 @@ _SETS = {"-": "set-diff", "|": "set-union", "&": "set-intersect"}
 
 
 def rule_text(rule: Rule) -> str:
-    """The rule for egglog; of one that subsumes, a rule for every order of operands."""
-    lhs = notation.pattern(rule.lhs)
+    """The rule for egglog; of one that subsumes, a rule for every order of operands; of one that
+    makes a number that no binary fraction equals, a rule for every dtype.
+    """
+    lhs, rhs = notation.pattern(rule.lhs), notation.pattern(rule.rhs)
     orders = [*dict.fromkeys(_orders(lhs))] if rule.subsumes else [lhs]
+    inexact = any(_exact(n.text, float32) != n.text for n in notation.numbers(rhs))
+    of_dtype = (float32, float64) if inexact else (None,)
     texts = []
-    for number, order in enumerate(orders):
-        name = rule.name if not number else f"{rule.name}/{number}"
-        texts.append(_Compiled(rule, order).text(name))
+    for order, dtype in itertools.product(orders, of_dtype):
+        name = rule.name if not texts else f"{rule.name}/{len(texts)}"
+        texts.append(_Compiled(rule, order, rhs, dtype).text(name))
     return "\n".join(texts)
+
+
+def _exact(number: str, dtype: DType) -> str:
+    """The number as the dtype has it."""
+    return literal_text(literal_data(number, dtype), dtype)
 
 
 def _orders(term: Pattern) -> Iterator[Pattern]:
@@ -52,8 +63,9 @@ def _orders(term: Pattern) -> Iterator[Pattern]:
 class _Compiled:
     """One rule while it is written: facts to match, actions to take."""
 
-    def __init__(self, rule: Rule, lhs: Pattern) -> None:
+    def __init__(self, rule: Rule, lhs: Pattern, rhs: Pattern, dtype: DType | None) -> None:
         self.rule = rule
+        self.of_dtype = dtype
         self.numbers = itertools.count()
         self.known: dict[str, str] = {}  # analysis of a variable -> the name of its value
         self.actions: list[str] = []
@@ -61,7 +73,9 @@ class _Compiled:
         self.facts = [f"(= _e {self.matched})"]
         for text in rule.guards:
             self.facts.append(self.guard(notation.guard(text)))
-        built = self.build(notation.pattern(rule.rhs))
+        if dtype is not None:
+            self.facts.append(f'(= {self.read("dtype", "_e")} "{dtype.short}")')
+        built = self.build(rhs)
         self.actions.append(f"(union _e {built})")
         if rule.subsumes:
             self.actions.append(f"(subsume {self.matched})")
@@ -162,7 +176,8 @@ class _Compiled:
             case Variable(name=name):
                 return name
             case Number(text=text):
-                return self.made(f'Literal {self.read("dtype", "_e")} "{text}"')
+                number = text if self.of_dtype is None else _exact(text, self.of_dtype)
+                return self.made(f'Literal {self.read("dtype", "_e")} "{number}"')
             case Apply(op=op, args=args, attrs=attrs):
                 words = [op]
                 if op in TYPED:

@@ -52,8 +52,9 @@ def saturate(
     default = default or lowered
     limits = limits or Limits()
     rules = allowed(numerics) if rules is None else rules
-    with trace.span("egraph"), session(rules) as egraph:
-        egraph.add_terms([root.term for root in (*lowered.roots, *default.roots)])
+    order = term_order(root.term for root in (*lowered.roots, *default.roots))
+    with trace.span("egraph"), session(rules, order) as egraph:
+        egraph.add_terms(order)
         for one, other in _equalities(lowered, default, same or {}):
             egraph.same(egraph.terms[one], egraph.terms[other])
         rounds, limit, made = _rounds(egraph, rules, limits, start)

@@ -39,14 +39,20 @@ def result(op: str) -> str:
     return ARGS if op in ("Nil", "Cons") else T
 
 
-def header() -> str:
-    """Everything that does not depend on the program or the rules."""
+ALWAYS = frozenset("Leaf Index Literal Opaque At Sum Max Nil Cons Mul Div Select Cast".split())
+"""What every program may come to hold: handlers make these."""
+
+
+def header(ops: frozenset[str]) -> str:
+    """Sorts, the constructors `ops` and their analyses: all but rules and the program."""
     lines = [_DECLARATIONS]
     for op, columns in CONSTRUCTORS.items():
+        if op not in ops:
+            continue
         lines.append(f"(constructor {op} ({' '.join(columns)}) {result(op)})")
         lines.append(f"(function made-{op} ({' '.join(columns)}) String :merge old)")
         lines.append(_loader(op, columns))
-    lines += [_analysis(op) for op in POINTWISE]
+    lines += [_analysis(op) for op in POINTWISE if op in ops]
     return "\n".join(lines) + _ANALYSES
 
 
@@ -112,6 +118,8 @@ _DECLARATIONS = """
 (relation i-At (i64 Axes Axes i64))
 (function never-empty () Axes :merge (set-union old new))
 (function fixed () Axes :merge (set-union old new))
+(set (never-empty) (set-empty))
+(set (fixed) (set-empty))
 (relation same (i64 i64))
 (rule ((same m n) (= x (ref m)) (= y (ref n))) ((union x y)) :ruleset load :name "load same")
 (relation floating (String))

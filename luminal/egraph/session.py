@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from luminal import config, dtypes
-from luminal.algebra.terms import Phase, Term, term_order
+from luminal.algebra.terms import Phase, Term
 from luminal.dtypes import DType
 from luminal.egraph import schema
 from luminal.egraph.intern import (
@@ -25,7 +25,7 @@ from luminal.egraph.intern import (
 )
 from luminal.egraph.rule_text import rule_text
 from luminal.egraph.table import New, Node, Table
-from luminal.rules import Rule
+from luminal.rules import Rule, notation
 from luminal.shape.expression import Expression, Symbol
 
 if TYPE_CHECKING:
@@ -35,12 +35,15 @@ _lock = threading.Lock()
 _ANALYSE = "(saturate (run analyse))"
 
 
-@lru_cache(8)
-def _base(rules: tuple[Rule, ...]) -> tuple[EGraph, str]:
-    """An e-graph that knows the rules and nothing else: made once, then pushed and popped."""
+@lru_cache(16)
+def _base(rules: tuple[Rule, ...], ops: frozenset[str]) -> tuple[EGraph, str]:
+    """An e-graph that knows the rules on these operations and nothing else: made once, then pushed
+    and popped.
+    """
     from egglog.bindings import EGraph
 
-    lines = [schema.header(), *(rule_text(rule) for rule in rules if not rule.handler)]
+    rules, ops = _reached(rules, ops | schema.ALWAYS)
+    lines = [schema.header(ops), *(rule_text(rule) for rule in rules)]
     for dtype in dtypes.ALL:
         if dtype.is_float:
             lines.append(f'(floating "{dtype.short}")')
@@ -55,6 +58,28 @@ def _base(rules: tuple[Rule, ...]) -> tuple[EGraph, str]:
     egraph = EGraph()
     egraph.run_program(*egraph.parse_program(text))
     return egraph, text
+
+
+def _reached(
+    rules: tuple[Rule, ...], ops: frozenset[str]
+) -> tuple[tuple[Rule, ...], frozenset[str]]:
+    """The rules of egglog that a program of these operations can come to match, and all operations
+    that they may bring in.
+    """
+    sides = {
+        rule: (_ops(rule.lhs), _ops(rule.rhs)) for rule in rules if not rule.handler
+    }  # fmt: skip
+    while True:
+        found = ops.union(*(rhs for lhs, rhs in sides.values() if lhs <= ops))
+        if found == ops:
+            return tuple(rule for rule, (lhs, _) in sides.items() if lhs <= ops), ops
+        ops = found
+
+
+def _ops(text: str) -> frozenset[str]:
+    """The operations in a pattern."""
+    parts = notation.parts(notation.pattern(text))
+    return frozenset(part.op for part in parts if isinstance(part, notation.Apply))
 
 
 def holds(wide: DType, narrow: DType) -> bool:
@@ -74,10 +99,11 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 @contextmanager
-def session(rules: tuple[Rule, ...]) -> Iterator[Session]:
-    """An empty e-graph with these rules; one at a time in a process."""
+def session(rules: tuple[Rule, ...], terms: Iterable[Term]) -> Iterator[Session]:
+    """An e-graph with these rules for these terms; one at a time in a process."""
+    ops = frozenset(term.op for term in terms if not term.is_opaque)
     with _lock:
-        egraph, text = _base(rules)
+        egraph, text = _base(rules, ops)
         egraph.run_program(*egraph.parse_program("(push)"))
         if config.get("LUMINAL_PRINT_EGGLOG"):
             print(text, file=sys.stderr)
@@ -103,12 +129,11 @@ class Session:
 
     # --- writing
 
-    def add_terms(self, roots: Sequence[Term]) -> None:
-        """Loads all terms below the roots."""
-        for term in term_order(roots):
-            if term not in self.terms:
-                args = tuple(self.terms[arg] for arg in term.args)
-                self.terms[term] = self._term(term, args)
+    def add_terms(self, order: Iterable[Term]) -> None:
+        """Loads terms, operands first."""
+        for term in order:
+            args = tuple(self.terms[arg] for arg in term.args)
+            self.terms[term] = self._term(term, args)
 
     def _term(self, term: Term, args: tuple[int, ...]) -> int:
         if term.op == "Leaf":
@@ -270,7 +295,7 @@ class _Reader:
             table.phase[self.number(row.inputs[0])] = phase
         self.read_lists()
         for op, columns in schema.CONSTRUCTORS.items():
-            if op not in ("Nil", "Cons"):
+            if op in self.functions and op not in ("Nil", "Cons"):
                 self.read_nodes(op, columns, makers)
         for row in self.functions["ref"].rows:
             node = egraph.value_to_i64(row.inputs[0])

@@ -5,10 +5,8 @@ from luminal.rules.rule import EXACT, ROUNDING, Rule
 _BOTH = ("literal(c)", "literal(d)")
 
 RULES = (
-    Rule("fold", "op(literals)", "literal", EXACT, handler="fold", example="2 * 3 + 1",
+    Rule("fold", "op(literals)", "literal", EXACT, handler="fold", example="x[i] * (2 * 3 + 1)",
          twin="x[i] * 3 + 1"),
-    Rule("exact-literal", "c", "c as its dtype has it", EXACT, handler="exact",
-         example="Exp(x[i]) * 1.4426950408889634", twin="x[i] * 0.5"),
     Rule("add-constants", "(x + c) + d", "x + (c + d)", ROUNDING, ("float(x)", *_BOTH),
          "(x[i] + 2) + y[i]"),
     Rule("add-constants-integer", "(x + c) + d", "x + (c + d)", EXACT, ("integer(x)", *_BOTH),

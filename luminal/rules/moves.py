@@ -1,17 +1,18 @@
-"""At: reading at other indices. `x[s]` stands for `At(x, s)`; pure renames are never pushed."""
+"""At: reading at other indices. Pure renames are never pushed."""
 
 from luminal.rules.rule import EXACT, Rule
 
 RULES = (
-    Rule("at-of-at", "x[s][t]", "x[s of t]", EXACT, handler="compose",
+    Rule("at-of-at", "At(At(x, s), t)", "At(x, s of t)", EXACT, handler="compose",
          example="At(At(x[i], i=3 - j), j=2 - k)", twin="At(x[i], i=3 - j)"),
-    Rule("at-of-index", "e[s]", "e of s", EXACT, handler="substitute",
-         example="At(Index(i * 2), i=3 - j)", twin="At(x[i], i=3 - j)"),
-    Rule("at-of-broadcast", "x[s]", "x, which has none of the axes", EXACT, handler="drop",
+    Rule("at-of-index", "At(e, s)", "e of s", EXACT, handler="substitute",
+         example="i64(x[k]) + At(Index(i * 2), i=3 - k)",
+         twin="At(x[i], i=3 - j)"),
+    Rule("at-of-broadcast", "At(x, s)", "x, which has none of the axes", EXACT, handler="drop",
          example="At(Select(True, x[j], y[i]), i=3 - k)", twin="At(x[i], i=3 - k)"),
-    Rule("at-of-pointwise", "f(x, y)[s]", "f(x[s], y[s])", EXACT, handler="push",
+    Rule("at-of-pointwise", "At(f(x, y), s)", "f(At(x, s), At(y, s))", EXACT, handler="push",
          example="At(x[i] + y[j], i=3 - k)", twin="At(x[i] + y[j], i=k)"),
-    Rule("at-of-reduction", "Sum(K, x)[s]", "Sum(K, x[s]) for a shift or flip", EXACT,
+    Rule("at-of-reduction", "At(Sum(K, x), s)", "Sum(K, At(x, s)) for a shift or flip", EXACT,
          handler="push_below", example="At(Sum({k}, x[i, k]), i=3 - k)",
          twin="At(Sum({k}, x[i, k]), i=2 * k + j)"),
 )  # fmt: skip

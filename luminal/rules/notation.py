@@ -157,13 +157,16 @@ def guard(text: str) -> Guard:
     raise ValueError(f"rule: {text!r} is no guard; see rules/notation.py")
 
 
-def variables(term: Pattern) -> Iterator[Variable]:
-    """The variables of a pattern, from left to right, with repetitions."""
-    if isinstance(term, Variable):
-        yield term
-    elif isinstance(term, Apply):
-        for arg in term.args:
-            yield from variables(arg)
+def parts(term: Pattern) -> Iterator[Pattern]:
+    """The pattern and all in it, from left to right, with repetitions."""
+    yield term
+    for arg in term.args if isinstance(term, Apply) else ():
+        yield from parts(arg)
+
+
+def numbers(term: Pattern) -> Iterator[Number]:
+    """The numbers in a pattern."""
+    return (part for part in parts(term) if isinstance(part, Number))
 
 
 def _pattern(node: ast.expr) -> Pattern:

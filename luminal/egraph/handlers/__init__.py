@@ -8,7 +8,6 @@ from luminal.egraph.handlers.handler import Handler
 
 HANDLERS: dict[str, Handler] = {
     "fold": constants.fold,
-    "exact": constants.exact,
     "sum_broadcast": reductions.sum_broadcast,
     "nest": reductions.nest,
     "split": reductions.split,

@@ -29,11 +29,3 @@ def fold(table: Table, number: int, node: Node) -> New | None:
     dtype = table.dtype[number]
     (value,) = meaning(CastAttrs(dtype), {}, args)
     return New("Literal", literal_text(value.tobytes(), dtype), (), dtype)
-
-
-@each("Literal")
-def exact(table: Table, number: int, node: Node) -> New:
-    """A number of a rule as its dtype has it: `0.1 -> 0.10000000149011612` in f32."""
-    assert node.dtype is not None
-    data = literal_data(node.attrs, node.dtype)
-    return New("Literal", literal_text(data, node.dtype), (), node.dtype)
