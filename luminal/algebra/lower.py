@@ -79,6 +79,7 @@ class _Lowering:
         self.built: dict[Value, Term] = {}
         self.shapes: dict[Term, Frame] = {}
         self.symbols: dict[Atom, Symbol] = {}
+        self.names: dict[int, Frame] = {}  # by id of a frame, all of which edges keep
         self.members = 0
         self.sites = 0
 
@@ -191,8 +192,13 @@ class _Lowering:
             self.symbols[atom] = axis(f"a{len(self.symbols)}", atom.extent)
         return self.symbols[atom]
 
-    def named(self, frame: Sequence[Dimension]) -> Frame:
-        return tuple(tuple(map(self.symbol, axes.resolve(d))) for d in frame)
+    def named(self, frame: list[Dimension]) -> Frame:
+        """The frame in axes; no axis is split any more when this is asked."""
+        known = self.names.get(id(frame))
+        if known is None:
+            known = tuple(tuple(map(self.symbol, axes.resolve(d))) for d in frame)
+            self.names[id(frame)] = known
+        return known
 
     def positions(self, shape: Shape, frame: Frame) -> dict[Symbol, Expression]:
         """Each index symbol of `shape` in terms of the frame's axes."""

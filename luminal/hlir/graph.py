@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -62,34 +62,40 @@ class Graph:
     sinks: tuple[Sink, ...]
     dims: tuple[Symbol, ...] = ()
     requirements: tuple[Expression, ...] = ()
+    _order: tuple[Node, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def roots(self) -> tuple[Value, ...]:
         return tuple(sink.value for sink in self.sinks)
 
-    def nodes(self) -> list[Node]:
-        """Every node below the sinks, operands first (Loop bodies not entered)."""
-        return topological(self.roots)
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node below the sinks, operands first (Loop bodies not entered). Found once."""
+        if self._order is None:
+            object.__setattr__(self, "_order", tuple(topological(self.roots)))
+        assert self._order is not None
+        return self._order
 
 
 def topological(roots: Iterable[Value]) -> list[Node]:
     """Every node below `roots`, each after its operands, in a deterministic order. Iterative."""
     order: list[Node] = []
+    seen: set[Node] = set()
     done: set[Node] = set()
     for root in roots:
         stack = [root.node]
         while stack:
-            node = stack[-1]
+            node = stack.pop()
             if node in done:
-                stack.pop()
                 continue
-            waiting = [arg.node for arg in reversed(node.args) if arg.node not in done]
-            if waiting:
-                stack.extend(waiting)
-            else:
+            if node in seen or not node.args:
                 done.add(node)
                 order.append(node)
-                stack.pop()
+                continue
+            seen.add(node)
+            stack.append(node)  # met again when its operands are done
+            for arg in reversed(node.args):
+                if arg.node not in done:
+                    stack.append(arg.node)
     return order
 
 

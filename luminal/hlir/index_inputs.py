@@ -58,15 +58,16 @@ class IndexInput:
 
 def index_inputs(graph: Graph) -> tuple[IndexInput, ...]:
     """Every use of an Input as indices, in Loop bodies too; each use once."""
-    return tuple(dict.fromkeys(_uses(graph.roots, {}, 0)))
+    return tuple(dict.fromkeys(_uses(graph.nodes(), {}, 0)))
 
 
-def _uses(roots: Sequence[Value], outer: Arguments, depth: int) -> Iterator[IndexInput]:
-    """`depth`: how many Loop bodies `roots` lie in; `outer`: the arguments of all of them."""
-    for node in topological(roots):
+def _uses(nodes: Sequence[Node], outer: Arguments, depth: int) -> Iterator[IndexInput]:
+    """`depth`: how many Loop bodies `nodes` lie in; `outer`: the arguments of all of them."""
+    for node in nodes:
         attrs = node.attrs
         if isinstance(attrs, LoopAttrs):
-            yield from _uses(attrs.body.results, {**outer, **dict(_arguments(node))}, depth + 1)
+            inner = topological(attrs.body.results)
+            yield from _uses(inner, {**outer, **dict(_arguments(node))}, depth + 1)
         elif isinstance(attrs, GatherAttrs | ScatterAttrs):
             first = 1 if isinstance(attrs, GatherAttrs) else 2
             for extent, entry in zip(node.args[0].shape, attrs.map, strict=True):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from luminal.hlir.attributes import Body, LoopAttrs
 from luminal.hlir.graph import Builder, Graph, Output, Sink, topological
-from luminal.hlir.ops import Value
+from luminal.hlir.ops import Node, Value
 from luminal.hlir.roll_block import Block
 from luminal.hlir.roll_build import copied, replaced
 from luminal.hlir.roll_match import Iteration, Layers, iteration_before, match
@@ -26,13 +26,13 @@ SAMPLE = 3  # iterations looked at to choose that place
 
 def roll(graph: Graph) -> Graph:
     """`graph` with repeated layers as Loops; the same object if there are none."""
-    sinks = _rolled(graph.sinks)
+    sinks = _rolled(graph.sinks, graph.nodes())
     return graph if sinks is graph.sinks else replace(graph, sinks=tuple(sinks))
 
 
-def _rolled(sinks: Sequence[Sink]) -> Sequence[Sink]:
-    """The same sequence if nothing repeats."""
-    block = Block.of([sink.value for sink in sinks])
+def _rolled(sinks: Sequence[Sink], nodes: Sequence[Node] | None = None) -> Sequence[Sink]:
+    """The same sequence if nothing repeats; `nodes`: all those below, where they are known."""
+    block = Block.of([sink.value for sink in sinks], nodes)
     if any(isinstance(node.attrs, LoopAttrs) for node in block.nodes):
         sinks = _with_rolled_bodies(block, sinks)
         block = Block.of([sink.value for sink in sinks])

@@ -22,7 +22,7 @@ class Block:
     """
 
     roots: tuple[Value, ...]
-    nodes: list[Node]
+    nodes: Sequence[Node]
     number: dict[Node, int]
     args: list[tuple[int, ...]] = field(default_factory=list)  # numbers of the operands' nodes
     content: list[int] = field(default_factory=list)
@@ -30,9 +30,9 @@ class Block:
     is_leaf: list[bool] = field(default_factory=list)  # Constants and Iotas are leaves, too
 
     @classmethod
-    def of(cls, roots: Sequence[Value]) -> Block:
-        """The nodes below `roots`."""
-        nodes = topological(roots)
+    def of(cls, roots: Sequence[Value], nodes: Sequence[Node] | None = None) -> Block:
+        """The nodes below `roots`, if need be looked for."""
+        nodes = topological(roots) if nodes is None else nodes
         block = cls(tuple(roots), nodes, {node: k for k, node in enumerate(nodes)})
         contents: Content = {}
         types: Content = {}

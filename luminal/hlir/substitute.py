@@ -25,30 +25,31 @@ Rewrite = Callable[[Expression], Expression]
 
 def all_nodes(graph: Graph) -> Iterator[Node]:
     """Every node of the graph and of its Loops' bodies, each body once."""
-    waiting: list[Sequence[Value]] = [graph.roots]
+    waiting: list[Sequence[Node]] = [graph.nodes()]
     entered: set[Body] = set()
     while waiting:
-        for node in topological(waiting.pop()):
+        for node in waiting.pop():
             yield node
             if isinstance(node.attrs, LoopAttrs) and node.attrs.body not in entered:
                 entered.add(node.attrs.body)
-                waiting.append(node.attrs.body.results)
+                waiting.append(topological(node.attrs.body.results))
 
 
 def used_dims(graph: Graph) -> frozenset[Symbol]:
     """The dims that the values, or the requirements, of the graph depend on."""
-    found: set[Symbol] = set()
+    met: set[Expression] = set()
 
     def collect(expression: Expression) -> Expression:
-        found.update(expression.symbols())
+        met.add(expression)
         return expression
 
     for node in all_nodes(graph):
-        rewrite_attrs(node.attrs, collect)
+        if node.attrs is not None:
+            rewrite_attrs(node.attrs, collect)
         for type_ in node.types:
-            found.update(*(extent.symbols() for extent in type_.shape))
-    for condition in graph.requirements:
-        collect(condition)
+            met.update(type_.shape)
+    met.update(graph.requirements)
+    found = frozenset[Symbol]().union(*(expression.symbols() for expression in met))
     return frozenset(symbol for symbol in found if symbol.extent is None)
 
 
