@@ -7,7 +7,10 @@ import time
 import numpy as np
 import pytest
 
-from luminal.backends.cpu import launch_ir
+import luminal as lm
+from luminal.backends.cpu import launch_ir, peaks, target
+from luminal.backends.cpu.device import CpuRunner
+from luminal.compiler import lower_to_program
 from tests.backends.cpu.small_programs import ADD, MIX, Program
 
 
@@ -33,3 +36,32 @@ def test_driver_times_every_kernel_and_orders_as_ever(threads: int) -> None:
             np.testing.assert_array_equal(actual, wanted)
         assert times.sum() <= taken
         assert [row for row, sum_ in enumerate(times) if sum_ > 0] == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("level", ["native", "avx2", "baseline"])
+def test_peaks_are_measured_once(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = target.cap(target.detect(), level)
+    found = peaks.measure(facts, 1)
+    assert 1e8 < found.flops < 1e13
+    assert 1e8 < found.memory < 1e12
+    assert 0.5 * found.memory < found.cache < 1e13
+    first = peaks.peaks(facts, 1)
+    peaks.peaks.cache_clear()
+    monkeypatch.delattr(peaks, "measure")  # another process finds it in the cache
+    assert peaks.peaks(facts, 1) == first
+
+
+def test_a_profile_moves_states_as_runs_do() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((4,), name="x")
+    count = lm.State((4,), init=np.zeros(4, np.float32), name="count")
+    cx.assign(count, cx.read(count) + x)
+    (x * 2).output("y")
+    runner = CpuRunner(lower_to_program(cx.graph(), target.current()), target.current())
+    bound = runner.bind({}, ["x"], ["y"])
+    out = np.zeros(4, np.float32)
+    times = bound.profile([np.ones(4, np.float32)], [out], runs=3)
+    assert times.shape == (3, len(bound.report().kernels))
+    assert (times > 0).all()
+    np.testing.assert_array_equal(count.numpy(), np.full(4, 3))
+    np.testing.assert_array_equal(out, np.full(4, 2))
