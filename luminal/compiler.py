@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from luminal import config, trace
 from luminal.algebra.lower import Lowered, lower
@@ -40,15 +41,45 @@ Tuned = Mapping[str, Knobs]
 
 UNTUNED: Tuned = {}
 
-Origin = tuple[str, KernelStep | CustomStep]
-"""A kernel's name under the default schedule, and a step that it was placed for."""
+
+class Origin(NamedTuple):
+    """Where a kernel of a Program is from: the name that it has under the default schedule (as in
+    Tuned), a step that it was placed for, and its text.
+    """
+
+    name: str
+    step: KernelStep | CustomStep
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedStep:
+    """A kernel with its text, and its launch but for the kernel's number."""
+
+    kernel: Kernel
+    text: str
+    launch: KernelLaunch
+
+    @classmethod
+    def of(cls, step: KernelStep, target: Target, knobs: Knobs) -> PlacedStep:
+        """Places one kernel."""
+        group, placed = step.group, place_step(step, target, knobs)
+        launch = KernelLaunch(
+            0, placed.operands, placed.params, placed.chunks,
+            label(group), flops(group), bytes_moved(group),
+        )  # fmt: skip
+        return cls(placed.kernel, to_text(placed.kernel), launch)
+
+
+Placements = dict[tuple[int, Knobs], PlacedStep]
+"""By the identity of a step's group, which the Partition keeps alive, and knobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
     """Every IR of one compile, in order; the Program is what a backend runs.
 
-    `origins` has one for each kernel of the Program.
+    `origins` has one for each kernel of the Program. `placed` are the kernels placed so far.
     """
 
     graph: Graph
@@ -57,6 +88,7 @@ class Stages:
     partition: Partition
     program: Program
     origins: tuple[Origin, ...]
+    placed: Placements
 
 
 def lower_to_program(graph: Graph, target: Target, numerics: str = "standard") -> Program:
@@ -94,50 +126,62 @@ def finish(
         trace.debug(3, selection_text.to_text(selection))
     with trace.span("partition"):
         parts = partition(graph, selection)
-    with trace.span("place"):
-        program, origins = assemble(graph, parts, target, tuned)
-    return Stages(graph, lowered, selection, parts, program, origins)
+    placed: Placements = {}
+    program, origins = assemble(graph, parts, target, tuned, placed)
+    return Stages(graph, lowered, selection, parts, program, origins, placed)
+
+
+def reschedule(stages: Stages, target: Target, tuned: Tuned) -> Stages:
+    """The same Selection with other schedules."""
+    program, origins = assemble(stages.graph, stages.partition, target, tuned, stages.placed)
+    return replace(stages, program=program, origins=origins)
 
 
 def assemble(
-    graph: Graph, parts: Partition, target: Target, tuned: Tuned
+    graph: Graph, parts: Partition, target: Target, tuned: Tuned, known: Placements
 ) -> tuple[Program, tuple[Origin, ...]]:
-    """Places every kernel of a partition, equal kernels once; the Program and its `origins`."""
-    kernels: dict[str, tuple[int, Kernel]] = {}
+    """Places every kernel of a partition, equal kernels once; the Program and its `origins`.
+
+    `known`: kernels placed before; new ones are added.
+    """
+    numbers: dict[str, int] = {}
+    kernels: list[Kernel] = []
     origins: list[Origin] = []
+
+    def number(kernel: Kernel, name: str, origin: Origin) -> int:
+        if name not in numbers:
+            numbers[name] = len(kernels)
+            kernels.append(kernel)
+            origins.append(origin)
+        return numbers[name]
 
     def launch(step: Step) -> Launch:
         if isinstance(step, LoopStep):
             return LoopLaunch(step.trips, tuple(map(launch, step.body)))
         if isinstance(step, CustomStep):
             return launch_custom(step)
-        placed = place_step(step, target)
-        text = to_text(placed.kernel)
-        key = text_key(text)
+        made = place_known(step, ())
+        key = text_key(made.text)
         if key in tuned:
-            placed = place_step(step, target, tuned[key])
-            text = to_text(placed.kernel)
-        if text not in kernels:
-            kernels[text] = len(kernels), placed.kernel
-            origins.append((key, step))
-        number, _ = kernels[text]
-        group = step.group
-        return KernelLaunch(
-            number, placed.operands, placed.params, placed.chunks,
-            label(group), flops(group), bytes_moved(group),
-        )  # fmt: skip
+            made = place_known(step, tuned[key])
+        origin = Origin(key, step, made.text)
+        return replace(made.launch, kernel=number(made.kernel, made.text, origin))
+
+    def place_known(step: KernelStep, knobs: Knobs) -> PlacedStep:
+        found = known.get((id(step.group), knobs))
+        if found is None:
+            with trace.span("place"):
+                found = known[id(step.group), knobs] = PlacedStep.of(step, target, knobs)
+        return found
 
     def launch_custom(step: CustomStep) -> Launch:
         kernel = step.attrs.kernel
         placed = place_custom(step.attrs, step.operands, step.results)
         text = to_text(placed.kernel)
-        key = f"{text} {id(kernel)}"  # two functions may go by one name
-        if key not in kernels:
-            kernels[key] = len(kernels), placed.kernel
-            origins.append((text_key(text), step))
-        number, _ = kernels[key]
+        name = f"{text} {id(kernel)}"  # two functions may go by one name
         return KernelLaunch(
-            number, placed.operands, placed.params, placed.chunks,
+            number(placed.kernel, name, Origin(text_key(text), step, text)),
+            placed.operands, placed.params, placed.chunks,
             kernel.name, step.attrs.flops, bytes_of((*step.operands, *step.results)),
         )  # fmt: skip
 
@@ -148,7 +192,7 @@ def assemble(
         graph.requirements,
         tuple(parts.buffers),
         tuple(parts.table),
-        tuple(kernel for _, kernel in kernels.values()),
+        tuple(kernels),
         prologue,
         launches,
         tuple(parts.outputs),

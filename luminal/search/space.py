@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from luminal import compiler
@@ -32,6 +32,9 @@ from luminal.target import Target
 
 Choice = tuple[str, str, str | None]
 """Kind, key and value of one choice in a genome (None: as `fast` does it)."""
+
+
+MOST_DECODED = 32
 
 
 class Move(NamedTuple):
@@ -88,6 +91,7 @@ class Space:
         self.limits = limits or Limits()
         self.graph, self.lowered = compiler.lower_to_algebra(graph)
         self._bodies = {id(body): body for body in _bodies(self.lowered)}
+        self._decoded: dict[Genome, Stages] = {}  # by genomes without schedules, a few
         self._defaults: dict[int, Respelled] = {}
         self._classes: dict[int, Classes] = {}
         self._knobs: dict[str, tuple[Knobs, ...]] = {}
@@ -114,14 +118,24 @@ class Space:
 
     def decode(self, genome: Genome) -> Candidate:
         """The program of a genome."""
+        untuned = replace(genome, tuned=())
+        known = self._decoded.get(untuned)
+        if known is not None:
+            stages = compiler.reschedule(known, self.target, genome.knobs)
+        else:
+            stages = self._decode(genome)
+            self._decoded[untuned] = stages
+            if len(self._decoded) > MOST_DECODED:
+                self._decoded.pop(next(iter(self._decoded)))
+        texts = [launch_text.to_text(stages.program), *(o.text for o in stages.origins)]
+        return Candidate(genome, stages, compiler.text_key("\n".join(texts)))
+
+    def _decode(self, genome: Genome) -> Stages:
         spelled = self._spell(self.lowered, genome)
         wished = dict(genome.layouts)
         wishes = {t: wished[name] for t, name in spelled.names.items() if name in wished}
         selection = layouts.by_rule(spelled.selection, self.target, wishes)
-        stages = compiler.finish(self.graph, spelled.lowered, selection, self.target, genome.knobs)
-        return Candidate(
-            genome, stages, compiler.text_key(launch_text.to_text(stages.program, kernels=True))
-        )
+        return compiler.finish(self.graph, spelled.lowered, selection, self.target, genome.knobs)
 
     def _spell(self, body: Lowered, genome: Genome) -> _Spelled:
         if genome.spellings:
@@ -191,17 +205,17 @@ class Space:
             genome = move.of(genome)
         candidate = self.decode(genome)
         tuned = {
-            key: rng.choice(self.knobs(candidate, kernel))
-            for kernel, (key, _) in enumerate(candidate.stages.origins)
+            origin.name: rng.choice(self.knobs(candidate, kernel))
+            for kernel, origin in enumerate(candidate.stages.origins)
         }
         return genome.with_tuned(tuned)
 
     def knobs(self, candidate: Candidate, kernel: int) -> tuple[Knobs, ...]:
         """The schedules of a kernel of the candidate's program, the default first."""
-        key, step = candidate.stages.origins[kernel]
-        if key not in self._knobs:
-            self._knobs[key] = compiler.knob_space(step, self.target)
-        return self._knobs[key]
+        name, step, _ = candidate.stages.origins[kernel]
+        if name not in self._knobs:
+            self._knobs[name] = compiler.knob_space(step, self.target)
+        return self._knobs[name]
 
     def rules(self) -> tuple[RuleUse, ...]:
         """What each rewrite rule did, over all e-graphs so far."""

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from luminal import compiler
 from luminal.errors import CompileError
 from luminal.kernel.knobs import Knobs
-from luminal.kernel.tile_ir import to_text
 from luminal.program.launch_list import Program, walk
 from luminal.search.cost_model import MOST_FLOPS, MOST_LINES, cost
 from luminal.search.database import Database
@@ -89,10 +88,10 @@ class Strategy:
     def first(self) -> Timed:
         """The fast program, timed. Raises Lost or Refused where even that cannot be run."""
         candidate = self.space.decode(Genome())
-        self.build([candidate.program])
-        for text in map(to_text, candidate.program.kernels):
-            if text in self.failed:
-                raise Refused(self.failed[text])
+        self.build([candidate])
+        for origin in candidate.stages.origins:
+            if origin.text in self.failed:
+                raise Refused(self.failed[origin.text])
         number = self.runner.add(candidate.program)
         (timing,) = self.runner.time((number,), TIME_ROUNDS)
         self.seen.add(candidate.text)
@@ -128,7 +127,7 @@ class Strategy:
         total = sum(seconds)
         spaces: dict[str, tuple[Knobs, ...]] = {}
         now: dict[str, float] = {}
-        for kernel, (key, _) in enumerate(best.candidate.stages.origins):
+        for kernel, (key, _, _) in enumerate(best.candidate.stages.origins):
             if kernel in sites and key not in self.tuned and seconds[kernel] > SMALL_SHARE * total:
                 spaces[key] = self.space.knobs(best.candidate, kernel)
                 now[key] = seconds[kernel]
@@ -189,12 +188,12 @@ class Strategy:
     ) -> Iterable[tuple[int, dict[str, float]]]:
         """For each round, which has a schedule for some kernels, the seconds these take."""
         variants = [self.variant(candidate, choice) for choice in rounds]
-        self.build([variant.program for variant in variants if variant is not None])
+        self.build([variant for variant in variants if variant is not None])
         for number, (variant, choice) in enumerate(zip(variants, rounds, strict=True)):
             if variant is None:
                 continue
-            texts = self.by_key(variant).items()
-            failed = {key: self.failed[text] for key, text in texts if text in self.failed}
+            origins = variant.stages.origins
+            failed = {o.name: self.failed[o.text] for o in origins if o.text in self.failed}
             for key, reason in failed.items():
                 self.log.reject("does not compile", f"{choice.get(key)}: {reason}")
             kept = {key: knobs for key, knobs in choice.items() if key not in failed}
@@ -213,19 +212,13 @@ class Strategy:
             self.log.reject("schedule not legal", str(error))
             return None
 
-    def by_key(self, candidate: Candidate) -> dict[str, str]:
-        """Texts of the kernels by their names under the default schedule."""
-        origins = candidate.stages.origins
-        texts = map(to_text, candidate.program.kernels)
-        return {key: text for (key, _), text in zip(origins, texts, strict=True)}
-
     def prices_of(
         self, variant: Candidate, choice: dict[str, Knobs], fresh: bool
     ) -> dict[str, float] | None:
         """Seconds of the chosen kernels in a run; from the database unless they must be fresh."""
         sites = self.sites(variant.program)
-        keys = {key: k for k, (key, _) in enumerate(variant.stages.origins) if key in choice}
-        names = {key: self.price_key(variant.program, kernel) for key, kernel in keys.items()}
+        keys = {o.name: k for k, o in enumerate(variant.stages.origins) if o.name in choice}
+        names = {key: self.price_key(variant, kernel) for key, kernel in keys.items()}
         if fresh or any(name not in self.prices for name in names.values()):
             number = self.runner.add(variant.program)
             try:
@@ -243,14 +236,14 @@ class Strategy:
             self.prices = priced | self.prices
         return {key: self.prices[name] for key, name in names.items()}
 
-    def price_key(self, program: Program, kernel: int) -> str:
+    def price_key(self, candidate: Candidate, kernel: int) -> str:
         """What a kernel's time depends on: its text, its launches' numbers, the machine."""
         numbers = [
             [int(p.evaluate(self.dims)) for p in (*launch.params, launch.chunks)]
-            for launch in walk(program.launches)
+            for launch in walk(candidate.program.launches)
             if launch.kernel == kernel
         ]
-        text = to_text(program.kernels[kernel])
+        text = candidate.stages.origins[kernel].text
         return compiler.text_key(f"{text}\n{numbers}\n{self.context}")
 
     @staticmethod
@@ -335,7 +328,7 @@ class Strategy:
         if flops > MOST_FLOPS * max(first, 1.0):
             self.log.reject("more than 4 times the work", note)
             return None
-        if any(to_text(k).count("\n") > MOST_LINES for k in candidate.program.kernels):
+        if any(origin.text.count("\n") > MOST_LINES for origin in candidate.stages.origins):
             self.log.reject("a kernel is too long", note)
             return None
         return candidate
@@ -344,7 +337,7 @@ class Strategy:
         """Builds and times some genomes' programs; True if one of them is the new best."""
         candidates = [(self.decode(genome, note), note) for genome, note in genomes]
         fresh = [(c, note) for c, note in candidates if c is not None]
-        self.build([candidate.program for candidate, _ in fresh])
+        self.build([candidate for candidate, _ in fresh])
         before = self.best
         for candidate, note in fresh:
             if self.is_over() and self.best is not before:
@@ -355,7 +348,7 @@ class Strategy:
 
     def measure(self, candidate: Candidate, note: str) -> None:
         """Times a candidate against the best; it becomes the best if it wins."""
-        texts = map(to_text, candidate.program.kernels)
+        texts = (origin.text for origin in candidate.stages.origins)
         broken = next((self.failed[text] for text in texts if text in self.failed), None)
         if broken is not None:
             self.log.reject("does not compile", f"{note}: {broken}")
@@ -383,14 +376,15 @@ class Strategy:
 
     # --- building
 
-    def build(self, programs: Sequence[Program]) -> None:
+    def build(self, candidates: Sequence[Candidate]) -> None:
         """Compiles the kernels that are new; those that cannot be are noted in `failed`."""
         wanted = {}
-        for program in programs:
-            for kernel in program.kernels:
-                text = to_text(kernel)
-                if text not in self.built and text not in self.failed:
-                    wanted[text] = kernel
+        for candidate in candidates:
+            for origin, kernel in zip(
+                candidate.stages.origins, candidate.program.kernels, strict=True
+            ):
+                if origin.text not in self.built and origin.text not in self.failed:
+                    wanted[origin.text] = kernel
         requests = [(kernel, text, self.space.target) for text, kernel in wanted.items()]
         for text, reason in zip(wanted, self.builders.build(requests), strict=True):
             if reason is None:

@@ -118,8 +118,8 @@ def test_the_fastest_schedule_is_found(tmp_path: Path) -> None:
 
 
 def _only_key(space: Space) -> str:
-    ((key, _),) = space.decode(Genome()).stages.origins
-    return key
+    (origin,) = space.decode(Genome()).stages.origins
+    return origin.name
 
 
 def test_a_machine_that_likes_many_kernels_gets_them(tmp_path: Path) -> None:

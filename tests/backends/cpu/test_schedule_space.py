@@ -117,7 +117,7 @@ def check(name: str, most: int | None) -> None:
         found = random.Random(name).sample(found, min(most, len(found)))
     bounds = evaluate_with_bounds(run.graph, run.inputs, run.dims)
     for key, knobs in found:
-        program, _ = assemble(run.graph, stages.partition, target, {key: knobs})
+        program, _ = assemble(run.graph, stages.partition, target, {key: knobs}, {})
         runner = CpuRunner(program, target)
         exe = Executable(run.graph, (Variant({}, runner),))
         try:

@@ -147,9 +147,10 @@ def scaled(factor: float) -> lm.Graph:
 
 def test_a_wrong_candidate_stops_the_build(monkeypatch: Any) -> None:
     def wrong(self: Strategy) -> None:
-        program = Space(scaled(3).graph(), self.space.target).decode(Genome()).program
-        self.build([program])
-        self.best = Timed(self.fast.candidate, self.runner.add(program), Timing(0.0, 0.0))
+        other = Space(scaled(3).graph(), self.space.target).decode(Genome())
+        self.build([other])
+        number = self.runner.add(other.program)
+        self.best = Timed(self.fast.candidate, number, Timing(0.0, 0.0))
 
     monkeypatch.setattr(Strategy, "run", wrong)
     with pytest.raises(lm.CompileError, match=r"computes something else: y: .* not those of") as e:
