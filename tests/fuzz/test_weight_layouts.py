@@ -98,4 +98,4 @@ def drawn(node: Any, m: int, rng: np.random.Generator) -> Array:
 
 @pytest.mark.parametrize("block", range(4))
 def test_every_layout_gives_the_same_results(block: int) -> None:
-    assert sum(check(100 * block + k) for k in range(12)) >= 15
+    assert sum(check(100 * block + k) for k in range(12)) > 12
