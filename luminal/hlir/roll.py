@@ -8,20 +8,20 @@ or a State per layer) and invariants apart. `roll_build` puts the Loop in their 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from luminal.hlir.attributes import Body, LoopAttrs
 from luminal.hlir.graph import Builder, Graph, Output, Sink, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.roll_block import Block
 from luminal.hlir.roll_build import copied, replaced
-from luminal.hlir.roll_match import Iteration, Layers, iteration_before, match
+from luminal.hlir.roll_match import LAGS, Iteration, Layers, iteration_before, match
 from luminal.hlir.roll_runs import Run, Slices, cut, runs
 
 SAVED = 64  # nodes that a Loop must save: so few are compiled in no time
 REGIONS = 8  # Loops in one block: each takes a walk over what is left
 TRIED = 8  # places in the period where iterations may begin
-SAMPLE = 3  # iterations looked at to choose that place
+SAMPLE = LAGS + 1  # iterations looked at to choose that place
 
 
 def roll(graph: Graph) -> Graph:
@@ -98,34 +98,35 @@ def _is_worth(block: Block, layers: Layers) -> bool:
     return any(block.nodes[n].op.group in ("reduce", "ordered", "other") for n in first)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class _Choice:
-    """A place where iterations may begin, and how many there are."""
+    """A place where iterations may begin; the greatest is best."""
 
-    count: int
-    is_pointwise: bool  # what they begin with
-    start: int
-    front: tuple[Iteration, ...]  # of these iterations, those before `start`
+    count: int  # of iterations
+    saved: int  # minus the bytes that pass from one iteration to the next
+    is_plain: bool  # no pointwise operation comes first: those belong to what they follow
+    before: int  # minus the number of the slice in which the first begins
+    front: tuple[Iteration, ...] = field(compare=False)  # those of the iterations before that slice
 
 
 def _layers(block: Block, slices: Slices, run: Run) -> Layers | None:
-    """The iterations of a run, beginning where the fewest bytes pass from one to the next."""
-    ends = range(run.start, min(run.start + run.period, run.end - 2 * run.period + 1))
-    costs = {start: int(slices.live[_last(run, start) - 1]) for start in ends}
-    best: _Choice | None = None
-    for start in sorted(ends, key=lambda s: (costs[s], s))[:TRIED]:
-        if best is not None and costs[start] > costs[best.start]:
-            break
-        found = _beginning(block, slices, run, start)
-        if found is not None and (best is None or _rank(found) > _rank(best)):
-            best = found
-    if best is None:
+    """The iterations of a run: as many as can be, beginning where few bytes pass from one to the
+    next.
+    """
+    starts = range(run.start, min(run.start + run.period, run.end - 2 * run.period + 1))
+    costs = {start: int(slices.live[_last(run, start) - 1]) for start in starts}
+    tried = sorted(starts, key=lambda s: (costs[s], s))[:TRIED]
+    choices = []
+    for start in tried:
+        front = _front(block, slices, run, start)
+        if front is not None and costs[start] <= 2 * costs[tried[0]]:
+            count = len(front) + (run.end - start) // run.period
+            first = block.nodes[slices.nodes[start][-1]].op
+            choices.append(_Choice(count, -costs[start], not first.is_pointwise, -start, front))
+    if not choices:
         return None
-    return match(block, [*best.front, *_iterations(slices, run, best.start)])
-
-
-def _rank(choice: _Choice) -> tuple[int, bool, int]:
-    return choice.count, not choice.is_pointwise, -choice.start
+    best = max(choices)
+    return match(block, [*best.front, *_iterations(slices, run, -best.before)])
 
 
 def _last(run: Run, start: int) -> int:
@@ -139,21 +140,18 @@ def _iterations(slices: Slices, run: Run, start: int, most: int | None = None) -
     return [[n for k in range(b, b + run.period) for n in slices.nodes[k]] for b in begins]
 
 
-def _beginning(block: Block, slices: Slices, run: Run, start: int) -> _Choice | None:
-    """The first iterations from a place on, and those in front whose slices look different because
-    they were the first to meet an invariant.
+def _front(block: Block, slices: Slices, run: Run, start: int) -> tuple[Iteration, ...] | None:
+    """Iterations before those that begin at a place, whose slices look different because they were
+    the first to meet an invariant. None if the ones that begin there are no iterations.
     """
     layers = match(block, _iterations(slices, run, start, SAMPLE))
     if layers is None:
         return None
-    count = (run.end - start) // run.period
-    sample = layers.iterations
     front: list[Iteration] = []
     while (before := iteration_before(block, layers)) is not None:
-        extended = match(block, [before, *sample[: SAMPLE - 1]])
-        if extended is None or len(extended.iterations) < min(SAMPLE, 1 + len(sample)):
+        extended = match(block, [before, *layers.iterations[: SAMPLE - 1]])
+        if extended is None or len(extended.iterations) <= min(SAMPLE - 1, len(layers.iterations)):
             break
-        layers, sample = extended, extended.iterations
+        layers = extended
         front.insert(0, before)
-    first = block.nodes[slices.nodes[start][-1]]
-    return _Choice(count + len(front), first.op.is_pointwise, start, tuple(front))
+    return tuple(front)
