@@ -1,7 +1,8 @@
 """Loads and stores of tiles as LLVM IR.
 
 Along the vector axis an offset that moves by one element a lane is a vector access (a load may also
-move backwards), one that does not move a scalar one, any other a gather or scatter. A guard becomes
+move backwards, or by a few elements), one that does not move a scalar one, any other a gather or
+scatter. A guard becomes
 a lane mask, or, where all lanes agree, a choice of a safe address or a branch: memory is never
 touched where the guard is false or the position is dead.
 """
@@ -23,6 +24,7 @@ from luminal.kernel.tile_ir import Load, Store
 from luminal.shape.expression import ONE, TRUE, Expression, Symbol, const, sum_of_terms
 
 MINUS_ONE = const(-1)
+SHORT_STEPS = 4  # elements from lane to lane that are still read in whole vectors
 ZERO_BYTES = 1024  # what the widest load reads: 64 lanes of 16 bytes
 
 
@@ -152,6 +154,8 @@ def _load(ctx: Context, access: _Access) -> IRValue:
         return _load_contiguous(ctx, access, active)
     if access.step is MINUS_ONE:
         return _load_reversed(ctx, access, active)
+    if access.step is not None and access.step.is_const and 1 < access.step.value <= SHORT_STEPS:
+        return _load_strided(ctx, access, active, access.step.value)
     return _gather(ctx, access, active)
 
 
@@ -207,6 +211,24 @@ def _load_reversed(ctx: Context, access: _Access, active: IRValue | None) -> IRV
         active = _turned(ctx.b, active)
     block = replace(access, offset=access.offset - last)
     return _turned(ctx.b, _load_contiguous(ctx, block, active))
+
+
+def _load_strided(ctx: Context, access: _Access, active: IRValue | None, step: int) -> IRValue:
+    """Lanes a few elements apart: the blocks they lie in, of which every `step`-th is kept."""
+    assert access.lanes is not None
+    b, count = ctx.b, access.lanes.count
+    mask = _full_mask(ctx, active, count)
+    type_ = memory_type(access.dtype, count)
+    none, found = b.zero(mask.type), b.poison(type_)
+    for block in range(-(-((count - 1) * step + 1) // count)):
+        places = [divmod(block * count + k, step) for k in range(count)]  # (lane, beside it)
+        wanted = b.shuffle(mask, none, [count if beside else lane for lane, beside in places])
+        pointer = ctx.pointer(access.buffer, access.offset + block * count)
+        part = b.masked_load(type_, pointer, wanted, access.dtype.size, b.zero(type_))
+        kept = [lane * step // count == block for lane in range(count)]
+        lanes = [count + k * step % count if own else k for k, own in enumerate(kept)]
+        found = b.shuffle(found, part, lanes)
+    return from_memory(b, access.dtype, found)
 
 
 def _turned(b: FunctionBuilder, value: IRValue) -> IRValue:

@@ -101,6 +101,7 @@ class Evaluator:
         self.rows: dict[Term, Row] = {}
         self.orders: dict[Term, Axes] = {}
         self.moves: dict[Hashable, Env] = {}
+        self.guards: dict[int, Expression] = {}  # of loads, by tile: where they do not read 0
         self.grid: list[Grid] = []
         self.chunks = const(1)
 
@@ -193,6 +194,11 @@ class Evaluator:
         if term in self.group.reads or (row is not None and row.ready):
             return []
         args = term.args[1:] if term.op == "At" else term.args if term.is_pointwise else ()
+        if masks(term):
+            if self.blocks.find(self.key(args[1], env)) is None:
+                return [(args[1], env)]
+            if self.masked(term, env) is not None:
+                return []
         wanted = [(arg, env) for arg in args if self.blocks.find(self.key(arg, env)) is None]
         if term.op == "At" and not wanted:
             moved = self.move(term, env)
@@ -223,8 +229,17 @@ class Evaluator:
         if term.op == "At":
             return self.evaluate(term.args[0], self.move(term, env))
         assert term.is_pointwise, f"{term!r} has no place in this kernel"
+        tile = self.masked(term, env) if masks(term) else None
+        if tile is not None:
+            return tile
         args = tuple(self.evaluate(arg, env) for arg in term.args)
         return self.map(term.op, args, term.dtype)
+
+    def masked(self, term: Term, env: Env) -> Tile | None:
+        """The value of `Select(condition, x, 0)` where the load x reads 0 elsewhere anyway."""
+        tile = self.blocks.find(self.key(term.args[1], env))
+        condition = self.canonical(term.args[0].attrs.substitute(env.values))
+        return tile if tile is not None and self.guards.get(tile.id) == condition else None
 
     def map(self, op: str, args: tuple[Tile, ...], dtype: DType) -> Tile:
         level = max(self.blocks.tile_levels[arg.id] for arg in args)
@@ -306,6 +321,7 @@ class Evaluator:
         level = self.blocks.level_of(used)
         out = self.blocks.new(used | {a for _, t in indices for a in t.axes}, dtype, level)
         self.blocks.put(Load(out, buffer, offset, guard, indices), level)
+        self.guards[out.id] = guard
         return out
 
     def indices(self, used: frozenset[Symbol]) -> Indices:
@@ -328,3 +344,10 @@ class Evaluator:
         offset = self.canonical(row.offset(env))
         self.blocks.put(Store(row.buffer, offset, tile), self.blocks.depth)
         row.written = True
+
+
+def masks(term: Term) -> bool:
+    """Is it `Select(index condition, x, 0)`?"""
+    if term.op != "Select" or term.args[0].op != "Index" or term.args[2].op != "Literal":
+        return False
+    return not any(term.args[2].attrs.data)

@@ -42,6 +42,8 @@ from luminal.shape.expression import (
     minimum,
 )
 
+WRITTEN_OUT = 9  # positions of the innermost loops written one by one: a window of 3 by 3
+
 
 def place(group: Group, schedule: Schedule) -> Placed:
     """The tile IR of a group under a schedule."""
@@ -131,13 +133,28 @@ class Placement:
             return linear(axes).substitute(env.values) * point + lane * row
 
         strip = Row(self.values.new_scratch(term.dtype, size), offset)
-        for loop in loops:
+        written = self.written_out(loops, loops)
+        open_loops = loops[: len(loops) - len(written)]
+        for loop in open_loops:
             env = env.bind(loop.positions(self.tiled_loop(loop)))
-        self.values.store_row(strip, env, self.values.evaluate(term, env))
-        for _ in loops:
+        for here in every_point(written, env):
+            self.values.store_row(strip, here, self.values.evaluate(term, here))
+        for _ in open_loops:
             self.blocks.close()
         strip.ready = True
         self.values.rows[term] = strip
+
+    def written_out(self, loops: Sequence[LoopAxis], whole: Sequence[LoopAxis]) -> list[LoopAxis]:
+        """The innermost loops, run whole, so short that their positions are written one by one."""
+        found: list[LoopAxis] = []
+        points = 1
+        for loop in reversed(loops):
+            extent = loop.extent
+            points *= extent.value if extent.is_const and extent.value else WRITTEN_OUT + 1
+            if points > WRITTEN_OUT or self.schedule.tile(loop).size > 1 or loop not in whole:
+                break
+            found.insert(0, loop)
+        return found
 
     def tiled_loop(self, loop: LoopAxis) -> Symbol:
         """A whole loop in the schedule's tiles."""
@@ -186,12 +203,17 @@ class Placement:
         for loop, symbol in zip(loops, symbols, strict=True):
             inside = inside.bind(loop.positions(symbol))
         reduced, ranges = self.without_guard(stage, symbols, inside)
-        for loop, symbol in zip(loops, symbols, strict=True):
+        pairs = list(zip(loops, symbols, strict=True))
+        whole = [loop for loop, symbol in pairs if ranges[symbol] == (const(0), symbol.extent)]
+        written = self.written_out(loops, whole)
+        inside = env
+        del symbols[len(loops) - len(written) :]
+        for loop, symbol in pairs[: len(symbols)]:
+            inside = inside.bind(loop.positions(symbol))
             tile = self.schedule.tile(loop)
             self.blocks.open(symbol, *ranges[symbol], tile.unroll, tile.vector)
-        operands = [self.operands(r, x, inside) for r, x in zip(stage, reduced, strict=True)]
-        carries = [self.accumulate(r, o, symbols) for r, o in zip(stage, operands, strict=True)]
-        for depth in range(len(loops) - 1, -1, -1):
+        carries = self.accumulate(stage, reduced, every_point(written, inside), symbols)
+        for depth in range(len(symbols) - 1, -1, -1):
             carries = self.close_loop(stage, carries, symbols, depth)
         for reduction, (result, _, _) in zip(stage, carries, strict=True):
             assert result is not None  # the loops are closed
@@ -226,21 +248,44 @@ class Placement:
         return (self.values.evaluate(x, env),)
 
     def accumulate(
-        self, reduction: Term, operands: tuple[Tile, ...], symbols: Sequence[Symbol]
-    ) -> tuple[Tile | None, Tile, Tile]:
-        """One step: (None, the accumulator before, after).
-
-        It has every reduced axis that is walked in tiles, also one that the operands lack.
+        self,
+        stage: Sequence[Term],
+        reduced: Sequence[Term],
+        points: Sequence[Env],
+        symbols: Sequence[Symbol],
+    ) -> list[tuple[Tile | None, Tile, Tile]]:
+        """The body of the innermost loop, for some points of the loops written out: of each
+        reduction (the result where no loop is open, the accumulator before, after).
         """
         level = self.blocks.depth
-        axes = {a for tile in operands for a in tile.axes}.union(symbols)
-        inner = self.blocks.new(axes, reduction.dtype, level)
-        after = self.blocks.new(axes, reduction.dtype, level)
-        if len(operands) == 2:
-            self.blocks.put(Contract(after, inner, *operands), level)
-        else:
-            self.blocks.put(Map(after, _COMBINE[reduction.op], (inner, *operands)), level)
-        return None, inner, after
+        first: dict[Term, Tile] = {}
+        last: dict[Term, Tile] = {}
+        axes: dict[Term, set[Symbol]] = {}
+        for point in points:
+            for reduction, x in zip(stage, reduced, strict=True):
+                operands = self.operands(reduction, x, point)
+                if reduction not in first:
+                    axes[reduction] = self.accumulated(x, operands, points).union(symbols)
+                    first[reduction] = last[reduction] = (
+                        self.blocks.new(axes[reduction], reduction.dtype, level)
+                        if symbols
+                        else self.values.constant(_empty(reduction), reduction.dtype)
+                    )
+                after = self.blocks.new(axes[reduction], reduction.dtype, level)
+                if len(operands) == 2:
+                    self.blocks.put(Contract(after, last[reduction], *operands), level)
+                else:
+                    combine = _COMBINE[reduction.op]
+                    self.blocks.put(Map(after, combine, (last[reduction], *operands)), level)
+                last[reduction] = after
+        return [(None if symbols else last[r], first[r], last[r]) for r in stage]
+
+    def accumulated(self, x: Term, operands: Sequence[Tile], points: Sequence[Env]) -> set[Symbol]:
+        """The axes of an accumulator: those of the operands, at any of the points."""
+        axes = {a for tile in operands for a in tile.axes}
+        for point in points[1:]:
+            axes |= {symbol for a in x.axes for symbol in point.values[a].symbols()}
+        return axes
 
     def close_loop(
         self,
@@ -325,6 +370,15 @@ class Placement:
 
 def _at(position: Expression, env: Env) -> Expression:
     return position.substitute(env.values)
+
+
+def every_point(loops: Sequence[LoopAxis], env: Env) -> list[Env]:
+    """The environments at all positions of loops of literal extents, in row-major order."""
+    points = [env]
+    for loop in loops:
+        count = range(loop.extent.value)
+        points = [point.bind(loop.positions(const(k))) for point in points for k in count]
+    return points
 
 
 _COMBINE = {"Sum": "Add", "Max": "Maximum"}

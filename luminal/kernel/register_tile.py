@@ -16,25 +16,29 @@ TALL_ROWS = 14  # what a search may try all the same
 WIDTHS = (1, 2, 3, 4, 6, 8)
 
 
-def register_tiles(rows: int, vectors: int, sums: int, target: Target) -> list[tuple[int, int]]:
-    """Tiles for an extent of `rows` by `vectors`, with so many sums at once: the best first."""
+def register_tiles(
+    rows: int, columns: int, lanes: int, sums: int, target: Target
+) -> list[tuple[int, int]]:
+    """Tiles for an extent of `rows` by `columns`, with so many sums at once: the best first."""
+    vectors = -(-columns // lanes)
     usual: list[tuple[float, int, int]] = []
     tall: list[tuple[int, int]] = []
     for width in (w for w in WIDTHS if w <= vectors):
         most = max(1, (target.registers - 1 - width) // (width * sums))
         heights = range(1, min(most, rows, MOST_ROWS) + 1)
-        costs = sorted((_cost(rows, vectors, h, width, sums), -h) for h in heights)
-        usual += [(cost, width, -height) for cost, height in costs[:2]]
+        costs = sorted((_cost(rows, columns, lanes, h, width, sums), -h) for h in heights)
+        usual += [(cost, -width, -height) for cost, height in costs[:2]]
         if min(most, rows) > MOST_ROWS:
             tall.append((min(most, rows, TALL_ROWS), width))
-    return [*((height, width) for _, width, height in sorted(usual)), *tall]
+    return [*((height, -width) for _, width, height in sorted(usual)), *tall]
 
 
-def _cost(rows: int, vectors: int, height: int, width: int, sums: int) -> float:
+def _cost(rows: int, columns: int, lanes: int, height: int, width: int, sums: int) -> float:
     """Cycles for the whole extent and one step; what no tile covers goes one by one."""
-    columns = ((width, vectors // width), (1, vectors % width))
+    whole, rest = divmod(columns, width * lanes)
+    strips = ((width, whole), (1, -(-rest // lanes)))
     lines = ((height, rows // height), (1, rows % height))
-    return sum(m * n * _cycles(h, w, sums) for h, m in lines for w, n in columns)
+    return sum(m * n * _cycles(h, w, sums) for h, m in lines for w, n in strips)
 
 
 def _cycles(height: int, width: int, sums: int) -> float:

@@ -202,8 +202,7 @@ class _Rules:
             )
             tiles = {vector.symbol: TileChoice(vectors, lanes)}
             return self.done([*order, vector], tiles, CHUNK_WORK)
-        most = -(-self.panel(vector) // lanes)
-        ranked = register_tiles(rows.estimate, most, sums, self.target)
+        ranked = register_tiles(rows.estimate, self.panel(vector), lanes, sums, self.target)
         rule, *others = [f"{height}x{width}" for height, width in ranked]
         height, vectors = self.pick_tile(rule, others)
         tiles = {
