@@ -10,8 +10,9 @@ import numpy as np
 
 from luminal.algebra.terms import Term
 from luminal.dtypes import bool_
-from luminal.kernel.cascade import Cascade, masked
-from luminal.kernel.cascade_pass import Blocking, Pass, contiguous
+from luminal.kernel.cascade import Cascade
+from luminal.kernel.cascade_pass import Pass
+from luminal.kernel.cascade_work import Blocking, contiguous
 from luminal.kernel.evaluate import Env
 from luminal.kernel.group import Group
 from luminal.kernel.schedule import TileChoice
@@ -49,7 +50,7 @@ class LanesPass(Pass):
         """In register tiles of steps by lanes; then what is masked."""
         rows = {r: self.row((self.step, *self.lane_axes)) for r in self.kept()}
         self.block = self.row((self.step, *self.lane_axes))
-        wanted = self.x if self.free is None else masked(self.cascade.maximum)[1]
+        wanted = self.x if self.free is None else self.unmasked
         lanes = self.open(self.lane_axes[0], env, self.lane_tile)
         inside = self.open(self.step, lanes, TileChoice(self.blocking.rows))
         self.pending = list(self.cascade.inner)
@@ -61,9 +62,9 @@ class LanesPass(Pass):
         self.blocks.close()
         self.blocks.close()
         self.keep({**rows, self.x: self.block})
-        self.mask(env)
+        self.apply_mask(env)
 
-    def mask(self, env: Env) -> None:
+    def apply_mask(self, env: Env) -> None:
         """-inf at the masked positions of steps in which there are some."""
         if self.free is None:
             return
@@ -74,8 +75,7 @@ class LanesPass(Pass):
                 continue
             lanes = self.open(self.lane_axes[0], env, self.lane_tile)
             inside = self.open(self.step, lanes, within=(start, stop))
-            condition, _ = masked(self.cascade.maximum)
-            seen = self.values.index(condition.substitute(inside.values), bool_)
+            seen = self.values.index(self.mask.substitute(inside.values), bool_)
             x = self.read(self.block, inside)
             self.write(self.block, inside, self.apply("Select", seen, x, self.number(-np.inf)))
             self.blocks.close()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from luminal.algebra.terms import Term
 from luminal.kernel.cascade import Cascade, Member
-from luminal.kernel.cascade_pass import SINGLE, Blocking, Pass, contiguous
+from luminal.kernel.cascade_pass import Pass
+from luminal.kernel.cascade_work import SINGLE, Blocking, contiguous
 from luminal.kernel.evaluate import Env
 from luminal.kernel.group import Group
 from luminal.kernel.schedule import TileChoice

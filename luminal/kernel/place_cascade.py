@@ -5,8 +5,8 @@ from __future__ import annotations
 from luminal.algebra.frames import extent_of
 from luminal.kernel.cascade import Cascade, derive, lane_axis
 from luminal.kernel.cascade_lanes import LanesPass
-from luminal.kernel.cascade_pass import Blocking, contiguous
 from luminal.kernel.cascade_steps import StepsPass
+from luminal.kernel.cascade_work import Blocking, contiguous
 from luminal.kernel.cost import label
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group
@@ -14,9 +14,9 @@ from luminal.kernel.knobs import Choices, Knobs, Value, as_knobs
 from luminal.kernel.loops import estimate
 from luminal.target import Target
 
-FEW_LANES = 8  # fewer than this do not fill vectors
+FEW_LANES = 8  # so many do not fill vectors
 LANE_VECTORS = 2  # vectors of lanes in a block: what is masked in whole is left out finely
-STEP_BLOCK = 128  # with 32 lanes a block of x fills half of the first-level cache
+STEP_BLOCK = 256  # with 32 lanes a block of x is read from the first two caches
 LONG_BLOCK = 512  # steps of a block where lanes are few
 
 Plan = tuple[str, Blocking]
@@ -75,8 +75,8 @@ def _plan(group: Group, cascade: Cascade, target: Target, choices: Choices) -> P
     if along == "lanes":
         block = choices.pick("lanes", LANE_VECTORS * width, (2 * LANE_VECTORS * width, width))
         block = min(block, -(-positions // width) * width)
-        steps = choices.pick("steps", STEP_BLOCK, (64, 256, 32))
-        rows, vectors = choices.pick("tile", "8x2", ("6x4", "4x4", "14x1")).split("x")
+        steps = choices.pick("steps", STEP_BLOCK, (128, 64, 512))
+        rows, vectors = choices.pick("tile", "8x2", ("6x4", "4x4", "4x2")).split("x")
     else:
         block = min(positions, choices.pick("lanes", FEW_LANES, (4, 32)))
         steps = choices.pick("steps", LONG_BLOCK, (128, 2048))
@@ -90,6 +90,6 @@ def _directions(group: Group, cascade: Cascade, positions: int) -> tuple[str, tu
         return "steps", ()
     (x,) = cascade.maximum.args
     lie = not cascade.inner and all(contiguous(group, x, a) for a in cascade.maximum.attrs)
-    if positions < FEW_LANES or lie:
+    if positions <= FEW_LANES or lie:
         return "steps", ("lanes",)
     return "lanes", ("steps",)

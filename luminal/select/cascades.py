@@ -139,10 +139,8 @@ def _through_roots(
             else:
                 beyond.add(term)
     leaving = {user for term in (*results, *after) for user in users[term]} & beyond
-    roots = tuple(t for t in after if t in forced or not leaving.isdisjoint(users[t]))
-    direct = results & forced or any(not leaving.isdisjoint(users[r]) for r in results)
-    if direct:
-        return Refusal(cascade.maximum, "the maximum or a sum is needed as it is")
+    ends = [t for t in (*results, *after) if t in forced or not leaving.isdisjoint(users[t])]
+    roots = tuple(sorted(ends, key=lambda t: t.id))
     if not 0 < len(roots) <= MAX_ROOTS:
         return Refusal(cascade.maximum, f"{len(roots)} results; a kernel stores 1 to {MAX_ROOTS}")
     return Pass(cascade, frozenset(after) - set(roots), roots)

@@ -1,0 +1,208 @@
+"""What a cascade's placements work with: blocks of lanes and steps, scratch, loops and folds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from luminal.algebra.frames import extent_of
+from luminal.algebra.terms import Axes, Term, below
+from luminal.dtypes import bool_
+from luminal.kernel.cascade import Cascade, masked
+from luminal.kernel.evaluate import Env, Row
+from luminal.kernel.group import Group
+from luminal.kernel.guards import Range
+from luminal.kernel.loops import LoopAxis, accesses, estimate
+from luminal.kernel.placement import Placement
+from luminal.kernel.schedule import Schedule, TileChoice
+from luminal.kernel.tile_ir import Carry, Contract, Load, Map, Reduce, Tile
+from luminal.shape.expression import Expression, Symbol, const
+
+SINGLE = TileChoice()
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """The choices for a cascade: blocks of `lane` (None: there is no such axis) and of the reduced
+    axes; register tiles of `rows` by `vectors` of `width` elements.
+    """
+
+    lane: Symbol | None
+    width: int
+    lane_block: int
+    step_block: int
+    rows: int
+    vectors: int
+
+    @property
+    def tile(self) -> TileChoice:
+        return TileChoice(self.vectors, self.width)
+
+
+def contiguous(group: Group, term: Term, axis: Symbol) -> bool:
+    """Do neighbours along the axis lie side by side, or in one place, wherever `term` reads?"""
+    bound = [a for r in group.reductions() for a in r.attrs]
+    stored = [a for store in group.stores for a in store.axes]
+    loops = tuple(LoopAxis(a, (a,)) for a in dict.fromkeys((*stored, *bound)))
+    reads = below((term,), group.reads.__contains__)
+    found = (a for a in accesses(group, loops) if a.source in reads)
+    return all(access.contiguity(LoopAxis(axis, (axis,))) >= 0 for access in found)
+
+
+class Workspace(Placement):
+    """The blocks in hand, the state in scratch, and the statements that stages are made of."""
+
+    def __init__(self, group: Group, cascade: Cascade, blocking: Blocking) -> None:
+        bound = [a for r in cascade.inner for a in r.attrs]
+        sequential = tuple(LoopAxis(a, (a,)) for a in dict.fromkeys(bound))
+        self.tiles: dict[Symbol, TileChoice] = {}  # of the loops of contractions
+        super().__init__(group, Schedule((), (), sequential, (), self.tiles))
+        self.cascade = cascade
+        self.blocking = blocking
+        self.dtype = cascade.maximum.dtype
+        (self.x,) = cascade.maximum.args
+        self.mask, self.unmasked = masked(cascade.maximum)
+        self.lane = blocking.lane
+        self.lane_axes: Axes = () if self.lane is None else (self.lane,)
+        steps = sorted(cascade.maximum.attrs, key=lambda a: estimate(extent_of((a,))))
+        self.step = steps[-1]  # the others run outside of its blocks
+        self.outer_steps = tuple(steps[:-1])
+        self.start: Expression = const(0)  # the block of the lane axis
+        self.stop: Expression = const(1)
+        self.first: Expression = const(0)  # the block of the step axis
+        self.last: Expression = const(0)
+        self.free: Range | None = None  # steps in which no lane of the block is masked
+        self.maximum = self.row(self.lane_axes)
+        self.sums = {m: self.row((*self.lane_axes, *self.extra(m.term))) for m in cascade.members}
+        rates = dict.fromkeys((m.base, m.factor) for m in cascade.members)
+        self.rescale = {rate: self.row(self.lane_axes) for rate in rates}
+
+    def extra(self, term: Term) -> Axes:
+        """The axes of a sum or store beside those of the maximum, in the order of the stores."""
+        order = [a for store in self.group.stores for a in store.axes]
+        rest = [a for a in term.axes if a not in self.cascade.maximum.axes]
+        return tuple(sorted(rest, key=lambda a: (order.index(a) if a in order else -1, a.sort_key)))
+
+    # --- scratch
+
+    def row(self, axes: Axes) -> Row:
+        """Scratch over blocks of the lanes and steps and over further whole axes, in this order."""
+        sizes = {self.lane: self.blocking.lane_block, self.step: self.blocking.step_block}
+        extents = [const(sizes[a]) if a in sizes else extent_of((a,)) for a in axes]
+        size = const(1)
+        for extent in extents:
+            size = size * extent
+
+        def offset(env: Env) -> Expression:
+            total, stride = const(0), const(1)
+            for a, extent in zip(reversed(axes), reversed(extents), strict=True):
+                total = total + (env.values[a] - self.origin(a)) * stride
+                stride = stride * extent
+            return total
+
+        return Row(self.values.new_scratch(self.dtype, size), offset)
+
+    def origin(self, a: Symbol) -> Expression:
+        if a is self.lane:
+            return self.start
+        return self.first if a is self.step else const(0)
+
+    def read(self, row: Row, env: Env) -> Tile:
+        """What the row holds now: loaded in the innermost loop."""
+        offset, level = self.values.canonical(row.offset(env)), self.blocks.depth
+        tile = self.blocks.new(offset.symbols(), self.dtype, level)
+        self.blocks.put(Load(tile, row.buffer, offset), level)
+        return tile
+
+    def write(self, row: Row, env: Env, tile: Tile) -> None:
+        self.values.store_row(row, env, tile)
+
+    def keep(self, rows: Mapping[Term, Row]) -> None:
+        """From here on these terms are read from their rows."""
+        for row in rows.values():
+            row.ready = True
+        self.values.rows.update(rows)
+
+    # --- loops and values
+
+    def open(
+        self, a: Symbol, env: Env, tile: TileChoice = SINGLE, within: Range | None = None
+    ) -> Env:
+        """A loop over the block of the lanes or steps, or over a whole axis."""
+        extent = self.values.canonical(extent_of((a,)))
+        start, stop = const(0), extent
+        if a is self.lane:
+            start, stop = self.start, self.stop
+        elif a is self.step:
+            start, stop = self.first, self.last
+        start, stop = within or (start, stop)
+        symbol = self.blocks.fresh_axis(extent)
+        self.blocks.open(symbol, start, stop, tile.unroll, tile.vector)
+        return env.bind({a: symbol})
+
+    @contextmanager
+    def loops(
+        self, axes: Axes, env: Env, tile: TileChoice = SINGLE, within: Range | None = None
+    ) -> Iterator[Env]:
+        """Loops over all of `axes`, the last one in tiles, and in a part where that is given."""
+        for a in axes:
+            last = a is axes[-1]
+            env = self.open(a, env, tile if last else SINGLE, within if last else None)
+        yield env
+        for _ in axes:
+            self.blocks.close()
+
+    def apply(self, op: str, *args: Tile) -> Tile:
+        return self.values.map(op, args, bool_ if op == "Equal" else self.dtype)
+
+    def number(self, value: float) -> Tile:
+        return self.values.constant(value, self.dtype)
+
+    def safe(self, maximum: Tile) -> Tile:
+        """The maximum as it enters exponents."""
+        lowest = self.number(-np.inf)
+        return self.apply("Select", self.apply("Equal", maximum, lowest), self.number(0), maximum)
+
+    def moved(self, rate: tuple[str, float], old: Tile, new: Tile) -> Tile:
+        """`new == old ? 1 : exp(c*(new - old))`."""
+        base, factor = rate
+        difference = self.apply("Add", new, self.apply("Mul", old, self.number(-1)))
+        power = self.apply(base, self.apply("Mul", difference, self.number(factor)))
+        return self.apply("Select", self.apply("Equal", new, old), self.number(1), power)
+
+    def know(self, term: Term, env: Env, tile: Tile) -> None:
+        """From here on, in the innermost loop, `term` is `tile`."""
+        self.blocks.stack[-1].known[self.values.key(term, env)] = tile
+
+    def fold(
+        self, op: str, inits: Sequence[Tile], values: Sequence[tuple[Tile, ...]]
+    ) -> list[Tile]:
+        """Closes a loop that folds values (two: their product) into accumulators.
+
+        Where it goes in tiles, there is one of these per position; they are folded after it.
+        """
+        depth = self.blocks.depth
+        loop = self.blocks.stack[-1].loop
+        assert loop is not None
+        carries = []
+        for init, value in zip(inits, values, strict=True):
+            axes = {a for tile in (init, *value) for a in tile.axes}
+            inner, after = (self.blocks.new(axes, self.dtype, depth) for _ in range(2))
+            if len(value) == 2:
+                self.blocks.put(Contract(after, inner, *value), depth)
+            else:
+                self.blocks.put(Map(after, op, (inner, *value)), depth)
+            result = self.blocks.new(axes, self.dtype, depth - 1)
+            carries.append(Carry(result, init, inner, after))
+        self.blocks.close(tuple(carries))
+        return [self.folded(op, loop[0], carry.result) for carry in carries]
+
+    def folded(self, op: str, axis: Symbol, parts: Tile) -> Tile:
+        if axis not in parts.axes:
+            return parts
+        whole = self.blocks.new(set(parts.axes) - {axis}, self.dtype, self.blocks.depth)
+        self.blocks.put(Reduce(whole, op, parts, axis), self.blocks.depth)
+        return whole
