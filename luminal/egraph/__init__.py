@@ -3,6 +3,16 @@ only.
 """
 
 from luminal.egraph.classes import Classes, EClass, Report, RuleRow, Spelling
+from luminal.egraph.dot import to_dot
 from luminal.egraph.saturate import Limits, saturate
 
-__all__ = ["Classes", "EClass", "Limits", "Report", "RuleRow", "Spelling", "saturate"]
+__all__ = [
+    "Classes",
+    "EClass",
+    "Limits",
+    "Report",
+    "RuleRow",
+    "Spelling",
+    "saturate",
+    "to_dot",
+]

@@ -37,7 +37,7 @@ def rule_text(rule: Rule) -> str:
     orders = [*dict.fromkeys(_orders(lhs))] if rule.subsumes else [lhs]
     inexact = any(_exact(n.text, float32) != n.text for n in notation.numbers(rhs))
     of_dtype = (float32, float64) if inexact else (None,)
-    texts = []
+    texts: list[str] = []
     for order, dtype in itertools.product(orders, of_dtype):
         name = rule.name if not texts else f"{rule.name}/{len(texts)}"
         texts.append(_Compiled(rule, order, rhs, dtype).text(name))

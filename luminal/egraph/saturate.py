@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from luminal import trace
+from luminal import config, trace
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import Term, term_order
+from luminal.egraph import dot
 from luminal.egraph.classes import Classes, Report, RuleRow
 from luminal.egraph.decode import Decoder
 from luminal.egraph.handlers import HANDLERS
@@ -25,7 +26,7 @@ class Limits:
     """
 
     nodes: int = 20_000
-    rounds: int = 8
+    rounds: int = 12
     seconds: float = 30.0
 
 
@@ -65,7 +66,7 @@ def saturate(
     nodes = sum(len(each) for each in table.nodes.values())
     seconds = time.perf_counter() - start
     report = Report(rows, rounds, nodes, len(table.nodes), limit, seconds)
-    return Classes(
+    found = Classes(
         classes,
         tuple(numbers[known[root.term]] for root in default.roots),
         lowered,
@@ -73,6 +74,10 @@ def saturate(
         {term: numbers[number] for term, number in known.items() if number in numbers},
         report,
     )
+    pictures = config.get("LUMINAL_GRAPHVIZ")
+    if pictures is not None:
+        dot.write(found, pictures)
+    return found
 
 
 def _equalities(
@@ -90,23 +95,30 @@ def _equalities(
 def _rounds(
     egraph: Session, rules: tuple[Rule, ...], limits: Limits, start: float
 ) -> tuple[int, str, Counter[str]]:
-    """Rounds of egglog's rules, then of handlers, until nothing is new or a limit is met."""
-    handled = tuple(rule for rule in rules if rule.handler)
+    """Rounds of egglog's rules, then of handlers, until nothing is new or a limit is met; then the
+    last rules.
+    """
     matches: Counter[str] = Counter()
-    size = (0, 0)
-    for done in range(1, limits.rounds + 1):
+    handled = tuple(rule for rule in rules if rule.handler and not rule.last)
+    limit, done, size = "rounds", 0, (0, 0)
+    while done < limits.rounds:
+        done += 1
         egraph.step()
         table = egraph.read()
         before, size = size, (len(table.home), len(table.nodes))
         if len(table.home) > limits.nodes:
-            return done, "nodes", matches
-        added = _handle(egraph, table, handled, matches)
-        if size == before and not added:
-            return done, "", matches
+            limit = "nodes"
+            break
         if time.perf_counter() - start > limits.seconds:
-            return done, "seconds", matches
-    egraph.step()
-    return limits.rounds, "rounds", matches
+            limit = "seconds"
+            break
+        if not _handle(egraph, table, handled, matches) and size == before:
+            limit = ""
+            break
+    egraph.load()
+    _handle(egraph, egraph.read(), tuple(rule for rule in rules if rule.last), matches)
+    egraph.load()
+    return done, limit, matches
 
 
 def _handle(egraph: Session, table: Table, rules: tuple[Rule, ...], matches: Counter[str]) -> bool:

@@ -233,11 +233,15 @@ class Session:
 
     # --- running
 
-    def step(self) -> None:
-        """Takes the facts written so far into the e-graph and runs one round of egglog's rules."""
+    def load(self) -> None:
+        """Takes the facts written so far into the e-graph and analyses it."""
         facts = "\n".join(self.lines)
         self.lines.clear()
         self.run(f"{facts}\n(run-schedule (saturate (run load)) {_ANALYSE})")
+
+    def step(self) -> None:
+        """Loads, and runs one round of egglog's rules."""
+        self.load()
         clean = f"(repeat 4 (seq (run clean) {_ANALYSE}))"
         self.run(f"(run-schedule {clean} (run grow) {_ANALYSE})")
 
@@ -277,6 +281,7 @@ class _Reader:
     def __init__(self, session: Session) -> None:
         self.egraph = session.egraph
         self.interned = session.interned
+        self.program = session.terms
         self.functions = session.egraph.freeze().functions
         self.table = Table()
         self.numbers: dict[Any, int] = {}  # of classes
@@ -300,6 +305,7 @@ class _Reader:
         for row in self.functions["ref"].rows:
             node = egraph.value_to_i64(row.inputs[0])
             table.refs[node] = self.number(row.output)
+        table.program.update((table.refs[node], t.op) for t, node in self.program.items())
         return table
 
     def read_nodes(self, op: str, columns: tuple[str, ...], makers: bool) -> None:

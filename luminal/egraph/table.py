@@ -42,13 +42,16 @@ class New(NamedTuple):
 
 @dataclass(slots=True)
 class Table:
-    """`nodes` by class, in order of their making; `refs`: the class of each loaded node."""
+    """`nodes` by class, in order of their making; `refs`: the class of each loaded node;
+    `program`: class and operation of the program's own terms.
+    """
 
     nodes: dict[int, list[Node]] = field(default_factory=lambda: defaultdict(list))
     axes: dict[int, frozenset[Symbol]] = field(default_factory=dict)
     dtype: dict[int, DType] = field(default_factory=dict)
     phase: dict[int, Phase] = field(default_factory=dict)
     refs: dict[int, int] = field(default_factory=dict)
+    program: set[tuple[int, str]] = field(default_factory=set)
     made: dict[Node, str] = field(default_factory=dict)
     home: dict[Node, int] = field(default_factory=dict)
     subsumed: set[Node] = field(default_factory=set)

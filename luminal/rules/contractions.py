@@ -27,7 +27,7 @@ RULES = (
     Rule("sum-of-bias", "Sum(K, (x + b) * w)", "Sum(K, x * w) + Sum(K, b * w)", ROUNDING,
          ("run(x)", "weight(b)", "weight(w)"), "Sum({k}, (x[i, k] + b[k]) * weight(w[k, j]))"),
     Rule("merge-contractions", "Sum(K, x * v), Sum(K, x * w)", "parts of Sum(K, x * [v, w])",
-         EXACT, handler="merge",
+         EXACT, handler="merge", last=True,
          example="Sum({k}, x[i, k] * weight(v[j, k])) + Sum({k}, x[i, k] * weight(w[l, k]))",
          twin="Sum({k}, x[i, k] * v[j, k]) + Sum({k}, x[i, k] * weight(w[l, k]))"),
 )  # fmt: skip

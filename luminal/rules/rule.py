@@ -36,7 +36,8 @@ class Rule:
     `twin` is a term that the rule must leave alone, close to one it takes: the test of its guards.
     A rule that needs Python names a `handler` (of `egraph.handlers`); then lhs and rhs are for
     readers, and `example` is a term that it takes. A rule that `subsumes` makes its left side
-    useless: nothing matches that again, and it is no spelling.
+    useless: nothing matches that again, and it is no spelling. A `last` rule runs once, when the
+    others are done, and nothing else looks at what it makes.
     """
 
     name: str
@@ -48,3 +49,4 @@ class Rule:
     handler: str = ""
     example: str = ""
     subsumes: bool = False
+    last: bool = False

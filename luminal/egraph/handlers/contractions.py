@@ -18,7 +18,6 @@ from luminal.shape.expression import Expression, Symbol, axis
 
 MAX_PRODUCTS = 4  # spellings of one summand that are looked into
 MAX_FACTORS = 16
-MERGED = ".cat"  # ends the name of an axis along which weights were joined
 
 
 def product(factors: Sequence[New | int]) -> New | int:
@@ -93,11 +92,12 @@ class Member(NamedTuple):
 def merge(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
     """Contractions of one value with several weights are one with the weights side by side.
 
-    Only where the other operands are Weights: they are joined when they are set, not in a run.
+    Only where the other operands are Weights: they are joined when they are set, not in a run. And
+    only those contractions that the program itself has: a run needs them all.
     """
     groups: defaultdict[tuple[Axes, int, frozenset[Symbol]], dict[int, Member]] = defaultdict(dict)
     for number, node in nodes:
-        if node.op != "Sum" or table.phase[number] is not Phase.RUN:
+        if (number, "Sum") not in table.program or table.phase[number] is not Phase.RUN:
             continue
         for factors in table.of(node.args[0], "Mul"):
             x, w = factors.args
@@ -105,8 +105,7 @@ def merge(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
                 continue
             shared = table.axes[x] | frozenset(node.attrs)
             own = axis_order(table.axes[w] - shared)
-            fits = own and all(is_fixed(a) and never_empty(a) for a in own)
-            if fits and not any(a.name.endswith(MERGED) for a in own):
+            if own and all(is_fixed(a) and never_empty(a) for a in own):
                 key = (node.attrs, x, table.axes[w] & shared)
                 groups[key].setdefault(number, Member(number, w, own))
     for (bound, x, _), group in groups.items():
@@ -119,7 +118,7 @@ def _merged(table: Table, bound: Axes, x: int, members: Sequence[Member]) -> Fou
     sizes = [extent_of(member.own) for member in members]
     name = "+".join("*".join(a.name for a in member.own) for member in members)
     total: Expression = sum(sizes[1:], sizes[0])
-    along = axis(name + MERGED, total)
+    along = axis(f"{name}.cat", total)
     weights = _joined(table, along, members, sizes)
     whole = New("Sum", bound, (New("Mul", None, (x, weights)),))
     offset: Expression | int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from luminal.algebra.terms import AtAttrs, axis_order
+from luminal.algebra.terms import AtAttrs, Phase, axis_order
 from luminal.egraph.handlers.handler import each
 from luminal.egraph.intern import positions
 from luminal.egraph.table import New, Node, Table
@@ -83,8 +83,10 @@ def compose(table: Table, number: int, node: Node) -> New | int | None:
 
 @each("At")
 def push(table: Table, number: int, node: Node) -> New | None:
-    """`f(x, y)[s] -> f(x[s], y[s])`; renames cost nothing where they are."""
-    if is_rename(node.attrs):
+    """`f(x, y)[s] -> f(x[s], y[s])`; renames cost nothing where they are, and nor does what is
+    computed before runs.
+    """
+    if is_rename(node.attrs) or table.phase[number] is not Phase.RUN:
         return None
     x = node.args[0]
     inner = next((n for n in table.nodes[x] if n.is_pointwise and x not in n.args), None)
@@ -100,7 +102,8 @@ def push_below(table: Table, number: int, node: Node) -> New | None:
     """`Sum(K, x)[s] -> Sum(K, x[s])` for shifts and flips; bound axes of K that occur in the
     indices are renamed first. So with Max.
     """
-    if is_rename(node.attrs) or not all(map(_is_shift, dict(node.attrs).values())):
+    shifts = all(map(_is_shift, dict(node.attrs).values()))
+    if not shifts or is_rename(node.attrs) or table.phase[number] is not Phase.RUN:
         return None
     x = node.args[0]
     inner = next((n for n in table.nodes[x] if n.op in ("Sum", "Max") and x not in n.args), None)
