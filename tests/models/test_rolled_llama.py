@@ -1,0 +1,95 @@
+"""A Llama of many layers compiles as one: one body, caches updated where they lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal import compiler, nn
+from luminal.backends import registry
+from luminal.hlir.graph import Graph
+from luminal.hlir.roll import roll
+from luminal.models.llama import Llama, LlamaConfig
+from luminal.program.buffers import BufferKind
+from luminal.program.launch_list import LoopLaunch, Program
+
+LONGEST = 24
+
+
+def llama(layers: int, dtype: Any = np.float32) -> Llama:
+    nn.init.manual_seed(0)
+    config = LlamaConfig(32, 48, layers, 4, 2, 8, 64, LONGEST)
+    model = Llama(config, dtype)
+    model.eval()
+    return model
+
+
+def decode(model: Llama) -> lm.Graph:
+    cx = lm.Graph()
+    past = cx.dim("past", 0, LONGEST - 1)
+    ids = cx.tensor((1,), np.int64, "ids")
+    model(ids, model.make_caches(LONGEST), past).output("logits")
+    return cx
+
+
+def prefill(model: Llama) -> lm.Graph:
+    cx = lm.Graph()
+    ids = cx.tensor((cx.dim("s", 1, LONGEST),), np.int64, "ids")
+    model(ids).output("logits")
+    return cx
+
+
+def program(graph: Graph) -> Program:
+    target = registry.find("cpu").target
+    assert target is not None
+    return compiler.lower_to_program(graph, target())
+
+
+@pytest.mark.parametrize("record", [decode, prefill])
+def test_the_number_of_layers_does_not_change_the_code(record: Any) -> None:
+    few, many = (program(record(llama(layers)).graph()) for layers in (3, 9))
+    assert few.kernels == many.kernels
+    assert len(few.launches) == len(many.launches)
+    for made, trips in ((few, 3), (many, 9)):
+        assert [each.trips.value for each in made.launches if isinstance(each, LoopLaunch)] == [
+            trips
+        ]
+
+
+def test_caches_are_updated_in_place_and_nothing_is_copied() -> None:
+    made = program(decode(llama(4)).graph())
+    assert made.swaps == ()
+    assert not any(buffer.kind is BufferKind.NEXT for buffer in made.buffers)
+    (loop,) = [each for each in made.launches if isinstance(each, LoopLaunch)]
+    assert "Copy" not in [launch.label for launch in (*made.launches, *loop.body) if launch != loop]
+
+
+def test_decoding_agrees_with_the_reference_and_with_the_layers_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = llama(5)
+    executables = [decode(model).compile(), decode(model).compile("reference")]
+    monkeypatch.setattr(compiler, "roll", lambda graph: graph)
+    executables.append(decode(model).compile())
+    for past in range(LONGEST):
+        ids = np.array([past * 7 % 64])
+        found, *others = (exe(ids=ids, dims={"past": past})["logits"] for exe in executables)
+        for other in others:
+            np.testing.assert_allclose(found, other, rtol=1e-4, atol=1e-5)
+
+
+def test_prefill_agrees_with_the_reference() -> None:
+    model = llama(5)
+    exe, reference = prefill(model).compile(), prefill(model).compile("reference")
+    for count in (1, 2, 13, LONGEST):
+        ids = np.arange(count) * 11 % 64
+        found, expected = exe(ids=ids)["logits"], reference(ids=ids)["logits"]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_of_one_layer_is_as_it_was() -> None:
+    graph = decode(llama(1)).graph()
+    assert roll(graph) is graph
