@@ -1,0 +1,98 @@
+"""Loops of known trips written out in the launch list: the same kernels, one launch a trip.
+
+What a Loop saves in rows costs it a barrier after every trip and one place for all trips' work;
+whether that matters is for a measurement to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from luminal.kernel.tile_ir import Role
+from luminal.program.buffers import BufferKind
+from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand, Program, walk
+
+Entries = Mapping[int, int]
+"""Table entries that one trip uses in place of others."""
+
+
+def unroll(program: Program) -> Program:
+    """The program with its Loops written out, where trips are known and no operand is a slice of a
+    tensor. Buffers that each trip writes anew are one for each trip.
+    """
+    buffers, table = [*program.buffers], [*program.table]
+    launches: list[Launch] = []
+    for launch in program.launches:
+        own = _own(program, launch)
+        for t, written in enumerate(_trips(launch, 1)):
+            entries: dict[int, int] = {}
+            for entry in own if t else ():
+                entries[entry] = len(table)
+                table.append(len(buffers))
+                buffers.append(replace(buffers[program.table[entry]], id=len(buffers)))
+            launches += (_resolved(each, 0, 0, entries) for each in written)
+    return replace(
+        program,
+        buffers=tuple(buffers),
+        table=tuple(table),
+        prologue=written_out(program.prologue),
+        launches=tuple(launches),
+    )
+
+
+def written_out(launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
+    """A launch list with its Loops written out, as far as they can be, all trips in one memory."""
+    return tuple(each for launch in launches for trip in _trips(launch, 1) for each in trip)
+
+
+def _trips(launch: Launch, depth: int) -> list[tuple[Launch, ...]]:
+    """The launches of each trip of a Loop; of anything else one trip that is itself."""
+    if isinstance(launch, KernelLaunch):
+        return [(launch,)]
+    body = tuple(e for inner in launch.body for trip in _trips(inner, depth + 1) for e in trip)
+    operands = [o for inner in walk(body) for o in inner.operands if o.depth == depth]
+    if not launch.trips.is_const or any(o.stride != 0 or not o.offset.is_const for o in operands):
+        return [(LoopLaunch(launch.trips, body),)]
+    count = launch.trips.value
+    return [tuple(_resolved(each, depth, t, {}) for each in body) for t in range(count)]
+
+
+def _resolved(launch: Launch, depth: int, t: int, entries: Entries) -> Launch:
+    """A launch as the Loop of this depth has it in trip t; Loops further in come out by one."""
+    if isinstance(launch, LoopLaunch):
+        body = tuple(_resolved(each, depth, t, entries) for each in launch.body)
+        return LoopLaunch(launch.trips, body)
+    operands = tuple(_operand(each, depth, t, entries) for each in launch.operands)
+    return replace(launch, operands=operands)
+
+
+def _operand(operand: Operand, depth: int, t: int, entries: Entries) -> Operand:
+    if operand.modulus == 1 and operand.entry in entries:
+        return replace(operand, entry=entries[operand.entry])
+    if depth and operand.depth == depth:
+        return Operand(operand.entry + (t + operand.offset.value) % operand.modulus)
+    return replace(operand, depth=operand.depth - 1) if 0 < depth < operand.depth else operand
+
+
+def _own(program: Program, loop: Launch) -> list[int]:
+    """The table entries of buffers that a Loop alone touches, each trip writing them first."""
+    if isinstance(loop, KernelLaunch):
+        return []
+    others = [launch for launch in program.launches if launch is not loop]
+    outside = {number for launch in others for number, _ in program.accesses(launch)}
+    first: dict[int, Role] = {}
+    moving: set[int] = set()
+    for launch in walk(loop.body):
+        buffers = program.kernels[launch.kernel].buffers
+        for operand, buffer in zip(launch.operands, buffers, strict=True):
+            if operand.depth:
+                moving.update(program.table[entry] for entry in program.entries(operand))
+            first.setdefault(operand.entry, buffer.role)
+    return [
+        entry
+        for entry, role in first.items()
+        if role is Role.OUT
+        and program.buffers[program.table[entry]].kind is BufferKind.ARENA
+        and program.table[entry] not in outside | moving
+    ]
