@@ -27,9 +27,10 @@ from luminal.codegen.llvm_control import counted
 from luminal.codegen.llvm_index import Indexer, Lanes
 from luminal.codegen.llvm_loops import emit_loop, prepare
 from luminal.codegen.llvm_math import POINTWISE
+from luminal.codegen.llvm_pairs import multiply_add_pairs
 from luminal.codegen.llvm_sort import emit_sort
 from luminal.codegen.llvm_values import Context, Elements, held_type
-from luminal.dtypes import DType
+from luminal.dtypes import DType, float32
 from luminal.errors import CompileError
 from luminal.kernel.scratch import scratch_offsets
 from luminal.kernel.tile_ir import (
@@ -165,6 +166,8 @@ class _Writer:
         ctx.values[out.id] = elements
 
     def multiply_add(self, dtype: DType, a: IRValue, b: IRValue, acc: IRValue) -> IRValue:
+        if dtype is float32 and a.type.scalar == "i32":
+            return multiply_add_pairs(self.b, a, b, acc)
         if dtype.is_float:
             return self.b.intrinsic("llvm.fma", acc.type, [a, b, acc])
         return self.b.binary("add", acc, self.b.binary("mul", a, b))

@@ -323,7 +323,12 @@ _FMA = _libm_fma()
 
 
 def multiply_add(dtype: DType, acc: Array, a: Array, b: Array) -> Array:
-    """acc + a*b: rounded once for floats, wrapping for integers."""
+    """acc + a*b: rounded once for floats, wrapping for integers; of words, both their products."""
+    if dtype.is_float and a.dtype == np.uint32:
+        for shift in (0, 16):  # the upper halves first
+            high, other = ((x << shift & 0xFFFF0000).view(np.float32) for x in (a, b))
+            acc = multiply_add(dtype, acc, high, other)
+        return acc
     if dtype.is_float:
         return np.asarray(_FMA[dtype.size](a, b, acc)).astype(dtype.numpy)
     return apply("Add", dtype, acc, apply("Mul", dtype, a, b))

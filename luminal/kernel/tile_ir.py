@@ -137,7 +137,11 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """`out = acc + a * b` with one rounding per product (fma), over the axes of out."""
+    """`out = acc + a * b` with one rounding per product (fma), over the axes of out.
+
+    Of u32 operands and an f32 accumulator, each word is two bfloat16 and both products are added,
+    in an order and with roundings that are the hardware's, subnormals taken as zero.
+    """
 
     out: Tile
     acc: Tile

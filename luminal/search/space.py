@@ -134,7 +134,7 @@ class Space:
         spelled = self._spell(self.lowered, genome)
         wished = dict(genome.layouts)
         wishes = {t: wished[name] for t, name in spelled.names.items() if name in wished}
-        selection = layouts.by_rule(spelled.selection, self.target, wishes)
+        selection = layouts.by_rule(spelled.selection, self.target, self.numerics, wishes)
         return compiler.finish(self.graph, spelled.lowered, selection, self.target, genome.knobs)
 
     def _spell(self, body: Lowered, genome: Genome) -> _Spelled:
@@ -176,8 +176,8 @@ class Space:
     def _layouts(self, candidate: Candidate) -> Iterator[Move]:
         """Weights read as they are that could be read in panels, and the other way round."""
         names = self._spell(self.lowered, candidate.genome).names
-        wished = dict(candidate.genome.layouts)
-        for gene in layouts.all_genes(candidate.stages.selection, self.target):
+        wished, selection = dict(candidate.genome.layouts), candidate.stages.selection
+        for gene in layouts.all_genes(selection, self.target, self.numerics):
             name = names[gene.weight]
             if name in wished:
                 yield _move("layouts", name, None, "a weight read in the layout fast has it in")

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from luminal.algebra.terms import Axes, Frame, Phase, Term
+from luminal.dtypes import bfloat16
 from luminal.hlir.ops import Value
+from luminal.kernel.pairs import in_pairs, last_axis
 from luminal.program.buffers import ROW_MAJOR, Layout
 from luminal.program.selection import Selection
 from luminal.select.weights import upper
@@ -51,6 +53,7 @@ class _Read:
 def by_rule(
     selection: Selection,
     target: Target,
+    numerics: str = "standard",
     wishes: Mapping[Term, str] = NO_WISHES,
     arguments: Set[Value] = frozenset(),
 ) -> Selection:
@@ -60,10 +63,10 @@ def by_rule(
     """
     bodies = dict(selection.bodies)
     for number, weights in weights_of_bodies(selection, arguments).items():
-        bodies[number] = by_rule(bodies[number], target, wishes, weights)
+        bodies[number] = by_rule(bodies[number], target, numerics, wishes, weights)
     chosen: dict[Gene, Layout] = {}
-    for gene in genes(selection, target, arguments):
-        rule = gene.layouts[_pays(gene, target)]
+    for gene in genes(selection, target, numerics, arguments):
+        rule = gene.layouts[-1 if _pays(gene, target) else 0]
         wish = wishes.get(gene.weight)
         chosen[gene] = next((each for each in gene.layouts if str(each) == wish), rule)
     return with_layouts(replace(selection, bodies=bodies), chosen)
@@ -83,18 +86,25 @@ def _pays(gene: Gene, target: Target) -> bool:
 
 
 def all_genes(
-    selection: Selection, target: Target, arguments: Set[Value] = frozenset()
+    selection: Selection,
+    target: Target,
+    numerics: str = "standard",
+    arguments: Set[Value] = frozenset(),
 ) -> Iterator[Gene]:
     """What can be chosen in a program, its Loop bodies included."""
-    yield from genes(selection, target, arguments)
+    yield from genes(selection, target, numerics, arguments)
     for number, weights in weights_of_bodies(selection, arguments).items():
-        yield from all_genes(selection.bodies[number], target, weights)
+        yield from all_genes(selection.bodies[number], target, numerics, weights)
 
 
 def genes(
-    selection: Selection, target: Target, arguments: Set[Value] = frozenset()
+    selection: Selection,
+    target: Target,
+    numerics: str = "standard",
+    arguments: Set[Value] = frozenset(),
 ) -> tuple[Gene, ...]:
     """What can be chosen in a program, or in a Loop body whose `arguments` are weights outside."""
+    may_pair = target.bf16_dot and numerics != "exact"
     users = _users(selection)
     found: dict[tuple[Term, Layout], Gene] = {}
     for term in selection.choices:
@@ -107,10 +117,14 @@ def genes(
                     rows = upper(term.axes - {a for dimension in read.frame for a in dimension})
                     held = selection.choices[read.weight].layouts
                     now = held[selection.reads.get(read.edge, 0)]
-                    new = Gene(read.weight, (), (ROW_MAJOR, layout), now, 0)
-                    old = found.get(key, new)
+                    offered: tuple[Layout, ...] = (ROW_MAJOR, layout)
+                    if may_pair and _pairs(term, selection):
+                        offered += (in_pairs(layout, len(read.frame) - 1),)
+                    old = found.get(key, Gene(read.weight, (), offered, now, 0))
                     edges = tuple(dict.fromkeys((*old.edges, read.edge)))
-                    found[key] = replace(old, edges=edges, rows=max(old.rows, rows))
+                    offered = min(old.layouts, offered, key=len)
+                    rows = max(old.rows, rows)
+                    found[key] = replace(old, edges=edges, layouts=offered, rows=rows)
     return tuple(gene for gene in found.values() if not arguments or _covers(gene, users))
 
 
@@ -177,23 +191,54 @@ def _is_weight(term: Term, selection: Selection, arguments: Set[Value]) -> bool:
     return selection.is_stored(term) and term.phase is not Phase.RUN
 
 
+def _pairs(contraction: Term, selection: Selection) -> bool:
+    """Are both factors bfloat16 in memory, neighbours along the sum side by side?"""
+    inner: set[Symbol | None] = set()
+    for factor in contraction.args[0].args:
+        source = _source(factor, selection)
+        if source is None or source.casts != 1 or source.term.dtype is not bfloat16:
+            return False
+        inner.add(last_axis(source.frame))
+    (axis, *others) = inner
+    return not others and axis in contraction.attrs and len(contraction.args[0].args) == 2
+
+
 def _reads(contraction: Term, selection: Selection, arguments: Set[Value]) -> Iterator[_Read]:
     """The factors that are weights, below casts and pure renames."""
     (product,) = contraction.args
     if selection.is_stored(product):
         return
     for k, factor in enumerate(product.args):
-        edge, names = (product, k), dict[Symbol, Symbol]()
-        while factor.op in ("Cast", "At") and not selection.is_stored(factor):
-            if factor.op == "At":
-                if not all(isinstance(index, Symbol) for _, index in factor.attrs):
-                    break
-                names |= {axis: names.get(index, index) for axis, index in factor.attrs}
-            edge, factor = (factor, 0), factor.args[0]
-        if _is_weight(factor, selection, arguments):
-            frame = factor.attrs.frame if factor.is_leaf else selection.frames[factor]
-            renamed = tuple(tuple(names.get(a, a) for a in dimension) for dimension in frame)
-            yield _Read(factor, edge, renamed)
+        source = _source(factor, selection)
+        if source is not None and _is_weight(source.term, selection, arguments):
+            yield _Read(source.term, source.edge or (product, k), source.frame)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What a factor is in memory, below casts and pure renames; `edge`: the lowest of them."""
+
+    term: Term
+    frame: Frame  # in the axes of the contraction
+    edge: Edge | None
+    casts: int
+
+
+def _source(factor: Term, selection: Selection) -> _Source | None:
+    names: dict[Symbol, Symbol] = {}
+    edge, casts = None, 0
+    while factor.op in ("Cast", "At") and not selection.is_stored(factor):
+        if factor.op == "At":
+            if not all(isinstance(index, Symbol) for _, index in factor.attrs):
+                return None
+            names |= {axis: names.get(index, index) for axis, index in factor.attrs}
+        casts += factor.op == "Cast"
+        edge, factor = (factor, 0), factor.args[0]
+    if not factor.is_leaf and factor not in selection.frames:
+        return None
+    frame = factor.attrs.frame if factor.is_leaf else selection.frames[factor]
+    renamed = tuple(tuple(names.get(a, a) for a in dimension) for dimension in frame)
+    return _Source(factor, renamed, edge, casts)
 
 
 def _columns(contraction: Term, selection: Selection, users: Mapping[Term, list[Edge]]) -> Axes:

@@ -11,10 +11,13 @@ import pytest
 
 import luminal as lm
 from luminal.backends import registry
-from luminal.compiler import Stages, lower_by_stages
+from luminal.compiler import Stages, finish, lower_by_stages
+from luminal.kernel.tile_interpreter import run as interpret
+from luminal.kernel.tile_ir import Contract
 from luminal.program.buffers import BufferKind
 from luminal.program.selection import Choice
 from luminal.program.selection_text import parse, to_text
+from luminal.runtime.executable import Executable, Variant
 from luminal.select import layouts
 
 Array = np.ndarray[Any, Any]
@@ -118,6 +121,105 @@ def test_panels_hold_what_the_weight_holds(dtype: str) -> None:
     )
 
 
+needs_pairs = pytest.mark.skipif(
+    not registry.find("cpu").target().bf16_dot, reason="no instruction for pairs of bfloat16"
+)
+
+
+def paired(stages: Stages) -> bool:
+    """Does a kernel multiply words of two bfloat16?"""
+    statements = [s for kernel in stages.program.kernels for s in kernel.statements()]
+    return any(isinstance(s, Contract) and s.a.dtype is lm.uint32 for s in statements)
+
+
+@needs_pairs
+@pytest.mark.parametrize("rows", [2, 3, 33])
+@pytest.mark.parametrize(("k", "n"), [(200, 96), (130, 127), (1000, 17)])
+def test_bfloat16_is_multiplied_in_pairs(k: int, n: int, rows: int) -> None:
+    cx = lm.Graph()
+    x = cx.tensor((rows, k), dtype=lm.bfloat16, name="x")
+    y = x @ cx.weight((n, k), lm.bfloat16, "w").mT + cx.weight((n,), lm.bfloat16, "b")
+    y.output("y")
+    assert paired(compiled(cx))
+    assert not paired(lower_by_stages(cx.graph(), registry.find("cpu").target(), "exact"))
+    to = storage("bfloat16")
+    x, w, b = to(drawn(rows, k)), to(drawn(n, k)), to(drawn(n))
+    wide = to(x.astype(np.float32) @ w.astype(np.float32).T).astype(np.float32)
+    got = run(cx, {"w": w, "b": b}, x=x)["y"].astype(np.float32)
+    np.testing.assert_allclose(got, wide + b.astype(np.float32), rtol=2e-2, atol=0.1)
+
+
+@needs_pairs
+def test_pairs_along_heads_that_are_summed_over() -> None:
+    """A sum over (head, width): the pairs are neighbours in a head."""
+    cx = lm.Graph()
+    x = cx.tensor((3, 7, 50), dtype=lm.bfloat16, name="x")  # head, row, width
+    w = cx.weight((160, 3 * 50), lm.bfloat16, "w")
+    lm.einsum("hsd,nhd->sn", x, w.reshape(160, 3, 50)).output("y")
+    assert paired(compiled(cx))
+    to = storage("bfloat16")
+    x, w = to(drawn(3, 7, 50)), to(drawn(160, 150))
+    expected = np.einsum("hsd,nhd->sn", *(v.astype(np.float32) for v in (x, w.reshape(160, 3, 50))))
+    got = run(cx, {"w": w}, x=x)["y"].astype(np.float32)
+    np.testing.assert_allclose(got, expected, rtol=2e-2, atol=0.1)
+
+
+@needs_pairs
+def test_pairs_keep_nan_and_infinities_in_their_places() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((5, 128), dtype=lm.bfloat16, name="x")
+    (x @ cx.weight((130, 128), lm.bfloat16, "w").mT).output("y")
+    to = storage("bfloat16")
+    x, w = to(drawn(5, 128)), to(drawn(130, 128))
+    x[1, 4], w[31, 3], w[129, 5] = np.nan, np.inf, -np.inf
+    got = run(cx, {"w": w}, x=x)["y"].astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        expected = x.astype(np.float32) @ w.astype(np.float32).T
+    np.testing.assert_allclose(got, expected, rtol=2e-2, atol=0.2)
+
+
+@pytest.mark.parametrize(
+    ("x", "w"),
+    [
+        ((4, 129), (200, 129)),  # an odd sum
+        ((4, 128), (128, 200)),  # neighbours along the sum lie apart
+    ],
+)
+def test_what_has_no_pairs_is_widened(x: tuple[int, int], w: tuple[int, int]) -> None:
+    cx = lm.Graph()
+    weight = cx.weight(w, lm.bfloat16, "w")
+    (cx.tensor(x, dtype=lm.bfloat16, name="x") @ (weight.mT if w[1] == x[1] else weight)).output()
+    stages = compiled(cx)
+    assert len(copies(stages)) == 1
+    assert not paired(stages)
+
+
+@needs_pairs
+def test_the_interpreter_multiplies_pairs_as_the_hardware_does() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((3, 6), dtype=lm.bfloat16, name="x")
+    (x.float() @ cx.weight((20, 6), lm.bfloat16, "w").mT.float()).output("y")
+    target = registry.find("cpu").target()
+    plain = lower_by_stages(cx.graph(), target)
+    (gene,) = layouts.genes(plain.selection, target)
+    chosen = layouts.with_layouts(plain.selection, {gene: gene.layouts[-1]})
+    stages = finish(plain.graph, plain.lowered, chosen, target)
+    assert paired(stages)
+    to = storage("bfloat16")
+    arrays = {"x": to(drawn(3, 6)), "w": to(drawn(20, 6))}
+    runner = registry.find("cpu").make_runner(stages.program)
+    got = np.asarray(Executable(stages.graph, [Variant({}, runner)])(arrays)["y"])
+    (copy,), (product,) = stages.program.prologue, stages.program.launches
+    words = {name: array.view(np.uint32).ravel() for name, array in arrays.items()}
+    out = np.zeros(60, np.float32)
+    kernels = stages.program.kernels
+    size = int(kernels[copy.kernel].buffers[1].size.value)
+    panels = np.zeros(size, np.uint32)
+    interpret(kernels[copy.kernel], {"b0": words["w"], "b1": panels}, {})
+    interpret(kernels[product.kernel], {"b0": words["x"], "b1": panels, "b2": out}, {})
+    np.testing.assert_allclose(out.reshape(3, 20), got, rtol=1e-6, atol=1e-6)
+
+
 def test_a_tied_embedding_is_gathered_by_rows_and_multiplied_in_panels() -> None:
     cx = lm.Graph()
     table = cx.weight((300, 96), name="table")
@@ -218,7 +320,7 @@ def test_genes_are_data_that_a_search_may_choose() -> None:
     assert gene.rows == 8
     assert gene.now == as_it_is
     assert [each.now for each in layouts.all_genes(chosen, target)] == [panels]
-    assert layouts.by_rule(plain, target, {gene.weight: str(as_it_is)}) == plain
+    assert layouts.by_rule(plain, target, wishes={gene.weight: str(as_it_is)}) == plain
     assert layouts.by_rule(plain, target) == chosen
 
 

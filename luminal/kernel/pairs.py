@@ -1,0 +1,138 @@
+"""Contractions of bfloat16 two positions at a time, as hardware that multiplies pairs has it.
+
+A weight whose panels keep neighbours along the sum together says that a contraction is to run so.
+Two neighbours of either factor are then one 32-bit word, half as many words are walked, and a
+`Contract` of words adds both products. The copy into such panels moves words too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from luminal.algebra.terms import Frame, Term, Terms
+from luminal.dtypes import bfloat16, float32, uint32
+from luminal.kernel.group import Group, Place, Store
+from luminal.program.buffers import ROW_MAJOR, Layout
+from luminal.shape.expression import Symbol, axis
+
+PAIR = 2
+
+
+def in_pairs(panels: Layout, along: int) -> Layout:
+    """Panels that keep two neighbours along a dimension together, innermost."""
+    return replace(panels, blocks=(*panels.blocks, (along, PAIR)))
+
+
+def last_axis(frame: Frame) -> Symbol | None:
+    """The axis whose neighbours lie together, if it is made of whole pairs."""
+    inner = frame[-1][-1:] if frame else ()
+    for symbol in inner:
+        extent = symbol.extent
+        if extent is not None and extent.is_const and extent.value % PAIR == 0:
+            return symbol
+    return None
+
+
+def paired(group: Group) -> Group:
+    """The group over words where a weight lies in pairs; else the same."""
+    store = group.stores[0]
+    if len(group.stores) == 1 and _is_paired(store.place) and store.term in group.reads:
+        return _copy(group, store)
+    for reduction in group.reductions():
+        if any(_is_paired(place) for place in group.reads.values()):
+            return _contracted(group, reduction) or group
+    return group
+
+
+def _is_paired(place: Place) -> bool:
+    return place.dtype is bfloat16 and place.layout.blocks[1:] == ((len(place.frame) - 1, PAIR),)
+
+
+def _words(
+    terms: Terms, read: Term, place: Place, names: dict[Symbol, Symbol]
+) -> tuple[Term, Place]:
+    """What is read as words, and where: its last axis half as long."""
+    inner = last_axis(place.frame)
+    assert inner is not None
+    assert inner.extent is not None
+    outside = names.get(inner, inner)
+    half = axis(f"{outside.name}/{PAIR}", inner.extent.value // PAIR)
+    term = terms.at(terms.pointwise("Bitcast", (read,), uint32), {**names, inner: half * PAIR})
+    renamed = {**names, inner: half}
+    frame = tuple(tuple(renamed.get(a, a) for a in dimension) for dimension in place.frame)
+    layout = replace(place.layout, blocks=place.layout.blocks[:1])
+    return term, replace(place, dtype=uint32, frame=frame, layout=layout)
+
+
+def _copy(group: Group, store: Store) -> Group:
+    """A weight copied into panels."""
+    source = group.reads[store.term]
+    if source.frame != store.frame or store.index is not None or source.layout != ROW_MAJOR:
+        return group
+    if last_axis(source.frame) is None:
+        return group
+    term, place = _words(Terms(), store.term, source, {})
+    target = replace(store.place, dtype=uint32, frame=place.frame)
+    target = replace(target, layout=replace(target.layout, blocks=target.layout.blocks[:1]))
+    return Group((Store(term, target, place.frame),), {term: place}, frozenset(), group.facts)
+
+
+def _contracted(group: Group, reduction: Term) -> Group | None:
+    """The group with both factors of a sum of products read as words."""
+    (product,) = reduction.args
+    if product.op != "Mul" or len(product.args) != 2 or reduction.dtype is not float32:
+        return None
+    terms, reads = Terms(), dict(group.reads)
+    words: list[Term] = []
+    halves: set[Symbol] = set()
+    for factor in product.args:
+        names: dict[Symbol, Symbol] = {}
+        casts = 0
+        while factor.op in ("Cast", "At") and factor not in group.reads:
+            casts += factor.op == "Cast"
+            if any(not isinstance(index, Symbol) for _, index in factor.attrs or ()):
+                return None
+            names |= {a: names.get(index, index) for a, index in factor.attrs or ()}
+            factor = factor.args[0]
+        place = group.reads.get(factor)
+        if place is None or casts != 1 or place.dtype is not bfloat16:
+            return None
+        inner = last_axis(place.frame)
+        if inner is None or not (place.layout == ROW_MAJOR or _is_paired(place)):
+            return None
+        halves.add(names.get(inner, inner))
+        word, reads_at = _words(terms, factor, place, names)
+        reads[word] = reads_at
+        words.append(word)
+    if len(halves) != 1 or not halves <= set(reduction.attrs):
+        return None
+    (half,) = words[0].axes & words[1].axes - product.axes
+    bound = {*reduction.attrs} - halves | {half}
+    total = terms.reduce("Sum", bound, terms.pointwise("Mul", words, float32), merge=False)
+    return _replaced(group, terms, {reduction: total}, reads)
+
+
+def _replaced(group: Group, terms: Terms, new: dict[Term, Term], reads: dict[Term, Place]) -> Group:
+    """The group with terms replaced, and those above them."""
+    for term in group.terms():
+        if term not in new:
+            is_read = term in group.reads
+            args = term.args if is_read else tuple(new[arg] for arg in term.args)
+            new[term] = terms.with_args(term, args)
+    stores = tuple(replace(store, term=new[store.term]) for store in group.stores)
+    used = _read(stores, reads)
+    local = frozenset(new[t] for t in group.local if t in new)
+    return Group(stores, {t: p for t, p in reads.items() if t in used}, local, group.facts)
+
+
+def _read(stores: Iterable[Store], reads: dict[Term, Place]) -> set[Term]:
+    """Those of `reads` that the stores still read."""
+    seen: set[Term] = set()
+    stack = [root for store in stores for root in store.roots]
+    while stack:
+        term = stack.pop()
+        if term not in seen:
+            seen.add(term)
+            stack.extend(() if term in reads else term.args)
+    return seen & reads.keys()
