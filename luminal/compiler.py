@@ -20,6 +20,7 @@ from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.opaque import is_opaque, place_opaque
+from luminal.kernel.pairs import paired
 from luminal.kernel.place_cascade import cascade_of, cascade_space, place_cascade
 from luminal.kernel.placement import place
 from luminal.kernel.product import BLAS, CALLED, place_product, product_of
@@ -100,7 +101,7 @@ def lower_by_stages(graph: Graph, target: Target, numerics: str = "standard") ->
     """HLIR to a Program by `fast`. Every step takes one IR and gives the next."""
     graph, lowered = lower_to_algebra(graph)
     with trace.span("select"):
-        selection = layouts.by_rule(fast.select(lowered, numerics), target)
+        selection = layouts.by_rule(fast.select(lowered, numerics), target, numerics)
     return finish(graph, lowered, selection, target)
 
 
@@ -212,7 +213,7 @@ def text_key(text: str) -> str:
 
 def place_step(step: KernelStep, target: Target, knobs: Knobs = ()) -> Placed:
     """One kernel placed by the schedule that `knobs` make of the default."""
-    group = step.group
+    group = paired(step.group)
     cascade = cascade_of(group)
     if cascade is not None:
         placed = place_cascade(group, cascade, target, knobs)
@@ -232,7 +233,7 @@ def knob_space(step: KernelStep | CustomStep, target: Target) -> tuple[Knobs, ..
     """The schedules of a kernel worth timing, () first."""
     if isinstance(step, CustomStep):
         return ((),)
-    group = step.group
+    group = paired(step.group)
     cascade = cascade_of(group)
     if cascade is not None:
         return cascade_space(group, cascade, target)
