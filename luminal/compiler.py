@@ -203,7 +203,7 @@ def assemble(
 
 
 def _is_early(step: Step) -> bool:
-    return isinstance(step, KernelStep) and step.early
+    return not isinstance(step, CustomStep) and step.early
 
 
 def text_key(text: str) -> str:

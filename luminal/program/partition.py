@@ -394,6 +394,10 @@ class _Scope:
     ) -> Operand:
         """A tensor walked along its leading axis, or a list of tensors in one layout."""
         frames = term.attrs.frames
+        if listed:
+            copied = self.copied_list(term, args, depth, before, layout)
+            if copied is not None:
+                return copied
         places = [self.exact(term.args[k], frames[k], before, layout) for k in args]
         if listed:
             buffers = [self.memory.partition.table[p.operand.entry] for p in places]
@@ -403,6 +407,34 @@ class _Scope:
         for extent in place.shape[1:]:
             size = size * extent
         return Operand(place.operand.entry, depth, const(0), 1, size)
+
+    def copied_list(
+        self, term: Term, args: range, depth: int, before: list[Unit], layout: Layout
+    ) -> Operand | None:
+        """Copies in another layout of a list of weights that lie alike: one kernel in a Loop."""
+        leaves, count = [term.args[k] for k in args], len(args)
+        places = [self.places.get(leaf) for leaf in leaves]
+        frames = [term.attrs.frames[k] for k in args]
+        kinds = {(p.layout, p.frame == f) for p, f in zip(places, frames, strict=True) if p}
+        is_given = all(t.is_leaf and t.phase is not Phase.RUN for t in leaves)
+        if not is_given or self.depth or len(kinds) != 1 or not all(places):
+            return None
+        ((given, in_frame),) = kinds
+        if given == layout or not in_frame:
+            return None
+        memory, first, frame = self.memory, leaves[0], frames[0]
+        shape, table = shape_of(frame), memory.partition.table
+        made = [
+            memory.buffer(BufferKind.DERIVED, first.dtype, shape, layout=layout) for _ in leaves
+        ]
+        lists = [[table[p.operand.entry] for p in places if p], made]
+        source, target = (Operand(memory.entry(*each), 1, const(0), count) for each in lists)
+        store = Store(first, Place(target, first.dtype, frame, layout), frame)
+        read = Place(source, first.dtype, frame, given)
+        copy = KernelStep(Group((store,), {first: read}, frozenset(), self.facts), early=True)
+        step = LoopStep(const(count), (copy,), early=True)
+        before.append(Unit((), frozenset(leaves), (step,), leaves=leaves_of(leaves)))
+        return Operand(target.entry, depth, const(0), count)
 
     def exact(
         self, term: Term, frame: Frame, before: list[Unit], layout: Layout = ROW_MAJOR

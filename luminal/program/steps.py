@@ -38,6 +38,7 @@ class LoopStep:
 
     trips: Expression
     body: tuple[Step, ...]
+    early: bool = False  # all of it
 
 
 Step = KernelStep | CustomStep | LoopStep

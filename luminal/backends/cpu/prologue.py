@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -25,6 +25,7 @@ from luminal.program import memory_plan
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, Program
 from luminal.program.quantities import Quantities
+from luminal.program.unroll import written_out
 from luminal.runtime.arrays import Array, address
 from luminal.runtime.report import KernelRow
 
@@ -60,6 +61,8 @@ class Prologue:
     """The arrays of WEIGHT, CONSTANT and DERIVED buffers by id, in step with the Parameters."""
 
     def __init__(self, program: Program, texts: Sequence[str], functions: Sequence[int]) -> None:
+        # Launch by launch, so that only what is stale runs, and programs share what they derive.
+        program = replace(program, prologue=written_out(program.prologue))
         self._program = program
         self._functions = functions
         self._weights = {
