@@ -16,7 +16,7 @@ from bench.row import Row, Skipped
 from luminal import config
 from luminal.runtime.report_text import table_lines
 
-SUBJECTS = ("start", "small", "pointwise", "matmul", "language_model")
+SUBJECTS = ("start", "small", "pointwise", "matmul", "language_model", "search")
 HEAD = ("what", "measured", "target", "", "spread", "detail")
 RESULTS = Path(__file__).parent / "results.json"
 
