@@ -39,10 +39,11 @@ def paired(group: Group) -> Group:
     store = group.stores[0]
     if len(group.stores) == 1 and _is_paired(store.place) and store.term in group.reads:
         return _copy(group, store)
-    for reduction in group.reductions():
-        if any(_is_paired(place) for place in group.reads.values()):
-            return _contracted(group, reduction) or group
-    return group
+    if not any(map(_is_paired, group.reads.values())):
+        return group
+    terms, reads = Terms(), dict(group.reads)
+    new = {r: _over_words(r, terms, reads) for r in group.reductions()}
+    return _replaced(group, terms, {r: total for r, total in new.items() if total}, reads)
 
 
 def _is_paired(place: Place) -> bool:
@@ -78,39 +79,44 @@ def _copy(group: Group, store: Store) -> Group:
     return Group((Store(term, target, place.frame),), {term: place}, frozenset(), group.facts)
 
 
-def _contracted(group: Group, reduction: Term) -> Group | None:
-    """The group with both factors of a sum of products read as words."""
+def _over_words(reduction: Term, terms: Terms, reads: dict[Term, Place]) -> Term | None:
+    """The sum of products with both factors read as words, which are added to `reads`."""
     (product,) = reduction.args
     if product.op != "Mul" or len(product.args) != 2 or reduction.dtype is not float32:
         return None
-    terms, reads = Terms(), dict(group.reads)
-    words: list[Term] = []
-    halves: set[Symbol] = set()
-    for factor in product.args:
-        names: dict[Symbol, Symbol] = {}
-        casts = 0
-        while factor.op in ("Cast", "At") and factor not in group.reads:
-            casts += factor.op == "Cast"
-            if any(not isinstance(index, Symbol) for _, index in factor.attrs or ()):
-                return None
-            names |= {a: names.get(index, index) for a, index in factor.attrs or ()}
-            factor = factor.args[0]
-        place = group.reads.get(factor)
-        if place is None or casts != 1 or place.dtype is not bfloat16:
-            return None
+    factors = [_in_memory(factor, reads) for factor in product.args]
+    found = [(term, reads[term], names) for term, names in factors if term is not None]
+    if len(found) != 2 or not any(_is_paired(place) for _, place, _ in found):
+        return None
+    words, walked = [], set()
+    for term, place, names in found:
         inner = last_axis(place.frame)
         if inner is None or not (place.layout == ROW_MAJOR or _is_paired(place)):
             return None
-        halves.add(names.get(inner, inner))
-        word, reads_at = _words(terms, factor, place, names)
-        reads[word] = reads_at
-        words.append(word)
-    if len(halves) != 1 or not halves <= set(reduction.attrs):
+        walked.add(names.get(inner, inner))
+        words.append(_words(terms, term, place, names))
+    if len(walked) != 1 or not walked <= set(reduction.attrs):
         return None
-    (half,) = words[0].axes & words[1].axes - product.axes
-    bound = {*reduction.attrs} - halves | {half}
-    total = terms.reduce("Sum", bound, terms.pointwise("Mul", words, float32), merge=False)
-    return _replaced(group, terms, {reduction: total}, reads)
+    reads.update(words)
+    pair, *_ = (term for term, _ in words)
+    (half,) = pair.axes - product.axes
+    multiplied = terms.pointwise("Mul", [term for term, _ in words], float32)
+    return terms.reduce("Sum", {*reduction.attrs} - walked | {half}, multiplied, merge=False)
+
+
+def _in_memory(factor: Term, reads: dict[Term, Place]) -> tuple[Term | None, dict[Symbol, Symbol]]:
+    """The bfloat16 value that a factor is, cast once, and the names its axes go by; else None."""
+    names: dict[Symbol, Symbol] = {}
+    casts = 0
+    while factor.op in ("Cast", "At") and factor not in reads:
+        if factor.op == "At":
+            if not all(isinstance(index, Symbol) for _, index in factor.attrs):
+                return None, names
+            names |= {a: names.get(index, index) for a, index in factor.attrs}
+        casts += factor.op == "Cast"
+        factor = factor.args[0]
+    is_pair = factor in reads and casts == 1 and reads[factor].dtype is bfloat16
+    return (factor if is_pair else None), names
 
 
 def _replaced(group: Group, terms: Terms, new: dict[Term, Term], reads: dict[Term, Place]) -> Group:

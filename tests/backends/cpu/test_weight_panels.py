@@ -165,6 +165,26 @@ def test_pairs_along_heads_that_are_summed_over() -> None:
 
 
 @needs_pairs
+def test_sibling_products_are_all_in_pairs() -> None:
+    """Gate and up of one kernel: no product of f32 is left."""
+    cx = lm.Graph()
+    x = cx.tensor((6, 200), dtype=lm.bfloat16, name="x")
+    gate, up = (x @ cx.weight((160, 200), lm.bfloat16, name).mT for name in ("g", "u"))
+    (gate.sigmoid() * gate * up).output("y")
+    program = compiled(cx).program
+    statements = [s for kernel in program.kernels for s in kernel.statements()]
+    products = [s for s in statements if isinstance(s, Contract)]
+    assert len(products) == 2
+    assert {s.a.dtype for s in products} == {lm.uint32}
+    to = storage("bfloat16")
+    given, g, u = (to(drawn(*shape)) for shape in ((6, 200), (160, 200), (160, 200)))
+    wide = [to(given.astype(np.float32) @ w.astype(np.float32).T) for w in (g, u)]
+    first, second = (w.astype(np.float32) for w in wide)
+    got = run(cx, {"g": g, "u": u}, x=given)["y"].astype(np.float32)
+    np.testing.assert_allclose(got, first / (1 + np.exp(-first)) * second, rtol=5e-2, atol=0.2)
+
+
+@needs_pairs
 def test_pairs_keep_nan_and_infinities_in_their_places() -> None:
     cx = lm.Graph()
     x = cx.tensor((5, 128), dtype=lm.bfloat16, name="x")
