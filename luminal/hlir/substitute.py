@@ -44,7 +44,10 @@ def used_dims(graph: Graph) -> frozenset[Symbol]:
         return expression
 
     for node in all_nodes(graph):
-        if node.attrs is not None:
+        if isinstance(node.attrs, ViewAttrs):  # the most frequent
+            met.update(node.attrs.view.map)
+            met.add(node.attrs.view.domain)
+        elif node.attrs is not None:
             rewrite_attrs(node.attrs, collect)
         for type_ in node.types:
             met.update(type_.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Term, below
@@ -20,19 +20,20 @@ def updates(selection: Selection, users: Users, root: Root, old: Term) -> bool:
         return False
     if root.frame != term.attrs.result or old.attrs.frame != term.attrs.frames[0]:
         return False
-    if old in term.args[1:] or not is_read_before(selection, users, old, {term}):
+    if old in term.args[1:] or not is_read_before(selection, users, old, frozenset((term,))):
         return False
     return old not in below(term.args[1:], selection.is_stored)
 
 
-def is_read_before(selection: Selection, users: Users, leaf: Term, makers: Set[Term]) -> bool:
+def is_read_before(selection: Selection, users: Users, leaf: Term, makers: frozenset[Term]) -> bool:
     """Can all kernels that read a leaf run before what `makers` compute is there?"""
     readers = _kernels_reading(selection, users, leaf)
     for merge in selection.merges:
         if not readers.isdisjoint(merge):
             readers |= merge
     first = min(term.id for term in makers)  # operands have smaller numbers than their users
-    return not any(makers & below(reader.args, lambda t: t.id < first).keys() for reader in readers)
+    below_readers = (below(r.args, lambda t: t.id < first).keys() for r in readers - makers)
+    return all(makers.isdisjoint(found) for found in below_readers)
 
 
 def _kernels_reading(selection: Selection, users: Users, leaf: Term) -> set[Term]:

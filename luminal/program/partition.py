@@ -503,7 +503,7 @@ class _Scope:
         leaves = {t: state_of(t) for t in term.args if t.is_leaf and state_of(t) in states}
         if lying != list(states) or sum(t in leaves for t in term.args) != len(states):
             return []
-        makers = {*self.siblings(term).values()}
+        makers = frozenset(self.siblings(term).values())
         free = (is_read_before(self.selection, self.users, leaf, makers) for leaf in leaves)
         return [*leaves] if all(free) else []
 
