@@ -16,7 +16,11 @@ from bench.row import Row, Skipped
 from luminal import config
 from luminal.runtime.report_text import table_lines
 
+<<<<<<< HEAD
 SUBJECTS = ("start", "small", "pointwise", "matmul", "language_model", "search")
+=======
+SUBJECTS = ("start", "small", "pointwise", "matmul", "attention", "language_model")
+>>>>>>> 45dc7ec (wip)
 HEAD = ("what", "measured", "target", "", "spread", "detail")
 RESULTS = Path(__file__).parent / "results.json"
 
