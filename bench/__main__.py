@@ -17,10 +17,16 @@ from luminal import config
 from luminal.runtime.report_text import table_lines
 
 <<<<<<< HEAD
+<<<<<<< HEAD
 SUBJECTS = ("start", "small", "pointwise", "matmul", "language_model", "search")
 =======
 SUBJECTS = ("start", "small", "pointwise", "matmul", "attention", "language_model")
 >>>>>>> 45dc7ec (wip)
+=======
+SUBJECTS = (
+    "start", "small", "pointwise", "matmul", "attention", "language_model", "search",
+)  # fmt: skip
+>>>>>>> 3bc4f92 (wip)
 HEAD = ("what", "measured", "target", "", "spread", "detail")
 RESULTS = Path(__file__).parent / "results.json"
 
