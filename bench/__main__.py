@@ -16,12 +16,9 @@ from bench.row import Row, Skipped
 from luminal import config
 from luminal.runtime.report_text import table_lines
 
-<<<<<<< HEAD
-<<<<<<< HEAD
-SUBJECTS = ("start", "small", "pointwise", "matmul", "language_model", "search")
-=======
-SUBJECTS = ("start", "small", "pointwise", "matmul", "attention", "language_model")
->>>>>>> 45dc7ec (wip)
+SUBJECTS = (
+    "start", "small", "pointwise", "matmul", "attention", "language_model", "search",
+)  # fmt: skip
 =======
 SUBJECTS = (
     "start", "small", "pointwise", "matmul", "attention", "language_model", "search",
