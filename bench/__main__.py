@@ -19,11 +19,6 @@ from luminal.runtime.report_text import table_lines
 SUBJECTS = (
     "start", "small", "pointwise", "matmul", "attention", "language_model", "search",
 )  # fmt: skip
-=======
-SUBJECTS = (
-    "start", "small", "pointwise", "matmul", "attention", "language_model", "search",
-)  # fmt: skip
->>>>>>> 3bc4f92 (wip)
 HEAD = ("what", "measured", "target", "", "spread", "detail")
 RESULTS = Path(__file__).parent / "results.json"
 
