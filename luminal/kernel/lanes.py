@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from luminal.kernel.loops import Access, LoopAxis
 
-SHORT_STEP = 4  # elements between neighbours that are packed: few more lines than they fill
-PACK_ROWS = 32  # fewer rows than this do not pay for packing
+FOLD = 4  # vector operations that fold the lanes of one sum
 DOT_TILE = 4  # rows and columns of a tile of dot products
 
 
@@ -39,19 +38,9 @@ class Lanes:
         lanes, positions = self.width(loop), loop.estimate
         steps = -(-positions // lanes)
         used = positions / (steps * lanes) * lanes / self.most
-        return used * (0.01 + sum(self.fit(access, loop, reads) for access in reads))
-
-    def fit(self, access: Access, loop: LoopAxis, reads: Sequence[Access]) -> float:
-        """How well an access vectorises along an axis; short steps are packed, so lie in order."""
-        found = access.contiguity(loop)
-        step = access.stride(loop)
-        short = step is not None and 0 < step <= SHORT_STEP
-        if found >= 0 or loop not in self.grid or not short or not access.is_factor:
-            return found
-        shared = self.rows(loop, reads)
-        if shared is None or shared.estimate < PACK_ROWS or access.moves(shared):
-            return found
-        return -found if any(access.moves(x) for x in self.sequential) else found
+        if loop in self.sequential:
+            used *= steps / (steps + FOLD)
+        return used * (0.01 + sum(access.contiguity(loop) for access in reads))
 
     def rows(self, vector: LoopAxis, reads: Sequence[Access]) -> LoopAxis | None:
         """The longest grid axis that some reads have and some have not: rows of a register tile.

@@ -16,6 +16,7 @@ from luminal.kernel.group import Group, Place
 from luminal.program.buffers import ROW_MAJOR
 from luminal.shape.expression import Expression, SortKey, Symbol, axis
 
+SHORT_STEP = 4  # elements from lane to lane that are still read in whole vectors
 UNKNOWN = 1 << 12  # positions assumed of an extent without a useful upper bound
 
 
@@ -88,8 +89,8 @@ class Access:
                 return 0.0
             case 1:
                 return weight
-            case -1 if not self.is_store:
-                return weight / 2
+            case int(step) if -1 <= step <= SHORT_STEP and not self.is_store:
+                return weight / max(2, step)
         return -weight
 
 

@@ -9,17 +9,17 @@ multiplications.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from luminal.algebra.terms import Term, below
+from luminal.algebra.terms import Term
 from luminal.kernel.cost import label
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
-from luminal.kernel.lanes import DOT_TILE, PACK_ROWS, Lanes, partly
+from luminal.kernel.lanes import DOT_TILE, Lanes, partly
 from luminal.kernel.loops import UNKNOWN, Access, LoopAxis, accesses, loop_axes
 from luminal.kernel.register_tile import register_tiles
+from luminal.kernel.strips import PACK_ROWS, Strips
 from luminal.shape.expression import Symbol
 from luminal.target import Target
 
@@ -33,7 +33,6 @@ LINE = 16  # positions of a transpose per tile: one cache line of 4-byte element
 WAYS = 8  # by as many lines as the first-level cache keeps of rows a power of two apart
 ROW_BLOCK = 512  # rows of a contraction per chunk, at most: these pay the packing of B
 SHARES = 8  # chunks of a contraction for each core, at least, where there are rows enough
-L2_WAYS = 8  # lines of one set of the second-level cache
 ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
 STREAMS = 4  # independent accumulators of a row reduction
@@ -109,6 +108,7 @@ class _Rules:
         widest = max(dtype.size for dtype in dtypes)
         most = target.vector_lanes(max(4, min(8, widest)))
         self.lanes = Lanes(most, tuple(self.grid), tuple(self.sequential))
+        self.strips = Strips(group, self.accesses, tuple(self.sequential), target)
 
     def schedule(self) -> Schedule:
         if any(store.ordered for store in self.group.stores):
@@ -202,15 +202,16 @@ class _Rules:
             )
             tiles = {vector.symbol: TileChoice(vectors, lanes)}
             return self.done([*order, vector], tiles, CHUNK_WORK)
-        ranked = register_tiles(rows.estimate, self.panel(vector), lanes, sums, self.target)
+        full = any(a.moves(rows) and a.moves(vector) for a in self.accesses if a.is_factor)
+        held = sums * (1 + full)  # a factor as large as the tile needs registers too
+        ranked = register_tiles(rows.estimate, self.panel(vector), lanes, held, self.target)
         rule, *others = [f"{height}x{width}" for height, width in ranked]
         height, vectors = self.pick_tile(rule, others)
         tiles = {
             vector.symbol: TileChoice(vectors, lanes),
             rows.symbol: TileChoice(height),
         }
-        packed = rows.estimate >= PACK_ROWS and self.scattered(vector, rows)
-        return self.contraction(order, vector, rows, tiles, packed)
+        return self.contraction(order, vector, rows, tiles, self.strips.pay(vector, rows))
 
     def panel(self, loop: LoopAxis) -> int:
         """How many positions along an axis a tile may hold: those of a panel, where one is read."""
@@ -231,11 +232,14 @@ class _Rules:
         packed: bool,
     ) -> Schedule:
         """The loops of a register tile: the columns' factors packed, or either axis outside."""
-        packs = self.factors(columns, rows)
+        packs = self.strips.factors(columns, rows)
         packs = packs if packs and self.pick("pack", int(packed), (1 - packed,)) else ()
         pair = [columns, rows]
-        if not packs and self.pick("outer", "columns", ("rows",)) == "rows":
-            pair = [rows, columns]
+        if not packs:  # what is walked again for every step of the outer loop should stay in cache
+            stays = columns.estimate * self.row_bytes() <= self.target.l2_bytes // 2
+            outer = ("rows", "columns") if stays else ("columns", "rows")
+            if self.pick("outer", outer[0], outer) == "rows":
+                pair = [rows, columns]
         along = columns.symbol if packs else None
         block = self.row_block(order, columns, rows, tiles)
         chunk = self.contraction_chunk()
@@ -259,48 +263,12 @@ class _Rules:
             block //= 2
         return block
 
-    def scattered(self, columns: LoopAxis, rows: LoopAxis) -> bool:
-        """Is a strip of columns computed, or do its rows meet in few sets of the L2 cache?"""
-        way = self.target.l2_bytes // L2_WAYS
-        for factor in self.factors(columns, rows):
-            access = next((a for a in self.accesses if a.source is factor), None)
-            if access is None or access.stride(columns) != 1:
-                return True
-            loops = [x for x in self.sequential if access.moves(x)]
-            if len(loops) != 1:
-                return True
-            stride = access.stride(loops[0])
-            if stride is None:
-                return True
-            kept = L2_WAYS * (way // math.gcd(stride * factor.dtype.size, way))
-            if loops[0].estimate > kept:
-                return True
-        return False
-
     def contraction_chunk(self) -> int:
         """The work of one chunk: small enough to share out, large enough to reuse what it loads."""
         total = 1
         for loop in self.axes:
             total *= loop.estimate
         return max(SMALL_CONTRACTION, min(LARGE_CONTRACTION, total // CONTRACTION_CHUNKS))
-
-    def factors(self, along: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
-        """Factors that depend on the axis `along` and not on the rows: those worth packing."""
-        found: list[Term] = []
-        in_panels = {a.source for a in self.accesses if a.panel(along)}
-        for reduction in self.reductions:
-            (product,) = reduction.args
-            if product.op != "Mul" or product in self.group.reads:
-                continue
-            for factor in product.args:
-                reads_it = not factor.axes.isdisjoint(along.members)
-                bound = not factor.axes.isdisjoint(reduction.attrs)
-                packed = not in_panels.isdisjoint(below((factor,), self.group.reads.__contains__))
-                if packed:
-                    continue
-                if reads_it and bound and factor.axes.isdisjoint(rows.members):
-                    found.append(factor)
-        return tuple(dict.fromkeys(found))
 
     def vector_over_reduction(
         self, vector: LoopAxis | None, shared: Sequence[LoopAxis]

@@ -1,0 +1,71 @@
+"""Strips: what of a contraction may be copied next to where it is used, and whether that pays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from luminal.algebra.terms import Term, below
+from luminal.kernel.group import Group
+from luminal.kernel.loops import Access, LoopAxis
+from luminal.target import Target
+
+PACK_ROWS = 32  # fewer rows than this do not pay for packing
+MASKED_ROWS = 128  # so many rows pay for packing what is read in masked vectors
+MASKS = {"Select", "Index", "Literal"}
+L2_WAYS = 8  # lines of one set of the second-level cache
+
+
+@dataclass(frozen=True, slots=True)
+class Strips:
+    """Judges the factors of a group's products; `sequential` are the reduced axes."""
+
+    group: Group
+    accesses: Sequence[Access]
+    sequential: Sequence[LoopAxis]
+    target: Target
+
+    def factors(self, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
+        """Those that depend on the columns and not on the rows, unless they lie in panels."""
+        found: list[Term] = []
+        in_panels = {a.source for a in self.accesses if a.panel(columns)}
+        for reduction in self.group.reductions():
+            (product,) = reduction.args
+            if product.op != "Mul" or product in self.group.reads:
+                continue
+            for factor in product.args:
+                reads_it = not factor.axes.isdisjoint(columns.members)
+                bound = not factor.axes.isdisjoint(reduction.attrs)
+                packed = not in_panels.isdisjoint(self.terms(factor))
+                if reads_it and bound and not packed and factor.axes.isdisjoint(rows.members):
+                    found.append(factor)
+        return tuple(dict.fromkeys(found))
+
+    def pay(self, columns: LoopAxis, rows: LoopAxis) -> bool:
+        """Are there rows enough, and would factors read where they lie be slow?"""
+        if rows.estimate < PACK_ROWS:
+            return False
+        for factor in self.factors(columns, rows):
+            terms = self.terms(factor)
+            computed = {t.op for t in terms if t not in self.group.reads} - {"At"}
+            if computed - MASKS or (computed and rows.estimate >= MASKED_ROWS):
+                return True
+            if any(self.is_scattered(a, columns) for a in self.accesses if a.source in terms):
+                return True
+        return False
+
+    def is_scattered(self, access: Access, columns: LoopAxis) -> bool:
+        """Are its columns no vectors, or do its lines meet in few sets of the L2 cache?"""
+        if access.stride(columns) not in (0, 1):
+            return True
+        way = self.target.l2_bytes // L2_WAYS
+        for loop in filter(access.moves, self.sequential):
+            stride = access.stride(loop)
+            step = math.gcd((stride or 0) * access.place.dtype.size, way)
+            if loop.estimate > L2_WAYS * (way // step):
+                return True
+        return False
+
+    def terms(self, factor: Term) -> dict[Term, None]:
+        return below((factor,), self.group.reads.__contains__)
