@@ -20,8 +20,8 @@ class Genome:
 
     `spellings`: (e-class, spelling) by fingerprint. `residences`: (term, residence). `layouts`:
     (weight, layout as text). `apart`: stored terms that join no merge. `tuned`: (kernel, knobs as
-    JSON), the kernel named by the text that its default schedule makes. `rolled`: Loops that were
-    found by rolling stay Loops in the launch list.
+    JSON), the kernel named by the text that its default schedule makes. `unrolled`: Loops are
+    written out in the launch list.
     """
 
     spellings: Pairs = ()
@@ -29,13 +29,13 @@ class Genome:
     layouts: Pairs = ()
     apart: tuple[str, ...] = ()
     tuned: Pairs = ()
-    rolled: bool = False
+    unrolled: bool = False
 
     def with_choice(self, kind: str, key: str, value: str | None) -> Genome:
         """The genome with one choice of `kind` made (None: as `fast` does it)."""
         match kind:
-            case "rolled":
-                return replace(self, rolled=value is not None)
+            case "unrolled":
+                return replace(self, unrolled=value is not None)
             case "apart":
                 kept = set(self.apart) - {key}
                 return replace(self, apart=tuple(sorted(kept | ({key} if value else set()))))
@@ -62,7 +62,7 @@ class Genome:
 
     def to_json(self) -> str:
         """One line of text that `parse` reads."""
-        fields = ("spellings", "residences", "layouts", "apart", "tuned", "rolled")
+        fields = ("spellings", "residences", "layouts", "apart", "tuned", "unrolled")
         return json.dumps({name: getattr(self, name) for name in fields})
 
     @classmethod
@@ -74,6 +74,6 @@ class Genome:
                 name: tuple((str(key), str(value)) for key, value in fields[name])
                 for name in ("spellings", "residences", "layouts", "tuned")
             }
-            return cls(**pairs, apart=tuple(fields["apart"]), rolled=bool(fields["rolled"]))
+            return cls(**pairs, apart=tuple(fields["apart"]), unrolled=bool(fields["unrolled"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a genome: {error}") from None

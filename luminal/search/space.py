@@ -22,6 +22,7 @@ from luminal.program import launch_text
 from luminal.program.launch_list import Program
 from luminal.program.selection import Residence, Selection
 from luminal.program.steps import LoopStep
+from luminal.program.unroll import unroll
 from luminal.runtime.report import RuleUse
 from luminal.search.fingerprint import by_fingerprint, fingerprints
 from luminal.search.genome import Genome
@@ -118,7 +119,7 @@ class Space:
 
     def decode(self, genome: Genome) -> Candidate:
         """The program of a genome."""
-        untuned = replace(genome, tuned=())
+        untuned = replace(genome, tuned=(), unrolled=False)
         known = self._decoded.get(untuned)
         if known is not None:
             stages = compiler.reschedule(known, self.target, genome.knobs)
@@ -127,6 +128,8 @@ class Space:
             self._decoded[untuned] = stages
             if len(self._decoded) > MOST_DECODED:
                 self._decoded.pop(next(iter(self._decoded)))
+        if genome.unrolled:
+            stages = replace(stages, program=unroll(stages.program))
         texts = [launch_text.to_text(stages.program), *(o.text for o in stages.origins)]
         return Candidate(genome, stages, compiler.text_key("\n".join(texts)))
 
@@ -163,8 +166,8 @@ class Space:
         genome = candidate.genome
         found: list[Move] = []
         if any(isinstance(step, LoopStep) for step in candidate.stages.partition.steps):
-            value = None if genome.rolled else "yes"
-            found.append(_move("rolled", "", value, "Loops in the launch list"))
+            value = None if genome.unrolled else "yes"
+            found.append(_move("unrolled", "", value, "Loops written out in the launch list"))
         for body in self._bodies.values():
             spelled = self._spell(body, genome)
             found += self._spellings(body, genome)

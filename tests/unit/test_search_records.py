@@ -21,7 +21,7 @@ GENOME = Genome(
     residences=(("t1", "stored"),),
     apart=("t3",),
     tuned=(("k1", '[["rows", 8]]'),),
-    rolled=True,
+    unrolled=True,
 )
 
 
@@ -38,7 +38,7 @@ def test_choices_are_made_and_taken_back() -> None:
         ("spellings", "c1", "s2"),
         ("residences", "t1", "stored"),
         ("apart", "t3", "yes"),
-        ("rolled", "", "yes"),
+        ("unrolled", "", "yes"),
     ):
         made = made.with_choice(kind, key, value)
         assert made.with_choice(kind, key, None) != made
