@@ -37,12 +37,17 @@ class Block:
         contents: Content = {}
         types: Content = {}
         number = block.number
+        met: dict[tuple[int, ...], int] = {}  # types by identity: most are shared, hashing is slow
         for node in block.nodes:
             block.args.append(tuple([number[arg.node] for arg in node.args]))
-            type_ = types.setdefault(node.types, len(types))
+            identity = tuple(map(id, node.types))
+            type_ = met.get(identity)
+            if type_ is None:
+                type_ = met[identity] = types.setdefault(node.types, len(types))
             block.types.append(type_)
             block.is_leaf.append(node.op.group == "leaf")
-            key = (node.op.name, type_, _attributes(node))
+            attrs = None if node.attrs is None else _attributes(node)
+            key = (node.op.name, type_, attrs)
             block.content.append(contents.setdefault(key, len(contents)))
         return block
 

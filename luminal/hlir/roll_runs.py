@@ -57,13 +57,16 @@ def cut(block: Block) -> Slices:
         order, text = _slice(block, end, k, label, last)
         nodes.append(order)
         found.append(symbols.setdefault(text, len(symbols)))
-    live = np.zeros(len(path) + 1, np.int64)
+    live = [0] * (len(path) + 1)
+    sizes: dict[int, int] = {}
     for n, k in enumerate(label):
         if 0 <= k < last[n]:
-            size = _bytes(block, n)
-            live[k] += size
-            live[last[n]] -= size
-    return Slices(nodes, np.array(found, np.int64), label, live.cumsum())
+            type_ = block.types[n]
+            if type_ not in sizes:
+                sizes[type_] = _bytes(block, n)
+            live[k] += sizes[type_]
+            live[last[n]] -= sizes[type_]
+    return Slices(nodes, np.array(found, np.int64), label, np.array(live, np.int64).cumsum())
 
 
 def _longest_path(block: Block) -> list[int]:
@@ -85,21 +88,11 @@ def _slice(
     block: Block, end: int, k: int, label: list[int], last: list[int]
 ) -> tuple[list[int], tuple[int, ...]]:
     """The nodes that `end` needs and no earlier slice has, and their structure as numbers."""
-    order: list[int] = []
+    order = _needed(block, end, label)
+    args, is_leaf, content, types = block.args, block.is_leaf, block.content, block.types
     text: list[int] = []
     place: dict[int, int] = {}
-    args, is_leaf, content, types = block.args, block.is_leaf, block.content, block.types
-    stack = [end]
-    while stack:
-        n = stack[-1]
-        if n in place:
-            stack.pop()
-            continue
-        waiting = [a for a in args[n] if label[a] < 0 and a not in place and not is_leaf[a]]
-        if waiting:
-            stack += waiting[::-1]
-            continue
-        stack.pop()
+    for n in order:
         text.append(content[n])
         for a, value in zip(args[n], block.nodes[n].args, strict=True):
             last[a] = k
@@ -109,11 +102,28 @@ def _slice(
                 text += (1, content[a], 0)
             else:
                 text += (2, types[a], value.index)
-        place[n] = len(order)
-        order.append(n)
-    for n in order:
+        place[n] = len(place)
         label[n] = k
     return order, tuple(text)
+
+
+def _needed(block: Block, end: int, label: list[int]) -> list[int]:
+    """`end` and all below it that has no label yet, operands first; no leaves."""
+    args, is_leaf = block.args, block.is_leaf
+    order: list[int] = []
+    done: set[int] = set()
+    stack = [end]
+    while stack:
+        n = stack[-1]
+        waiting = [a for a in args[n] if label[a] < 0 and not is_leaf[a] and a not in done]
+        if waiting:
+            stack += waiting[::-1]
+            continue
+        stack.pop()
+        if n not in done:
+            done.add(n)
+            order.append(n)
+    return order
 
 
 def _bytes(block: Block, n: int) -> int:
