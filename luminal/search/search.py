@@ -6,7 +6,6 @@ import pickle
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from luminal.hlir import printer
 from luminal.hlir.graph import Graph
 from luminal.runtime.arrays import Array
 from luminal.runtime.report import SearchSummary
+from luminal.runtime.source_hash import source_hash
 from luminal.search import database, oracle
 from luminal.search.cost_model import cost
 from luminal.search.database import Decision
@@ -229,13 +229,10 @@ def _decision(fast_seconds: float, best_seconds: float, is_fast: bool) -> str:
 
 
 def _context(target: Target, dims: Mapping[str, int]) -> str:
-    """What every measurement depends on beside the kernel."""
-    try:
-        luminal = version("luminal")
-    except PackageNotFoundError:
-        luminal = "uninstalled"
+    """What every measurement and decision depends on beside the graph."""
+    code = source_hash("luminal")
     threads = config.get("LUMINAL_THREADS") or target.cores
-    return f"{target}\n{sorted(dims.items())}\n{threads} threads\n{luminal}\n{config.cache_key()}"
+    return f"{target}\n{sorted(dims.items())}\n{threads} threads\n{code}\n{config.cache_key()}"
 
 
 def _of_results(options: SearchOptions) -> SearchOptions:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-from importlib.resources import files
 from weakref import WeakValueDictionary
 
 from luminal import config, trace
@@ -14,7 +11,11 @@ from luminal.codegen.llvm import render
 from luminal.codegen.llvm_product import symbols
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
+from luminal.runtime.source_hash import source_hash
 from luminal.target import Target
+
+RENDERER = ("luminal.codegen", "luminal.kernel")
+"""Other code here makes other code from a kernel."""
 
 _built: WeakValueDictionary[tuple[str, Target], LoadedCode] = WeakValueDictionary()
 
@@ -46,7 +47,7 @@ def _show(kernel: Kernel, text: str, target: Target) -> None:
 
 def compiled(kernel: Kernel, text: str, target: Target) -> bytes:
     """The kernel's object code, from the cache or compiled into it. Raises as `build` does."""
-    key = compiler.cache_key(f"{_renderer()}\n{target.vector_bits}\n{text}", target)
+    key = compiler.cache_key(f"{source_hash(*RENDERER)}\n{target.vector_bits}\n{text}", target)
     objects = object_cache.default()
     found = objects.get(key)
     if found is None:
@@ -60,12 +61,3 @@ def compiled(kernel: Kernel, text: str, target: Target) -> bytes:
     return found
 
 
-@functools.cache
-def _renderer() -> str:
-    """A hash over the renderer's own source: another renderer makes other code from a kernel."""
-    digest = hashlib.sha256()
-    for package in ("luminal.codegen", "luminal.kernel"):
-        for path in sorted(files(package).iterdir(), key=lambda path: path.name):
-            if path.name.endswith(".py"):
-                digest.update(path.read_bytes())
-    return digest.hexdigest()
