@@ -116,6 +116,7 @@ CASES: dict[str, tuple[Fn, Shapes]] = {
     "causal, added": (masked(lambda i, j: j <= i, "added"), dict.fromkeys("qkv", (2, 99, 24))),
     "causal, filled": (masked(lambda i, j: j <= i, "filled"), dict.fromkeys("qkv", (2, 99, 24))),
     "ahead": (masked(lambda i, j: j >= i + 40), QKV),
+    "behind, some see nothing": (masked(lambda i, j: j < i - 10), QKV),
     "window": (masked(lambda i, j: (j <= i + 99) & (j > i + 30)), QKV),
     "window and first": (masked(lambda i, j: (j <= i) & ((j > i - 20) | (j < 4))), QKV),
     "capped": (lambda q, k, v: (((q @ k.mT) / 5).tanh() * 5).softmax(-1) @ v, QKV),

@@ -68,7 +68,7 @@ def check(name: str, dtype: str, most: int | None) -> None:
         found = found[:1] + random.Random(name).sample(found[1:], most)
     bounds = evaluate_with_bounds(run.graph, run.inputs, run.dims)
     for key, knobs in found:
-        program, _ = assemble(run.graph, stages.partition, target(), {key: knobs})
+        program, _ = assemble(run.graph, stages.partition, target(), {key: knobs}, {})
         runner = CpuRunner(program, target())
         exe = Executable(run.graph, (Variant({}, runner),))
         try:
