@@ -143,7 +143,9 @@ class Evaluator:
         if term.op == "Literal":
             return self._widened(np.asarray(term.attrs.value(term.dtype)))
         if term.op == "Index":
-            return self._widened(convert(self._index(term.attrs, task), term.dtype))
+            sizes = self._sizes(task)
+            values = np.broadcast_to(self._index(term.attrs, task), sizes)
+            return self._widened(convert(values, term.dtype))
         if term.op == "At":
             return self._at(task)
         if term.is_reduction:
@@ -166,6 +168,11 @@ class Evaluator:
         if axis in ranges:
             return np.frombuffer(ranges[axis], np.int64)
         return np.arange(self._extent(axis))
+
+    def _sizes(self, task: _Task) -> list[int]:
+        """The shape of a value."""
+        ranges = dict(task.ranges)
+        return [len(self._positions(ranges, axis)) for axis in axis_order(task.term.axes)]
 
     def _inside(self, task: _Task) -> dict[Symbol, bytes]:
         """The ranges below a reduction: its own axes are whole."""
@@ -227,8 +234,8 @@ class Evaluator:
         meaning = OPS[term.op].evaluate
         assert meaning is not None
         attrs = CastAttrs(term.dtype) if term.op == "Bitcast" else None
-        sizes = [len(self._positions(ranges, axis)) for axis in order]
-        return self._widened(np.broadcast_to(meaning(attrs, self.dims, args)[0], sizes))
+        result = np.broadcast_to(meaning(attrs, self.dims, args)[0], self._sizes(task))
+        return self._widened(result)
 
     def _cast(self, x: Array, dtype: DType) -> Array:
         return x.astype(np.float64) if self.wide and dtype.is_float else convert(x, dtype)
@@ -284,8 +291,7 @@ class Evaluator:
 
     def _at(self, task: _Task) -> Array:
         term = task.term
-        order, ranges = axis_order(term.axes), dict(task.ranges)
-        sizes = [len(self._positions(ranges, axis)) for axis in order]
+        order, sizes = axis_order(term.axes), self._sizes(task)
         read, places = self._read_by(task)
         if any(self._extent(axis) == 0 for axis in places) or 0 in sizes:
             return self._widened(np.zeros(sizes, term.dtype.numpy))

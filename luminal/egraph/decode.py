@@ -32,12 +32,14 @@ class Decoder:
     first: dict[int, Node] = field(default_factory=dict)
     cost: dict[int, int] = field(default_factory=dict)
     prints: dict[int, str] = field(default_factory=dict)
+    given: set[Node] = field(default_factory=set)  # the program's own
     order: list[int] = field(default_factory=list)  # classes, operands of first spellings first
     leaves: dict[Any, int] = field(default_factory=dict)
 
     def classes(self) -> tuple[tuple[EClass, ...], dict[int, int]]:
         """The classes in use, and their numbers by those of the table."""
-        for term in term_order(root.term for root in (*self.lowered.roots, *self.default.roots)):
+        for term in self.known:
+            self.given.add(self.node_of(term))
             if term.is_leaf:
                 self.leaves.setdefault(term.attrs, len(self.leaves))
         self.defaults()
@@ -216,7 +218,7 @@ class Decoder:
                 node.attrs,
                 dtype,
                 self.fingerprint(old, node),
-                self.table.made.get(node, ""),
+                "" if node in self.given else self.table.made.get(node, ""),
             )
             for node in nodes
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from luminal.dtypes import DType, float32, float64
 from luminal.egraph.intern import literal_data, literal_text
-from luminal.egraph.schema import TYPED
+from luminal.egraph.schema import head
 from luminal.rules import notation
 from luminal.rules.notation import (
     COMMUTATIVE,
@@ -102,9 +102,8 @@ class _Compiled:
             case Number(text=text):
                 return f'(Literal {self.fresh()} "{text}")'
             case Apply(op=op, args=args, attrs=attrs):
-                words = [op]
-                if op in TYPED:
-                    assert isinstance(attrs, str)
+                words = [head(op)]
+                if isinstance(attrs, str):
                     words.append(self.dtype(attrs))
                 elif attrs is not None:
                     assert isinstance(attrs, SetVariable), self.rule
@@ -179,12 +178,10 @@ class _Compiled:
                 number = text if self.of_dtype is None else _exact(text, self.of_dtype)
                 return self.made(f'Literal {self.read("dtype", "_e")} "{number}"')
             case Apply(op=op, args=args, attrs=attrs):
-                words = [op]
-                if op in TYPED:
-                    assert isinstance(attrs, str)
+                words = [head(op)]
+                if isinstance(attrs, str):
                     words.append(self.dtype(attrs))
                 elif attrs is not None:
-                    assert not isinstance(attrs, str)
                     words.append(self.set(attrs))
                 return self.made(" ".join((*words, *map(self.build, args))))
         raise ValueError(f"rule {self.rule.name}: {term} is only for examples")

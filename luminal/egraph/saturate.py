@@ -201,7 +201,7 @@ def _rows(
     egraph: Session, rules: Iterable[Rule], table: Table, handled: Counter[str]
 ) -> tuple[RuleRow, ...]:
     """A row for each rule that matched anything."""
-    made = Counter(table.made[node] for node in table.home if node in table.made)
+    made = Counter(table.made.get(node, "") for node in table.home)
     rows = []
     for rule in rules:
         matches = egraph.matches[rule.name] + handled[rule.name]

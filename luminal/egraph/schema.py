@@ -1,9 +1,10 @@
-"""The algebra in egglog: constructors, how facts load them, and the analyses of e-classes.
+"""The algebra in egglog: constructors, and the analyses of e-classes.
 
-What egglog need not look into is a number: leaves, Expressions, index maps, opaque operations (see
-`intern`). Terms are loaded as facts, which is far quicker than a program of nested expressions:
-`(f-Mul n a b by)` says that node n is the product of nodes a and b, and that rule `by` made it;
-`(ref n)` is then its e-class.
+Operations of one form are one constructor with their name as a column: `(Binary "Mul" a b)`. What
+egglog need not look into is a number: leaves, Expressions, index maps, opaque operations (see
+`intern`). Python writes numbered nodes as facts, which is far quicker than expressions one by one:
+`(f-Binary n "Mul" a b by)` says that node n is the product of nodes a and b, and that rule `by`
+made it; `(ref n)` is then its e-class, and `(made-Binary "Mul" a b)` gives the rule.
 """
 
 from __future__ import annotations
@@ -11,12 +12,6 @@ from __future__ import annotations
 from luminal.hlir.ops import OPS
 
 T, ARGS, AXES, NUMBER, TEXT = "T", "Args", "Axes", "i64", "String"
-SORTS = (T, ARGS)
-
-POINTWISE = {op.name: op.arity or 0 for op in OPS.values() if op.is_pointwise}
-TYPED = ("Cast", "Bitcast")
-COMPARISONS = ("LessThan", "Equal")
-BY_NUMBER = ("Leaf", "Index", "Opaque")  # their axes, dtype and phase are facts of the number
 
 CONSTRUCTORS: dict[str, tuple[str, ...]] = {
     "Leaf": (NUMBER,),
@@ -24,79 +19,73 @@ CONSTRUCTORS: dict[str, tuple[str, ...]] = {
     "Literal": (TEXT, TEXT),  # dtype and number
     "Opaque": (NUMBER, ARGS),
     "At": (NUMBER, T, ARGS),  # the index map, what it reads, integer terms of the map
-    "Sum": (AXES, T),
-    "Max": (AXES, T),
-    **{op: (T,) * arity for op, arity in POINTWISE.items()},
-    **dict.fromkeys(TYPED, (TEXT, T)),
+    "Reduce": (TEXT, AXES, T),
+    "Convert": (TEXT, TEXT, T),  # Cast or Bitcast, dtype
+    "Unary": (TEXT, T),
+    "Binary": (TEXT, T, T),
+    "Ternary": (TEXT, T, T, T),
     "Nil": (),
     "Cons": (T, ARGS),
 }
 """Columns by constructor; all make a T but for the lists Nil and Cons."""
 
+FORMS = {op.name: op.group.capitalize() for op in OPS.values() if op.is_pointwise}
+FORMS |= {"Cast": "Convert", "Bitcast": "Convert", "Sum": "Reduce", "Max": "Reduce"}
+"""The constructor of each operation that is a column."""
 
-def result(op: str) -> str:
+
+def head(op: str) -> str:
+    """What a node of the operation starts with: `Binary "Mul"`."""
+    return f'{FORMS[op]} "{op}"' if op in FORMS else op
+
+
+def result(constructor: str) -> str:
     """The sort that a constructor makes."""
-    return ARGS if op in ("Nil", "Cons") else T
+    return ARGS if constructor in ("Nil", "Cons") else T
 
 
-ALWAYS = frozenset("Leaf Index Literal Opaque At Sum Max Nil Cons Mul Div Select Cast".split())
-"""What every program may come to hold: handlers make these."""
-
-
-def header(ops: frozenset[str]) -> str:
-    """Sorts, the constructors `ops` and their analyses: all but rules and the program."""
+def header() -> str:
+    """Everything that does not depend on the program or the rules."""
     lines = [_DECLARATIONS]
     for op, columns in CONSTRUCTORS.items():
-        if op not in ops:
-            continue
         lines.append(f"(constructor {op} ({' '.join(columns)}) {result(op)})")
         lines.append(f"(function made-{op} ({' '.join(columns)}) String :merge old)")
         lines.append(_loader(op, columns))
-    lines += [_analysis(op) for op in POINTWISE if op in ops]
+    lines += [_pointwise(*each) for each in (("Unary", "x"), ("Binary", "xy"), ("Ternary", "xyz"))]
     return "\n".join(lines) + _ANALYSES
 
 
 def _loader(op: str, columns: tuple[str, ...]) -> str:
-    """Reads the facts of a constructor."""
-    facts = [NUMBER if column in SORTS else column for column in columns]
+    """Makes nodes of the facts of a constructor."""
+    sorts = {T: "ref", ARGS: "args-ref"}
+    facts = [NUMBER if column in sorts else column for column in columns]
     names = [f"c{k}" for k in range(len(columns))]
     reads, values = "", []
     for name, column in zip(names, columns, strict=True):
-        if column in SORTS:
-            reads += f" (= {name}v ({_reference(column)} {name}))"
-        values.append(f"{name}v" if column in SORTS else name)
+        if column in sorts:
+            reads += f" (= {name}v ({sorts[column]} {name}))"
+        values.append(f"{name}v" if column in sorts else name)
     call = " ".join((op, *values))
     return (
         f"(relation f-{op} ({' '.join((NUMBER, *facts, TEXT))}))\n"
         f"(rule ((f-{op} {' '.join(('n', *names, 'by'))}){reads})\n"
-        f"  ((set ({_reference(result(op))} n) ({call})) (set (made-{call}) by))\n"
+        f"  ((set ({sorts[result(op)]} n) ({call})) (set (made-{call}) by))\n"
         f'  :ruleset load :name "load {op}")'
     )
 
 
-def _reference(sort: str) -> str:
-    return "ref" if sort == T else "args-ref"
-
-
-def _analysis(op: str) -> str:
-    """Axes, dtype and phase of a pointwise operation."""
-    names = "xyz"[: POINTWISE[op]]
+def _pointwise(constructor: str, names: str) -> str:
+    """Axes, dtype and phase of pointwise operations; comparisons have a dtype of their own."""
     reads = "".join(f" (= a{n} (axes {n})) (= p{n} (phase {n}))" for n in names)
     axes, phase = f"a{names[0]}", f"p{names[0]}"
     for n in names[1:]:
         axes, phase = f"(set-union {axes} a{n})", f"(max {phase} p{n})"
-    if op in COMPARISONS:
-        dtype = '"bool"'
-    elif op in TYPED:
-        dtype = "d"
-    else:
-        reads += f" (= d (dtype {names[-1]}))"
-        dtype = "d"
-    call = " ".join((op, *(("d",) if op in TYPED else ()), *names))
+    node = f"(= e ({constructor} op {' '.join(names)}))"
     return (
-        f"(rule ((= e ({call})){reads})"
-        f" ((set (axes e) {axes}) (set (phase e) {phase}) (set (dtype e) {dtype}))"
-        f' :ruleset analyse :name "analyse {op}")'
+        f"(rule ({node}{reads}) ((set (axes e) {axes}) (set (phase e) {phase}))\n"
+        f'  :ruleset analyse :name "analyse {constructor}")\n'
+        f"(rule ({node} (arithmetic op) (= d (dtype {names[-1]}))) ((set (dtype e) d))\n"
+        f'  :ruleset analyse :name "dtype of {constructor}")'
     )
 
 
@@ -107,21 +96,21 @@ _DECLARATIONS = """
 (sort Args)
 (function ref (i64) T :merge old)
 (function args-ref (i64) Args :merge old)
+(relation same (i64 i64))
+(rule ((same m n) (= x (ref m)) (= y (ref n))) ((union x y)) :ruleset load :name "load same")
 (function axes (T) Axes :merge (set-intersect old new))
 (function phase (T) i64 :merge (min old new))
 (function dtype (T) String :merge old)
 (function args-axes (Args) Axes :merge (set-intersect old new))
 (function args-phase (Args) i64 :merge (min old new))
-(relation i-Leaf (i64 Axes String i64))
+(relation known (i64 Axes String i64))
 (relation i-Index (i64 Axes String i64))
-(relation i-Opaque (i64 Axes String i64))
 (relation i-At (i64 Axes Axes i64))
 (function never-empty () Axes :merge (set-union old new))
 (function fixed () Axes :merge (set-union old new))
 (set (never-empty) (set-empty))
 (set (fixed) (set-empty))
-(relation same (i64 i64))
-(rule ((same m n) (= x (ref m)) (= y (ref n))) ((union x y)) :ruleset load :name "load same")
+(relation arithmetic (String))
 (relation floating (String))
 (relation integral (String))
 (relation holds (String String))
@@ -130,12 +119,10 @@ _DECLARATIONS = """
 """
 
 _ANALYSES = """
-(rule ((= e (Leaf n)) (i-Leaf n a d p))
-  ((set (axes e) a) (set (dtype e) d) (set (phase e) p)) :ruleset analyse :name "analyse Leaf")
+(rule ((known n a d p) (= e (ref n)))
+  ((set (axes e) a) (set (dtype e) d) (set (phase e) p)) :ruleset analyse :name "analyse program")
 (rule ((= e (Index n)) (i-Index n a d p))
   ((set (axes e) a) (set (dtype e) d) (set (phase e) p)) :ruleset analyse :name "analyse Index")
-(rule ((= e (Opaque n x)) (i-Opaque n a d p))
-  ((set (axes e) a) (set (dtype e) d) (set (phase e) p)) :ruleset analyse :name "analyse Opaque")
 (rule ((= e (Literal d n)))
   ((set (axes e) (set-empty)) (set (dtype e) d) (set (phase e) 0))
   :ruleset analyse :name "analyse Literal")
@@ -148,14 +135,16 @@ _ANALYSES = """
     (= q (phase x)) (= r (args-phase l)) (= d (dtype x)))
   ((set (axes e) (set-union (set-diff a gone) (set-union more b))) (set (dtype e) d)
    (set (phase e) (max p (max q r)))) :ruleset analyse :name "analyse At")
-""" + "".join(
-    f"""
-(rule ((= e ({op} k x)) (= a (axes x)) (= d (dtype x)))
-  ((set (axes e) (set-diff a k)) (set (dtype e) d)) :ruleset analyse :name "analyse {op}")
-(rule ((= e ({op} k x)) (= p (phase x)) (= f (fixed)) (= 0 (set-length (set-diff k f))))
-  ((set (phase e) p)) :ruleset analyse :name "phase of {op} over literal extents")
-(rule ((= e ({op} k x)) (= f (fixed)) (> (set-length (set-diff k f)) 0))
-  ((set (phase e) 2)) :ruleset analyse :name "phase of {op}")
-"""
-    for op in ("Sum", "Max")
+(rule ((= e (Convert op d x)) (= a (axes x)) (= p (phase x)))
+  ((set (axes e) a) (set (dtype e) d) (set (phase e) p)) :ruleset analyse :name "analyse Convert")
+(rule ((= e (Reduce op k x)) (= a (axes x)) (= d (dtype x)))
+  ((set (axes e) (set-diff a k)) (set (dtype e) d)) :ruleset analyse :name "analyse Reduce")
+(rule ((= e (Reduce op k x)) (= p (phase x)) (= f (fixed)) (= 0 (set-length (set-diff k f))))
+  ((set (phase e) p)) :ruleset analyse :name "phase of Reduce over literal extents")
+(rule ((= e (Reduce op k x)) (= f (fixed)) (> (set-length (set-diff k f)) 0))
+  ((set (phase e) 2)) :ruleset analyse :name "phase of Reduce")
+(rule ((= e (Binary "LessThan" x y))) ((set (dtype e) "bool")) :ruleset analyse :name "dtype of <")
+(rule ((= e (Binary "Equal" x y))) ((set (dtype e) "bool")) :ruleset analyse :name "dtype of ==")
+""" + "\n".join(
+    f'(arithmetic "{op}")' for op in FORMS if op not in ("LessThan", "Equal", "Cast", "Bitcast")
 )

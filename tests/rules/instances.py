@@ -13,8 +13,9 @@ from luminal.algebra.evaluate import Evaluator
 from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.terms import Term, Terms, axis_order
 from luminal.dtypes import DType
+from luminal.egraph.base import holds
 from luminal.egraph.intern import literal_data
-from luminal.egraph.session import holds, never_empty
+from luminal.egraph.session import never_empty
 from luminal.hlir.graph import Builder, Output
 from luminal.hlir.ops import OPS, Value
 from luminal.hlir.state import Parameter

@@ -11,8 +11,11 @@ import pytest
 import luminal as lm
 from luminal.algebra.evaluate import Evaluator, evaluate, inputs_of
 from luminal.algebra.lower import lower
+from luminal.algebra.terms import Terms
 from luminal.backends.reference import evaluate_with_bounds
+from luminal.dtypes import bool_
 from luminal.hlir.graph import Output
+from luminal.shape.expression import axis, symbol
 from tests.fuzz.graphs import random_case
 from tests.numerics.tolerance import compare
 
@@ -105,3 +108,14 @@ def test_each_value_is_computed_once_and_a_bound_axis_is_whole() -> None:
     before = dict(evaluator.known)
     evaluator.tensor(lowered.roots[0].term, ((rows,), (columns,)), {columns: [5]})
     assert evaluator.known.keys() == before.keys()
+
+
+def test_a_condition_that_the_dims_decide_has_a_value_everywhere() -> None:
+    """With s = 3 `i < 2 * s` is true for all i < 4; it is read at other positions all the same."""
+    s, terms = symbol("s", 1, 6), Terms()
+    i, j = axis("i", 4), axis("j", 4)
+    condition = terms.index(i < 2 * s, bool_)
+    flipped = terms.at(condition, {i: 3 - j})
+    assert Evaluator({}, {"s": 3}, wide=False).value(condition).tolist() == [True] * 4
+    assert Evaluator({}, {"s": 3}, wide=False).value(flipped).tolist() == [True] * 4
+    assert Evaluator({}, {"s": 1}, wide=False).value(flipped).tolist() == [False] * 2 + [True] * 2
