@@ -194,6 +194,9 @@ class Evaluator:
         if term in self.group.reads or (row is not None and row.ready):
             return []
         args = term.args[1:] if term.op == "At" else term.args if term.is_pointwise else ()
+        arm = self.decided(term, env)
+        if arm is not None:
+            return [(arm, env)] if self.blocks.find(self.key(arm, env)) is None else []
         if masks(term):
             if self.blocks.find(self.key(args[1], env)) is None:
                 return [(args[1], env)]
@@ -229,11 +232,21 @@ class Evaluator:
         if term.op == "At":
             return self.evaluate(term.args[0], self.move(term, env))
         assert term.is_pointwise, f"{term!r} has no place in this kernel"
+        arm = self.decided(term, env)
+        if arm is not None:
+            return self.evaluate(arm, env)
         tile = self.masked(term, env) if masks(term) else None
         if tile is not None:
             return tile
         args = tuple(self.evaluate(arg, env) for arg in term.args)
         return self.map(term.op, args, term.dtype)
+
+    def decided(self, term: Term, env: Env) -> Term | None:
+        """The arm that a Select takes everywhere in the present loops."""
+        if term.op != "Select" or term.args[0].op != "Index":
+            return None
+        condition = term.args[0].attrs.substitute(env.values)
+        return term.args[1 if condition.value else 2] if condition.is_const else None
 
     def masked(self, term: Term, env: Env) -> Tile | None:
         """The value of `Select(condition, x, 0)` where the load x reads 0 elsewhere anyway."""

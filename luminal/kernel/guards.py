@@ -6,11 +6,12 @@ where the condition holds: masks, pads, ragged ends of split reductions become b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from luminal.algebra.terms import Term
 from luminal.shape.expression import Expression, Symbol, const, maximum, minimum
 
+SHORT_PIECE = 4  # vectors: an end of a loop that is shorter is not worth code of its own
 Range = tuple[Expression, Expression]
 Box = Mapping[Symbol, Range]
 """First and last position of some symbols."""
@@ -99,3 +100,66 @@ def _part_range(
         return const(0), extent if holds.value else const(0)
     bound = ranges(holds, {step: extent}, {})
     return None if bound is None else bound[step]
+
+
+def cut_points(
+    conditions: Iterable[Expression], loop: Symbol, extent: Expression
+) -> list[Expression]:
+    """Where along a loop one of the conditions begins or ceases to be decided, in order.
+
+    Literal positions inside a literal extent, or one that depends on dims.
+    """
+    exact: set[Expression] = set()
+    literal: set[int] = set()
+    for condition in conditions:
+        for part in _inequalities(condition):
+            low, high = part.args
+            slack = high - low - (part.op == "lt")  # the part holds where this is >= 0
+            factor = slack.coefficient(loop)
+            if factor is None or not factor.is_const or not factor.value:
+                continue
+            rest = slack - loop * factor
+            if all(s.extent is None for s in rest.symbols()) and not rest.is_const:
+                if abs(factor.value) == 1:
+                    exact.add(-rest if factor.value > 0 else rest + 1)
+            else:
+                literal |= _changes(rest, factor.value)
+    if exact:
+        (point, *others) = exact
+        return [] if others or literal else [minimum(maximum(point, 0), extent)]
+    if not extent.is_const:
+        return []
+    return [const(n) for n in sorted(literal) if 0 < n < extent.value]
+
+
+def _changes(rest: Expression, factor: int) -> set[int]:
+    """The positions i from which `factor * i + rest >= 0` may hold or fail, and surely does."""
+    bounds = {b for b in (rest.interval.lo, rest.interval.hi) if b is not None}
+    if factor > 0:
+        return {-(b // factor) for b in bounds}
+    return {b // -factor + 1 for b in bounds}
+
+
+def _inequalities(condition: Expression) -> Iterator[Expression]:
+    if condition.op in ("and", "or", "not"):
+        for part in condition.args:
+            yield from _inequalities(part)
+    elif condition.op in ("le", "lt"):
+        yield condition
+
+
+def whole_vectors(points: Iterable[Expression], lanes: int, extent: int) -> list[Expression]:
+    """Cut points that leave no piece too short for vectors: near an end they move inwards."""
+    moved: set[int] = set()
+    for point in points:
+        if not point.is_const:
+            return [point]
+        position = point.value
+        if position < SHORT_PIECE * lanes:
+            position += -position % lanes
+        elif extent - position < SHORT_PIECE * lanes:
+            position -= position % lanes
+        moved.add(position)
+    found = sorted(moved)
+    long_enough = extent >= 2 * SHORT_PIECE * lanes
+    return [const(n) for n in found if 0 < n < extent] if long_enough else []

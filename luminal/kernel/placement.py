@@ -15,20 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from itertools import pairwise
 
 from luminal.algebra.frames import extent_of, linear
 from luminal.algebra.terms import Term, below
+from luminal.dtypes import bool_
+from luminal.kernel.carries import COMBINE, close_loop, empty_of
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.group import Group, Store
-from luminal.kernel.guards import Range, guarded, ranges
+from luminal.kernel.guards import Range, cut_points, guarded, ranges, whole_vectors
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.tile_ir import (
-    Carry,
     Contract,
     Map,
-    Reduce,
     Tile,
 )
 from luminal.program.buffers import CACHE_LINE
@@ -39,9 +39,11 @@ from luminal.shape.expression import (
     all_of,
     ceil_div,
     const,
+    maximum,
     minimum,
 )
 
+MOST_CUTS = 4  # of a loop into pieces: each is a copy of the code
 WRITTEN_OUT = 9  # positions of the innermost loops written one by one: a window of 3 by 3
 
 
@@ -59,7 +61,12 @@ class Placement:
         self.pending = group.reductions()
 
     def run(self) -> Placed:
-        env = self.grid_loops()
+        is_packed = self.schedule.packed_along is not None
+        cut = None if self.pending or is_packed else self.cut()
+        if cut is not None:
+            self.store_in_pieces(*cut)
+            return self.values.finish()
+        env = self.grid_loops(self.schedule.grid, Env({}))
         self.local_rows()
         while self.pending:
             self.reduce(self.next_stage(), env)
@@ -68,29 +75,64 @@ class Placement:
 
     # --- the grid
 
-    def grid_loops(self) -> Env:
+    def grid_loops(self, grid: Sequence[tuple[LoopAxis, int]], env: Env) -> Env:
         """Opens the loops over one chunk of the grid."""
-        env = Env({})
-        for loop, count in self.schedule.grid:
+        for loop, count in grid:
             if loop.symbol == self.schedule.packed_along:
                 env = self.packed_loop(loop, count, env)
+            elif count == 1 and self.schedule.tile(loop).size == 1:
+                env = env.bind(loop.positions(self.values.grid_axis(loop.extent)))
             else:
-                env = env.bind(loop.positions(self.grid_loop(loop, count)))
+                env = self.open_loop(loop, self.chunk(loop, count), env)
         return env
 
-    def grid_loop(self, loop: LoopAxis, count: int) -> Symbol:
-        """One grid axis: cut into chunks of `count` positions, or whole (0)."""
-        tile = self.schedule.tile(loop)
+    def chunk(self, loop: LoopAxis, count: int) -> Range:
+        """One chunk of a grid axis: of `count` positions, or whole (0)."""
         extent = self.values.canonical(loop.extent)
-        if count == 1 and tile.size == 1:
-            return self.values.grid_axis(loop.extent)
-        start, stop = const(0), extent
-        if count:
-            chunk = self.values.grid_axis(ceil_div(loop.extent, count))
-            start, stop = chunk * count, minimum(chunk * count + count, extent)
-        symbol = self.blocks.fresh_axis(extent)
+        if not count:
+            return const(0), extent
+        chunk = self.values.grid_axis(ceil_div(loop.extent, count))
+        return chunk * count, minimum(chunk * count + count, extent)
+
+    def open_loop(self, loop: LoopAxis, span: Range, env: Env, piece: Range | None = None) -> Env:
+        """Opens a loop over `span`, or over what a piece of the axis has of it."""
+        tile = self.schedule.tile(loop)
+        first, last = piece or (const(0), self.values.canonical(loop.extent))
+        symbol = self.blocks.fresh_axis(last - first)
+        start, stop = span
+        if piece is not None:
+            start, stop = maximum(start - first, 0), minimum(stop, last) - first
         self.blocks.open(symbol, start, stop, tile.unroll, tile.vector)
-        return symbol
+        return env.bind(loop.positions(first + symbol))
+
+    def cut(self) -> tuple[int, list[Expression]] | None:
+        """The innermost loop along which conditions change, by its number, and where."""
+        conditions = [t.attrs for t in self.group.terms() if t.op == "Index" and t.dtype is bool_]
+        for number, (loop, _) in reversed(list(enumerate(self.schedule.grid))):
+            extent, lanes = self.values.canonical(loop.extent), self.schedule.tile(loop).vector
+            points = cut_points(map(self.values.canonical, conditions), loop.symbol, extent)
+            if lanes > 1 and extent.is_const:
+                points = whole_vectors(points, lanes, extent.value)
+            if points and len(points) <= MOST_CUTS:
+                return number, points
+        return None
+
+    def store_in_pieces(self, number: int, points: Sequence[Expression]) -> None:
+        """The loops of a kernel without reductions, one of them in pieces: in each of those all
+        conditions along it are decided, or none.
+        """
+        grid = self.schedule.grid
+        outside = self.grid_loops(grid[:number], Env({}))
+        spans = [(loop, self.chunk(loop, count)) for loop, count in grid[number:]]
+        (loop, span), *inner = spans
+        depth = self.blocks.depth
+        for piece in pairwise([const(0), *points, self.values.canonical(loop.extent)]):
+            env = self.open_loop(loop, span, outside, piece)
+            for each, whole in inner:
+                env = self.open_loop(each, whole, env)
+            self.store_all(env)
+            while self.blocks.depth > depth:
+                self.blocks.close()
 
     def packed_loop(self, loop: LoopAxis, count: int, env: Env) -> Env:
         """The axis that strips are packed along: a loop over tiles, then one over the tile, so that
@@ -214,7 +256,7 @@ class Placement:
             self.blocks.open(symbol, *ranges[symbol], tile.unroll, tile.vector)
         carries = self.accumulate(stage, reduced, every_point(written, inside), symbols)
         for depth in range(len(symbols) - 1, -1, -1):
-            carries = self.close_loop(stage, carries, symbols, depth)
+            carries = close_loop(self.values, stage, carries, symbols[depth], inside=depth > 0)
         for reduction, (result, _, _) in zip(stage, carries, strict=True):
             assert result is not None  # the loops are closed
             self.blocks.stack[level].known[self.values.key(reduction, env)] = result
@@ -269,13 +311,13 @@ class Placement:
                     first[reduction] = last[reduction] = (
                         self.blocks.new(axes[reduction], reduction.dtype, level)
                         if symbols
-                        else self.values.constant(_empty(reduction), reduction.dtype)
+                        else self.values.constant(empty_of(reduction), reduction.dtype)
                     )
                 after = self.blocks.new(axes[reduction], reduction.dtype, level)
                 if len(operands) == 2:
                     self.blocks.put(Contract(after, last[reduction], *operands), level)
                 else:
-                    combine = _COMBINE[reduction.op]
+                    combine = COMBINE[reduction.op]
                     self.blocks.put(Map(after, combine, (last[reduction], *operands)), level)
                 last[reduction] = after
         return [(None if symbols else last[r], first[r], last[r]) for r in stage]
@@ -286,46 +328,6 @@ class Placement:
         for point in points[1:]:
             axes |= {symbol for a in x.axes for symbol in point.values[a].symbols()}
         return axes
-
-    def close_loop(
-        self,
-        stage: Sequence[Term],
-        carries: list[tuple[Tile | None, Tile, Tile]],
-        symbols: list[Symbol],
-        depth: int,
-    ) -> list[Any]:
-        """Ends loop `depth`: its accumulators come from the loop around it, or start empty.
-
-        Partial results along the loop's own axis start empty too, and are folded after it.
-        """
-        own = symbols[depth]
-        level = self.blocks.depth - 1
-        made, outer = [], []
-        for reduction, (_, inner, after) in zip(stage, carries, strict=True):
-            partial = own in inner.axes
-            rest = [a for a in inner.axes if a is not own]
-            empty = self.values.constant(_empty(reduction), reduction.dtype)
-            before = None
-            if depth:
-                before = self.blocks.new(rest, reduction.dtype, level)
-            init = before if before is not None and not partial else empty
-            result = self.blocks.new(inner.axes, reduction.dtype, level)
-            made.append(Carry(result, init, inner, after))
-            outer.append((result, before, partial, rest))
-        self.blocks.close(tuple(made))
-        closed: list[Any] = []
-        for reduction, (result, before, partial, rest) in zip(stage, outer, strict=True):
-            combine = _COMBINE[reduction.op]
-            if partial:
-                folded = self.blocks.new(rest, reduction.dtype, level)
-                self.blocks.put(Reduce(folded, combine, result, own), level)
-                result = folded
-                if before is not None:
-                    after = self.blocks.new(rest, reduction.dtype, level)
-                    self.blocks.put(Map(after, combine, (before, result)), level)
-                    result = after
-            closed.append((result, before, result))
-        return closed
 
     # --- stores
 
@@ -379,13 +381,6 @@ def every_point(loops: Sequence[LoopAxis], env: Env) -> list[Env]:
         count = range(loop.extent.value)
         points = [point.bind(loop.positions(const(k))) for point in points for k in count]
     return points
-
-
-_COMBINE = {"Sum": "Add", "Max": "Maximum"}
-
-
-def _empty(reduction: Term) -> Any:
-    return 0 if reduction.op == "Sum" else reduction.dtype.lowest
 
 
 def _below(reduction: Term, wanted: set[Term], group: Group) -> bool:

@@ -9,6 +9,7 @@ import luminal as lm
 from luminal.compiler import lower_to_program
 from luminal.kernel.tile_ir import Contract, Kernel, Load, Loop, Map, Reduce, Store
 from luminal.kernel.tile_verify import verify
+from luminal.shape.expression import TRUE
 from luminal.target import Target
 
 TARGET = Target(
@@ -112,3 +113,21 @@ def test_symbolic_extents_become_parameters() -> None:
     found = kernel(lambda x: x.sum(1), ("s", 12))
     assert [p.name for p in found.params] == ["p0"]
     assert str(found.buffers[0].size) == "p0 * 12"
+
+
+def test_concatenation_is_a_copy_of_each_part() -> None:
+    found = kernel(lambda x, y: lm.cat([x, y], 1), (6, 40), (6, 70))
+    assert not count(found, Map)
+    assert all(s.guard is TRUE for s in found.statements() if isinstance(s, Load))
+
+
+def test_padding_is_masked_near_the_ends_only() -> None:
+    found = kernel(lambda x: x.pad([(0, 0), (3, 5)]) + 1, (6, 200))
+    masked = [s.guard is not TRUE for s in found.statements() if isinstance(s, Load)]
+    assert masked == [True, False, True]
+
+
+def test_short_windows_are_written_out() -> None:
+    found = kernel(lambda x: x.avg_pool2d(2), (1, 4, 64, 64))
+    assert not any(s.carries for s in found.statements() if isinstance(s, Loop))
+    assert count(found, Load) == 4

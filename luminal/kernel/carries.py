@@ -1,0 +1,59 @@
+"""Accumulators carried through loops, and what becomes of them where a loop ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from luminal.algebra.terms import Term
+from luminal.kernel.evaluate import Evaluator
+from luminal.kernel.tile_ir import Carry, Map, Reduce, Tile
+from luminal.shape.expression import Symbol
+
+COMBINE = {"Sum": "Add", "Max": "Maximum"}
+Carried = tuple[Tile | None, Tile, Tile]
+"""The result where no loop is open, and in the innermost one the accumulator before and after."""
+
+
+def empty_of(reduction: Term) -> Any:
+    """What a reduction of nothing gives."""
+    return 0 if reduction.op == "Sum" else reduction.dtype.lowest
+
+
+def close_loop(
+    values: Evaluator,
+    stage: Sequence[Term],
+    carries: Sequence[Carried],
+    own: Symbol,
+    *,
+    inside: bool,
+) -> list[Any]:
+    """Ends the loop over `own`: its accumulators come from the loop around it (`inside` one), or
+    start empty. Partial results along the loop's own axis start empty too, and are folded after it.
+    """
+    blocks = values.blocks
+    level = blocks.depth - 1
+    made, outer = [], []
+    for reduction, (_, inner, after) in zip(stage, carries, strict=True):
+        partial = own in inner.axes
+        rest = [a for a in inner.axes if a is not own]
+        empty = values.constant(empty_of(reduction), reduction.dtype)
+        before = blocks.new(rest, reduction.dtype, level) if inside else None
+        init = before if before is not None and not partial else empty
+        result = blocks.new(inner.axes, reduction.dtype, level)
+        made.append(Carry(result, init, inner, after))
+        outer.append((result, before, partial, rest))
+    blocks.close(tuple(made))
+    closed: list[Any] = []
+    for reduction, (result, before, partial, rest) in zip(stage, outer, strict=True):
+        combine = COMBINE[reduction.op]
+        if partial:
+            folded = blocks.new(rest, reduction.dtype, level)
+            blocks.put(Reduce(folded, combine, result, own), level)
+            result = folded
+            if before is not None:
+                after = blocks.new(rest, reduction.dtype, level)
+                blocks.put(Map(after, combine, (before, result)), level)
+                result = after
+        closed.append((result, before, result))
+    return closed
