@@ -15,6 +15,7 @@ from luminal.hlir.graph import Builder, Graph, Output, Sink, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.roll_block import Block
 from luminal.hlir.roll_build import copied, replaced
+from luminal.hlir.roll_cost import without_prologue
 from luminal.hlir.roll_match import LAGS, Iteration, Layers, iteration_before, match
 from luminal.hlir.roll_runs import Run, Slices, cut, runs
 
@@ -126,7 +127,8 @@ def _layers(block: Block, slices: Slices, run: Run) -> Layers | None:
     if not choices:
         return None
     best = max(choices)
-    return match(block, [*best.front, *_iterations(slices, run, -best.before)])
+    layers = match(block, [*best.front, *_iterations(slices, run, -best.before)])
+    return layers and match(block, without_prologue(block, layers))
 
 
 def _last(run: Run, start: int) -> int:

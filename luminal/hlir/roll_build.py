@@ -9,16 +9,13 @@ from typing import Any
 from luminal.hlir.attributes import Body, ViewAttrs
 from luminal.hlir.graph import Assign, Builder, Output, Sink
 from luminal.hlir.ops import Node, TensorType, Value
-from luminal.hlir.roll_block import Block, is_recorded_anew
+from luminal.hlir.roll_block import Block
+from luminal.hlir.roll_cost import Costs
 from luminal.hlir.roll_match import Again, Carried, Fixed, Inner, Layers, Ref, Stream
 from luminal.hlir.state import State
 from luminal.shape.expression import const
 from luminal.shape.view import index, made
 
-LOAD = 4  # weight of reading a value; of computing one: below, else 1
-WEIGHTS = {"Div": 4, "Sqrt": 4, "Recip": 4, "FloorDiv": 8, "Mod": 8} | dict.fromkeys(
-    ("Exp", "Log", "Exp2", "Log2", "Sin", "Cos"), 10
-)
 Place = tuple[int, int]
 """(node m of the body, result): a value of every iteration."""
 
@@ -117,7 +114,7 @@ class _Loop:
     streams: dict[tuple[Value, ...], Value] = field(default_factory=dict)
     invariants: dict[Value, Value] = field(default_factory=dict)
     again: dict[Value, Value] = field(default_factory=dict)  # what invariants are in the body
-    costs: _Costs = field(default_factory=lambda: _Costs())
+    costs: Costs = field(default_factory=Costs)
     values: dict[Value, Value] = field(default_factory=dict)
     assigned: set[State] = field(default_factory=set)
     results: tuple[Value, ...] = ()
@@ -256,40 +253,6 @@ class _Loop:
                 args = [self.again[arg] for arg in top.node.args]
                 (self.again[top],) = copied(self.inner, top.node, args)
         return self.again[value]
-
-
-class _Costs:
-    """What values cost that are computed where they are used, as `select.fast` counts."""
-
-    def __init__(self) -> None:
-        self._known: dict[Node, tuple[int, frozenset[Node]]] = {}
-
-    def is_load(self, node: Node) -> bool:
-        """Must `node` be read: is it no cheap expression of at most one other value?"""
-        stack = [node]
-        while stack:
-            top = stack[-1]
-            if top in self._known:
-                stack.pop()
-            elif not (top.op.is_pointwise or top.op.group == "view" or is_recorded_anew(top)):
-                self._known[top] = (0, frozenset((top,)))
-            elif waiting := [arg.node for arg in top.args if arg.node not in self._known]:
-                stack += waiting
-            else:
-                self._known[top] = self._sum(top)
-        return node in self._known[node][1]
-
-    def _sum(self, node: Node) -> tuple[int, frozenset[Node]]:
-        """(weight of the operations, values read); a dear node is read itself."""
-        below = [self._known[arg.node] for arg in node.args]
-        weight = sum(each for each, _ in below)
-        loads = frozenset[Node]().union(*(read for _, read in below))
-        is_index = not loads and not node.types[0].dtype.is_float  # an Expression: costs nothing
-        if node.op.is_pointwise and not is_index:
-            weight += WEIGHTS.get(node.op.name, 1)
-        if weight + LOAD * max(0, len(loads) - 1) >= LOAD:
-            return 0, frozenset((node,))
-        return weight, loads
 
 
 def copied(

@@ -343,6 +343,20 @@ def test_weights_shared_by_pairs_of_layers() -> None:
     assert trips(rolled(cx.graph())) == [LAYERS]
 
 
+def test_what_weights_alone_decide_stays_outside() -> None:
+    cx, x = start()
+    for _ in range(LAYERS):
+        w = cx.weight((WIDTH, WIDTH))
+        scaled = w * 2.0 / (w * w).sum(0, keepdim=True).sqrt()
+        x = layer(cx, x @ scaled + cx.weight((WIDTH,)) * 3.0)
+    x.output("y")
+    (loop,) = rolled(cx.graph())
+    assert loop.attrs.trips.value == LAYERS
+    made = {arg.node.op.name for arg in loop.args}
+    assert made == {"Input", "Weight", "Div"}
+    assert loop.attrs.streams == 4 * (LAYERS,)  # scaled, the bias and the layer's own two
+
+
 def test_masks_are_recorded_in_the_body() -> None:
     cx, x = start(7)
     mask = cx.ones((7, 7)).tril()

@@ -1,0 +1,105 @@
+"""What belongs into a Loop body: cheap invariants do, what Weights alone decide does not."""
+
+from __future__ import annotations
+
+from luminal.hlir.ops import Node, Value
+from luminal.hlir.roll_block import Block, is_recorded_anew
+from luminal.hlir.roll_match import Again, Fixed, Inner, Iteration, Layers, Ref, Stream
+
+LOAD = 4  # weight of reading a value; of computing one: below, else 1
+WEIGHTS = {"Div": 4, "Sqrt": 4, "Recip": 4, "FloorDiv": 8, "Mod": 8} | dict.fromkeys(
+    ("Exp", "Log", "Exp2", "Log2", "Sin", "Cos"), 10
+)
+
+
+class Costs:
+    """What values cost that are computed where they are used, as `select.fast` counts."""
+
+    def __init__(self) -> None:
+        self._known: dict[Node, tuple[int, frozenset[Node]]] = {}
+
+    def is_load(self, node: Node) -> bool:
+        """Must `node` be read: is it no cheap expression of at most one other value?"""
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            if top in self._known:
+                stack.pop()
+            elif not (top.op.is_pointwise or top.op.group == "view" or is_recorded_anew(top)):
+                self._known[top] = (0, frozenset((top,)))
+            elif waiting := [arg.node for arg in top.args if arg.node not in self._known]:
+                stack += waiting
+            else:
+                self._known[top] = self._sum(top)
+        return node in self._known[node][1]
+
+    def _sum(self, node: Node) -> tuple[int, frozenset[Node]]:
+        """(weight of the operations, values read); a dear node is read itself."""
+        below = [self._known[arg.node] for arg in node.args]
+        weight = sum(each for each, _ in below)
+        loads = frozenset[Node]().union(*(read for _, read in below))
+        is_index = not loads and not node.types[0].dtype.is_float  # an Expression: costs nothing
+        if node.op.is_pointwise and not is_index:
+            weight += WEIGHTS.get(node.op.name, 1)
+        if weight + LOAD * max(0, len(loads) - 1) >= LOAD:
+            return 0, frozenset((node,))
+        return weight, loads
+
+
+def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
+    """The iterations without what is dear and depends on their Weights only: outside of the Loop,
+    it is computed once per setting of the weights.
+    """
+    costs, first = Costs(), layers.iterations[0]
+    early: list[bool] = []
+    users: list[list[int]] = [[] for _ in first]
+    for m, (n, refs) in enumerate(zip(first, layers.refs, strict=True)):
+        early.append(_is_static(block.nodes[n]) and all(_is_early(ref, early) for ref in refs))
+        for ref in refs:
+            if isinstance(ref, Inner):
+                users[ref.m].append(m)
+    carried = {carry.next.m for carry in layers.carries if isinstance(carry.next, Inner)}
+    kept = [True] * len(first)
+    for m in reversed(range(len(first))):
+        if early[m] and m not in carried:
+            is_dear = costs.is_load(block.nodes[first[m]])
+            kept[m] = not is_dear and any(kept[user] for user in users[m])
+    if all(kept):
+        return layers.iterations
+    return [[n for n, keep in zip(nodes, kept, strict=True) if keep] for nodes in layers.iterations]
+
+
+def _is_static(node: Node) -> bool:
+    """May the algebra know the value before any run, if it knows the operands?"""
+    is_opaque = node.op.group in ("ordered", "other") or node.op.name == "Scatter"
+    return not is_opaque and all(extent.is_const for t in node.types for extent in t.shape)
+
+
+def _is_early(ref: Ref, early: list[bool]) -> bool:
+    match ref:
+        case Inner(m=m):
+            return early[m]
+        case Stream(values=values):
+            return all(map(_is_weight, values))
+        case Again(value=value) | Fixed(value=value):
+            return _is_weight(value)
+    return False
+
+
+def _is_weight(value: Value) -> bool:
+    """Does a value from outside depend on Weights, literals and iotas without dims only?"""
+    seen: set[Node] = set()
+    stack = [value.node]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op.name == "Iota":
+            known = all(s.extent is not None for s in node.attrs.expr.symbols())
+        else:
+            known = node.op.name in ("Weight", "Constant") or node.op.group != "leaf"
+        if not known or not _is_static(node):
+            return False
+        stack += [arg.node for arg in node.args]
+    return True
