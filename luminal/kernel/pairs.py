@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from luminal.algebra.terms import Frame, Term, Terms
+from luminal.algebra.terms import Axes, Term, Terms
 from luminal.dtypes import bfloat16, float32, uint32
 from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import ROW_MAJOR, Layout
@@ -24,10 +24,9 @@ def in_pairs(panels: Layout, along: int) -> Layout:
     return replace(panels, blocks=(*panels.blocks, (along, PAIR)))
 
 
-def last_axis(frame: Frame) -> Symbol | None:
-    """The axis whose neighbours lie together, if it is made of whole pairs."""
-    inner = frame[-1][-1:] if frame else ()
-    for symbol in inner:
+def last_axis(dimension: Axes) -> Symbol | None:
+    """The axis along which a dimension's neighbours lie, if it is made of whole pairs."""
+    for symbol in dimension[-1:]:
         extent = symbol.extent
         if extent is not None and extent.is_const and extent.value % PAIR == 0:
             return symbol
@@ -47,14 +46,22 @@ def paired(group: Group) -> Group:
 
 
 def _is_paired(place: Place) -> bool:
-    return place.dtype is bfloat16 and place.layout.blocks[1:] == ((len(place.frame) - 1, PAIR),)
+    return place.dtype is bfloat16 and [n for _, n in place.layout.blocks[1:]] == [PAIR]
+
+
+def _inner(place: Place) -> Symbol | None:
+    """The axis whose neighbours are a word."""
+    if _is_paired(place):
+        return last_axis(place.frame[place.layout.blocks[1][0]])
+    is_plain = place.frame and place.layout == ROW_MAJOR
+    return last_axis(place.frame[-1]) if is_plain else None
 
 
 def _words(
     terms: Terms, read: Term, place: Place, names: dict[Symbol, Symbol]
 ) -> tuple[Term, Place]:
-    """What is read as words, and where: its last axis half as long."""
-    inner = last_axis(place.frame)
+    """What is read as words, and where: one axis is half as long."""
+    inner = _inner(place)
     assert inner is not None
     assert inner.extent is not None
     outside = names.get(inner, inner)
@@ -69,9 +76,9 @@ def _words(
 def _copy(group: Group, store: Store) -> Group:
     """A weight copied into panels."""
     source = group.reads[store.term]
-    if source.frame != store.frame or store.index is not None or source.layout != ROW_MAJOR:
+    if source.frame != store.frame or store.index is not None:
         return group
-    if last_axis(source.frame) is None:
+    if _inner(source) is not _inner(store.place) or _inner(source) is None:
         return group
     term, place = _words(Terms(), store.term, source, {})
     target = replace(store.place, dtype=uint32, frame=place.frame)
@@ -90,8 +97,8 @@ def _over_words(reduction: Term, terms: Terms, reads: dict[Term, Place]) -> Term
         return None
     words, walked = [], set()
     for term, place, names in found:
-        inner = last_axis(place.frame)
-        if inner is None or not (place.layout == ROW_MAJOR or _is_paired(place)):
+        inner = _inner(place)
+        if inner is None:
             return None
         walked.add(names.get(inner, inner))
         words.append(_words(terms, term, place, names))

@@ -118,8 +118,9 @@ def genes(
                     held = selection.choices[read.weight].layouts
                     now = held[selection.reads.get(read.edge, 0)]
                     offered: tuple[Layout, ...] = (ROW_MAJOR, layout)
-                    if may_pair and _pairs(term, selection):
-                        offered += (in_pairs(layout, len(read.frame) - 1),)
+                    pair = _pairs(term, read, selection) if may_pair else None
+                    if pair is not None:
+                        offered += (in_pairs(layout, pair),)
                     old = found.get(key, Gene(read.weight, (), offered, now, 0))
                     edges = tuple(dict.fromkeys((*old.edges, read.edge)))
                     offered = min(old.layouts, offered, key=len)
@@ -191,16 +192,22 @@ def _is_weight(term: Term, selection: Selection, arguments: Set[Value]) -> bool:
     return selection.is_stored(term) and term.phase is not Phase.RUN
 
 
-def _pairs(contraction: Term, selection: Selection) -> bool:
-    """Are both factors bfloat16 in memory, neighbours along the sum side by side?"""
-    inner: set[Symbol | None] = set()
-    for factor in contraction.args[0].args:
-        source = _source(factor, selection)
-        if source is None or source.casts != 1 or source.term.dtype is not bfloat16:
-            return False
-        inner.add(last_axis(source.frame))
-    (axis, *others) = inner
-    return not others and axis in contraction.attrs and len(contraction.args[0].args) == 2
+def _pairs(contraction: Term, read: _Read, selection: Selection) -> int | None:
+    """The dimension of the weight whose neighbours meet neighbours that lie side by side in the
+    other factor, both being bfloat16 in memory.
+    """
+    sources = [_source(factor, selection) for factor in contraction.args[0].args]
+    others = [each for each in sources if each is not None and each.edge != read.edge]
+    for each in sources:
+        if each is None or each.casts != 1 or each.term.dtype is not bfloat16:
+            return None
+    if len(sources) != 2 or len(others) != 1 or not others[0].frame:
+        return None
+    inner = last_axis(others[0].frame[-1])
+    for k, dimension in enumerate(read.frame):
+        if inner in contraction.attrs and inner is last_axis(dimension):
+            return k
+    return None
 
 
 def _reads(contraction: Term, selection: Selection, arguments: Set[Value]) -> Iterator[_Read]:
