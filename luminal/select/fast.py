@@ -126,11 +126,8 @@ class _Fast:
         choices = {term: self.choices[term] for term in self.order}
         frames = {t: self.frame(t) for t in self.order if choices[t].residence.is_stored}
         if bodies is None:
-            bodies = {
-                id(t.attrs.body): select(t.attrs.body, self.numerics)
-                for t in self.order
-                if t.op == "Loop"
-            }
+            lowered = {id(t.attrs.body): t.attrs.body for t in self.order if t.op == "Loop"}
+            bodies = {number: select(body, self.numerics) for number, body in lowered.items()}
         sizes = {term: kernel.terms for term, kernel in self.kernels.items()}
         joined = merges(self.order, lambda t: choices[t].residence.is_stored, self.grids(), sizes)
         together = tuple(frozenset(p.roots) for p in self.passes if len(p.roots) > 1)

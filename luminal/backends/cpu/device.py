@@ -126,7 +126,8 @@ class CpuRunner:
         cached = work.bytes.sum() < self.target.l3_bytes / 2
         moving = work.bytes / (CACHED_BYTES_PER_SECOND if cached else BYTES_PER_SECOND)
         shares = np.clip(work.chunks, 1, team.team_size_default())
-        saved = np.maximum(computing, moving) * (1 - 1 / shares) - MEETING_SECONDS
+        meeting = MEETING_SECONDS * work.trips
+        saved = np.maximum(computing, moving) * (1 - 1 / shares) - meeting
         return bool(saved.sum() < TEAM_GAIN)
 
     def placement(self, values: Sequence[int]) -> Placement:

@@ -47,6 +47,7 @@ class Work(NamedTuple):
     flops: NDArray[np.float64]
     bytes: NDArray[np.float64]
     chunks: NDArray[np.float64]
+    trips: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class LaunchRows:
         self._add(launches, const(1))
         self._words, self._positions, self._numbers = self._template()
         self._scratch = tuple({site.scratch for site in self._sites})
-        self._work = [[s.flops, s.bytes, s.chunks] for s in self._sites]
+        self._work = [[s.flops, s.bytes, s.chunks, s.trips] for s in self._sites]
 
     def __len__(self) -> int:
         return len(self._launches)
@@ -113,7 +114,7 @@ class LaunchRows:
 
     def work(self, values: Sequence[int]) -> Work:
         """The work of every launch site."""
-        numbers = np.array(self._work, np.int64).reshape(-1, 3).T
+        numbers = np.array(self._work, np.int64).reshape(-1, len(Work._fields)).T
         return Work(*np.array(values, np.float64)[numbers])
 
     def report(self, values: Sequence[int]) -> tuple[KernelRow, ...]:
