@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from luminal.algebra.terms import Term
+from luminal.errors import VerifyError
 from luminal.hlir.attributes import CustomAttrs
 from luminal.hlir.ops import Value
 from luminal.hlir.state import State
@@ -76,7 +77,10 @@ def leaves_of(reads: Iterable[Term]) -> frozenset[Value]:
 
 
 def ordered(units: list[Unit]) -> list[Unit]:
-    """Stable topological order: makers before readers, readers of old values before overwriters."""
+    """Stable topological order: makers before readers, readers of old values before overwriters.
+
+    Raises VerifyError where units wait for each other.
+    """
     makers = {term: unit for unit in units for term in unit.makes}
     number = {id(unit): k for k, unit in enumerate(units)}
     readers: dict[Value, list[Unit]] = {leaf: [] for unit in units for leaf in unit.overwrites}
@@ -90,6 +94,7 @@ def ordered(units: list[Unit]) -> list[Unit]:
         needs[id(unit)] = sorted(waits, key=lambda u: number[id(u)])
     order: list[Unit] = []
     done: set[int] = set()
+    begun: set[int] = set()  # and not done: what the unit at hand is waited for by
     for first in units:
         stack = [first]
         while stack:
@@ -100,6 +105,13 @@ def ordered(units: list[Unit]) -> list[Unit]:
                     done.add(id(unit))
                     order.append(unit)
                 stack.pop()
+            elif id(unit) in begun:
+                raise VerifyError(f"partition: kernels wait for each other: {_circle(waiting)}")
             else:
+                begun.add(id(unit))
                 stack.extend(reversed(waiting))
     return order
+
+
+def _circle(units: list[Unit]) -> str:
+    return ", ".join(repr(term) for unit in units for term in unit.makes)
