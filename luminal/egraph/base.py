@@ -2,59 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.egraph import schema
 from luminal.egraph.rule_text import rule_text
-from luminal.rules import Rule, notation
+from luminal.rules import Rule
 
 if TYPE_CHECKING:
     from egglog.bindings import EGraph
 
-MADE_BY_HANDLERS = frozenset(("Mul", "Div", "Select", "Cast", "Sum", "Max"))
 
-
-@lru_cache(16)
-def base(rules: tuple[Rule, ...], ops: frozenset[str]) -> tuple[EGraph, str]:
-    """An e-graph with the rules that a program of these operations can come to match, and its
-    text. Made once, then pushed and popped: compiling the rules takes most of the time.
+@lru_cache(4)
+def base(rules: tuple[Rule, ...]) -> tuple[EGraph, str]:
+    """An e-graph with these rules, and its text. Made once, then pushed and popped: compiling the
+    rules takes longer than running them.
     """
     from egglog.bindings import EGraph
 
-    lines = [schema.header(), *map(rule_text, _reached(rules, ops | MADE_BY_HANDLERS))]
+    pieces = [*schema.header(), *(rule_text(rule) for rule in rules if not rule.handler)]
     for dtype in dtypes.ALL:
         if dtype.is_float:
-            lines.append(f'(floating "{dtype.short}")')
+            pieces.append(f'(floating "{dtype.short}")')
         if dtype.is_int:
-            lines.append(f'(integral "{dtype.short}")')
+            pieces.append(f'(integral "{dtype.short}")')
         for narrow in dtypes.ALL:
             if holds(dtype, narrow):
-                lines.append(f'(holds "{dtype.short}" "{narrow.short}")')
+                pieces.append(f'(holds "{dtype.short}" "{narrow.short}")')
                 if narrow.kind == "bool" or narrow.is_float == dtype.is_float:
-                    lines.append(f'(widens "{dtype.short}" "{narrow.short}")')
-    text = "\n".join(lines)
+                    pieces.append(f'(widens "{dtype.short}" "{narrow.short}")')
     egraph = EGraph()
-    egraph.run_program(*egraph.parse_program(text))
-    return egraph, text
+    run(egraph, pieces)
+    return egraph, "\n".join(pieces)
 
 
-def _reached(rules: tuple[Rule, ...], ops: frozenset[str]) -> list[Rule]:
-    """The rules of egglog whose left sides can be made of these operations and of right sides."""
-    sides = {rule: (_ops(rule.lhs), _ops(rule.rhs)) for rule in rules if not rule.handler}
-    while True:
-        found = ops.union(*(rhs for lhs, rhs in sides.values() if lhs <= ops))
-        if found == ops:
-            return [rule for rule, (lhs, _) in sides.items() if lhs <= ops]
-        ops = found
-
-
-def _ops(text: str) -> frozenset[str]:
-    """The operations in a pattern."""
-    parts = notation.parts(notation.pattern(text))
-    return frozenset(part.op for part in parts if isinstance(part, notation.Apply))
+def run(egraph: EGraph, pieces: Iterable[str]) -> list[Any]:
+    """Runs a program given in pieces and returns its outputs. Each node of a parsed program holds
+    the text that was parsed: parsing all at once takes hundreds of megabytes.
+    """
+    commands = [command for piece in pieces for command in egraph.parse_program(piece)]
+    return list(egraph.run_program(*commands))
 
 
 def holds(wide: DType, narrow: DType) -> bool:

@@ -54,7 +54,7 @@ def saturate(
     limits = limits or Limits()
     rules = allowed(numerics) if rules is None else rules
     order = term_order(root.term for root in (*lowered.roots, *default.roots))
-    with trace.span("egraph"), session(rules, order) as egraph:
+    with trace.span("egraph"), session(rules) as egraph:
         egraph.add_terms(order)
         for one, other in _equalities(lowered, default, same or {}):
             egraph.same(egraph.terms[one], egraph.terms[other])

@@ -44,15 +44,14 @@ def result(constructor: str) -> str:
     return ARGS if constructor in ("Nil", "Cons") else T
 
 
-def header() -> str:
-    """Everything that does not depend on the program or the rules."""
-    lines = [_DECLARATIONS]
+def header() -> list[str]:
+    """Everything that does not depend on the program or the rules, in pieces."""
+    lines = _DECLARATIONS.strip().split("\n")
     for op, columns in CONSTRUCTORS.items():
         lines.append(f"(constructor {op} ({' '.join(columns)}) {result(op)})")
         lines.append(f"(function made-{op} ({' '.join(columns)}) String :merge old)")
         lines.append(_loader(op, columns))
-    lines += [_pointwise(*each) for each in (("Unary", "x"), ("Binary", "xy"), ("Ternary", "xyz"))]
-    return "\n".join(lines) + _ANALYSES
+    return [*lines, *_ANALYSES]
 
 
 def _loader(op: str, columns: tuple[str, ...]) -> str:
@@ -74,18 +73,21 @@ def _loader(op: str, columns: tuple[str, ...]) -> str:
     )
 
 
-def _pointwise(constructor: str, names: str) -> str:
+def _analysis(name: str, facts: str, actions: str) -> str:
+    return f'(rule ({facts}) ({actions}) :ruleset analyse :name "{name}")'
+
+
+def _pointwise(constructor: str, names: str) -> tuple[str, str]:
     """Axes, dtype and phase of pointwise operations; comparisons have a dtype of their own."""
     reads = "".join(f" (= a{n} (axes {n})) (= p{n} (phase {n}))" for n in names)
     axes, phase = f"a{names[0]}", f"p{names[0]}"
     for n in names[1:]:
         axes, phase = f"(set-union {axes} a{n})", f"(max {phase} p{n})"
     node = f"(= e ({constructor} op {' '.join(names)}))"
+    of_last = f"{node} (arithmetic op) (= d (dtype {names[-1]}))"
     return (
-        f"(rule ({node}{reads}) ((set (axes e) {axes}) (set (phase e) {phase}))\n"
-        f'  :ruleset analyse :name "analyse {constructor}")\n'
-        f"(rule ({node} (arithmetic op) (= d (dtype {names[-1]}))) ((set (dtype e) d))\n"
-        f'  :ruleset analyse :name "dtype of {constructor}")'
+        _analysis(constructor, node + reads, f"(set (axes e) {axes}) (set (phase e) {phase})"),
+        _analysis(f"dtype of {constructor}", of_last, "(set (dtype e) d)"),
     )
 
 
@@ -118,33 +120,50 @@ _DECLARATIONS = """
 (relation positive (String))
 """
 
-_ANALYSES = """
-(rule ((known n a d p) (= e (ref n)))
-  ((set (axes e) a) (set (dtype e) d) (set (phase e) p)) :ruleset analyse :name "analyse program")
-(rule ((= e (Index n)) (i-Index n a d p))
-  ((set (axes e) a) (set (dtype e) d) (set (phase e) p)) :ruleset analyse :name "analyse Index")
-(rule ((= e (Literal d n)))
-  ((set (axes e) (set-empty)) (set (dtype e) d) (set (phase e) 0))
-  :ruleset analyse :name "analyse Literal")
-(rule ((= e (Nil)))
-  ((set (args-axes e) (set-empty)) (set (args-phase e) 0)) :ruleset analyse :name "analyse Nil")
-(rule ((= e (Cons x l)) (= a (axes x)) (= b (args-axes l)) (= p (phase x)) (= q (args-phase l)))
-  ((set (args-axes e) (set-union a b)) (set (args-phase e) (max p q)))
-  :ruleset analyse :name "analyse Cons")
-(rule ((= e (At n x l)) (i-At n gone more p) (= a (axes x)) (= b (args-axes l))
-    (= q (phase x)) (= r (args-phase l)) (= d (dtype x)))
-  ((set (axes e) (set-union (set-diff a gone) (set-union more b))) (set (dtype e) d)
-   (set (phase e) (max p (max q r)))) :ruleset analyse :name "analyse At")
-(rule ((= e (Convert op d x)) (= a (axes x)) (= p (phase x)))
-  ((set (axes e) a) (set (dtype e) d) (set (phase e) p)) :ruleset analyse :name "analyse Convert")
-(rule ((= e (Reduce op k x)) (= a (axes x)) (= d (dtype x)))
-  ((set (axes e) (set-diff a k)) (set (dtype e) d)) :ruleset analyse :name "analyse Reduce")
-(rule ((= e (Reduce op k x)) (= p (phase x)) (= f (fixed)) (= 0 (set-length (set-diff k f))))
-  ((set (phase e) p)) :ruleset analyse :name "phase of Reduce over literal extents")
-(rule ((= e (Reduce op k x)) (= f (fixed)) (> (set-length (set-diff k f)) 0))
-  ((set (phase e) 2)) :ruleset analyse :name "phase of Reduce")
-(rule ((= e (Binary "LessThan" x y))) ((set (dtype e) "bool")) :ruleset analyse :name "dtype of <")
-(rule ((= e (Binary "Equal" x y))) ((set (dtype e) "bool")) :ruleset analyse :name "dtype of ==")
-""" + "\n".join(
-    f'(arithmetic "{op}")' for op in FORMS if op not in ("LessThan", "Equal", "Cast", "Bitcast")
+_ALL = "(set (axes e) a) (set (dtype e) d) (set (phase e) p)"
+_REDUCE = "(= e (Reduce op k x))"
+
+_ANALYSES = (
+    *_pointwise("Unary", "x"),
+    *_pointwise("Binary", "xy"),
+    *_pointwise("Ternary", "xyz"),
+    _analysis("program", "(known n a d p) (= e (ref n))", _ALL),
+    _analysis("Index", "(= e (Index n)) (i-Index n a d p)", _ALL),
+    _analysis("Convert", "(= e (Convert op d x)) (= a (axes x)) (= p (phase x))", _ALL),
+    _analysis(
+        "Literal",
+        "(= e (Literal d n))",
+        "(set (axes e) (set-empty)) (set (dtype e) d) (set (phase e) 0)",
+    ),
+    _analysis("<", '(= e (Binary "LessThan" x y))', '(set (dtype e) "bool")'),
+    _analysis("==", '(= e (Binary "Equal" x y))', '(set (dtype e) "bool")'),
+    _analysis("Nil", "(= e (Nil))", "(set (args-axes e) (set-empty)) (set (args-phase e) 0)"),
+    _analysis(
+        "Cons",
+        "(= e (Cons x l)) (= a (axes x)) (= b (args-axes l)) (= p (phase x)) (= q (args-phase l))",
+        "(set (args-axes e) (set-union a b)) (set (args-phase e) (max p q))",
+    ),
+    _analysis(
+        "At",
+        "(= e (At n x l)) (i-At n gone more p) (= a (axes x)) (= b (args-axes l))"
+        " (= q (phase x)) (= r (args-phase l)) (= d (dtype x))",
+        "(set (axes e) (set-union (set-diff a gone) (set-union more b))) (set (dtype e) d)"
+        " (set (phase e) (max p (max q r)))",
+    ),
+    _analysis(
+        "Reduce",
+        f"{_REDUCE} (= a (axes x)) (= d (dtype x))",
+        "(set (axes e) (set-diff a k)) (set (dtype e) d)",
+    ),
+    _analysis(
+        "phase of Reduce over literal extents",
+        f"{_REDUCE} (= p (phase x)) (= f (fixed)) (= 0 (set-length (set-diff k f)))",
+        "(set (phase e) p)",
+    ),
+    _analysis(
+        "phase of Reduce",
+        f"{_REDUCE} (= f (fixed)) (> (set-length (set-diff k f)) 0)",
+        "(set (phase e) 2)",
+    ),
+    *(f'(arithmetic "{op}")' for op in FORMS if op not in ("LessThan", "Equal", "Cast", "Bitcast")),
 )

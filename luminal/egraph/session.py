@@ -14,7 +14,7 @@ from luminal import config
 from luminal.algebra.terms import Phase, Term
 from luminal.dtypes import DType
 from luminal.egraph import schema
-from luminal.egraph.base import base
+from luminal.egraph.base import base, run
 from luminal.egraph.intern import (
     Interned,
     index_phase,
@@ -35,18 +35,17 @@ _ANALYSE = "(saturate (run analyse))"
 
 
 @contextmanager
-def session(rules: tuple[Rule, ...], terms: Iterable[Term]) -> Iterator[Session]:
-    """An e-graph with these rules for these terms; one at a time in a process."""
-    ops = frozenset(term.op for term in terms if not term.is_opaque)
+def session(rules: tuple[Rule, ...]) -> Iterator[Session]:
+    """An e-graph with these rules; one at a time in a process."""
     with _lock:
-        egraph, text = base(rules, ops)
-        egraph.run_program(*egraph.parse_program("(push)"))
+        egraph, text = base(rules)
+        run(egraph, ["(push)"])
         if config.get("LUMINAL_PRINT_EGGLOG"):
             print(text, file=sys.stderr)
         try:
             yield Session(egraph)
         finally:
-            egraph.run_program(*egraph.parse_program("(pop)"))
+            run(egraph, ["(pop)"])
 
 
 @dataclass(slots=True)
@@ -171,21 +170,21 @@ class Session:
 
     def load(self) -> None:
         """Takes what was written so far into the e-graph and analyses it."""
-        text = "\n".join(self.lines)
+        lines = [*self.lines, f"(run-schedule (saturate (run load)) {_ANALYSE})"]
         self.lines.clear()
-        self.run(f"{text}\n(run-schedule (saturate (run load)) {_ANALYSE})")
+        self.run(lines)
 
     def step(self) -> None:
         """Loads, and runs one round of egglog's rules."""
         self.load()
         clean = f"(repeat 4 (seq (run clean) {_ANALYSE}))"
-        self.run(f"(run-schedule {clean} (run grow) {_ANALYSE})")
+        self.run([f"(run-schedule {clean} (run grow) {_ANALYSE})"])
 
-    def run(self, text: str) -> None:
+    def run(self, lines: Sequence[str]) -> None:
         """Runs a piece of a program and counts matches."""
         if config.get("LUMINAL_PRINT_EGGLOG"):
-            print(text, file=sys.stderr)
-        for output in self.egraph.run_program(*self.egraph.parse_program(text)):
+            print("\n".join(lines), file=sys.stderr)
+        for output in run(self.egraph, lines):
             report = getattr(output, "report", None)
             if report is None:
                 continue
