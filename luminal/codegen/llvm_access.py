@@ -18,13 +18,13 @@ from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_cast import from_memory, to_memory
 from luminal.codegen.llvm_index import Lanes
 from luminal.codegen.llvm_math import POINTWISE
+from luminal.codegen.llvm_transpose import SHORT_STEPS, load_transposed, transposable
 from luminal.codegen.llvm_values import Context, Position, memory_type
 from luminal.dtypes import DType
 from luminal.kernel.tile_ir import Load, Store
 from luminal.shape.expression import ONE, TRUE, Expression, Symbol, const, sum_of_terms
 
 MINUS_ONE = const(-1)
-SHORT_STEPS = 4  # elements from lane to lane that are still read in whole vectors
 ZERO_BYTES = 1024  # what the widest load reads: 64 lanes of 16 bytes
 
 
@@ -139,6 +139,10 @@ def _active(ctx: Context, access: _Access) -> IRValue | None:
 
 def load(ctx: Context, statement: Load) -> None:
     out = statement.out
+    across = transposable(ctx, statement)
+    if across is not None:
+        ctx.values[out.id] = load_transposed(ctx, statement, across)
+        return
     elements = {}
     for key, position in ctx.positions(out.axes):
         with _access(ctx, statement, out.axes, position) as access:

@@ -23,14 +23,10 @@ from luminal.kernel.strips import PACK_ROWS, Strips
 from luminal.shape.expression import Symbol
 from luminal.target import Target
 
-CHUNK_WORK = (
-    1 << 15
-)  # operations of one grid chunk: some 10 us, far above the cost of handing it out
+CHUNK_WORK = 1 << 15  # operations of a chunk: some 10 us, far above the cost of handing it out
 SMALL_CONTRACTION = 1 << 21  # a contraction is cut into about CONTRACTION_CHUNKS pieces,
 LARGE_CONTRACTION = 1 << 25  # each between these amounts of work
 CONTRACTION_CHUNKS = 32
-LINE = 16  # positions of a transpose per tile: one cache line of 4-byte elements,
-WAYS = 8  # by as many lines as the first-level cache keeps of rows a power of two apart
 ROW_BLOCK = 512  # rows of a contraction per chunk, at most: these pay the packing of B
 SHARES = 8  # chunks of a contraction for each core, at least, where there are rows enough
 ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
@@ -155,10 +151,11 @@ class _Rules:
         if vector is not None:
             across = self.transposed(vector, order)
             if across is not None:
-                rule = min(LINE, across.estimate)
-                lines = self.pick("lines", rule, [n for n in (8, 32, 4) if n < across.estimate])
-                width = min(self.lanes.width(vector), WAYS)
-                lanes = self.pick("width", width, {self.lanes.width(vector), max(1, width // 2)})
+                # as many lines as lanes: such a tile is transposed in registers
+                width = self.lanes.width(vector)
+                lanes = self.pick("width", width, [max(1, width // 2)])
+                most = across.estimate
+                lines = self.pick("lines", min(lanes, most), [n for n in (8, 32, 4) if n < most])
                 tiles = {
                     across.symbol: TileChoice(lines),
                     vector.symbol: TileChoice(1, lanes),
