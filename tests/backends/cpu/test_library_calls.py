@@ -18,6 +18,7 @@ from luminal.errors import CompileError
 from luminal.kernel.product import BLAS, CALLED, product_of
 from luminal.kernel.tile_interpreter import run as interpret
 from luminal.kernel.tile_ir import to_text
+from luminal.program.steps import KernelStep
 from luminal.runtime.executable import Executable, Variant
 
 Array = np.ndarray[Any, Any]
@@ -39,10 +40,15 @@ def stages(fn: Fn, *shapes: tuple[Any, ...], dtype: Any = lm.float32) -> Stages:
     return compiler.lower_by_stages(cx.graph(), TARGET)
 
 
+def only(found: Stages) -> KernelStep:
+    (origin,) = found.origins
+    assert isinstance(origin.step, KernelStep)
+    return origin.step
+
+
 def called(found: Stages) -> Stages:
     """The same program with its only kernel by the library."""
-    ((key, _),) = found.origins
-    tuned = {key: CALLED}
+    tuned = {origin.name: CALLED for origin in found.origins}
     return compiler.finish(found.graph, found.lowered, found.selection, TARGET, tuned)
 
 
@@ -74,7 +80,7 @@ PRODUCTS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
 def test_products(name: str, dtype: Any) -> None:
     fn, shapes = PRODUCTS[name]
     found = stages(fn, *shapes, dtype=dtype)
-    ((_, step),) = found.origins
+    step = only(found)
     assert CALLED in knob_space(step, TARGET)
     library = called(found)
     (kernel,) = library.program.kernels
@@ -99,7 +105,7 @@ def test_nan_and_infinities_as_in_the_kernel_of_our_own() -> None:
 
 @needs_blas
 def test_the_interpreter_gives_the_call_its_meaning() -> None:
-    ((_, step),) = stages(lambda a, b: a @ b.mT, (3, 4), (5, 4)).origins
+    step = only(stages(lambda a, b: a @ b.mT, (3, 4), (5, 4)))
     placed = place_step(step, TARGET, CALLED)
     a, b = RANDOM.standard_normal((3, 4), np.float32), RANDOM.standard_normal((5, 4), np.float32)
     out = np.zeros(15, np.float32)
@@ -124,14 +130,16 @@ NO_PRODUCTS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
 @pytest.mark.parametrize("name", NO_PRODUCTS)
 def test_what_is_no_plain_product_is_never_called(name: str) -> None:
     fn, shapes = NO_PRODUCTS[name]
-    for _, step in stages(fn, *shapes).origins:
+    for origin in stages(fn, *shapes).origins:
+        step = origin.step
+        assert isinstance(step, KernelStep)
         assert product_of(step.group) is None
         with pytest.raises(CompileError, match="knob call"):
             place_step(step, replace(TARGET, libraries=(BLAS,)), CALLED)
 
 
 def test_without_the_library_nothing_changes() -> None:
-    ((_, step),) = stages(lambda a, b: a @ b, (30, 40), (40, 50)).origins
+    step = only(stages(lambda a, b: a @ b, (30, 40), (40, 50)))
     bare = replace(TARGET, libraries=())
     assert CALLED not in knob_space(step, bare)
     with pytest.raises(CompileError, match="the library is not installed; leave it out"):
@@ -140,7 +148,7 @@ def test_without_the_library_nothing_changes() -> None:
 
 @needs_blas
 def test_cached_code_needs_the_library_when_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    ((_, step),) = stages(lambda a, b: a @ b, (30, 40), (40, 50)).origins
+    step = only(stages(lambda a, b: a @ b, (30, 40), (40, 50)))
     kernel = place_step(step, TARGET, CALLED).kernel
     kernels.build(kernel, to_text(kernel), TARGET)
     monkeypatch.setattr(kernels, "_built", {})
