@@ -139,6 +139,8 @@ class _Compiled:
                 return f"(= 0 (set-length (set-diff {self.set(bound.left)} {never})))"
             case "weight":
                 return f"(< {self.read('phase', first)} 2)"
+            case "varies":
+                return f"(> {self.read('phase', first)} 0)"
             case "run":
                 return f"(= {self.read('phase', first)} 2)"
             case "boolean":

@@ -2,7 +2,7 @@
 
 from luminal.rules.rule import EXACT, ROUNDING, Rule
 
-_BOTH = ("literal(c)", "literal(d)")
+_BOTH = ("varies(x)", "literal(c)", "literal(d)")  # a literal x would be made over and over
 
 RULES = (
     Rule("fold", "op(literals)", "literal", EXACT, handler="fold", example="x[i] * (2 * 3 + 1)",

@@ -3,7 +3,7 @@
     x * 1          variables are lower case; numbers are literals of the dtype around them
     Sum(K, a * b)  sets of axes are upper case: K - axes(a), K & J, K | J, {}
     Cast(d, x)     d stands for a dtype; f32 is one
-    K & axes(a) == {}, literal(c), float(x)    guards
+    K & axes(a) == {}, literal(c), float(x)    guards; all are listed in `egraph.rule_text`
 
 Concrete terms, for examples: `a[i, k]` is a leaf over two axes, `{k}` a set, `i32(a[k])` a leaf of
 another dtype than f32, `weight(a[k])` one that is set rarely; `At(a[i], i=3 - j)` and

@@ -231,6 +231,8 @@ def holds_here(guard: notation.Guard, binding: Binding) -> bool:
             return x.op == "Literal" and x.attrs.value(x.dtype) > 0
         case "weight":
             return x.phase < 2
+        case "varies":
+            return x.phase > 0
         case "run":
             return x.phase == 2
         case "float":
