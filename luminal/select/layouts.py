@@ -25,7 +25,7 @@ Edge = tuple[Term, int]  # (user, argument)
 NO_WISHES: Mapping[Term, str] = {}
 VECTORS = 2  # of a panel: as the usual register tile is wide
 PANEL_ROWS = 2  # results to an element of the weight: fewer wait for memory, not for arithmetic
-SMALL_WEIGHT = 1 << 14  # elements: reading less as it is costs microseconds at most
+SMALL_WEIGHT = 1 << 16  # elements: below, the copy costs more compile time than it ever saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,10 @@ def _pays(gene: Gene, target: Target) -> bool:
     neighbours along the sum lie together; else from far apart, which only a cache hides.
     """
     elements = upper(gene.weight.axes)
-    if elements < SMALL_WEIGHT or gene.rows >= PANEL_ROWS:
-        return elements >= SMALL_WEIGHT
+    if elements < SMALL_WEIGHT:
+        return False
+    if gene.rows >= PANEL_ROWS:
+        return True
     turned = gene.layouts[1].order != tuple(range(len(gene.layouts[1].order or ())))
     return turned and elements * gene.weight.dtype.size > target.l2_bytes
 

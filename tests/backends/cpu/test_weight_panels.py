@@ -24,6 +24,11 @@ Array = np.ndarray[Any, Any]
 RANDOM = np.random.default_rng(7)
 
 
+@pytest.fixture(autouse=True)
+def _small_matrices_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "SMALL_WEIGHT", 1 << 13)
+
+
 def drawn(*shape: int) -> Array:
     return RANDOM.standard_normal(shape, np.float32)
 
