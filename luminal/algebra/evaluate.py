@@ -241,7 +241,7 @@ class Evaluator:
         return x.astype(np.float64) if self.wide and dtype.is_float else convert(x, dtype)
 
     def _narrowed(self, x: Array, dtype: DType) -> Array:
-        return np.ascontiguousarray(convert(x, dtype))
+        return np.asarray(convert(x, dtype), order="C")
 
     def _operands(self, reduction: Term) -> Sequence[Term]:
         """The operand; of a sum of products in float64 its factors, so that no product of

@@ -13,7 +13,7 @@ from luminal.algebra.evaluate import Evaluator, evaluate, inputs_of
 from luminal.algebra.lower import lower
 from luminal.algebra.terms import Terms
 from luminal.backends.reference import evaluate_with_bounds
-from luminal.dtypes import bool_
+from luminal.dtypes import bool_, float32, int32
 from luminal.hlir.graph import Output
 from luminal.shape.expression import axis, symbol
 from tests.fuzz.graphs import random_case
@@ -119,3 +119,13 @@ def test_a_condition_that_the_dims_decide_has_a_value_everywhere() -> None:
     assert Evaluator({}, {"s": 3}, wide=False).value(condition).tolist() == [True] * 4
     assert Evaluator({}, {"s": 3}, wide=False).value(flipped).tolist() == [True] * 4
     assert Evaluator({}, {"s": 1}, wide=False).value(flipped).tolist() == [False] * 2 + [True] * 2
+
+
+def test_a_bitcast_of_a_scalar_is_a_scalar() -> None:
+    terms = Terms()
+    one = terms.literal(np.float32(1).tobytes(), float32)
+    bits = terms.pointwise("Bitcast", (one,), int32)
+    for wide in (False, True):
+        value = Evaluator({}, {}, wide=wide).value(bits)
+        assert value.shape == ()
+        assert int(value) == 0x3F800000
