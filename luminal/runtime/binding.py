@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -96,7 +96,11 @@ class Signature:
         for name, value in fixed.items():
             if name in self.intervals:
                 self._check_interval(name, value)
-        dims = {name: self.intervals[name][1] for name in self.needed} | fixed
+        return self.fitted({name: self.intervals[name][1] for name in self.needed} | fixed, fixed)
+
+    def fitted(self, dims: Dims, fixed: Iterable[str]) -> Dims:
+        """The dims, those that are not fixed halved until the requirements hold."""
+        dims, fixed = dict(dims), frozenset(fixed)
         for _ in range(64 * len(dims)):
             broken = [c for c in self.requirements if not c.evaluate(dims)]
             free = [s.name for s in broken[0].symbols() if s.name not in fixed] if broken else []

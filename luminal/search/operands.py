@@ -78,14 +78,7 @@ def choose_dims(signature: Signature, wanted: Mapping[str, int]) -> dict[str, in
     for name in signature.needed:
         lo, hi = signature.intervals[name]
         dims[name] = max(lo, min(hi, wanted.get(name, USUAL_DIM)))
-    for _ in range(64 * len(dims)):
-        broken = [c for c in signature.requirements if not c.evaluate(dims)]
-        free = [s.name for s in broken[0].symbols() if s.name not in wanted] if broken else []
-        if not free:
-            break
-        name = max(free, key=lambda name: dims[name])
-        dims[name] = max(signature.intervals[name][0], dims[name] // 2)
-    return dims
+    return signature.fitted(dims, wanted)
 
 
 def _add_parameter(

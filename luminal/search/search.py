@@ -24,6 +24,7 @@ from luminal.search.cost_model import cost
 from luminal.search.database import Decision
 from luminal.search.genome import Genome
 from luminal.search.log import Log
+from luminal.search.measure import Measurements
 from luminal.search.operands import Arrays, SharedFile, draw
 from luminal.search.options import CompilationMode, SearchOptions
 from luminal.search.process import Builders, Lost, Refused
@@ -105,7 +106,6 @@ class _Search:
         self.mode = mode
         self.options = options
         self.arrays = arrays
-        self.context = context
         self.key = key
         workers = options.workers or space.target.cores
         self.shared = SharedFile(space.graph, arrays)
@@ -113,6 +113,9 @@ class _Search:
         self.runner = Runner(backend, self.shared, options.run_seconds)
         self.database = database.default()
         self.log = Log(options.progress, mode.seconds, options.max_candidates)
+        self.measurements = Measurements(
+            space, self.builders, self.runner, self.database, self.log, arrays.dims, context
+        )
 
     def run(self) -> tuple[Stages, SearchSummary]:
         """Searches, settles who wins, and gives everything back."""
@@ -126,17 +129,7 @@ class _Search:
 
     def _run(self) -> tuple[Stages, SearchSummary]:
         try:
-            strategy = Strategy(
-                self.space,
-                self.builders,
-                self.runner,
-                self.database,
-                self.log,
-                self.mode,
-                self.options,
-                self.arrays.dims,
-                self.context,
-            )
+            strategy = Strategy(self.measurements, self.mode, self.options)
         except (Lost, Refused, pickle.PicklingError, TypeError, KeyboardInterrupt) as error:
             reason = str(error) or "interrupted"
             stages = self.space.decode(Genome()).stages

@@ -12,29 +12,21 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from luminal import compiler
 from luminal.errors import CompileError
-from luminal.kernel.knobs import Knobs
-from luminal.program.launch_list import Program, walk
 from luminal.search.cost_model import MOST_FLOPS, MOST_LINES, cost
-from luminal.search.database import Database
 from luminal.search.genome import Genome
-from luminal.search.log import Log
+from luminal.search.measure import WIN, Measurements
 from luminal.search.options import CompilationMode, SearchOptions
-from luminal.search.process import Builders, Lost, Refused
-from luminal.search.runner import Runner, Timing
-from luminal.search.space import Candidate, Move, Space
+from luminal.search.process import Lost, Refused
+from luminal.search.runner import Timing
+from luminal.search.space import Candidate, Move
 
-ROUNDS_AT_ONCE = 6  # schedules of each kernel that are built before any is timed
 MOVES_AT_ONCE = 8
 TIME_ROUNDS = 7
-WIN = 0.02  # a challenger must be faster by this share
 PAIRS = 7
-RIVALS = 3  # schedules of a kernel that are timed again before one is taken
-CONFIRM_ROUNDS = 3
 SMALL_SHARE = 0.01  # of a run's time: kernels below it are not tuned
 STALE_DRAWS = 40  # random pairs of moves without a gain after which a search has converged
 PREDICTED_SLOW = 2.0  # times the best program's predicted cost: not built
@@ -53,45 +45,30 @@ class Strategy:
     """One search. `run` gives the best candidate; it can be interrupted at any point."""
 
     def __init__(
-        self,
-        space: Space,
-        builders: Builders,
-        runner: Runner,
-        database: Database,
-        log: Log,
-        mode: CompilationMode,
-        options: SearchOptions,
-        dims: dict[str, int],
-        context: str,
+        self, measurements: Measurements, mode: CompilationMode, options: SearchOptions
     ) -> None:
-        self.space = space
-        self.builders = builders
-        self.runner = runner
-        self.database = database
-        self.log = log
+        self.measurements = measurements
+        self.space = measurements.space
+        self.runner = measurements.runner
+        self.log = measurements.log
         self.options = options
-        self.dims = dims
-        self.context = context  # names machine, threads and dims: part of every price's key
-        self.deadline = None if mode.seconds is None else log.start + mode.seconds
+        self.deadline = None if mode.seconds is None else self.log.start + mode.seconds
         self.rng = random.Random(options.seed)
-        self.prices = database.prices()
-        self.built: set[str] = set()
-        self.failed: dict[str, str] = {}  # kernels without code, and why
         self.seen: set[str] = set()
-        self.knobs: dict[str, Knobs] = {}  # the best schedule found of each kernel
         self.tuned: set[str] = set()  # kernels whose schedules were all timed
         self.fast = self.first()
         self.best = self.fast
+        measurements.is_over = self.is_over
 
     # --- the course of a search
 
     def first(self) -> Timed:
         """The fast program, timed. Raises Lost or Refused where even that cannot be run."""
         candidate = self.space.decode(Genome())
-        self.build([candidate])
-        for origin in candidate.stages.origins:
-            if origin.text in self.failed:
-                raise Refused(self.failed[origin.text])
+        self.measurements.build([candidate])
+        reason = self.measurements.broken(candidate)
+        if reason is not None:
+            raise Refused(reason)
         number = self.runner.add(candidate.program)
         (timing,) = self.runner.time((number,), TIME_ROUNDS)
         self.seen.add(candidate.text)
@@ -117,150 +94,32 @@ class Strategy:
 
     def tune(self) -> None:
         """Times the schedules of the best program's kernels and takes the fastest of each."""
-        best = self.best
-        sites = self.sites(best.candidate.program)
+        candidate = self.best.candidate
         try:
-            seconds = self.per_kernel(self.runner.profile(best.number), sites)
+            seconds = self.measurements.profile(self.best.number, candidate.program)
         except (Lost, Refused) as error:
             self.log.reject(str(error), "profile")
             return
-        total = sum(seconds)
-        spaces: dict[str, tuple[Knobs, ...]] = {}
-        now: dict[str, float] = {}
-        for kernel, (key, _, _) in enumerate(best.candidate.stages.origins):
-            if kernel in sites and key not in self.tuned and seconds[kernel] > SMALL_SHARE * total:
-                spaces[key] = self.space.knobs(best.candidate, kernel)
-                now[key] = seconds[kernel]
-        ranked = self.price(best.candidate, spaces)
-        chosen = self.confirm(best.candidate, ranked)
-        genome = best.candidate.genome
-        if not chosen or self.challenge([(genome.with_tuned(chosen), "schedules")]):
+        total = sum(seconds.values())
+        now = {
+            candidate.stages.origins[kernel].name: (kernel, taken)
+            for kernel, taken in seconds.items()
+            if taken > SMALL_SHARE * total
+        }
+        spaces = {
+            key: self.space.knobs(candidate, kernel)
+            for key, (kernel, _) in now.items()
+            if key not in self.tuned
+        }
+        ranked = self.measurements.ranked(candidate, spaces)
+        if not self.is_over():
+            self.tuned |= spaces.keys()
+        chosen = self.measurements.confirmed(candidate, ranked)
+        if not chosen or self.challenge([(candidate.genome.with_tuned(chosen), "schedules")]):
             return
-        for key in sorted(chosen, key=lambda key: (-now[key], key)):
+        for key in sorted(chosen, key=lambda key: (-now[key][1], key)):
             genome = self.best.candidate.genome
             self.challenge([(genome.with_tuned({key: chosen[key]}), f"schedule {chosen[key]}")])
-
-    def price(
-        self, candidate: Candidate, spaces: dict[str, tuple[Knobs, ...]]
-    ) -> dict[str, list[Knobs]]:
-        """The schedules of each kernel by default key, fastest first, as far as time allows."""
-        prices: dict[str, list[tuple[float, int]]] = {key: [] for key in spaces}
-        longest = max((len(space) for space in spaces.values()), default=0)
-        for start in range(0, longest, ROUNDS_AT_ONCE):
-            if self.is_over():
-                break
-            numbers = range(start, min(start + ROUNDS_AT_ONCE, longest))
-            rounds = [{key: s[k] for key, s in spaces.items() if k < len(s)} for k in numbers]
-            for number, found in self.price_rounds(candidate, rounds):
-                for key, seconds in found.items():
-                    prices[key].append((seconds, start + number))
-        else:
-            self.tuned |= spaces.keys()
-        return {key: [spaces[key][k] for _, k in sorted(found)] for key, found in prices.items()}
-
-    def confirm(self, candidate: Candidate, ranked: dict[str, list[Knobs]]) -> dict[str, Knobs]:
-        """The few fastest schedules and the present one again, in turns: what wins for certain."""
-        now = candidate.genome.knobs
-        rivals: dict[str, list[Knobs]] = {}
-        for key, schedules in ranked.items():
-            present = now.get(key, ())
-            first = [knobs for knobs in schedules[:RIVALS] if knobs != present]
-            rivals[key] = [present, *first]
-        samples: dict[str, list[list[float]]] = {key: [[] for _ in r] for key, r in rivals.items()}
-        most = max(map(len, rivals.values()), default=0)
-        if most < 2:
-            return {}
-        rounds = [{key: r[k % len(r)] for key, r in rivals.items()} for k in range(most)]
-        for _ in range(CONFIRM_ROUNDS):
-            for number, found in self.price_rounds(candidate, rounds, fresh=True):
-                for key, seconds in found.items():
-                    samples[key][number % len(rivals[key])].append(seconds)
-        chosen = {}
-        for key, schedules in rivals.items():
-            times = [statistics.median(s) if s else float("inf") for s in samples[key]]
-            best = min(range(len(times)), key=times.__getitem__)
-            if times[best] < times[0] * (1 - WIN):
-                chosen[key] = schedules[best]
-        return chosen
-
-    def price_rounds(
-        self, candidate: Candidate, rounds: Sequence[dict[str, Knobs]], fresh: bool = False
-    ) -> Iterable[tuple[int, dict[str, float]]]:
-        """For each round, which has a schedule for some kernels, the seconds these take."""
-        variants = [self.variant(candidate, choice) for choice in rounds]
-        self.build([variant for variant in variants if variant is not None])
-        for number, (variant, choice) in enumerate(zip(variants, rounds, strict=True)):
-            if variant is None:
-                continue
-            origins = variant.stages.origins
-            failed = {o.name: self.failed[o.text] for o in origins if o.text in self.failed}
-            for key, reason in failed.items():
-                self.log.reject("does not compile", f"{choice.get(key)}: {reason}")
-            kept = {key: knobs for key, knobs in choice.items() if key not in failed}
-            variant = self.variant(candidate, kept) if failed else variant
-            prices = None if variant is None else self.prices_of(variant, kept, fresh)
-            if prices is not None:
-                yield number, prices
-            if self.is_over():
-                return
-
-    def variant(self, candidate: Candidate, choice: dict[str, Knobs]) -> Candidate | None:
-        """The candidate with other schedules; an illegal one is a record."""
-        try:
-            return self.space.decode(candidate.genome.with_tuned(choice))
-        except CompileError as error:
-            self.log.reject("schedule not legal", str(error))
-            return None
-
-    def prices_of(
-        self, variant: Candidate, choice: dict[str, Knobs], fresh: bool
-    ) -> dict[str, float] | None:
-        """Seconds of the chosen kernels in a run; from the database unless they must be fresh."""
-        sites = self.sites(variant.program)
-        keys = {o.name: k for k, o in enumerate(variant.stages.origins) if o.name in choice}
-        names = {key: self.price_key(variant, kernel) for key, kernel in keys.items()}
-        if fresh or any(name not in self.prices for name in names.values()):
-            number = self.runner.add(variant.program)
-            try:
-                seconds = self.per_kernel(self.runner.profile(number), sites)
-                self.runner.drop(number)
-            except (Lost, Refused) as error:
-                self.log.reject(str(error), f"schedules {choice}")
-                return None
-            found = {key: seconds[kernel] for key, kernel in keys.items()}
-            if fresh:
-                return found
-            self.log.tried(len(keys))
-            priced = {names[key]: value for key, value in found.items()}
-            self.database.add_prices(priced)
-            self.prices = priced | self.prices
-        return {key: self.prices[name] for key, name in names.items()}
-
-    def price_key(self, candidate: Candidate, kernel: int) -> str:
-        """What a kernel's time depends on: its text, its launches' numbers, the machine."""
-        numbers = [
-            [int(p.evaluate(self.dims)) for p in (*launch.params, launch.chunks)]
-            for launch in walk(candidate.program.launches)
-            if launch.kernel == kernel
-        ]
-        text = candidate.stages.origins[kernel].text
-        return compiler.text_key(f"{text}\n{numbers}\n{self.context}")
-
-    @staticmethod
-    def sites(program: Program) -> dict[int, list[int]]:
-        """The launch sites of each kernel of a run (not those of the prologue)."""
-        found: dict[int, list[int]] = {}
-        for site, launch in enumerate(walk(program.launches)):
-            found.setdefault(launch.kernel, []).append(site)
-        return found
-
-    @staticmethod
-    def per_kernel(seconds: Sequence[float], sites: dict[int, list[int]]) -> list[float]:
-        """Seconds of a run by kernel."""
-        found = [0.0] * (max(sites, default=-1) + 1)
-        for kernel, places in sites.items():
-            found[kernel] = sum(seconds[site] for site in places)
-        return found
 
     # --- structure
 
@@ -312,7 +171,7 @@ class Strategy:
         return [move for _, _, move in sorted(known, key=lambda item: item[:2])]
 
     def predicted(self, candidate: Candidate) -> float:
-        return cost(candidate.program, self.dims, self.space.target).seconds
+        return cost(candidate.program, self.measurements.dims, self.space.target).seconds
 
     def decode(self, genome: Genome, note: str) -> Candidate | None:
         """The candidate of a genome; None for one seen before, too large or not to be compiled."""
@@ -323,8 +182,8 @@ class Strategy:
             return None
         if candidate.text in self.seen:
             return None
-        flops = cost(candidate.program, self.dims, self.space.target).flops
-        first = cost(self.fast.candidate.program, self.dims, self.space.target).flops
+        flops = cost(candidate.program, self.measurements.dims, self.space.target).flops
+        first = cost(self.fast.candidate.program, self.measurements.dims, self.space.target).flops
         if flops > MOST_FLOPS * max(first, 1.0):
             self.log.reject("more than 4 times the work", note)
             return None
@@ -337,7 +196,7 @@ class Strategy:
         """Builds and times some genomes' programs; True if one of them is the new best."""
         candidates = [(self.decode(genome, note), note) for genome, note in genomes]
         fresh = [(c, note) for c, note in candidates if c is not None]
-        self.build([candidate for candidate, _ in fresh])
+        self.measurements.build([candidate for candidate, _ in fresh])
         before = self.best
         for candidate, note in fresh:
             if self.is_over() and self.best is not before:
@@ -348,8 +207,7 @@ class Strategy:
 
     def measure(self, candidate: Candidate, note: str) -> None:
         """Times a candidate against the best; it becomes the best if it wins."""
-        texts = (origin.text for origin in candidate.stages.origins)
-        broken = next((self.failed[text] for text in texts if text in self.failed), None)
+        broken = self.measurements.broken(candidate)
         if broken is not None:
             self.log.reject("does not compile", f"{note}: {broken}")
             return
@@ -373,25 +231,6 @@ class Strategy:
             self.runner.drop(self.best.number)
         self.best = Timed(candidate, number, again)
         self.log.best(again.seconds)
-
-    # --- building
-
-    def build(self, candidates: Sequence[Candidate]) -> None:
-        """Compiles the kernels that are new; those that cannot be are noted in `failed`."""
-        wanted = {}
-        for candidate in candidates:
-            for origin, kernel in zip(
-                candidate.stages.origins, candidate.program.kernels, strict=True
-            ):
-                if origin.text not in self.built and origin.text not in self.failed:
-                    wanted[origin.text] = kernel
-        requests = [(kernel, text, self.space.target) for text, kernel in wanted.items()]
-        for text, reason in zip(wanted, self.builders.build(requests), strict=True):
-            if reason is None:
-                self.built.add(text)
-                self.log.kernels_built += 1
-            else:
-                self.failed[text] = reason
 
     # --- the end
 

@@ -15,6 +15,7 @@ from luminal.program.launch_list import Program, walk
 from luminal.search.database import FILE, Database
 from luminal.search.genome import Genome
 from luminal.search.log import Log
+from luminal.search.measure import Measurements
 from luminal.search.options import CompilationMode, SearchOptions
 from luminal.search.process import Lost
 from luminal.search.runner import Timing
@@ -75,17 +76,16 @@ def make(
 ) -> Strategy:
     space = Space(graph.graph(), target.current())
     chosen = SearchOptions(stop_below_us=0, **options)
-    return Strategy(
+    measurements = Measurements(
         space,
         builders or Builders(),  # type: ignore[arg-type]
         runner,  # type: ignore[arg-type]
         Database(folder / FILE),
         Log(False, None, chosen.max_candidates),
-        CompilationMode.OPTIMAL,
-        chosen,
         {dim.name: 8 for dim in graph.graph().dims},
         "an invented machine",
     )
+    return Strategy(measurements, CompilationMode.OPTIMAL, chosen)
 
 
 def rows() -> lm.Graph:
@@ -183,11 +183,11 @@ def test_the_same_seed_and_measurements_choose_the_same_program(tmp_path: Path) 
 def test_prices_are_asked_for_once(tmp_path: Path) -> None:
     first = make(product(), tmp_path, Runner(lambda p: 1.0))
     first.run()
-    first.database.close()
+    first.measurements.database.close()
     again = make(product(), tmp_path, runner := Runner(lambda p: 1.0))
     measured = len(runner.programs)
     space = {again.fast.candidate.stages.origins[0][0]: again.space.knobs(again.fast.candidate, 0)}
-    again.price(again.fast.candidate, space)
+    again.measurements.ranked(again.fast.candidate, space)
     assert len(runner.programs) == measured  # every price was in the database
 
 

@@ -148,7 +148,7 @@ def scaled(factor: float) -> lm.Graph:
 def test_a_wrong_candidate_stops_the_build(monkeypatch: Any) -> None:
     def wrong(self: Strategy) -> None:
         other = Space(scaled(3).graph(), self.space.target).decode(Genome())
-        self.build([other])
+        self.measurements.build([other])
         number = self.runner.add(other.program)
         self.best = Timed(self.fast.candidate, number, Timing(0.0, 0.0))
 
