@@ -81,6 +81,9 @@ def _judged(
     outside = _needed_outside(cascade, users, forced)
     if outside is not None:
         return Refusal(maximum, f"{outside!r}, a value per step, is needed outside of the pass")
+    products = {r.args[0] for r in cascade.reductions if r.args[0].op == "Mul"}
+    if not forced.isdisjoint(products):
+        return Refusal(maximum, "a product that the pass sums is stored")
     barred: set[Term] = set()
     if not taken.isdisjoint(_dependents(order, {m.term for m in cascade.members})):
         barred = _dependents(order, taken)  # an earlier pass reads this one, which waits for none
