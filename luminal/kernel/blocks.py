@@ -6,6 +6,7 @@ free of a loop is computed before it, and equal values of one block are computed
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -38,6 +39,11 @@ class Blocks:
     @property
     def depth(self) -> int:
         return len(self.stack) - 1
+
+    @property
+    def unrolled(self) -> int:
+        """How often a statement inside the open loops is written."""
+        return math.prod(block.loop[3] for block in self.stack if block.loop is not None)
 
     def fresh_axis(self, extent: Expression) -> Symbol:
         self.axes += 1

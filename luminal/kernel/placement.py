@@ -44,6 +44,7 @@ from luminal.shape.expression import (
 )
 
 MOST_CUTS = 4  # of a loop into pieces: each is a copy of the code
+MOST_CODE = 150  # vectors of a tile times positions: LLVM's time grows faster than the code
 WRITTEN_OUT = 9  # positions of the innermost loops written one by one: a window of 3 by 3
 
 
@@ -189,11 +190,11 @@ class Placement:
     def written_out(self, loops: Sequence[LoopAxis], whole: Sequence[LoopAxis]) -> list[LoopAxis]:
         """The innermost loops, run whole, so short that their positions are written one by one."""
         found: list[LoopAxis] = []
-        points = 1
+        points, most = 1, min(WRITTEN_OUT, MOST_CODE // self.blocks.unrolled)
         for loop in reversed(loops):
             extent = loop.extent
             points *= extent.value if extent.is_const and extent.value else WRITTEN_OUT + 1
-            if points > WRITTEN_OUT or self.schedule.tile(loop).size > 1 or loop not in whole:
+            if points > most or self.schedule.tile(loop).size > 1 or loop not in whole:
                 break
             found.insert(0, loop)
         return found
