@@ -1,0 +1,196 @@
+"""What is built and timed: kernels compiled once, schedules of kernels priced in their places.
+
+One run of a program prices one schedule of each of its kernels: operands are as warm as they will
+be, and sizes, indices and masks are those of real runs.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from luminal import compiler
+from luminal.errors import CompileError
+from luminal.kernel.knobs import Knobs
+from luminal.program.launch_list import Program, walk
+from luminal.search.database import Database
+from luminal.search.log import Log
+from luminal.search.process import Builders, Lost, Refused
+from luminal.search.runner import Runner
+from luminal.search.space import Candidate, Space
+
+ROUNDS_AT_ONCE = 6  # schedules of each kernel that are built before any is timed
+RIVALS = 3  # schedules of a kernel that are timed again before one is taken
+CONFIRM_ROUNDS = 3
+WIN = 0.02  # a challenger must be faster by this share
+
+Choice = dict[str, Knobs]
+"""A schedule for some kernels, by their names under the default schedule."""
+
+
+@dataclass(slots=True)
+class Measurements:
+    """The means of one search, and what it has built and timed.
+
+    `context` names machine, threads and dims: a part of every price's key. `is_over` ends a series
+    of measurements early.
+    """
+
+    space: Space
+    builders: Builders
+    runner: Runner
+    database: Database
+    log: Log
+    dims: Mapping[str, int]
+    context: str
+    is_over: Callable[[], bool] = lambda: False
+    prices: dict[str, float] = field(init=False)
+    built: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)  # kernels without code, and why
+
+    def __post_init__(self) -> None:
+        self.prices = self.database.prices()
+
+    # --- building
+
+    def build(self, candidates: Sequence[Candidate]) -> None:
+        """Compiles the kernels that are new; those that cannot be are noted in `failed`."""
+        wanted = {}
+        for candidate in candidates:
+            for origin, kernel in zip(
+                candidate.stages.origins, candidate.program.kernels, strict=True
+            ):
+                if origin.text not in self.built and origin.text not in self.failed:
+                    wanted[origin.text] = kernel
+        requests = [(kernel, text, self.space.target) for text, kernel in wanted.items()]
+        for text, reason in zip(wanted, self.builders.build(requests), strict=True):
+            if reason is None:
+                self.built.add(text)
+                self.log.kernels_built += 1
+            else:
+                self.failed[text] = reason
+
+    def broken(self, candidate: Candidate) -> str | None:
+        """Why a built candidate has no code, if it has none."""
+        texts = (origin.text for origin in candidate.stages.origins)
+        return next((self.failed[text] for text in texts if text in self.failed), None)
+
+    # --- schedules
+
+    def profile(self, number: int, program: Program) -> dict[int, float]:
+        """Seconds of a run by kernel, those of the prologue left out."""
+        seconds = self.runner.profile(number)
+        found: dict[int, float] = {}
+        for launch, taken in zip(walk(program.launches), seconds, strict=True):
+            found[launch.kernel] = found.get(launch.kernel, 0.0) + taken
+        return found
+
+    def ranked(
+        self, candidate: Candidate, spaces: Mapping[str, tuple[Knobs, ...]]
+    ) -> dict[str, list[Knobs]]:
+        """The schedules of each kernel, the fastest first, as far as time allows."""
+        prices: dict[str, list[tuple[float, int]]] = {key: [] for key in spaces}
+        longest = max((len(space) for space in spaces.values()), default=0)
+        for start in range(0, longest, ROUNDS_AT_ONCE):
+            numbers = range(start, min(start + ROUNDS_AT_ONCE, longest))
+            rounds = [{key: s[k] for key, s in spaces.items() if k < len(s)} for k in numbers]
+            for number, found in self.price(candidate, rounds):
+                for key, seconds in found.items():
+                    prices[key].append((seconds, start + number))
+            if self.is_over():
+                break
+        return {key: [spaces[key][k] for _, k in sorted(found)] for key, found in prices.items()}
+
+    def confirmed(self, candidate: Candidate, ranked: Mapping[str, list[Knobs]]) -> Choice:
+        """The few fastest schedules and the present one again, in turns: what wins for certain."""
+        now = candidate.genome.knobs
+        rivals: dict[str, list[Knobs]] = {}
+        for key, schedules in ranked.items():
+            present = now.get(key, ())
+            rivals[key] = [present, *(knobs for knobs in schedules[:RIVALS] if knobs != present)]
+        most = max(map(len, rivals.values()), default=0)
+        if most < 2:
+            return {}
+        samples: dict[str, list[list[float]]] = {key: [[] for _ in r] for key, r in rivals.items()}
+        rounds = [{key: r[k % len(r)] for key, r in rivals.items()} for k in range(most)]
+        for _ in range(CONFIRM_ROUNDS):
+            for number, found in self.price(candidate, rounds, fresh=True):
+                for key, seconds in found.items():
+                    samples[key][number % len(rivals[key])].append(seconds)
+        chosen = {}
+        for key, schedules in rivals.items():
+            times = [statistics.median(s) if s else float("inf") for s in samples[key]]
+            best = min(range(len(times)), key=times.__getitem__)
+            if times[best] < times[0] * (1 - WIN):
+                chosen[key] = schedules[best]
+        return chosen
+
+    def price(
+        self, candidate: Candidate, rounds: Sequence[Choice], fresh: bool = False
+    ) -> Iterator[tuple[int, dict[str, float]]]:
+        """For each round, by its number, the seconds of a run that its kernels take.
+
+        From the database where it has them, unless they must be `fresh`.
+        """
+        variants = [self.variant(candidate, choice) for choice in rounds]
+        self.build([variant for variant in variants if variant is not None])
+        for number, (variant, choice) in enumerate(zip(variants, rounds, strict=True)):
+            if variant is None:
+                continue
+            failed = self.without_code(variant, choice)
+            kept = {key: knobs for key, knobs in choice.items() if key not in failed}
+            variant = self.variant(candidate, kept) if failed else variant
+            prices = None if variant is None else self.prices_of(variant, kept, fresh)
+            if prices is not None:
+                yield number, prices
+            if self.is_over():
+                return
+
+    def variant(self, candidate: Candidate, choice: Choice) -> Candidate | None:
+        """The candidate with other schedules; an illegal one is a record."""
+        try:
+            return self.space.decode(candidate.genome.with_tuned(choice))
+        except CompileError as error:
+            self.log.reject("schedule not legal", str(error))
+            return None
+
+    def without_code(self, variant: Candidate, choice: Choice) -> set[str]:
+        """The kernels of a variant that did not compile; each is a record."""
+        found = {
+            o.name: self.failed[o.text] for o in variant.stages.origins if o.text in self.failed
+        }
+        for key, reason in found.items():
+            self.log.reject("does not compile", f"{choice.get(key)}: {reason}")
+        return set(found)
+
+    def prices_of(self, variant: Candidate, choice: Choice, fresh: bool) -> dict[str, float] | None:
+        """Seconds of the chosen kernels in a run of the variant."""
+        keys = {o.name: k for k, o in enumerate(variant.stages.origins) if o.name in choice}
+        names = {key: self.price_key(variant, kernel) for key, kernel in keys.items()}
+        if not fresh and all(name in self.prices for name in names.values()):
+            return {key: self.prices[name] for key, name in names.items()}
+        number = self.runner.add(variant.program)
+        try:
+            seconds = self.profile(number, variant.program)
+            self.runner.drop(number)
+        except (Lost, Refused) as error:
+            self.log.reject(str(error), f"schedules {choice}")
+            return None
+        found = {key: seconds.get(kernel, 0.0) for key, kernel in keys.items()}
+        if not fresh:
+            self.log.tried(len(keys))
+            priced = {names[key]: value for key, value in found.items()}
+            self.database.add_prices(priced)
+            self.prices = priced | self.prices
+        return found
+
+    def price_key(self, candidate: Candidate, kernel: int) -> str:
+        """What a kernel's time depends on: its text, its launches' numbers, the machine."""
+        numbers = [
+            [int(p.evaluate(self.dims)) for p in (*launch.params, launch.chunks)]
+            for launch in walk(candidate.program.launches)
+            if launch.kernel == kernel
+        ]
+        text = candidate.stages.origins[kernel].text
+        return compiler.text_key(f"{text}\n{numbers}\n{self.context}")
