@@ -22,21 +22,22 @@ TIME_SECONDS = 2.0  # most seconds of one `time` call, beyond the rounds asked f
 PROFILE_RUNS = 5
 
 
-class Timing(NamedTuple):
-    """Seconds of a run: the median, and how far the middle half of the measurements spreads."""
+class Pairs(NamedTuple):
+    """Seconds of a run of two programs that took turns: `first[k]` stands beside `second[k]`.
 
-    seconds: float
-    spread: float
+    A machine's speed drifts more than programs differ; neighbours in time share its speed.
+    """
 
-    @classmethod
-    def of(cls, samples: Sequence[float]) -> Timing:
-        low, middle, high = np.percentile(samples, [25, 50, 75])
-        return cls(float(middle), float(high - low) / 2)
+    first: Sequence[float]
+    second: Sequence[float]
 
-    def beats(self, other: Timing, share: float) -> bool:
-        """Faster by more than both spreads and by `share`."""
-        gain = other.seconds - self.seconds
-        return gain > self.spread + other.spread and gain > share * other.seconds
+    def wins(self, share: float) -> bool:
+        """Is the first one faster: by `share` and beyond the spread in the median pair, and also
+        in its quietest round?
+        """
+        low, middle, high = np.percentile(np.divide(self.second, self.first), [25, 50, 75])
+        certain = middle - (high - low) / 2 > 1 and middle > 1 + share
+        return bool(certain and min(self.first) < min(self.second))
 
 
 class Runner:
@@ -65,19 +66,23 @@ class Runner:
             self._loaded.discard(number)
             self._process.call("drop", number, seconds=self._run_seconds)
 
-    def time(self, numbers: Sequence[int], rounds: int) -> list[Timing]:
-        """The programs' times, measured in turns."""
+    def seconds(self, number: int, rounds: int) -> float:
+        """The median time of a run, once it is warm."""
+        self._times((number,), rounds)
+        (samples,) = self._times((number,), rounds)
+        return statistics.median(samples)
+
+    def pairs(self, first: int, second: int, rounds: int) -> Pairs:
+        """Times of two programs that take turns."""
+        return Pairs(*self._times((first, second), rounds))
+
+    def _times(self, numbers: Sequence[int], rounds: int) -> list[list[float]]:
         process = self._ready(numbers)
         limit = (rounds + 3) * len(numbers) * self._run_seconds
-        samples = process.call("time", list(numbers), rounds, TIME_SECONDS, seconds=limit)
-        return [Timing.of(each) for each in samples]
-
-    def duel(self, first: int, second: int, pairs: int) -> tuple[list[float], list[float]]:
-        """Times of two programs in interleaved pairs."""
-        process = self._ready((first, second))
-        limit = (pairs + 3) * 2 * self._run_seconds
-        a, b = process.call("time", [first, second], pairs, limit, seconds=limit)
-        return a, b
+        found: list[list[float]] = process.call(
+            "time", list(numbers), rounds, TIME_SECONDS, seconds=limit
+        )
+        return found
 
     def profile(self, number: int) -> list[float]:
         """Seconds of each launch site, the median of some runs."""

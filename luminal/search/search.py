@@ -145,16 +145,16 @@ class _Search:
     def _settle(self, strategy: Strategy, interrupted: bool) -> tuple[Stages, SearchSummary]:
         """The winner of the last duel, right beyond doubt; a finished search is stored."""
         best, fast = strategy.best, strategy.fast
-        seconds = (fast.timing.seconds, fast.timing.seconds)
+        seconds = (fast.seconds, fast.seconds)
         winner = fast.candidate
-        if best is not fast:
-            try:
+        try:
+            if best is not fast:
                 self._check(strategy)
                 wins, mine, other = strategy.duel()
                 seconds = (other, mine if wins else other)
                 winner = best.candidate if wins else fast.candidate
-            except (Lost, Refused) as error:
-                self.log.reject(str(error), "the best program, in the last comparison")
+        except (Lost, Refused) as error:
+            self.log.reject(str(error), "the best program, in the last comparison")
         decision = Decision(winner.genome.to_json(), *seconds)
         if not interrupted:
             decision = self.database.decide(self.key, decision)

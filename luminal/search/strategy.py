@@ -21,12 +21,13 @@ from luminal.search.genome import Genome
 from luminal.search.measure import WIN, Measurements
 from luminal.search.options import CompilationMode, SearchOptions
 from luminal.search.process import Lost, Refused
-from luminal.search.runner import Timing
+from luminal.search.runner import Pairs
 from luminal.search.space import Candidate, Move
 
 MOVES_AT_ONCE = 8
 TIME_ROUNDS = 7
-PAIRS = 7
+LEAST_PAIRS, MOST_PAIRS = 7, 41
+PAIRS_SECONDS = 0.15  # for one comparison of two programs
 SMALL_SHARE = 0.01  # of a run's time: kernels below it are not tuned
 STALE_DRAWS = 40  # random pairs of moves without a gain after which a search has converged
 PREDICTED_SLOW = 2.0  # times the best program's predicted cost: not built
@@ -38,7 +39,7 @@ class Timed:
 
     candidate: Candidate
     number: int
-    timing: Timing
+    seconds: float
 
 
 class Strategy:
@@ -70,10 +71,10 @@ class Strategy:
         if reason is not None:
             raise Refused(reason)
         number = self.runner.add(candidate.program)
-        (timing,) = self.runner.time((number,), TIME_ROUNDS)
+        seconds = self.runner.seconds(number, TIME_ROUNDS)
         self.seen.add(candidate.text)
-        self.log.best(timing.seconds)
-        return Timed(candidate, number, timing)
+        self.log.best(seconds)
+        return Timed(candidate, number, seconds)
 
     def run(self) -> None:
         """Searches until nothing is left to try or a limit is reached; `best` is always valid."""
@@ -88,7 +89,7 @@ class Strategy:
         """Whether a limit is reached: time, candidates, or a program fast enough."""
         late = self.deadline is not None and time.monotonic() >= self.deadline
         many = self.log.candidates >= self.options.max_candidates
-        return late or many or self.best.timing.seconds * 1e6 < self.options.stop_below_us
+        return late or many or self.best.seconds * 1e6 < self.options.stop_below_us
 
     # --- schedules
 
@@ -214,31 +215,29 @@ class Strategy:
         number = self.runner.add(candidate.program)
         self.log.tried()
         try:
-            mine, other = self.runner.time((number, self.best.number), TIME_ROUNDS)
-            if not mine.beats(other, WIN):
-                self.log.reject("not faster than the best", note)
-                self.runner.drop(number)
-                return
-            again, other = self.runner.time((number, self.best.number), 2 * TIME_ROUNDS)
-            if not again.beats(other, WIN):
-                self.log.reject("not faster when timed again", note)
-                self.runner.drop(number)
-                return
+            for reason in ("not faster than the best", "not faster when timed again"):
+                pairs = self.pairs(number, self.best)
+                if not pairs.wins(WIN):
+                    self.log.reject(reason, note)
+                    self.runner.drop(number)
+                    return
         except (Lost, Refused) as error:
             self.log.reject(str(error), note)
             return
         if self.best is not self.fast:
             self.runner.drop(self.best.number)
-        self.best = Timed(candidate, number, again)
-        self.log.best(again.seconds)
+        self.best = Timed(candidate, number, statistics.median(pairs.first))
+        self.log.best(self.best.seconds)
+
+    def pairs(self, number: int, rival: Timed) -> Pairs:
+        """Times of a program and its rival in turns, the more the shorter they are."""
+        rounds = int(PAIRS_SECONDS / (2 * max(rival.seconds, 1e-9)))
+        return self.runner.pairs(number, rival.number, max(LEAST_PAIRS, min(MOST_PAIRS, rounds)))
 
     # --- the end
 
     def duel(self) -> tuple[bool, float, float]:
         """Whether the best program beats the fast one for certain; seconds of both."""
-        a, b = self.runner.duel(self.best.number, self.fast.number, PAIRS)
-        best, fast = Timing.of(a), Timing.of(b)
-        ahead = sum(mine < other for mine, other in zip(a, b, strict=True))
-        quiet = min(a) < min(b) * (1 - WIN)  # also where other processes disturbed least
-        wins = best.beats(fast, WIN) and quiet and ahead > len(a) // 2
-        return wins, statistics.median(a), statistics.median(b)
+        pairs = self.pairs(self.best.number, self.fast)
+        first, second = map(statistics.median, pairs)
+        return pairs.wins(WIN), first, second

@@ -14,7 +14,7 @@ from luminal import config
 from luminal.search.database import FILE, Database, Decision
 from luminal.search.genome import Genome
 from luminal.search.options import CompilationMode, TimeBudget, mode_of
-from luminal.search.runner import Timing
+from luminal.search.runner import Pairs
 
 GENOME = Genome(
     spellings=(("c1", "s2"),),
@@ -60,11 +60,12 @@ def test_modes() -> None:
 
 
 def test_a_challenger_needs_to_win_beyond_the_spreads() -> None:
-    quick, slow = Timing(0.9, 0.04), Timing(1.0, 0.04)
-    assert quick.beats(slow, 0.02)
-    assert not quick.beats(slow, 0.2)
-    assert not quick.beats(Timing(1.0, 0.07), 0.02)
-    assert Timing.of([3.0, 1.0, 2.0]) == (2.0, 0.5)
+    slow = [1.0, 2.0, 1.5, 1.0, 3.0]  # the machine's speed drifts
+    assert Pairs([0.9 * each for each in slow], slow).wins(0.02)
+    assert not Pairs([0.9 * each for each in slow], slow).wins(0.2)
+    assert not Pairs(slow, slow).wins(0.02)
+    assert not Pairs([0.9, 0.4, 1.2, 1.1, 0.5], [1.0] * 5).wins(0.02)  # by luck
+    assert not Pairs([1.0, 1.0, 1.0, 1.0], [1.5, 1.5, 1.5, 0.99]).wins(0.02)  # only when disturbed
 
 
 # --- the database

@@ -18,7 +18,7 @@ from luminal.search.log import Log
 from luminal.search.measure import Measurements
 from luminal.search.options import CompilationMode, SearchOptions
 from luminal.search.process import Lost
-from luminal.search.runner import Timing
+from luminal.search.runner import Pairs
 from luminal.search.space import Space
 from luminal.search.strategy import Strategy
 
@@ -53,18 +53,18 @@ class Runner:
     def drop(self, number: int) -> None:
         pass
 
-    def seconds(self, number: int) -> float:
+    def seconds(self, number: int, rounds: int) -> float:
         if self.hangs(self.programs[number]):
             raise Lost("took longer than 10 s")
         return self.speed(self.programs[number])
 
-    def time(self, numbers: tuple[int, ...], rounds: int) -> list[Timing]:
-        return [Timing(self.seconds(number), 0.0) for number in numbers]
+    def pairs(self, first: int, second: int, rounds: int) -> Pairs:
+        return Pairs([self.seconds(first, 1)] * rounds, [self.seconds(second, 1)] * rounds)
 
     def profile(self, number: int) -> list[float]:
         program = self.programs[number]
         sites = list(walk(program.launches))
-        return [self.seconds(number) / len(sites)] * len(sites)
+        return [self.seconds(number, 1) / len(sites)] * len(sites)
 
 
 def make(
@@ -112,7 +112,7 @@ def test_the_fastest_schedule_is_found(tmp_path: Path) -> None:
     runner = Runner(lambda p: 1.0 if to_text(p.kernels[0]) == wanted else 2.0)
     strategy = make(product(), tmp_path, runner)
     strategy.run()
-    assert strategy.best.timing.seconds == 1.0
+    assert strategy.best.seconds == 1.0
     assert to_text(strategy.best.candidate.program.kernels[0]) == wanted
     assert strategy.log.history[-1].best_seconds == 1.0
 
@@ -128,7 +128,7 @@ def test_a_machine_that_likes_many_kernels_gets_them(tmp_path: Path) -> None:
     fast = len(list(walk(strategy.fast.candidate.program.launches)))
     strategy.run()
     assert len(list(walk(strategy.best.candidate.program.launches))) > fast
-    assert strategy.best.timing.seconds < strategy.fast.timing.seconds
+    assert strategy.best.seconds < strategy.fast.seconds
 
 
 def test_nothing_better_keeps_fast(tmp_path: Path) -> None:

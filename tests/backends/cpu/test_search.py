@@ -20,7 +20,7 @@ from luminal import config
 from luminal.search import database
 from luminal.search.genome import Genome
 from luminal.search.log import Log
-from luminal.search.runner import Runner, Timing
+from luminal.search.runner import Runner
 from luminal.search.space import Space
 from luminal.search.strategy import Strategy, Timed
 
@@ -150,7 +150,7 @@ def test_a_wrong_candidate_stops_the_build(monkeypatch: Any) -> None:
         other = Space(scaled(3).graph(), self.space.target).decode(Genome())
         self.measurements.build([other])
         number = self.runner.add(other.program)
-        self.best = Timed(self.fast.candidate, number, Timing(0.0, 0.0))
+        self.best = Timed(self.fast.candidate, number, 0.0)
 
     monkeypatch.setattr(Strategy, "run", wrong)
     with pytest.raises(lm.CompileError, match=r"computes something else: y: .* not those of") as e:
