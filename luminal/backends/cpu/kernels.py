@@ -59,5 +59,3 @@ def compiled(kernel: Kernel, text: str, target: Target) -> bytes:
             found = compiler.compile_object(ir_text, target)
         objects.put(key, found)
     return found
-
-
