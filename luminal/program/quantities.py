@@ -13,6 +13,7 @@ class Quantities:
 
     def __init__(self, dims: tuple[str, ...]) -> None:
         self._dims = dims
+        self._used: tuple[str, ...] = ()  # those that the Expressions mention
         self._numbers: dict[Expression, int] = {}
         self._function: Callable[..., tuple[int, ...]] | None = None
 
@@ -25,8 +26,10 @@ class Quantities:
     def evaluate(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         """Every value, by number."""
         if self._function is None:
-            names = {name: f"d{k}" for k, name in enumerate(self._dims)}
+            found = {symbol.name for each in self._numbers for symbol in each.symbols()}
+            self._used = tuple(name for name in self._dims if name in found)
+            names = {name: f"d{k}" for k, name in enumerate(self._used)}
             texts = "".join(f"{to_python(each, names)}, " for each in self._numbers)
             source = f"lambda {', '.join(names.values())}: ({texts})"
             self._function = eval(source, {"min": min, "max": max, "sum": sum})
-        return self._function(*(dims[name] for name in self._dims))
+        return self._function(*(dims[name] for name in self._used))

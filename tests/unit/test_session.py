@@ -580,3 +580,11 @@ def test_the_pool_keeps_what_runs_need_and_no_more() -> None:
     pool.take((3 << 20,), lm.uint8, 3 << 20)
     assert pool.free_bytes <= (2 << 20) + (16 << 20) + (3 << 20)
     assert all(n <= block_bytes(n) <= 1.25 * n + 64 for n in (0, 1, 64, 65, 1000, 123456789))
+
+
+def test_a_dim_that_nothing_uses_needs_no_value() -> None:
+    cx = lm.Graph()
+    cx.dim("z", 1, 5)
+    x = cx.tensor((3,), name="x")
+    (x + 1).output("y")
+    np.testing.assert_array_equal(lm.compile(cx)({"x": np.ones(3, np.float32)})["y"], [2, 2, 2])
