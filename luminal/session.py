@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,6 +21,7 @@ from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.state import State
 from luminal.hlir.substitute import substitute_dims
+from luminal.runtime import garbage
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Interval
 from luminal.runtime.executable import Executable, Variant
@@ -121,9 +122,12 @@ def compile(
     chosen = registry.find(backend)
     frozen = graph.graph()
     choices = _Choices.of(frozen, dims or {})
-    plan = _Plan(chosen, numerics, mode_of(mode), search or SearchOptions(), graph.values)
-    plan.check(frozen)
-    made = _executable(graph, frozen, choices, plan)
+    options = SearchOptions() if search is None else search
+    plan = _Plan(chosen, numerics, mode_of(mode), options, graph.values)
+    plan.check(frozen, choices.narrow)
+    # a search takes long and leaves cycles behind
+    with nullcontext() if plan.mode.searches else garbage.held():
+        made = _executable(graph, frozen, choices, plan)
     if config.get("LUMINAL_DEBUG") >= 2:
         trace.debug(2, str(made.report()))
     global _compile_count
@@ -167,12 +171,22 @@ class _Plan:
     search: SearchOptions
     values: Mapping[str, Array]
 
-    def check(self, graph: hlir.Graph) -> None:
-        """Raises DimError where the search options name a dim that is not there."""
-        for name in self.search.dims:
-            if all(name != dim.name for dim in graph.dims):
-                known = ", ".join(dim.name for dim in graph.dims) or "none"
+    def check(self, graph: hlir.Graph, narrow: Mapping[str, Interval]) -> None:
+        """Raises CompileError for no search options, DimError where they break a dim's rules."""
+        if not isinstance(self.search, SearchOptions):
+            got = f"got a {type(self.search).__name__}"
+            raise CompileError(f"search: takes lm.SearchOptions(seed=0, ...), {got}")
+        declared: dict[str, Interval] = {
+            dim.name: (dim.lo or 0, MAX_DIM if dim.hi is None else dim.hi) for dim in graph.dims
+        }
+        declared.update(narrow)
+        for name, value in self.search.dims.items():
+            if name not in declared:
+                known = ", ".join(declared) or "none"
                 raise DimError(f"SearchOptions: dims: {name}: no such dim; the dims are {known}")
+            lo, hi = declared[name]
+            if not lo <= value <= hi:
+                raise DimError(f"SearchOptions: dims: {name}: {value} is not within its {lo}..{hi}")
 
     def runner(self, graph: hlir.Graph, share: int) -> tuple[Runner, SearchSummary | None]:
         """The compiled graph; `share` programs divide the time."""

