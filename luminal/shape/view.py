@@ -7,11 +7,13 @@ below make the view of one movement over a source shape; `compose` joins two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeAlias
 
 from luminal.errors import ShapeError
+from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import (
     ONE,
     TRUE,
@@ -28,6 +30,7 @@ from luminal.shape.prove import prove, simplify
 
 Shape: TypeAlias = tuple[Expression, ...]
 ShapeLike: TypeAlias = Sequence[ExpressionLike]
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,19 @@ class View:
         return f"{shape_text(self.shape)} <- [{indices}]{guard}"
 
 
+def _remembered(make: Callable[P, View]) -> Callable[P, View]:
+    """Makes a view once for equal arguments: layers that repeat ask for the same ones."""
+    known: Callable[..., View] = lru_cache(CACHE)(make)
+
+    @wraps(make)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> View:
+        hashable: tuple[Any, ...] = tuple([tuple(a) if isinstance(a, list) else a for a in args])
+        return known(*hashable, **kwargs)
+
+    return asked
+
+
+@lru_cache(CACHE)
 def index(dimension: int, extent: ExpressionLike) -> Symbol:
     """The position along an output dimension, in the maps of every view."""
     return axis(f"i{dimension}", extent)
@@ -86,12 +102,14 @@ def _simplified(shape: Shape, indices: Sequence[Expression], domain: Expression)
     return View(shape, tuple(simplify(i, (domain,)) for i in indices), domain)
 
 
+@_remembered
 def identity(shape: ShapeLike) -> View:
     """Every position reads itself."""
     source = shape_of(shape)
     return made(source, source, [_position(k, n) for k, n in enumerate(source)])
 
 
+@_remembered
 def permute(shape: ShapeLike, order: Sequence[int]) -> View:
     """Output dimension k is source dimension `order[k]`; ShapeError if that is no permutation."""
     source = shape_of(shape)
@@ -106,6 +124,7 @@ def permute(shape: ShapeLike, order: Sequence[int]) -> View:
     return made(source, tuple(source[dimension] for dimension in order), indices)
 
 
+@_remembered
 def expand(shape: ShapeLike, new_shape: ShapeLike) -> View:
     """Broadcast to `new_shape`: new leading dimensions, and literal extents 1 stretched."""
     source, shape_out = shape_of(shape), shape_of(new_shape)
@@ -122,6 +141,7 @@ def expand(shape: ShapeLike, new_shape: ShapeLike) -> View:
     return made(source, shape_out, indices)
 
 
+@_remembered
 def slice_(
     shape: ShapeLike,
     starts: ShapeLike,
@@ -180,6 +200,7 @@ def window(
     return made(source, shape_out, indices)
 
 
+@_remembered
 def reshape(shape: ShapeLike, new_shape: ShapeLike) -> View:
     """The elements in row-major order under new extents of the same product, or ShapeError."""
     source, shape_out = shape_of(shape), shape_of(new_shape)
@@ -234,6 +255,7 @@ def _split_group(
         stride = stride * source[k]
 
 
+@_remembered
 def compose(outer: View, inner: View) -> View:
     """The view of a view: `outer` reads from `inner`'s output.
 
