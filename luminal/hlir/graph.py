@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -53,6 +53,7 @@ class Assign:
 
 
 Sink = Output | Assign
+ByOp: TypeAlias = Mapping[str, Sequence[Node]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Graph:
     dims: tuple[Symbol, ...] = ()
     requirements: tuple[Expression, ...] = ()
     _order: tuple[Node, ...] | None = field(default=None, init=False, compare=False, repr=False)
+    _by_op: ByOp | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def roots(self) -> tuple[Value, ...]:
@@ -74,6 +76,25 @@ class Graph:
             object.__setattr__(self, "_order", tuple(topological(self.roots)))
         assert self._order is not None
         return self._order
+
+    def by_op(self) -> ByOp:
+        """The nodes below the sinks by the names of their ops. Found once."""
+        if self._by_op is None:
+            object.__setattr__(self, "_by_op", by_op(self.nodes()))
+        assert self._by_op is not None
+        return self._by_op
+
+
+def by_op(nodes: Iterable[Node]) -> ByOp:
+    """The nodes of each op, by its name, in order."""
+    found: dict[str, list[Node]] = {}
+    for node in nodes:
+        name = node.op.name
+        if name in found:
+            found[name].append(node)
+        else:
+            found[name] = [node]
+    return found
 
 
 def topological(roots: Iterable[Value]) -> list[Node]:

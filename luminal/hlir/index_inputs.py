@@ -7,7 +7,7 @@ must lie in [-n, n).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,11 @@ import numpy as np
 
 from luminal.errors import InputError
 from luminal.hlir.attributes import (
-    GatherAttrs,
     InputAttrs,
     LoopAttrs,
-    ScatterAttrs,
     ViewAttrs,
 )
-from luminal.hlir.graph import Graph, topological
+from luminal.hlir.graph import ByOp, Graph, by_op, topological
 from luminal.hlir.ops import Node, Value
 from luminal.shape.expression import Expression, Symbol
 
@@ -58,21 +56,19 @@ class IndexInput:
 
 def index_inputs(graph: Graph) -> tuple[IndexInput, ...]:
     """Every use of an Input as indices, in Loop bodies too; each use once."""
-    return tuple(dict.fromkeys(_uses(graph.nodes(), {}, 0)))
+    return tuple(dict.fromkeys(_uses(graph.by_op(), {}, 0)))
 
 
-def _uses(nodes: Sequence[Node], outer: Arguments, depth: int) -> Iterator[IndexInput]:
-    """`depth`: how many Loop bodies `nodes` lie in; `outer`: the arguments of all of them."""
-    for node in nodes:
-        attrs = node.attrs
-        if isinstance(attrs, LoopAttrs):
-            inner = topological(attrs.body.results)
-            yield from _uses(inner, {**outer, **dict(_arguments(node))}, depth + 1)
-        elif isinstance(attrs, GatherAttrs | ScatterAttrs):
-            first = 1 if isinstance(attrs, GatherAttrs) else 2
-            for extent, entry in zip(node.args[0].shape, attrs.map, strict=True):
+def _uses(block: ByOp, outer: Arguments, depth: int) -> Iterator[IndexInput]:
+    """`depth`: how many Loop bodies the nodes lie in; `outer`: the arguments of all of them."""
+    for first, name in ((1, "Gather"), (2, "Scatter")):
+        for node in block.get(name, ()):
+            for extent, entry in zip(node.args[0].shape, node.attrs.map, strict=True):
                 if isinstance(entry, int):
                     yield from _use(node.args[first + entry], extent, outer, depth)
+    for node in block.get("Loop", ()):
+        inner = by_op(topological(node.attrs.body.results))
+        yield from _uses(inner, {**outer, **dict(_arguments(node))}, depth + 1)
 
 
 def _use(index: Value, extent: Expression, outer: Arguments, depth: int) -> Iterator[IndexInput]:

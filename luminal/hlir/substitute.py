@@ -15,12 +15,29 @@ from luminal.hlir.attributes import (
     ScatterAttrs,
     ViewAttrs,
 )
-from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, topological
+from luminal.hlir.graph import Assign, Builder, ByOp, Graph, Output, Sink, by_op, topological
 from luminal.hlir.ops import Node, Value
 from luminal.shape.expression import Expression, Symbol, axis
 from luminal.shape.view import View
 
 Rewrite = Callable[[Expression], Expression]
+
+
+_HOLDING = ("Input", "Iota", "Gather", "Scatter", "Loop", "Custom")
+"""Ops whose attributes hold Expressions, but for the most frequent one: View."""
+
+
+def blocks(graph: Graph) -> Iterator[ByOp]:
+    """The nodes of the graph, then those of its Loops' bodies, each body once."""
+    waiting = [graph.by_op()]
+    entered: set[Body] = set()
+    while waiting:
+        block = waiting.pop()
+        yield block
+        for node in block.get("Loop", ()):
+            if node.attrs.body not in entered:
+                entered.add(node.attrs.body)
+                waiting.append(by_op(topological(node.attrs.body.results)))
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:
@@ -36,22 +53,23 @@ def all_nodes(graph: Graph) -> Iterator[Node]:
 
 
 def used_dims(graph: Graph) -> frozenset[Symbol]:
-    """The dims that the values, or the requirements, of the graph depend on."""
-    met: set[Expression] = set()
+    """The dims that the values, or the requirements, of the graph depend on.
+
+    Shapes come from attributes alone: all other ops, and States, have no extents of their own.
+    """
+    met: set[Expression] = set(graph.requirements)
 
     def collect(expression: Expression) -> Expression:
         met.add(expression)
         return expression
 
-    for node in all_nodes(graph):
-        if isinstance(node.attrs, ViewAttrs):  # the most frequent
-            met.update(node.attrs.view.map)
-            met.add(node.attrs.view.domain)
-        elif node.attrs is not None:
-            rewrite_attrs(node.attrs, collect)
-        for type_ in node.types:
-            met.update(type_.shape)
-    met.update(graph.requirements)
+    for block in blocks(graph):
+        views = {id(node.attrs.view): node.attrs.view for node in block.get("View", ())}
+        for view in views.values():  # most nodes share theirs
+            met.update(view.shape, view.map, (view.domain,))
+        for name in _HOLDING:
+            for node in block.get(name, ()):
+                rewrite_attrs(node.attrs, collect)
     found = frozenset[Symbol]().union(*(expression.symbols() for expression in met))
     return frozenset(symbol for symbol in found if symbol.extent is None)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from luminal.dtypes import DType
 from luminal.errors import DimError, GraphError, InputError, ShapeError
-from luminal.hlir.attributes import InputAttrs, Shape
+from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph
 from luminal.hlir.substitute import used_dims
 from luminal.program.quantities import Quantities
@@ -46,9 +46,7 @@ class Signature:
     """
 
     def __init__(self, graph: Graph, intervals: Mapping[str, Interval] | None = None) -> None:
-        self.inputs = tuple(
-            InputSpec(*node.attrs) for node in graph.nodes() if isinstance(node.attrs, InputAttrs)
-        )
+        self.inputs = tuple([InputSpec(*node.attrs) for node in graph.by_op().get("Input", ())])
         self.requirements = graph.requirements
         symbols = sorted(used_dims(graph), key=lambda symbol: symbol.name)
         self.intervals = {s.name: _interval(s) for s in symbols} | dict(intervals or {})

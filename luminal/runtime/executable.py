@@ -19,12 +19,11 @@ import numpy as np
 
 from luminal.errors import DimError, InputError
 from luminal.frontend.graph import check_shape
-from luminal.hlir.attributes import InputAttrs, LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph
 from luminal.hlir.index_inputs import index_inputs
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Parameter, State
-from luminal.hlir.substitute import all_nodes
+from luminal.hlir.substitute import blocks
 from luminal.runtime.arrays import Array, Given, accept, fitting, merged
 from luminal.runtime.binding import Bound, Dims, Interval, Signature, missing_input
 from luminal.runtime.outputs import OutputPlan, Outputs
@@ -141,15 +140,14 @@ class Executable:
         )
 
     def _read_leaves(self) -> None:
-        for node in self.graph.nodes():
-            if isinstance(node.attrs, InputAttrs):
-                slot = next(k for k, s in enumerate(self._inputs) if s.name == node.attrs.name)
-                self._slots[node.attrs.name] = self._slots[node.value] = slot
-            elif isinstance(node.attrs, WeightAttrs):
-                name, parameter = node.attrs
-                self._weights[name] = parameter
-                for key in (name, node.value, parameter):
-                    self._parameters[key] = name, parameter
+        leaves = self.graph.by_op()
+        for slot, node in enumerate(leaves.get("Input", ())):  # as the signature lists them
+            self._slots[node.attrs.name] = self._slots[node.value] = slot
+        for node in leaves.get("Weight", ()):
+            name, parameter = found = node.attrs
+            self._weights[name] = parameter
+            for key in (name, node.value, parameter):
+                self._parameters[key] = found
 
     # --- running
 
@@ -390,10 +388,9 @@ class Executable:
 def _states(graph: Graph) -> tuple[State, ...]:
     """Every State that the graph reads or assigns, in the order in which locks are taken."""
     found = {sink.state for sink in graph.sinks if isinstance(sink, Assign)}
-    for node in all_nodes(graph):
-        if isinstance(node.attrs, StateAttrs):
-            found.add(node.attrs.state)
-        elif isinstance(node.attrs, LoopAttrs):
+    for block in blocks(graph):
+        found.update(node.attrs.state for node in block.get("State", ()))
+        for node in block.get("Loop", ()):
             found.update(state for states in node.attrs.assigned for state in states or ())
     return tuple(sorted(found, key=lambda state: state.id))
 
