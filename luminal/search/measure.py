@@ -6,6 +6,7 @@ be, and sizes, indices and masks are those of real runs.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ class Measurements:
     dims: Mapping[str, int]
     context: str
     is_over: Callable[[], bool] = lambda: False
+    slow: float = math.inf  # seconds of a run: such a program is timed once
     prices: dict[str, float] = field(init=False)
     built: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)  # kernels without code, and why
@@ -80,7 +82,7 @@ class Measurements:
 
     def profile(self, number: int, program: Program) -> dict[int, float]:
         """Seconds of a run by kernel, those of the prologue left out."""
-        seconds = self.runner.profile(number)
+        seconds = self.runner.profile(number, self.slow)
         found: dict[int, float] = {}
         for launch, taken in zip(walk(program.launches), seconds, strict=True):
             found[launch.kernel] = found.get(launch.kernel, 0.0) + taken

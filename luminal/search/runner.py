@@ -5,6 +5,7 @@ One process at a time, killed when a program hangs and started anew with the nex
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -84,11 +85,11 @@ class Runner:
         )
         return found
 
-    def profile(self, number: int) -> list[float]:
-        """Seconds of each launch site, the median of some runs."""
+    def profile(self, number: int, slow: float = math.inf) -> list[float]:
+        """Seconds of each launch site, the median of some runs; one run if it takes over `slow`."""
         process = self._ready((number,))
         limit = (PROFILE_RUNS + 2) * self._run_seconds
-        runs = process.call("profile", number, PROFILE_RUNS, seconds=limit)
+        runs = process.call("profile", number, PROFILE_RUNS, slow, seconds=limit)
         return [statistics.median(site) for site in zip(*runs, strict=True)]
 
     def distance(self, number: int, other: int) -> dict[str, tuple[float, float]]:

@@ -30,6 +30,8 @@ LEAST_PAIRS, MOST_PAIRS = 7, 41
 PAIRS_SECONDS = 0.15  # for one comparison of two programs
 SMALL_SHARE = 0.01  # of a run's time: kernels below it are not tuned
 STALE_DRAWS = 40  # random pairs of moves without a gain after which a search has converged
+SLOW = 1.5  # times as long: needs no second look
+GLANCE = 3  # pairs that show what is slow
 PREDICTED_SLOW = 2.0  # times the best program's predicted cost: not built
 
 
@@ -60,6 +62,7 @@ class Strategy:
         self.fast = self.first()
         self.best = self.fast
         measurements.is_over = self.is_over
+        measurements.slow = SLOW * self.fast.seconds
 
     # --- the course of a search
 
@@ -215,6 +218,11 @@ class Strategy:
         number = self.runner.add(candidate.program)
         self.log.tried()
         try:
+            glance = self.runner.pairs(number, self.best.number, GLANCE)
+            if min(glance.first) > SLOW * max(glance.second):
+                self.log.reject("slow", note)
+                self.runner.drop(number)
+                return
             for reason in ("not faster than the best", "not faster when timed again"):
                 pairs = self.pairs(number, self.best)
                 if not pairs.wins(WIN):

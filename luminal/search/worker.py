@@ -139,10 +139,12 @@ class Worker:
             loaded.bound.run(inputs, loaded.outputs)
         return (time.perf_counter() - start) / count
 
-    def profile(self, number: int, runs: int) -> list[list[float]]:
-        """Seconds of each launch site in each of some runs."""
+    def profile(self, number: int, runs: int, slow: float) -> list[list[float]]:
+        """Seconds of each launch site in each of some runs; one is enough of a slow program."""
         loaded = self.programs[number]
-        loaded.bound.run(self.inputs, loaded.outputs)
+        self.timed(number, 1)  # the first one makes the derived weights
+        if self.timed(number, 1) > slow:
+            runs = 1
         found: list[list[float]] = loaded.bound.profile(self.inputs, loaded.outputs, runs).tolist()
         return found
 

@@ -61,7 +61,7 @@ class Runner:
     def pairs(self, first: int, second: int, rounds: int) -> Pairs:
         return Pairs([self.seconds(first, 1)] * rounds, [self.seconds(second, 1)] * rounds)
 
-    def profile(self, number: int) -> list[float]:
+    def profile(self, number: int, slow: float) -> list[float]:
         program = self.programs[number]
         sites = list(walk(program.launches))
         return [self.seconds(number, 1) / len(sites)] * len(sites)

@@ -122,14 +122,14 @@ def test_an_interrupt_keeps_the_best_and_the_measurements(monkeypatch: Any) -> N
 def test_a_killed_process_is_replaced(monkeypatch: Any) -> None:
     profile, kills = Runner.profile, []
 
-    def killing(self: Runner, number: int) -> list[float]:
+    def killing(self: Runner, number: int, slow: float) -> list[float]:
         process = self._process
         if len(kills) < 2 and process is not None:
             kills.append(number)
             pid = process._process.pid
             threading.Timer(0.0, os.kill, (pid, signal.SIGKILL)).start()
             time.sleep(0.2)
-        return profile(self, number)
+        return profile(self, number, slow)
 
     monkeypatch.setattr(Runner, "profile", killing)
     exe = lm.compile(mlp(), mode="optimal", search=OPTIONS)
