@@ -122,9 +122,8 @@ def compile(
     chosen = registry.find(backend)
     frozen = graph.graph()
     choices = _Choices.of(frozen, dims or {})
-    options = SearchOptions() if search is None else search
+    options = _options(frozen, choices.narrow, search)
     plan = _Plan(chosen, numerics, mode_of(mode), options, graph.values)
-    plan.check(frozen, choices.narrow)
     # a search takes long and leaves cycles behind
     with nullcontext() if plan.mode.searches else garbage.held():
         made = _executable(graph, frozen, choices, plan)
@@ -171,23 +170,6 @@ class _Plan:
     search: SearchOptions
     values: Mapping[str, Array]
 
-    def check(self, graph: hlir.Graph, narrow: Mapping[str, Interval]) -> None:
-        """Raises CompileError for no search options, DimError where they break a dim's rules."""
-        if not isinstance(self.search, SearchOptions):
-            got = f"got a {type(self.search).__name__}"
-            raise CompileError(f"search: takes lm.SearchOptions(seed=0, ...), {got}")
-        declared: dict[str, Interval] = {
-            dim.name: (dim.lo or 0, MAX_DIM if dim.hi is None else dim.hi) for dim in graph.dims
-        }
-        declared.update(narrow)
-        for name, value in self.search.dims.items():
-            if name not in declared:
-                known = ", ".join(declared) or "none"
-                raise DimError(f"SearchOptions: dims: {name}: no such dim; the dims are {known}")
-            lo, hi = declared[name]
-            if not lo <= value <= hi:
-                raise DimError(f"SearchOptions: dims: {name}: {value} is not within its {lo}..{hi}")
-
     def runner(self, graph: hlir.Graph, share: int) -> tuple[Runner, SearchSummary | None]:
         """The compiled graph; `share` programs divide the time."""
         if self.backend.target is None:
@@ -213,6 +195,24 @@ class _Plan:
 
         mode, name = self.mode.shared_by(share), self.backend.name
         return search(graph, target, name, mode, self.search, self.numerics, self.values)
+
+
+def _options(graph: hlir.Graph, narrow: Mapping[str, Interval], given: Any) -> SearchOptions:
+    """Raises CompileError for what is no SearchOptions, DimError where a dim's rules are broken."""
+    if given is None:
+        return SearchOptions()
+    if not isinstance(given, SearchOptions):
+        got = type(given).__name__
+        raise CompileError(f"search: takes lm.SearchOptions(seed=0, ...), got a {got}")
+    declared = {dim.name: dim for dim in graph.dims}
+    for name, value in given.dims.items():
+        if name not in declared:
+            known = ", ".join(declared) or "none"
+            raise DimError(f"SearchOptions: dims: {name}: no such dim; the dims are {known}")
+        lo, hi = narrow.get(name, (declared[name].lo or 0, declared[name].hi or MAX_DIM))
+        if not lo <= value <= hi:
+            raise DimError(f"SearchOptions: dims: {name}: {value} is not within its {lo}..{hi}")
+    return given
 
 
 def _executable(graph: Graph, frozen: hlir.Graph, choices: _Choices, plan: _Plan) -> Executable:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from numbers import Integral, Real
+from typing import Any, ClassVar
 
 from luminal.errors import CompileError
+
+MODES = "takes 'fast', 'optimal' or lm.TimeBudget(seconds), as text '30s'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +26,18 @@ class CompilationMode:
     FAST: ClassVar[CompilationMode]
     OPTIMAL: ClassVar[CompilationMode]
 
+    def __post_init__(self) -> None:
+        timed = self.seconds is not None
+        if self.name not in ("fast", "optimal", "budget") or timed != (self.name == "budget"):
+            raise CompileError(f"mode {self.name!r}: {MODES}")
+
     @staticmethod
     def TimeBudget(seconds: float) -> CompilationMode:
         """Search for about so many seconds. Raises CompileError for a number that is not > 0."""
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-            raise CompileError(f"TimeBudget: takes seconds > 0, got {seconds!r}")
+        if not _is_number(seconds, Real) or not 0 < seconds < math.inf:
+            raise CompileError(
+                f"TimeBudget: takes seconds > 0, got {seconds!r}; mode='optimal' has no time limit"
+            )
         return CompilationMode("budget", float(seconds))
 
     @property
@@ -63,9 +74,7 @@ def mode_of(mode: CompilationMode | str) -> CompilationMode:
             return CompilationMode.OPTIMAL
         case str() if re.fullmatch(r"\d+(\.\d+)?s", mode):
             return TimeBudget(float(mode[:-1]))
-    raise CompileError(
-        f"mode {mode!r}: takes 'fast', 'optimal' or lm.TimeBudget(seconds), as text '30s'"
-    )
+    raise CompileError(f"mode {mode!r}: {MODES}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +99,49 @@ class SearchOptions:
     run_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        positive = ("max_candidates", "build_seconds", "run_seconds")
-        for name in positive:
-            if not getattr(self, name) > 0:
-                raise CompileError(f"SearchOptions: {name} must be > 0, got {getattr(self, name)}")
-        if self.stop_below_us < 0:
-            raise CompileError(f"SearchOptions: stop_below_us must be >= 0: {self.stop_below_us}")
-        if self.workers is not None and self.workers < 1:
-            raise CompileError(f"SearchOptions: workers must be >= 1, got {self.workers}")
+        for name, (kind, least, most) in _NUMBERS.items():
+            value = getattr(self, name)
+            if value is not None or name != "workers":
+                _settle(self, name, _number(name, kind, least, most, value))
+        if self.progress not in (None, True, False):
+            raise CompileError(
+                f"SearchOptions: progress takes True, False or None, got {self.progress!r}"
+            )
+        if not isinstance(self.dims, Mapping):
+            raise CompileError(
+                f'SearchOptions: dims takes a dict, as {{"s": 128}}, got {self.dims!r}'
+            )
+        dims = {}
+        for key, value in self.dims.items():
+            name = getattr(key, "name", key)  # of a dim itself
+            dims[name] = _number(f"dims: {name}", int, 0, None, value)
+        _settle(self, "dims", dims)
+
+
+_NUMBERS: dict[str, tuple[type, float, float | None]] = {  # kind, least, most
+    "max_candidates": (int, 1, None),
+    "stop_below_us": (float, 0, None),
+    "seed": (int, 0, None),
+    "workers": (int, 1, 1024),
+    "build_seconds": (float, 0.01, 86_400),
+    "run_seconds": (float, 0.01, 3_600),
+}
+
+
+def _number(name: str, kind: type, least: float, most: float | None, value: Any) -> int | float:
+    """The value as an int or float, so that equal options have equal texts."""
+    known = _is_number(value, Integral if kind is int else Real)
+    if not known or not least <= value <= (math.inf if most is None else most):
+        what = "an integer" if kind is int else "a number"
+        limits = f">= {least}" if most is None else f"from {least} to {most}"
+        raise CompileError(f"SearchOptions: {name} takes {what} {limits}, got {value!r}")
+    number: int | float = kind(value)
+    return number
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _settle(options: SearchOptions, name: str, value: Any) -> None:
+    object.__setattr__(options, name, value)  # frozen for others; this is still its making

@@ -6,7 +6,9 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import luminal as lm
@@ -55,8 +57,32 @@ def test_modes() -> None:
         mode_of("quick")
     with pytest.raises(lm.CompileError, match="TimeBudget: takes seconds > 0, got 0"):
         TimeBudget(0)
-    with pytest.raises(lm.CompileError, match="max_candidates must be > 0, got 0"):
-        lm.SearchOptions(max_candidates=0)
+    with pytest.raises(lm.CompileError, match="mode 'slow': takes 'fast', 'optimal' or"):
+        CompilationMode("slow")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_candidates": 0}, "max_candidates takes an integer >= 1, got 0"),
+        ({"stop_below_us": float("nan")}, "stop_below_us takes a number >= 0, got nan"),
+        ({"seed": None}, "seed takes an integer >= 0, got None"),
+        ({"workers": True}, "workers takes an integer from 1 to 1024, got True"),
+        ({"run_seconds": float("inf")}, "run_seconds takes a number from 0.01 to 3600, got inf"),
+        ({"progress": "yes"}, "progress takes True, False or None, got 'yes'"),
+        ({"dims": ["s"]}, r"dims takes a dict, as \{\"s\": 128\}, got \['s'\]"),
+        ({"dims": {"s": 1.5}}, "dims: s takes an integer >= 0, got 1.5"),
+    ],
+)
+def test_options_name_what_they_take(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(lm.CompileError, match=f"SearchOptions: {message}"):
+        lm.SearchOptions(**options)
+
+
+def test_equal_options_have_equal_texts() -> None:
+    given: dict[str, Any] = {"seed": np.int64(3), "dims": {lm.Graph().dim("s", 1, 8): np.int32(4)}}
+    options = lm.SearchOptions(stop_below_us=5, **given)
+    assert str(options) == str(lm.SearchOptions(seed=3, stop_below_us=5.0, dims={"s": 4}))
 
 
 def test_a_challenger_needs_to_win_beyond_the_spreads() -> None:

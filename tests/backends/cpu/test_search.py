@@ -211,6 +211,10 @@ def test_what_cannot_travel_is_not_timed() -> None:
 def test_dims_for_timing_are_checked() -> None:
     with pytest.raises(lm.DimError, match="SearchOptions: dims: t: no such dim; the dims are s"):
         lm.compile(mlp(), mode="optimal", search=lm.SearchOptions(dims={"t": 3}))
+    with pytest.raises(lm.DimError, match=r"SearchOptions: dims: s: 0 is not within its 1\.\."):
+        lm.compile(mlp(), mode="optimal", search=lm.SearchOptions(dims={"s": 0}))
+    with pytest.raises(lm.CompileError, match=r"search: takes lm\.SearchOptions.*got a dict"):
+        lm.compile(mlp(), mode="optimal", search={"seed": 1})  # type: ignore[arg-type]
 
 
 def test_a_search_writes_no_file_of_diff(tmp_path: Path) -> None:
