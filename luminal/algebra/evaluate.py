@@ -329,16 +329,13 @@ class Evaluator:
 
     def _loop(self, attrs: LoopAttrs, body: Lowered, args: Sequence[Array]) -> tuple[Array, ...]:
         trips = int(attrs.trips.evaluate(self.dims))
-        carried = [*args[: attrs.carried]]
-        rest = [*args[attrs.carried :]]
-        streams = [
-            [rest.pop(0) for _ in range(count)] if count else rest.pop(0) for count in attrs.streams
-        ]
+        carried, leaves, rest = attrs.split(args)
+        streams = [x if n else x[0] for n, x in zip(attrs.streams, leaves, strict=True)]
         ys: list[list[Array]] = [[] for _ in attrs.assigned]
         for trip in range(trips):
             given = (*carried, *(stream[trip] for stream in streams), *rest)
-            leaves = dict(zip(body.arguments, given, strict=True))
-            results = evaluate(body, leaves, self.dims, wide=self.wide)
+            bound = dict(zip(body.arguments, given, strict=True))
+            results = evaluate(body, bound, self.dims, wide=self.wide)
             carried = results[: attrs.carried]
             for y, result in zip(ys, results[attrs.carried :], strict=True):
                 y.append(result)

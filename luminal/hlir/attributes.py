@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Shape = tuple[Expression, ...]
 Array: TypeAlias = np.ndarray[Any, Any]
+T = TypeVar("T")
 
 
 class InputAttrs(NamedTuple):
@@ -136,6 +137,16 @@ class LoopAttrs(NamedTuple):
     carried: int
     streams: tuple[int, ...]
     assigned: tuple[tuple[State, ...] | None, ...]
+
+    def split(self, operands: Sequence[T]) -> tuple[Sequence[T], list[Sequence[T]], Sequence[T]]:
+        """Operands as (carried, the tensor or the leaves of each stream, invariants)."""
+        streams: list[Sequence[T]] = []
+        position = self.carried
+        for leaves in self.streams:
+            width = max(leaves, 1)
+            streams.append(operands[position : position + width])
+            position += width
+        return operands[: self.carried], streams, operands[position:]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -136,11 +136,7 @@ def _reads_all(node: Node) -> bool:
 def _arguments(node: Node) -> Iterator[tuple[Node, Value | None]]:
     """Each argument of a Loop's body and the operand it is, or is one slice of."""
     attrs: LoopAttrs = node.attrs
-    position = attrs.carried
-    arguments = iter(attrs.body.arguments)
-    for _ in range(attrs.carried):
-        yield next(arguments), None
-    for leaves in attrs.streams:
-        yield next(arguments), node.args[position] if leaves == 0 else None
-        position += max(leaves, 1)
-    yield from zip(arguments, node.args[position:], strict=True)
+    carried, streams, invariants = attrs.split(node.args)
+    whole = (args[0] if not n else None for n, args in zip(attrs.streams, streams, strict=True))
+    operands = (*(None for _ in carried), *whole, *invariants)
+    yield from zip(attrs.body.arguments, operands, strict=True)

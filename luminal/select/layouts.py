@@ -157,18 +157,13 @@ def weights_of_bodies(
     for term in selection.choices:
         if term.op == "Loop":
             loop, body = term.attrs.hlir, term.attrs.body
-            operands: list[tuple[Term, ...]] = [(arg,) for arg in term.args[: loop.carried]]
-            position = loop.carried
-            for leaves in loop.streams:
-                operands.append(term.args[position : position + max(leaves, 1)] if leaves else ())
-                position += max(leaves, 1)
-            operands += [(arg,) for arg in term.args[position:]]
+            _, streams, invariants = loop.split(term.args)
+            lists = [leaves if n else () for n, leaves in zip(loop.streams, streams, strict=True)]
+            outside = [*lists, *((arg,) for arg in invariants)]
             weights = {
                 value
-                for k, (value, outside) in enumerate(zip(body.arguments, operands, strict=True))
-                if k >= loop.carried
-                and outside
-                and all(_is_weight(arg, selection, arguments) for arg in outside)
+                for value, args in zip(body.arguments[loop.carried :], outside, strict=True)
+                if args and all(_is_weight(arg, selection, arguments) for arg in args)
             }
             found[id(body)] = found.get(id(body), weights) & weights
     return found

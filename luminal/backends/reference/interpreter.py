@@ -161,7 +161,7 @@ class _Run(Generic[T]):
 
     def _loop(self, node: Node, args: Sequence[T]) -> tuple[T, ...]:
         attrs: LoopAttrs = node.attrs
-        carried, streams, invariants = split_operands(attrs, args)
+        carried, streams, invariants = attrs.split(args)
         block = _Block.of(attrs.body.results)
         ys: list[list[T]] = [[] for _ in attrs.assigned]
         for trip in range(int(attrs.trips.evaluate(self.dims))):
@@ -184,16 +184,3 @@ class _Run(Generic[T]):
                 for y, type_ in zip(ys, types, strict=True)
             ),
         )
-
-
-def split_operands(
-    attrs: LoopAttrs, args: Sequence[T]
-) -> tuple[Sequence[T], list[Sequence[T]], Sequence[T]]:
-    """The operands of a Loop as (carried, the leaves of each stream, invariants)."""
-    streams: list[Sequence[T]] = []
-    position = attrs.carried
-    for count in attrs.streams:
-        width = max(count, 1)
-        streams.append(args[position : position + width])
-        position += width
-    return args[: attrs.carried], streams, args[position:]

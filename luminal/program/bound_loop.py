@@ -1,0 +1,196 @@
+"""Where a Loop's operands and results lie, iteration by iteration: the scope of its body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from luminal.algebra.frames import shape_of
+from luminal.algebra.lower import Root
+from luminal.algebra.terms import Frame, OpaqueAttrs, Phase, Term
+from luminal.hlir.attributes import LoopAttrs
+from luminal.hlir.state import State
+from luminal.kernel.group import Group, Place, Store
+from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
+from luminal.program.in_place import is_read_before, updates
+from luminal.program.launch_list import Operand
+from luminal.program.scope import Scope, varies
+from luminal.program.steps import KernelStep, LoopStep, Unit, leaves_of, state_of
+from luminal.shape.expression import Expression, const
+
+Edge = tuple[Term, Frame]  # an operand, and its dimensions as the Loop has them
+
+
+class BoundLoop:
+    """A Loop with every operand and result in its place.
+
+    `before`: what copies operands to where iterations read them; `overwritten`: the leaves, States
+    all of them, that iterations update in place.
+    """
+
+    def __init__(self, outer: Scope, term: Term) -> None:
+        self.outer = outer
+        self.memory = outer.memory
+        self.term = term
+        self.depth = outer.depth + 1
+        self.loop: LoopAttrs = term.attrs.hlir
+        self.results = outer.siblings(term)
+        self.before: list[Unit] = []
+        self.overwritten: list[Term] = []
+        self.body = self._scope()
+
+    def _scope(self) -> Scope:
+        """The scope of the body, with all its roots settled."""
+        attrs: OpaqueAttrs = self.term.attrs
+        loop, outer, body = self.loop, self.outer, attrs.body
+        selection = outer.selection.bodies[id(body)]
+        choices = selection.choices.items()
+        layouts = {t.attrs.value: choice.layouts[0] for t, choice in choices if t.is_leaf}
+        wanted = [layouts.get(argument, ROW_MAJOR) for argument in body.arguments]
+        edges = [*zip(self.term.args, attrs.frames, strict=True)]
+        initial, streams, invariants = loop.split(edges)
+        carried = [self._carry(k, *edge) for k, edge in enumerate(initial)]
+        operands = [now for now, _ in carried]
+        for count, leaves in zip(loop.streams, streams, strict=True):
+            layout = wanted[len(operands)]
+            place = self._list(leaves, layout) if count else self._slices(leaves[0], layout)
+            operands.append(place)
+        for term, frame in invariants:
+            place = outer.exact(term, frame, self.before, wanted[len(operands)]).operand
+            operands.append(place)
+        arguments = dict(zip(body.arguments, operands, strict=True))
+        inner = Scope(self.memory, selection, outer.facts, self.depth, arguments)
+        for k, root in enumerate(selection.roots):
+            targets = [carried[k][1]] if k < loop.carried else self._targets(k, root, inner)
+            for target in targets:
+                inner.settle(root.term, Place(target, root.term.dtype, root.frame), root)
+        return inner
+
+    # --- operands
+
+    def _carry(self, k: int, init: Term, frame: Frame) -> tuple[Operand, Operand]:
+        """Where an iteration reads a carried value, and where it writes the next one.
+
+        The first is where the value starts, the last the result's home, between them two buffers
+        take turns. Trips that vary know two buffers only; the start is copied into one.
+        """
+        memory, trips, depth = self.memory, self.loop.trips, self.depth
+        table, places, final = memory.partition.table, self.outer.places, self.results.get(k)
+
+        def turns(count: int) -> list[int]:
+            made = [memory.buffer(BufferKind.ARENA, init.dtype, shape_of(frame)) for _ in range(2)]
+            return [made[t % 2] for t in range(count)]
+
+        if varies(trips):
+            entry = memory.entry(*turns(2))
+            first = Place(Operand(entry), init.dtype, frame)
+            self.before.append(self.outer.unit((), (Store(init, first, frame),)))
+            if final is not None:
+                after = Operand(entry, 0, trips, 2)
+                places[final] = Place(after, init.dtype, final.attrs.result)
+            return Operand(entry, depth, const(0), 2), Operand(entry, depth, const(1), 2)
+        start, count = self.outer.exact(init, frame, self.before), trips.value
+        buffers = [table[start.operand.entry], *turns(count)]
+        if final is not None and final in places:
+            buffers[-1] = table[places[final].operand.entry]
+        entry = memory.entry(*buffers)
+        if final is not None and final not in places:
+            places[final] = Place(Operand(entry + count), init.dtype, final.attrs.result)
+        now, following = (Operand(entry + n, depth, const(0), count) for n in (0, 1))
+        return now, following
+
+    def _slices(self, edge: Edge, layout: Layout) -> Operand:
+        """A tensor walked along its leading axis."""
+        place = self.outer.exact(*edge, self.before, layout)
+        return self._walked(place.operand.entry, place.dtype.size, place.shape[1:])
+
+    def _walked(self, entry: int, size: int, shape: Sequence[Expression]) -> Operand:
+        """One slice of this shape an iteration."""
+        stride = const(size)
+        for extent in shape:
+            stride = stride * extent
+        return Operand(entry, self.depth, const(0), 1, stride)
+
+    def _list(self, edges: Sequence[Edge], layout: Layout) -> Operand:
+        """A list of tensors in one layout, one an iteration."""
+        copied = self._copied_list(edges, layout)
+        if copied is not None:
+            return copied
+        places = [self.outer.exact(term, frame, self.before, layout) for term, frame in edges]
+        buffers = [self.memory.partition.table[place.operand.entry] for place in places]
+        return Operand(self.memory.entry(*buffers), self.depth, const(0), len(buffers))
+
+    def _copied_list(self, edges: Sequence[Edge], layout: Layout) -> Operand | None:
+        """Copies in another layout of a list of weights that lie alike: one kernel in a Loop."""
+        outer, count = self.outer, len(edges)
+        leaves = [term for term, _ in edges]
+        places = [outer.places.get(leaf) for leaf in leaves]
+        found = zip(places, edges, strict=True)
+        kinds = {(place.layout, place.frame == frame) for place, (_, frame) in found if place}
+        is_given = all(leaf.is_leaf and leaf.phase is not Phase.RUN for leaf in leaves)
+        if not is_given or outer.depth or len(kinds) != 1 or not all(places):
+            return None
+        ((given, in_frame),) = kinds
+        if given == layout or not in_frame:
+            return None
+        memory, (first, frame) = self.memory, edges[0]
+        shape, table = shape_of(frame), memory.partition.table
+        made = [
+            memory.buffer(BufferKind.DERIVED, first.dtype, shape, layout=layout) for _ in leaves
+        ]
+        lists = [[table[place.operand.entry] for place in places if place], made]
+        source, target = (Operand(memory.entry(*each), 1, const(0), count) for each in lists)
+        store = Store(first, Place(target, first.dtype, frame, layout), frame)
+        read = Place(source, first.dtype, frame, given)
+        copy = KernelStep(Group((store,), {first: read}, frozenset(), outer.facts), early=True)
+        step = LoopStep(const(count), (copy,), early=True)
+        self.before.append(Unit((), frozenset(leaves), (step,), leaves=leaves_of(leaves)))
+        return Operand(target.entry, self.depth, const(0), count)
+
+    # --- results
+
+    def _targets(self, k: int, root: Root, inner: Scope) -> list[Operand]:
+        """Where the body's y goes: the slices of a tensor, the States that it is bound to."""
+        memory, dtype, shape = self.memory, root.term.dtype, shape_of(root.frame)
+        targets = []
+        states, used = self.loop.assigned[k - self.loop.carried], self.results.get(k)
+        if states is not None:
+            old = self._updated(states, inner, root)
+            if old:
+                self.overwritten += old
+                inner.in_place.add(root.term)
+                kind = BufferKind.STATE
+            else:
+                memory.partition.swaps += states
+                kind = BufferKind.NEXT
+            own = [memory.buffer(kind, dtype, shape, state) for state in states]
+            targets.append(Operand(memory.entry(*own), self.depth, const(0), len(own)))
+        if used is not None or states is None:
+            if used is not None and used.attrs.result == self.outer.home(used).frame:
+                entry = self.outer.home(used).operand.entry
+            else:
+                whole = (self.loop.trips, *shape)
+                entry = memory.entry(memory.buffer(BufferKind.ARENA, dtype, whole))
+            targets.append(self._walked(entry, dtype.size, shape))
+        return targets
+
+    def _updated(self, states: tuple[State, ...], inner: Scope, root: Root) -> list[Term]:
+        """The leaves of a list of States that each iteration overwrites where they lie: it scatters
+        into one of them, and whatever else reads it can run before.
+        """
+        outer = self.outer
+        if outer.may_fail or root.term in inner.places or root.term.op != "Scatter":
+            return []
+        slice_ = root.term.args[0]
+        if not slice_.is_leaf or not updates(inner.selection, inner.users, root, slice_):
+            return []
+        operand = inner.places[slice_].operand
+        table, memory = self.memory.partition.table, self.memory
+        entries = range(operand.entry, operand.entry + operand.modulus)
+        lying = [memory.partition.buffers[table[entry]].owner for entry in entries]
+        args = self.term.args
+        leaves = {t: state_of(t) for t in args if t.is_leaf and state_of(t) in states}
+        if lying != list(states) or sum(t in leaves for t in args) != len(states):
+            return []
+        makers = frozenset(self.results.values())
+        free = (is_read_before(outer.selection, outer.users, leaf, makers) for leaf in leaves)
+        return [*leaves] if all(free) else []

@@ -1,0 +1,199 @@
+"""A scope: where the values of one list of steps live, and the kernels that make them.
+
+A kernel is a group of stored values with all that is inlined or local below them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from luminal.algebra.frames import shape_of
+from luminal.algebra.lower import Root
+from luminal.algebra.terms import Frame, Phase, Term
+from luminal.kernel.group import Group, Place, Store
+from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
+from luminal.program.in_place import calls_python
+from luminal.program.launch_list import Operand
+from luminal.program.memory import Memory, owner_of
+from luminal.program.selection import Residence, Selection
+from luminal.program.steps import KernelStep, Unit, leaves_of
+from luminal.shape.expression import Expression, Symbol
+
+
+class Scope:
+    """The program, or the body of a Loop whose `arguments` lie where the Loop put them."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        selection: Selection,
+        facts: tuple[Expression, ...],
+        depth: int,
+        arguments: Mapping[Any, Operand] | None = None,
+    ) -> None:
+        self.memory = memory
+        self.selection = selection
+        self.facts = facts
+        self.depth = depth
+        self.arguments = arguments or {}
+        self.places: dict[Term, Place] = {}  # in the canonical layout
+        self.others: dict[tuple[Term, int], Place] = {}  # in other layouts, by number
+        self.copies: list[Store] = []  # sinks of values that live elsewhere
+        self.in_place: set[Term] = set()  # Scatters into the memory of a leaf
+        self.may_fail = depth == 0 and calls_python(selection)
+        self.results: dict[int, dict[int, Term]] = {}  # of opaque operations: by site, by number
+        self.materialised: dict[tuple[Term, Frame, Layout], Place] = {}
+        order = {term: k for k, term in enumerate(selection.choices)}
+        self.merged = {t: max(m, key=order.__getitem__) for m in selection.merges for t in m}
+        self.users: dict[Term, list[Term]] = {term: [] for term in selection.choices}
+        for term in selection.choices:
+            for arg in dict.fromkeys(term.args):
+                self.users[arg].append(term)
+            if term.is_leaf:
+                self.places[term] = self.leaf(term)
+            if term.is_opaque:
+                self.results.setdefault(term.attrs.site, {})[term.attrs.index] = term
+
+    # --- where values live
+
+    def leaf(self, term: Term) -> Place:
+        value, frame = term.attrs
+        if value in self.arguments:
+            layout = self.selection.choices[term].layouts[0]
+            return Place(self.arguments[value], term.dtype, frame, layout)
+        kind, owner = owner_of(value)
+        return self.memory.place(self.memory.buffer(kind, value.dtype, value.shape, owner), frame)
+
+    def settle(self, term: Term, place: Place, root: Root) -> None:
+        """A sink's buffer becomes the home of its value, or gets a copy of it."""
+        elsewhere = term.phase is not Phase.RUN and self.depth == 0  # in the prologue
+        if term.is_opaque:
+            loop = term.attrs.hlir
+            if term.op == "Loop" and term.attrs.index < loop.carried:
+                elsewhere = varies(loop.trips) or not is_fixed(place.operand)
+            elsewhere = elsewhere or root.frame != term.attrs.result
+        spread = {a for dimension in root.frame for a in dimension} - term.axes
+        if any(_may_be_empty(a) for a in spread):
+            elsewhere = True  # other readers need the one element
+        if term not in self.places and not elsewhere:
+            self.places[term] = place
+        else:
+            self.copies.append(Store(term, place, root.frame))
+
+    def home(self, term: Term) -> Place:
+        """Where a stored term lives."""
+        if term not in self.places:
+            frame = term.attrs.result if term.is_opaque else self.selection.frames[term]
+            layout = self.selection.choices[term].layouts[0]
+            shape = shape_of(frame)
+            buffer = self.memory.buffer(self.kind(term), term.dtype, shape, layout=layout)
+            self.places[term] = self.memory.place(buffer, frame)
+        return self.places[term]
+
+    def kind(self, term: Term) -> BufferKind:
+        """Whether a value is made once per setting of the weights or once per run."""
+        early = term.phase is not Phase.RUN and self.depth == 0
+        return BufferKind.DERIVED if early else BufferKind.ARENA
+
+    def exact(
+        self, term: Term, frame: Frame, before: list[Unit], layout: Layout = ROW_MAJOR
+    ) -> Place:
+        """A place that holds `term` in just this frame and layout, copied there if need be."""
+        place = self.places.get(term)
+        fixed = place is not None and is_fixed(place.operand)
+        if place is not None and fixed and (place.frame, place.layout) == (frame, layout):
+            return place
+        key = (term, frame, layout)
+        if key not in self.materialised:
+            shape = shape_of(frame)
+            repeated = not all(extent.is_const for extent in shape)  # along an axis of a run
+            kind = BufferKind.ARENA if repeated else self.kind(term)
+            buffer = self.memory.buffer(kind, term.dtype, shape, layout=layout)
+            self.materialised[key] = self.memory.place(buffer, frame)
+            before.append(self.unit((), (Store(term, self.materialised[key], frame),)))
+        return self.materialised[key]
+
+    def row_major(self, term: Term, frame: Frame, before: list[Unit]) -> Place:
+        """As `exact`, but what moves with the Loop around is taken where it lies."""
+        place = self.places.get(term)
+        if place is not None and place.frame == frame and place.layout == ROW_MAJOR:
+            return place
+        return self.exact(term, frame, before)
+
+    def copies_of(self, term: Term) -> list[Unit]:
+        """Kernels of the prologue that store a weight in its other layouts."""
+        found = []
+        for number, layout in enumerate(self.selection.choices[term].layouts[1:], 1):
+            frame = self.places[term].frame
+            shape = shape_of(frame)
+            buffer = self.memory.buffer(BufferKind.DERIVED, term.dtype, shape, layout=layout)
+            place = self.others[term, number] = self.memory.place(buffer, frame)
+            found.append(self.unit((), (Store(term, place, frame),)))
+        return found
+
+    def read_at(self, term: Term, numbers: set[int]) -> Place:
+        """Where a kernel reads a value whose layouts `numbers` its edges ask for."""
+        (number,) = numbers if len(numbers) == 1 else (0,)
+        return self.others[term, number] if number else self.places[term]
+
+    def siblings(self, term: Term) -> dict[int, Term]:
+        """The results of the same operation in use, by number."""
+        return self.results[term.attrs.site]
+
+    # --- kernels
+
+    def unit(self, makes: tuple[Term, ...], stores: tuple[Store, ...]) -> Unit:
+        """One kernel."""
+        group = self.group(stores)
+        reads = frozenset(group.reads)
+        early = all(
+            root.phase is not Phase.RUN for store in stores for root in store.roots
+        ) and self.in_derived(stores)
+        return Unit(makes, reads, (KernelStep(group, early),), leaves=leaves_of(reads))
+
+    def in_derived(self, stores: tuple[Store, ...]) -> bool:
+        partition = self.memory.partition
+        buffers = [partition.buffers[partition.table[s.place.operand.entry]] for s in stores]
+        return all(b.kind is BufferKind.DERIVED for b in buffers)
+
+    def group(self, stores: tuple[Store, ...]) -> Group:
+        layouts: dict[Term, set[int]] = {}  # that the edges of each term read ask for
+        local: set[Term] = set()
+        seen: set[Term] = set()
+        making = {s.term for s in stores if self.is_at(s.term, s.place)}
+        stack = [(root, 0) for store in stores for root in reversed(store.roots)]
+        while stack:
+            term, number = stack.pop()
+            if term in self.places and term not in making:
+                layouts.setdefault(term, set()).add(number)
+                continue
+            if term in seen:
+                continue
+            seen.add(term)
+            if self.selection.choices[term].residence is Residence.LOCAL:
+                local.add(term)
+            asked = [self.selection.reads.get((term, k), 0) for k in range(len(term.args))]
+            stack.extend(reversed([*zip(term.args, asked, strict=True)]))
+        reads = {term: self.read_at(term, numbers) for term, numbers in layouts.items()}
+        return Group(stores, reads, frozenset(local), self.facts)
+
+    def is_at(self, term: Term, place: Place) -> bool:
+        """Is that the home of the term?"""
+        return term in self.places and self.places[term].operand == place.operand
+
+
+def is_fixed(operand: Operand) -> bool:
+    """Is this one buffer, whatever the iteration?"""
+    return operand.depth == 0 and operand.modulus == 1
+
+
+def varies(trips: Expression) -> bool:
+    """Is the number of trips known at run time only, or none at all?"""
+    return not trips.is_const or trips.value == 0
+
+
+def _may_be_empty(axis: Symbol) -> bool:
+    assert axis.extent is not None
+    lo = axis.extent.interval.lo
+    return lo is None or lo < 1
