@@ -248,15 +248,14 @@ def _loop(args: Sequence[TensorType], attrs: LoopAttrs) -> tuple[TensorType, ...
             "Loop: a carried value keeps its shape and dtype; "
             f"initial {[*map(str, args[:carried])]}, next {[*map(str, results[:carried])]}"
         )
-    position = carried
-    for number, leaves in enumerate(attrs.streams):
+    _, streams, invariants = attrs.split(args)
+    for number, (leaves, operands) in enumerate(zip(attrs.streams, streams, strict=True)):
         slice_type = parameters[carried + number]
-        for operand in args[position : position + max(leaves, 1)]:
+        for operand in operands:
             whole = slice_type.shape if leaves else (attrs.trips, *slice_type.shape)
             if operand != TensorType(whole, slice_type.dtype):
                 raise ShapeError(f"Loop: stream {number} is {operand}, its slice is {slice_type}")
-        position += max(leaves, 1)
-    if list(args[position:]) != parameters[carried + len(attrs.streams) :]:
+    if list(invariants) != parameters[carried + len(attrs.streams) :]:
         raise ShapeError("Loop: the invariants differ from the body's arguments")
     ys = (TensorType((attrs.trips, *y.shape), y.dtype) for y in results[carried:])
     return (*args[:carried], *ys)
