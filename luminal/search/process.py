@@ -8,17 +8,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from typing import Any
 
 from luminal import config
 from luminal.search.messages import Failure, pack, receive, send, unpack
 
 START_SECONDS = 60.0  # a machine under load takes long to import
-FAREWELL_SECONDS = 2.0
 
 
 class Lost(Exception):
     """The process died or ran out of time; the text says which."""
+
+
+class Died(Lost):
+    """The process died: of the request, or killed by someone (memory ran out)."""
 
 
 class Refused(Exception):
@@ -48,7 +52,7 @@ class Process:
         try:
             send(self._process.stdin, data)
         except BrokenPipeError:
-            raise Lost(self._death()) from None
+            raise Died(self._death()) from None
 
     def answer(self, seconds: float) -> Any:
         """The result. Raises Refused for an error of Luminal's, Lost for a dead or late process."""
@@ -62,7 +66,7 @@ class Process:
         try:
             found = unpack(receive(stream), _no_references)
         except (EOFError, pickle.UnpicklingError):
-            raise Lost(self._death()) from None
+            raise Died(self._death()) from None
         self.is_new = False
         if isinstance(found, Failure):
             raise Refused(found.text)
@@ -88,16 +92,6 @@ class Process:
         self._process.kill()
         self._close()
 
-    def close(self) -> None:
-        """Lets the process end by itself, if it does so soon."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.close()
-            self._process.wait(FAREWELL_SECONDS)
-        except (subprocess.TimeoutExpired, BrokenPipeError):
-            self._process.kill()
-        self._close()
-
     def _close(self) -> None:
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
@@ -109,13 +103,15 @@ class Process:
         self._messages.close()
 
     def _death(self) -> str:
-        """Why the process is gone, with the last line it wrote; closes what is left of it."""
+        """Why the process is gone, with its last words; closes what is left of it."""
         code = self._process.wait()
         self._messages.seek(0)
         lines = self._messages.read().decode(errors="replace").strip().splitlines()
         self._close()
         reason = f"died of signal {-code}" if code < 0 else f"ended with status {code}"
-        return f"{reason}: {lines[-1]}" if lines else reason
+        inside = [k for k, line in enumerate(lines) if line.startswith(" ")]
+        words = lines[inside[-1] + 1 :] if inside else lines[-1:]  # an error with its notes
+        return "; ".join([reason, *words[:3]])
 
 
 def _no_references(reference: tuple[Any, ...]) -> Any:
@@ -129,34 +125,37 @@ class Builders:
         self._backend = backend
         self._count = count
         self._seconds = seconds
+        self._all: list[Process] = []  # that may live
         self._idle: list[Process] = []
 
     def build(self, requests: list[tuple[Any, ...]]) -> list[str | None]:
         """For each `build` request None, or why there is no code. Order is that of the requests.
 
+        A request whose process died is tried once more: it may have been killed for other reasons.
         Raises TypeError or PicklingError for one that cannot travel.
         """
         packed = [pack(("build", request)) for request in requests]
-        busy: dict[Process, tuple[int, float]] = {}
         try:
-            return self._build(packed, busy)
-        finally:
-            for process in busy:  # of a build that was interrupted
-                process.kill()
+            results = self._build(dict(enumerate(packed)))
+            died = {k: packed[k] for k, found in results.items() if isinstance(found, Died)}
+            results |= self._build(died)
+        except BaseException:  # an interrupt: those at work would answer late
+            self.close()
+            raise
+        return [None if found is None else str(found) for _, found in sorted(results.items())]
 
-    def _build(
-        self, requests: list[bytes], busy: dict[Process, tuple[int, float]]
-    ) -> list[str | None]:
-        results: list[str | None] = ["not built"] * len(requests)
-        waiting = list(enumerate(requests))[::-1]
+    def _build(self, requests: dict[int, bytes]) -> dict[int, Lost | Refused | None]:
+        results: dict[int, Lost | Refused | None] = {}
+        busy: dict[Process, tuple[int, float]] = {}
+        waiting = list(requests.items())[::-1]
         while waiting or busy:
             while waiting and len(busy) < self._count:
                 number, request = waiting.pop()
-                process = self._idle.pop() if self._idle else Process(self._backend)
+                process = self._idle.pop() if self._idle else self._new()
                 try:
                     process.start(request)
                 except Lost as lost:
-                    results[number] = str(lost)
+                    results[number] = lost
                     continue
                 limit = self._seconds + (START_SECONDS if process.is_new else 0)
                 busy[process] = number, time.monotonic() + limit
@@ -167,16 +166,23 @@ class Builders:
                     results[number] = None
                     self._idle.append(process)
                 except Refused as refused:
-                    results[number] = str(refused)
+                    results[number] = refused
                     self._idle.append(process)
                 except Lost as lost:
-                    results[number] = str(lost)
+                    results[number] = lost
         return results
+
+    def _new(self) -> Process:
+        self._all = [process for process in self._all if not process.is_dead]
+        self._all.append(Process(self._backend))
+        return self._all[-1]
 
     def close(self) -> None:
         """Ends the processes."""
-        for process in self._idle:
-            process.close()
+        with ExitStack() as stack:  # all of them, even if another interrupt comes
+            for process in self._all:
+                stack.callback(process.kill)
+        self._all.clear()
         self._idle.clear()
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from luminal.program.launch_list import Program
 from luminal.runtime.arrays import Array
 from luminal.search.messages import pack
 from luminal.search.operands import SharedFile
-from luminal.search.process import START_SECONDS, Process
+from luminal.search.process import START_SECONDS, Died, Lost, Process
 
 MOST_LOADS = 2000  # each leaves some kilobytes of linked code behind
 TIME_SECONDS = 2.0  # most seconds of one `time` call, beyond the rounds asked for
@@ -65,7 +66,8 @@ class Runner:
         self._packed.pop(number, None)
         if number in self._loaded and self._process is not None:
             self._loaded.discard(number)
-            self._process.call("drop", number, seconds=self._run_seconds)
+            with suppress(Lost):  # then it is forgotten as well
+                self._process.call("drop", number, seconds=self._run_seconds)
 
     def seconds(self, number: int, rounds: int) -> float:
         """The median time of a run, once it is warm."""
@@ -78,46 +80,53 @@ class Runner:
         return Pairs(*self._times((first, second), rounds))
 
     def _times(self, numbers: Sequence[int], rounds: int) -> list[list[float]]:
-        process = self._ready(numbers)
         limit = (rounds + 3) * len(numbers) * self._run_seconds
-        found: list[list[float]] = process.call(
-            "time", list(numbers), rounds, TIME_SECONDS, seconds=limit
+        request = "time", list(numbers), rounds, TIME_SECONDS
+        found: list[list[float]] = self._asked(
+            numbers, lambda process: process.call(*request, seconds=limit)
         )
         return found
 
     def profile(self, number: int, slow: float = math.inf) -> list[float]:
         """Seconds of each launch site, the median of some runs; one run if it takes over `slow`."""
-        process = self._ready((number,))
         limit = (PROFILE_RUNS + 2) * self._run_seconds
-        runs = process.call("profile", number, PROFILE_RUNS, slow, seconds=limit)
+        request = "profile", number, PROFILE_RUNS, slow
+        runs = self._asked((number,), lambda process: process.call(*request, seconds=limit))
         return [statistics.median(site) for site in zip(*runs, strict=True)]
 
     def distance(self, number: int, other: int) -> dict[str, tuple[float, float]]:
         """How far the results of two programs are apart (see `Worker.distance`)."""
-        process = self._ready((number, other))
-        found: dict[str, tuple[float, float]] = process.call(
-            "distance", number, other, seconds=4 * self._run_seconds + START_SECONDS
+        limit = 4 * self._run_seconds + START_SECONDS
+        found: dict[str, tuple[float, float]] = self._asked(
+            (number, other),
+            lambda process: process.call("distance", number, other, seconds=limit),
         )
         return found
 
     def elements(self, number: int, positions: dict[str, list[Array]]) -> dict[str, Array]:
         """Elements of the results of one run from the States' first values."""
-        process = self._ready((number,))
-        process.call("run_once", number, seconds=2 * self._run_seconds)
-        limit = self._run_seconds
-        found: dict[str, Array] = process.call("elements", number, positions, seconds=limit)
+
+        def run_and_read(process: Process) -> Any:
+            process.call("run_once", number, seconds=2 * self._run_seconds)
+            return process.call("elements", number, positions, seconds=self._run_seconds)
+
+        found: dict[str, Array] = self._asked((number,), run_and_read)
         return found
 
-    def kill(self) -> None:
-        """Ends the process now; the next request starts another."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
+    def _asked(self, numbers: Sequence[int], ask: Callable[[Process], Any]) -> Any:
+        """What the process with these programs answers; one that died may try again.
+
+        It may have been killed for other reasons. If a program did it, it does so again.
+        """
+        try:
+            return ask(self._ready(numbers))
+        except Died:
+            return ask(self._ready(numbers))
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the process; the next request starts another."""
         if self._process is not None:
-            self._process.close()
+            self._process.kill()
             self._process = None
 
     def _ready(self, numbers: Sequence[int]) -> Process:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,13 +120,10 @@ class _Search:
 
     def run(self) -> tuple[Stages, SearchSummary]:
         """Searches, settles who wins, and gives everything back."""
-        try:
+        with ExitStack() as stack:  # gives back everything, even if another interrupt comes
+            for owner in (self.shared, self.builders, self.runner, self.log):
+                stack.callback(owner.close)
             return self._run()
-        finally:
-            self.log.close()
-            self.runner.close()
-            self.builders.close()
-            self.shared.close()
 
     def _run(self) -> tuple[Stages, SearchSummary]:
         try:
@@ -139,7 +137,7 @@ class _Search:
             strategy.run()
         except KeyboardInterrupt:
             interrupted = True
-            self.runner.kill()  # its answer to the last request would come late
+            self.runner.close()  # its answer to the last request would come late
         return self._settle(strategy, interrupted)
 
     def _settle(self, strategy: Strategy, interrupted: bool) -> tuple[Stages, SearchSummary]:

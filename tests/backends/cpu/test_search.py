@@ -20,6 +20,7 @@ from luminal import config
 from luminal.search import database
 from luminal.search.genome import Genome
 from luminal.search.log import Log
+from luminal.search.process import Process
 from luminal.search.runner import Runner
 from luminal.search.space import Space
 from luminal.search.strategy import Strategy, Timed
@@ -137,6 +138,53 @@ def test_a_killed_process_is_replaced(monkeypatch: Any) -> None:
     assert found is not None
     assert len(kills) == 2
     same(exe(given()), lm.compile(mlp())(given()))
+
+
+def test_a_request_is_made_again_when_its_process_was_killed(monkeypatch: Any) -> None:
+    start, kills = Process.start, []
+
+    def killing(self: Process, data: bytes) -> None:
+        start(self, data)
+        if not kills:
+            kills.append(self)
+            self._process.send_signal(signal.SIGKILL)
+
+    monkeypatch.setattr(Process, "start", killing)
+    found = lm.compile(mlp(), mode="optimal", search=OPTIONS).report().search
+    assert found is not None
+    assert not [row for row in found.rejected if "signal" in row.reason + row.example]
+    assert not found.decision.startswith("the fast program runs")
+
+
+def test_processes_end_when_the_end_is_interrupted(monkeypatch: Any) -> None:
+    started: list[Process] = []
+    new, close = Process.__init__, Runner.close
+
+    def starting(self: Process, *arguments: Any) -> None:
+        new(self, *arguments)
+        started.append(self)
+
+    def interrupted(self: Runner) -> None:
+        close(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Process, "__init__", starting)
+    monkeypatch.setattr(Runner, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lm.compile(mlp(), mode="optimal", search=OPTIONS)
+    assert len(started) >= 2
+    assert all(process.is_dead for process in started)
+
+
+def test_a_kernel_that_raises_is_named_with_its_error() -> None:
+    def fails(x: Any, y: Any) -> None:
+        raise ValueError("no luck")
+
+    cx = lm.Graph()
+    lm.custom_kernel("unlucky", fails, results=lambda x: x)(cx.tensor((8,), name="x")).output("y")
+    found = lm.compile(cx, mode="optimal", search=OPTIONS).report().search
+    assert found is not None
+    assert "ValueError: no luck; in the custom kernel unlucky" in found.decision
 
 
 def scaled(factor: float) -> lm.Graph:
