@@ -29,6 +29,9 @@ class DType:
     numpy: np.dtype[Any]
     is_storage: bool = False  # held in memory only; computed in float32
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # tables are asked for dtypes all the time
+
     @property
     def is_float(self) -> bool:
         return self.kind == "float"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from luminal.hlir.attributes import (
     ViewAttrs,
     WeightAttrs,
 )
+from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import const
 
 Array = np.ndarray[Any, Any]
@@ -47,6 +49,12 @@ class TensorType(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.dtype.short}[{', '.join(map(str, self.shape))}]"
+
+
+@lru_cache(CACHE)
+def type_of(shape: Shape, dtype: DType) -> TensorType:
+    """The one object for this type, so that passes can tell types apart by identity first."""
+    return TensorType(shape, dtype)
 
 
 class Node:
@@ -131,20 +139,20 @@ INTEGERS = tuple(d for d in BITS if d.is_int)
 
 
 def _leaf_declared(args: Sequence[TensorType], attrs: Any) -> tuple[TensorType, ...]:
-    return (TensorType(attrs.shape, attrs.dtype),)
+    return (type_of(attrs.shape, attrs.dtype),)
 
 
 def _leaf_weight(args: Sequence[TensorType], attrs: WeightAttrs) -> tuple[TensorType, ...]:
     owner = attrs.parameter
-    return (TensorType(tuple(map(const, owner.shape)), owner.dtype),)
+    return (type_of(tuple(map(const, owner.shape)), owner.dtype),)
 
 
 def _leaf_state(args: Sequence[TensorType], attrs: StateAttrs) -> tuple[TensorType, ...]:
-    return (TensorType(tuple(map(const, attrs.state.shape)), attrs.state.dtype),)
+    return (type_of(tuple(map(const, attrs.state.shape)), attrs.state.dtype),)
 
 
 def _leaf_constant(args: Sequence[TensorType], attrs: ConstantAttrs) -> tuple[TensorType, ...]:
-    return (TensorType(tuple(map(const, attrs.shape)), attrs.dtype),)
+    return (type_of(tuple(map(const, attrs.shape)), attrs.dtype),)
 
 
 def _same(args: Sequence[TensorType], attrs: Any) -> tuple[TensorType, ...]:
@@ -158,7 +166,7 @@ def _same(args: Sequence[TensorType], attrs: Any) -> tuple[TensorType, ...]:
 
 
 def _compare(args: Sequence[TensorType], attrs: Any) -> tuple[TensorType, ...]:
-    return (TensorType(_same(args, attrs)[0].shape, dtypes.bool_),)
+    return (type_of(_same(args, attrs)[0].shape, dtypes.bool_),)
 
 
 def _select(args: Sequence[TensorType], attrs: Any) -> tuple[TensorType, ...]:
@@ -171,13 +179,13 @@ def _select(args: Sequence[TensorType], attrs: Any) -> tuple[TensorType, ...]:
 
 
 def _cast(args: Sequence[TensorType], attrs: CastAttrs) -> tuple[TensorType, ...]:
-    return (TensorType(args[0].shape, attrs.dtype),)
+    return (type_of(args[0].shape, attrs.dtype),)
 
 
 def _bitcast(args: Sequence[TensorType], attrs: CastAttrs) -> tuple[TensorType, ...]:
     if attrs.dtype.size != args[0].dtype.size:
         raise DTypeError(f"Bitcast: {args[0].dtype} and {attrs.dtype} differ in width")
-    return (TensorType(args[0].shape, attrs.dtype),)
+    return (type_of(args[0].shape, attrs.dtype),)
 
 
 def _check_axis(name: str, operand: TensorType, axis: int) -> None:
@@ -188,7 +196,7 @@ def _check_axis(name: str, operand: TensorType, axis: int) -> None:
 def _reduce(args: Sequence[TensorType], attrs: AxisAttrs) -> tuple[TensorType, ...]:
     _check_axis("reduce", args[0], attrs.axis)
     shape = args[0].shape
-    return (TensorType(shape[: attrs.axis] + shape[attrs.axis + 1 :], args[0].dtype),)
+    return (type_of(shape[: attrs.axis] + shape[attrs.axis + 1 :], args[0].dtype),)
 
 
 def _scan(args: Sequence[TensorType], attrs: ScanAttrs) -> tuple[TensorType, ...]:
@@ -200,7 +208,7 @@ def _scan(args: Sequence[TensorType], attrs: ScanAttrs) -> tuple[TensorType, ...
 
 def _sort(args: Sequence[TensorType], attrs: AxisAttrs) -> tuple[TensorType, ...]:
     _check_axis("Sort", args[0], attrs.axis)
-    return (args[0], TensorType(args[0].shape, dtypes.int64))
+    return (args[0], type_of(args[0].shape, dtypes.int64))
 
 
 def _check_map(
@@ -218,7 +226,7 @@ def _gather(args: Sequence[TensorType], attrs: GatherAttrs) -> tuple[TensorType,
     if len(attrs.map) != len(args[0].shape):
         raise ShapeError(f"Gather: {len(attrs.map)} map entries for the source {args[0]}")
     _check_map("Gather", attrs.map, args[1:], attrs.shape)
-    return (TensorType(attrs.shape, args[0].dtype),)
+    return (type_of(attrs.shape, args[0].dtype),)
 
 
 def _scatter(args: Sequence[TensorType], attrs: ScatterAttrs) -> tuple[TensorType, ...]:
@@ -236,7 +244,7 @@ def _scatter(args: Sequence[TensorType], attrs: ScatterAttrs) -> tuple[TensorTyp
 def _view(args: Sequence[TensorType], attrs: ViewAttrs) -> tuple[TensorType, ...]:
     if len(attrs.view.map) != len(args[0].shape):
         raise ShapeError(f"View: {len(attrs.view.map)} map entries for the source {args[0]}")
-    return (TensorType(attrs.view.shape, args[0].dtype),)
+    return (type_of(attrs.view.shape, args[0].dtype),)
 
 
 def _loop(args: Sequence[TensorType], attrs: LoopAttrs) -> tuple[TensorType, ...]:
@@ -253,16 +261,16 @@ def _loop(args: Sequence[TensorType], attrs: LoopAttrs) -> tuple[TensorType, ...
         slice_type = parameters[carried + number]
         for operand in operands:
             whole = slice_type.shape if leaves else (attrs.trips, *slice_type.shape)
-            if operand != TensorType(whole, slice_type.dtype):
+            if operand != type_of(whole, slice_type.dtype):
                 raise ShapeError(f"Loop: stream {number} is {operand}, its slice is {slice_type}")
     if list(invariants) != parameters[carried + len(attrs.streams) :]:
         raise ShapeError("Loop: the invariants differ from the body's arguments")
-    ys = (TensorType((attrs.trips, *y.shape), y.dtype) for y in results[carried:])
+    ys = (type_of((attrs.trips, *y.shape), y.dtype) for y in results[carried:])
     return (*args[:carried], *ys)
 
 
 def _custom(args: Sequence[TensorType], attrs: CustomAttrs) -> tuple[TensorType, ...]:
-    return tuple(TensorType(*result) for result in attrs.types)
+    return tuple(type_of(*result) for result in attrs.types)
 
 
 # --- the table ------------------------------------------------------------------------------------

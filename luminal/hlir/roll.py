@@ -33,25 +33,29 @@ def roll(graph: Graph) -> Graph:
 
 def _rolled(sinks: Sequence[Sink], nodes: Sequence[Node] | None = None) -> Sequence[Sink]:
     """The same sequence if nothing repeats; `nodes`: all those below, where they are known."""
-    block = Block.of([sink.value for sink in sinks], nodes)
-    if any(isinstance(node.attrs, LoopAttrs) for node in block.nodes):
-        sinks = _with_rolled_bodies(block, sinks)
-        block = Block.of([sink.value for sink in sinks])
+    roots = [sink.value for sink in sinks]
+    nodes = topological(roots) if nodes is None else nodes
+    if any(node.op.name == "Loop" for node in nodes):
+        sinks = _with_rolled_bodies(nodes, sinks)
+        roots = [sink.value for sink in sinks]
+        nodes = topological(roots)
     for _ in range(REGIONS):
-        found = _once(block, sinks)
+        if sum(node.op.group != "leaf" for node in nodes) <= SAVED:
+            break
+        found = _once(Block.of(roots, nodes), sinks)
         if found is None:
             break
-        sinks = found
-        block = Block.of([sink.value for sink in sinks])
+        sinks, roots = found, [sink.value for sink in found]
+        nodes = topological(roots)
     return sinks
 
 
-def _with_rolled_bodies(block: Block, sinks: Sequence[Sink]) -> Sequence[Sink]:
+def _with_rolled_bodies(nodes: Sequence[Node], sinks: Sequence[Sink]) -> Sequence[Sink]:
     """Rolls inside the Loops that are there already; they go on sharing bodies."""
     bodies: dict[Body, Body] = {}
     values: dict[Value, Value] = {}
     builder = Builder()
-    for node in block.nodes:
+    for node in nodes:
         attrs = node.attrs
         if isinstance(attrs, LoopAttrs):
             if attrs.body not in bodies:

@@ -7,49 +7,79 @@ from dataclasses import dataclass, field, fields
 from types import FunctionType
 from typing import Any
 
-from luminal.hlir.attributes import Body, ConstantAttrs, CustomAttrs, LoopAttrs
+from luminal.hlir.attributes import Body, ConstantAttrs, CustomAttrs, LoopAttrs, ViewAttrs
 from luminal.hlir.graph import topological
 from luminal.hlir.ops import Node, Value
-
-Content = dict[Any, int]
-"""Numbers of distinct contents."""
 
 
 @dataclass(slots=True)
 class Block:
-    """`nodes`, operands first. Nodes of equal content do the same to operands of the same types;
-    leaves given from outside, and float literals, are told apart by their type only.
+    """`nodes`, operands first. Nodes of equal kind do the same, those of equal content to operands
+    of the same types. Leaves given from outside, and float literals, are told apart by type only.
     """
 
     roots: tuple[Value, ...]
     nodes: Sequence[Node]
     number: dict[Node, int]
-    args: list[tuple[int, ...]] = field(default_factory=list)  # numbers of the operands' nodes
+    args: list[list[int]]  # numbers of the operands' nodes
+    is_leaf: list[bool]  # Constants and Iotas are leaves, too
+    kind: list[int] = field(default_factory=list)
     content: list[int] = field(default_factory=list)
     types: list[int] = field(default_factory=list)  # equal numbers: equal result types
-    is_leaf: list[bool] = field(default_factory=list)  # Constants and Iotas are leaves, too
 
     @classmethod
     def of(cls, roots: Sequence[Value], nodes: Sequence[Node] | None = None) -> Block:
         """The nodes below `roots`, if need be looked for."""
         nodes = topological(roots) if nodes is None else nodes
-        block = cls(tuple(roots), nodes, {node: k for k, node in enumerate(nodes)})
-        contents: Content = {}
-        types: Content = {}
-        number = block.number
-        met: dict[tuple[int, ...], int] = {}  # types by identity: most are shared, hashing is slow
-        for node in block.nodes:
-            block.args.append(tuple([number[arg.node] for arg in node.args]))
-            identity = tuple(map(id, node.types))
-            type_ = met.get(identity)
-            if type_ is None:
-                type_ = met[identity] = types.setdefault(node.types, len(types))
-            block.types.append(type_)
-            block.is_leaf.append(node.op.group == "leaf")
-            attrs = None if node.attrs is None else _attributes(node)
-            key = (node.op.name, type_, attrs)
-            block.content.append(contents.setdefault(key, len(contents)))
+        number = dict(zip(nodes, range(len(nodes)), strict=True))
+        args = [[number[arg.node] for arg in node.args] for node in nodes]
+        is_leaf = [node.op.group == "leaf" for node in nodes]
+        block = cls(tuple(roots), nodes, number, args, is_leaf)
+        block._compare()
         return block
+
+    def _compare(self) -> None:
+        """Finds `kind`, `content` and `types`."""
+        kinds: dict[Any, int] = {}
+        contents: dict[tuple[int, ...], int] = {}
+        types, views = _Numbers(), _Numbers()
+        several = False  # has any node so far more than one result?
+        seen: list[int] = []  # what a user sees of a node: a literal or iota, or just a type
+        for node, operands in zip(self.nodes, self.args, strict=True):
+            if len(node.types) == 1:
+                type_ = types.of(node.types[0])
+            else:
+                type_, several = types.of(node.types), True
+            attrs = node.attrs
+            if attrs is not None:
+                is_view = isinstance(attrs, ViewAttrs)
+                attrs = views.of(attrs.view) if is_view else _attributes(node)
+            kind = kinds.setdefault((node.op.name, type_, attrs), len(kinds))
+            read = [seen[a] for a in operands]
+            if several:
+                read += [arg.index for arg in node.args]
+            self.types.append(type_)
+            self.kind.append(kind)
+            self.content.append(contents.setdefault((kind, *read), len(contents)))
+            seen.append(type_ if operands or not is_recorded_anew(node) else ~kind)
+
+
+class _Numbers:
+    """Numbers of distinct contents, by identity first: most are shared, and hashing is slow."""
+
+    __slots__ = ("_by_content", "_by_identity")
+
+    def __init__(self) -> None:
+        self._by_identity: dict[int, int] = {}  # of what the nodes keep alive
+        self._by_content: dict[Any, int] = {}
+
+    def of(self, content: Any) -> int:
+        """Equal for equal contents."""
+        found = self._by_identity.get(id(content))
+        if found is None:
+            found = self._by_content.setdefault(content, len(self._by_content))
+            self._by_identity[id(content)] = found
+        return found
 
 
 def is_recorded_anew(node: Node) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,9 +77,14 @@ def _values(ref: Ref) -> Sequence[Value]:
 
 def _dependants(block: Block, inside: Mapping[int, Place]) -> list[bool]:
     """Of each node, whether it is of the layers or depends on them."""
-    late: list[bool] = []
-    for n, args in enumerate(block.args):
-        late.append(n in inside or any(late[a] for a in args))
+    late = [False] * len(block.nodes)
+    for n in inside:
+        late[n] = True
+    for n in range(min(inside), len(late)):
+        for a in block.args[n]:
+            if late[a]:
+                late[n] = True
+                break
     return late
 
 
@@ -86,8 +92,8 @@ def _demand(
     block: Block, sinks: Sequence[Sink], inside: Mapping[int, Place], late: Sequence[bool]
 ) -> _Demand:
     demand = _Demand()
-    for n, is_late in enumerate(late):
-        if is_late and n not in inside:
+    for n in itertools.compress(range(len(late)), late):
+        if n not in inside:
             for a, value in zip(block.args[n], block.nodes[n].args, strict=True):
                 if a in inside:
                     demand.values[value] = None
@@ -274,8 +280,8 @@ def _rebuilt(
 ) -> dict[Value, Value]:
     """What stands for each value that depends on `values`; all other nodes stay as they are."""
     found = dict(values)
-    for n, is_late in enumerate(late):
-        if not is_late or n in inside:
+    for n in itertools.compress(range(len(late)), late):
+        if n in inside:
             continue
         node = block.nodes[n]
         results = copied(builder, node, [found.get(arg, arg) for arg in node.args])

@@ -159,7 +159,7 @@ def iteration_before(block: Block, layers: Layers) -> Iteration | None:
     carried: dict[int, Value] = {}
     for m in reversed(range(size)):
         n = found[m]
-        if n < 0 or n in taken or block.is_leaf[n] or block.content[n] != block.content[first[m]]:
+        if n < 0 or n in taken or block.is_leaf[n] or block.kind[n] != block.kind[first[m]]:
             return None
         values = block.nodes[n].args
         old = block.nodes[first[m]].args

@@ -6,12 +6,13 @@ earlier slice has, so slices are the block in pieces, and layers are a repetitio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal.hlir.roll_block import Block, is_recorded_anew
+from luminal.hlir.roll_block import Block
 from luminal.shape.expression import Expression
 
 Array = NDArray[np.int64]
@@ -49,14 +50,17 @@ class Run:
 def cut(block: Block) -> Slices:
     """The slices of a block."""
     path = _longest_path(block)
-    label = [-1] * len(block.nodes)
-    last = [-1] * len(block.nodes)  # the last slice that reads a node
+    label, last = _labels(block, path)
+    members: list[list[int]] = [[] for _ in path]
+    for n, k in enumerate(label):
+        if k >= 0:
+            members[k].append(n)
     symbols: dict[tuple[int, ...], int] = {}
     nodes, found = [], []
     for k, end in enumerate(path):
-        order, text = _slice(block, end, k, label, last)
+        order = members[k] if len(members[k]) == 1 else _ordered(block, end, label)
         nodes.append(order)
-        found.append(symbols.setdefault(text, len(symbols)))
+        found.append(symbols.setdefault(_text(block, order), len(symbols)))
     live = [0] * (len(path) + 1)
     sizes: dict[int, int] = {}
     for n, k in enumerate(label):
@@ -72,58 +76,65 @@ def cut(block: Block) -> Slices:
 def _longest_path(block: Block) -> list[int]:
     """From near the leaves up to the node that is farthest from them."""
     depth: list[int] = []
-    for args, is_leaf in zip(block.args, block.is_leaf, strict=True):
-        depth.append(0 if is_leaf else 1 + max([depth[a] for a in args], default=0))
+    for args in block.args:
+        deepest = -1
+        for a in args:
+            if depth[a] > deepest:
+                deepest = depth[a]
+        depth.append(deepest + 1)
     path: list[int] = []
     n = max(range(len(depth)), key=depth.__getitem__, default=0)
     while depth and depth[n]:
         path.append(n)
-        n = max(block.args[n], key=depth.__getitem__, default=n)
-        if n == path[-1]:
-            break
+        n = max(block.args[n], key=depth.__getitem__)
     return path[::-1]
 
 
-def _slice(
-    block: Block, end: int, k: int, label: list[int], last: list[int]
-) -> tuple[list[int], tuple[int, ...]]:
-    """The nodes that `end` needs and no earlier slice has, and their structure as numbers."""
-    order = _needed(block, end, label)
-    args, is_leaf, content, types = block.args, block.is_leaf, block.content, block.types
-    text: list[int] = []
-    place: dict[int, int] = {}
-    for n in order:
-        text.append(content[n])
-        for a, value in zip(args[n], block.nodes[n].args, strict=True):
-            last[a] = k
-            if a in place:
-                text += (0, place[a], value.index)
-            elif is_leaf[a] and is_recorded_anew(block.nodes[a]):
-                text += (1, content[a], 0)
-            else:
-                text += (2, types[a], value.index)
-        place[n] = len(place)
+def _labels(block: Block, path: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Of each node, the first slice that needs it and the last that reads it; -1: none."""
+    none = len(path)
+    label, last = [none] * len(block.nodes), [-1] * len(block.nodes)
+    for k, n in enumerate(path):
         label[n] = k
-    return order, tuple(text)
+    for n in reversed(range(len(label))):
+        k = label[n]
+        if k == none or block.is_leaf[n]:
+            label[n] = -1
+            continue
+        for a in block.args[n]:
+            if k < label[a]:
+                label[a] = k
+            if k > last[a]:
+                last[a] = k
+    return label, last
 
 
-def _needed(block: Block, end: int, label: list[int]) -> list[int]:
-    """`end` and all below it that has no label yet, operands first; no leaves."""
-    args, is_leaf = block.args, block.is_leaf
-    order: list[int] = []
-    done: set[int] = set()
+def _ordered(block: Block, end: int, label: Sequence[int]) -> list[int]:
+    """The nodes of the slice of `end`, operands first, in an order that its structure gives."""
+    args, k = block.args, label[end]
+    order: dict[int, None] = {}
     stack = [end]
     while stack:
         n = stack[-1]
-        waiting = [a for a in args[n] if label[a] < 0 and not is_leaf[a] and a not in done]
+        waiting = [a for a in args[n] if label[a] == k and a not in order]
         if waiting:
             stack += waiting[::-1]
-            continue
-        stack.pop()
-        if n not in done:
-            done.add(n)
-            order.append(n)
-    return order
+        else:
+            order[stack.pop()] = None
+    return [*order]
+
+
+def _text(block: Block, order: Sequence[int]) -> tuple[int, ...]:
+    """The structure of a slice as numbers."""
+    if len(order) == 1:
+        return (block.content[order[0]],)
+    text: list[int] = []
+    place: dict[int, int] = {}
+    for n in order:
+        text.append(block.content[n])
+        text += [place.get(a, -1) for a in block.args[n]]
+        place[n] = len(place)
+    return tuple(text)
 
 
 def _bytes(block: Block, n: int) -> int:
