@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from luminal import dtypes
@@ -21,6 +22,7 @@ from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, Terms
 from luminal.hlir.attributes import LoopAttrs, Shape
 from luminal.hlir.graph import Graph, Sink, topological
 from luminal.hlir.ops import OPS, Node, Value
+from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of, axis, const
 from luminal.shape.view import index
 
@@ -69,6 +71,11 @@ def lower(graph: Graph) -> Lowered:
 def lower_body(arguments: Sequence[Node], results: Sequence[Value]) -> Lowered:
     """A Loop body as terms over named axes; its arguments are leaves."""
     return _Lowering().run([(None, value) for value in results], tuple(n.value for n in arguments))
+
+
+@lru_cache(CACHE)  # each compile asks for the same ones
+def _axis(number: int, extent: Expression) -> Symbol:
+    return axis(f"a{number}", extent)
 
 
 class _Lowering:
@@ -189,7 +196,7 @@ class _Lowering:
 
     def symbol(self, atom: Atom) -> Symbol:
         if atom not in self.symbols:
-            self.symbols[atom] = axis(f"a{len(self.symbols)}", atom.extent)
+            self.symbols[atom] = _axis(len(self.symbols), atom.extent)
         return self.symbols[atom]
 
     def named(self, frame: list[Dimension]) -> Frame:
