@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from luminal import compiler
+from luminal.assemble import text_key
 from luminal.errors import CompileError
 from luminal.kernel.knobs import Knobs
 from luminal.program.launch_list import Program, walk
@@ -195,4 +195,4 @@ class Measurements:
             if launch.kernel == kernel
         ]
         text = candidate.stages.origins[kernel].text
-        return compiler.text_key(f"{text}\n{numbers}\n{self.context}")
+        return text_key(f"{text}\n{numbers}\n{self.context}")

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from luminal import compiler, config, trace
+from luminal import config, trace
 from luminal.algebra import term_text
+from luminal.assemble import text_key
 from luminal.compiler import Stages
 from luminal.errors import CompileError
 from luminal.hlir import printer
@@ -58,7 +59,7 @@ def search(
     arrays = draw(space.graph, options.dims, values or {}, options.seed)
     context = _context(target, arrays.dims)
     text = term_text.to_text(space.lowered)
-    key = compiler.text_key(f"{text}\n{context}\n{numerics}\n{mode}\n{_of_results(options)}")
+    key = text_key(f"{text}\n{context}\n{numerics}\n{mode}\n{_of_results(options)}")
     known = database.default().decision(key)
     if known is not None:
         return _replay(space, known, mode, options)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from luminal import compiler
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import Term, term_order
+from luminal.assemble import knob_space, text_key
 from luminal.compiler import Stages
 from luminal.egraph import Classes, Limits, saturate
 from luminal.hlir.graph import Graph
@@ -131,7 +132,7 @@ class Space:
         if genome.unrolled:
             stages = replace(stages, program=unroll(stages.program))
         texts = [launch_text.to_text(stages.program), *(o.text for o in stages.origins)]
-        return Candidate(genome, stages, compiler.text_key("\n".join(texts)))
+        return Candidate(genome, stages, text_key("\n".join(texts)))
 
     def _decode(self, genome: Genome) -> Stages:
         spelled = self._spell(self.lowered, genome)
@@ -217,7 +218,7 @@ class Space:
         """The schedules of a kernel of the candidate's program, the default first."""
         name, step, _ = candidate.stages.origins[kernel]
         if name not in self._knobs:
-            self._knobs[name] = compiler.knob_space(step, self.target)
+            self._knobs[name] = knob_space(step, self.target)
         return self._knobs[name]
 
     def rules(self) -> tuple[RuleUse, ...]:

@@ -6,17 +6,11 @@ import random
 
 import pytest
 
+from luminal.assemble import assemble, knob_space, place_step, text_key
 from luminal.backends import registry
 from luminal.backends.cpu.device import CpuRunner
 from luminal.backends.reference import evaluate_with_bounds
-from luminal.compiler import (
-    Stages,
-    assemble,
-    knob_space,
-    lower_by_stages,
-    place_step,
-    text_key,
-)
+from luminal.compiler import Stages, lower_by_stages
 from luminal.errors import CompileError
 from luminal.kernel.knobs import Knobs
 from luminal.kernel.place_cascade import cascade_of

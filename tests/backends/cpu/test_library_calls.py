@@ -11,9 +11,10 @@ import pytest
 
 import luminal as lm
 from luminal import compiler
+from luminal.assemble import knob_space, place_step
 from luminal.backends import registry
 from luminal.backends.cpu import kernels, libraries
-from luminal.compiler import Stages, knob_space, place_step
+from luminal.compiler import Stages
 from luminal.errors import CompileError
 from luminal.kernel.product import BLAS, CALLED, product_of
 from luminal.kernel.tile_interpreter import run as interpret

@@ -11,17 +11,11 @@ import pytest
 
 import luminal as lm
 import luminal.nn.functional as f
+from luminal.assemble import assemble, knob_space, place_step, text_key
 from luminal.backends import registry
 from luminal.backends.cpu.device import CpuRunner
 from luminal.backends.reference import evaluate_with_bounds
-from luminal.compiler import (
-    Stages,
-    assemble,
-    knob_space,
-    lower_by_stages,
-    place_step,
-    text_key,
-)
+from luminal.compiler import Stages, lower_by_stages
 from luminal.errors import CompileError
 from luminal.kernel.knobs import Knobs
 from luminal.kernel.tile_ir import to_text
