@@ -7,7 +7,7 @@ free of a loop is computed before it, and equal values of one block are computed
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from luminal.dtypes import DType
@@ -72,6 +72,15 @@ class Blocks:
             if key in block.known:
                 return block.known[key]
         return None
+
+    def may_be_skipped(self, outer: int, inner: int, symbols: Collection[Symbol]) -> bool:
+        """May a loop between two levels be empty, other than those over `symbols`?"""
+        loops = [block.loop for block in self.stack[outer + 1 : inner + 1]]
+        return any(
+            loop[0] not in symbols and ((loop[2] - loop[1]).interval.lo or 0) < 1
+            for loop in loops
+            if loop is not None
+        )
 
     def open(
         self, symbol: Symbol, start: Expression, stop: Expression, unroll: int = 1, vector: int = 1

@@ -18,7 +18,7 @@ from luminal.kernel.guards import Range
 from luminal.kernel.loops import LoopAxis, accesses, estimate
 from luminal.kernel.placement import Placement
 from luminal.kernel.schedule import Schedule, TileChoice
-from luminal.kernel.tile_ir import Carry, Contract, Load, Map, Reduce, Tile
+from luminal.kernel.tile_ir import Carry, Contract, Load, Map, Reduce, Store, Tile
 from luminal.shape.expression import Expression, Symbol, const
 
 SINGLE = TileChoice()
@@ -103,7 +103,7 @@ class Workspace(Placement):
                 stride = stride * extent
             return total
 
-        return Row(self.values.new_scratch(self.dtype, size), offset)
+        return Row(self.values.new_scratch(self.dtype, size), offset, self.blocks.depth)
 
     def origin(self, a: Symbol) -> Expression:
         if a is self.lane:
@@ -118,12 +118,14 @@ class Workspace(Placement):
         return tile
 
     def write(self, row: Row, env: Env, tile: Tile) -> None:
-        self.values.store_row(row, env, tile)
+        """Stores in the innermost loop."""
+        offset = self.values.canonical(row.offset(env))
+        self.blocks.put(Store(row.buffer, offset, tile), self.blocks.depth)
 
     def keep(self, rows: Mapping[Term, Row]) -> None:
         """From here on these terms are read from their rows."""
         for row in rows.values():
-            row.ready = True
+            row.level, row.ready = self.blocks.depth, True
         self.values.rows.update(rows)
 
     # --- loops and values

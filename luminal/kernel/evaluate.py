@@ -67,12 +67,13 @@ class Env:
 class Row:
     """A term kept in scratch while its loops run again: a local row, a block, a packed strip."""
 
-    __slots__ = ("buffer", "offset", "ready", "written")
+    __slots__ = ("buffer", "level", "offset", "offsets", "ready")
 
-    def __init__(self, buffer: str, offset: Callable[[Env], Expression]) -> None:
+    def __init__(self, buffer: str, offset: Callable[[Env], Expression], level: int) -> None:
         self.buffer = buffer
         self.offset = offset  # where the value lies in the buffer, in elements
-        self.written = False  # in a loop nest that may still be open
+        self.level = level  # the block in which it is written anew and read
+        self.offsets: set[Expression] = set()  # written in a loop nest that may still be open
         self.ready = False  # for all positions
 
 
@@ -328,10 +329,13 @@ class Evaluator:
         guard = self.canonical(env.guard)
         return self.emit_load(self.operand(place, Role.IN), offset, guard, term.dtype)
 
-    def emit_load(self, buffer: str, offset: Expression, guard: Expression, dtype: DType) -> Tile:
+    def emit_load(
+        self, buffer: str, offset: Expression, guard: Expression, dtype: DType, level: int = 0
+    ) -> Tile:
+        """A load in the outermost block where the position is known, but not outside of `level`."""
         used = offset.symbols() | guard.symbols()
         indices = self.indices(used)
-        level = self.blocks.level_of(used)
+        level = max(level, self.blocks.level_of(used))
         out = self.blocks.new(used | {a for _, t in indices for a in t.axes}, dtype, level)
         self.blocks.put(Load(out, buffer, offset, guard, indices), level)
         self.guards[out.id] = guard
@@ -351,12 +355,16 @@ class Evaluator:
         self.blocks.put(Store(name, offset, value, guard, indices, add), self.blocks.depth)
 
     def load_row(self, row: Row, env: Env, dtype: DType) -> Tile:
-        return self.emit_load(row.buffer, self.canonical(row.offset(env)), TRUE, dtype)
+        return self.emit_load(row.buffer, self.canonical(row.offset(env)), TRUE, dtype, row.level)
 
     def store_row(self, row: Row, env: Env, tile: Tile) -> None:
+        """Stores outside the loops that the row does not run along, if they are the inner ones."""
         offset = self.canonical(row.offset(env))
-        self.blocks.put(Store(row.buffer, offset, tile), self.blocks.depth)
-        row.written = True
+        used = offset.symbols()
+        level = max(row.level, self.blocks.tile_levels[tile.id], self.blocks.level_of(used))
+        self.blocks.put(Store(row.buffer, offset, tile), level)
+        if not self.blocks.may_be_skipped(row.level, level, used):
+            row.offsets.add(offset)
 
 
 def masks(term: Term) -> bool:

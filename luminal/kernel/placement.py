@@ -175,7 +175,7 @@ class Placement:
         def offset(env: Env) -> Expression:
             return linear(axes).substitute(env.values) * point + lane * row
 
-        strip = Row(self.values.new_scratch(term.dtype, size), offset)
+        strip = Row(self.values.new_scratch(term.dtype, size), offset, self.blocks.depth)
         written = self.written_out(loops, loops)
         open_loops = loops[: len(loops) - len(written)]
         for loop in open_loops:
@@ -219,12 +219,13 @@ class Placement:
                 )
                 buffer = self.values.new_scratch(term.dtype, extent_of(axes))
                 position = linear(axes)
-                self.values.rows[term] = Row(buffer, partial(_at, position))
+                row = Row(buffer, partial(_at, position), self.blocks.depth)
+                self.values.rows[term] = row
 
-    def rows_written(self) -> None:
-        """After a loop nest: rows computed in it can be read from now on."""
+    def rows_written(self, points: Sequence[Env]) -> None:
+        """After a loop nest with these points inside: rows computed at all of them can be read."""
         for row in self.values.rows.values():
-            row.ready = row.ready or row.written
+            row.ready |= all(self.values.canonical(row.offset(p)) in row.offsets for p in points)
 
     # --- reductions
 
@@ -255,13 +256,14 @@ class Placement:
             inside = inside.bind(loop.positions(symbol))
             tile = self.schedule.tile(loop)
             self.blocks.open(symbol, *ranges[symbol], tile.unroll, tile.vector)
-        carries = self.accumulate(stage, reduced, every_point(written, inside), symbols)
+        points = every_point(written, inside)
+        carries = self.accumulate(stage, reduced, points, symbols)
         for depth in range(len(symbols) - 1, -1, -1):
             carries = close_loop(self.values, stage, carries, symbols[depth], inside=depth > 0)
         for reduction, (result, _, _) in zip(stage, carries, strict=True):
             assert result is not None  # the loops are closed
             self.blocks.stack[level].known[self.values.key(reduction, env)] = result
-        self.rows_written()
+        self.rows_written(points)
 
     def without_guard(
         self, stage: Sequence[Term], symbols: Sequence[Symbol], env: Env
@@ -347,7 +349,7 @@ class Placement:
             for _ in loops:
                 self.blocks.close()
             if loops:
-                self.rows_written()
+                self.rows_written([inside])
 
     def remaining(self, store: Store) -> list[LoopAxis]:
         return [x for x in self.schedule.inner if x.members[0] in store.axes]
