@@ -188,25 +188,27 @@ def _launch(report: Report, row: KernelRow) -> list[Cell]:
 def _search(search: SearchSummary) -> str:
     found = [best for best in search.history if math.isfinite(best.best_seconds)]
     spent = f" in {duration(search.history[-1].seconds)}" if search.history else ""
+    fast, best = duration(search.fast_seconds), duration(search.best_seconds)
+    taken = f"fast takes {fast}, the best {best}: " if search.fast_seconds else ""
     summary = (
         f"Mode {search.mode}, seed {search.seed}: {search.candidates:,} candidates and "
         f"{search.kernels_built:,} kernels built{spent}"
         + (", taken from the database" if search.from_database else "")
-        + f". Fast takes {duration(search.fast_seconds)}, the best {duration(search.best_seconds)}."
+        + f"; {taken}{search.decision}."
     )
     drawn = ""
     if found:
         end = max(best.candidates for best in found)
         steps = [(float(found[0].candidates), found[0].best_seconds)]
-        for best in found[1:]:
-            steps += [(best.candidates, steps[-1][1]), (best.candidates, best.best_seconds)]
-        fast = ((0.0, search.fast_seconds), (float(end), search.fast_seconds))
+        for moment in found[1:]:
+            steps += [(moment.candidates, steps[-1][1]), (moment.candidates, moment.best_seconds)]
+        level = ((0.0, search.fast_seconds), (float(end), search.fast_seconds))
         points = [
             Point(best.candidates, best.best_seconds, _moment(best.seconds, best.best_seconds))
             for best in found
         ]
         drawn = svg.chart(
-            [Line(fast, "fast", "fast"), Line(steps, "best", "best")], points,
+            [Line(level, "fast", "fast"), Line(steps, "best", "best")], points,
             ("candidates", "time of a run"), (lambda value: f"{value:,.0f}", duration),
         )  # fmt: skip
     return _section("Search", tag("p", text(summary)), drawn)

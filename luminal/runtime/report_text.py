@@ -99,11 +99,11 @@ def _compile(report: Report) -> str:
 def _search(search: SearchSummary) -> list[str]:
     spent = search.history[-1].seconds if search.history else 0.0
     source = "taken from the database" if search.from_database else f"searched {duration(spent)}"
+    fast, best = duration(search.fast_seconds), duration(search.best_seconds)
     lines = [
         f"{search.mode}, seed {search.seed}: {source}, {search.candidates:,} candidates, "
         f"{search.kernels_built:,} kernels built",
-        f"fast {duration(search.fast_seconds)}, best {duration(search.best_seconds)}: "
-        f"{search.decision}",
+        f"fast {fast}, best {best}: {search.decision}" if search.fast_seconds else search.decision,
     ]
     if search.rejected:
         rejected = sorted(search.rejected, key=lambda row: -row.candidates)

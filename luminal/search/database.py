@@ -80,6 +80,10 @@ class Database:
         self._write("insert or ignore into programs values (?, ?, ?, ?)", [row])
         return self.decision(key) or decision
 
+    def forget(self, key: str) -> None:
+        """Removes a choice."""
+        self._write("delete from programs where key = ?", [(key,)])
+
     def counts(self) -> tuple[int, int]:
         """How many prices and how many programs are stored."""
         query = "select (select count(*) from prices), (select count(*) from programs)"
@@ -114,25 +118,34 @@ class Database:
     def _open(self) -> sqlite3.Connection:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                return _connect(str(self.path))
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):
-                    raise  # locked, full or unreadable: the file itself may be sound
-                return self._start_anew(error)
+            return _connect(str(self.path))
         except (OSError, sqlite3.Error) as error:
-            self._warn(f"{error}; measurements of this process are kept in memory only")
-            return _connect(":memory:")
+            return self._instead_of_it(error)
+
+    def _fall_back(self, error: sqlite3.Error) -> None:
+        self._connection.close()
+        self._connection = self._instead_of_it(error)
+
+    def _instead_of_it(self, error: OSError | sqlite3.Error) -> sqlite3.Connection:
+        """For a damaged file a new one; for one that is locked, full or unreadable, memory."""
+        try:
+            if type(error) is sqlite3.DatabaseError:
+                return self._start_anew(error)
+        except (OSError, sqlite3.Error) as another:
+            error = another
+        self._warn(
+            f"{error}; measurements of this process are kept in memory only. "
+            "Set LUMINAL_CACHE_DIR to a directory of your own"
+        )
+        return _connect(":memory:")
 
     def _start_anew(self, error: sqlite3.Error) -> sqlite3.Connection:
         aside = self.path.with_suffix(".damaged")
         self.path.replace(aside)
+        for ending in ("-wal", "-shm"):  # what SQLite keeps beside a file that is in use
+            Path(f"{self.path}{ending}").unlink(missing_ok=True)
         self._warn(f"{error}; it was renamed to {aside.name}, and a new one begins")
         return _connect(str(self.path))
-
-    def _fall_back(self, error: sqlite3.Error) -> None:
-        self._warn(f"{error}; measurements of this process are kept in memory only")
-        self._connection = _connect(":memory:")
 
     def _warn(self, text: str) -> None:
         warnings.warn(f"search database {self.path}: {text}", RuntimeWarning, stacklevel=4)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -106,19 +107,37 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, belo
     return rng.integers(0, max(1, below), shape).astype(dtype.numpy)
 
 
+def share(graph: Graph, arrays: Arrays) -> SharedFile:
+    """The arrays in a file in memory, or on disk: containers often have 64 MiB of the former.
+
+    Raises OSError where there is no room at all.
+    """
+    if MEMORY.is_dir():
+        with suppress(OSError):
+            return SharedFile(graph, arrays, MEMORY)
+    return SharedFile(graph, arrays, None)
+
+
 class SharedFile:
     """The arrays in one file without a name; `operands` says where each lies."""
 
-    def __init__(self, graph: Graph, arrays: Arrays) -> None:
-        directory = MEMORY if MEMORY.is_dir() else None
+    def __init__(self, graph: Graph, arrays: Arrays, directory: Path | None) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
         self._end = 0
+        try:
+            self.operands = self._filled(graph, arrays)
+        except OSError:
+            with suppress(OSError):  # what is left to write does not fit either
+                self.close()
+            raise
+
+    def _filled(self, graph: Graph, arrays: Arrays) -> Operands:
         outputs = []
         for sink in graph.sinks:
             if isinstance(sink, Output) and not sink.hidden:
                 shape = tuple(int(extent.evaluate(arrays.dims)) for extent in sink.value.shape)
                 outputs.append((sink.name, shape, sink.value.dtype.name))
-        self.operands = Operands(
+        operands = Operands(
             arrays.dims,
             tuple((name, self._add(array)) for name, array in arrays.inputs.items()),
             tuple(outputs),
@@ -127,6 +146,7 @@ class SharedFile:
         )
         self._file.write(b"\0" * ALIGNMENT)  # never an empty file: that cannot be mapped
         self._file.flush()
+        return operands
 
     def fileno(self) -> int:
         """The file's descriptor, for processes that inherit it."""

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from typing import Any
+from typing import IO, Any
 
 from luminal import config
 from luminal.search.messages import Failure, pack, receive, send, unpack
@@ -30,20 +30,19 @@ class Refused(Exception):
 
 
 class Process:
-    """One worker. `descriptor`: the shared file of operands, for a process that runs programs."""
+    """One worker. `descriptor`: the shared file of operands, for a process that runs programs.
+
+    Raises Lost where no process can be started.
+    """
 
     def __init__(self, backend: str, descriptor: int | None = None) -> None:
-        arguments = [sys.executable, "-m", "luminal.search.worker", backend]
-        self._messages = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            arguments if descriptor is None else [*arguments, str(descriptor)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._messages,
-            pass_fds=() if descriptor is None else (descriptor,),
-            env=config.child_environment(),
-            start_new_session=True,  # an interrupt is the search's to handle
-        )
+        with ExitStack() as stack:
+            try:
+                self._messages = stack.enter_context(tempfile.TemporaryFile())
+                self._process = _started(backend, descriptor, self._messages)
+            except OSError as error:
+                raise Lost(f"no process could be started: {error}") from None
+            stack.pop_all()  # the file stays open
         self.is_new = True  # it has answered nothing yet
 
     def start(self, data: bytes) -> None:
@@ -114,6 +113,19 @@ class Process:
         return "; ".join([reason, *words[:3]])
 
 
+def _started(backend: str, descriptor: int | None, messages: IO[bytes]) -> subprocess.Popen[bytes]:
+    arguments = [sys.executable, "-m", "luminal.search.worker", backend]
+    return subprocess.Popen(
+        arguments if descriptor is None else [*arguments, str(descriptor)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=messages,
+        pass_fds=() if descriptor is None else (descriptor,),
+        env=config.child_environment(),
+        start_new_session=True,  # an interrupt is the search's to handle
+    )
+
+
 def _no_references(reference: tuple[Any, ...]) -> Any:
     raise pickle.UnpicklingError(f"an answer refers to {reference}")
 
@@ -151,8 +163,8 @@ class Builders:
         while waiting or busy:
             while waiting and len(busy) < self._count:
                 number, request = waiting.pop()
-                process = self._idle.pop() if self._idle else self._new()
                 try:
+                    process = self._idle.pop() if self._idle else self._new()
                     process.start(request)
                 except Lost as lost:
                     results[number] = lost
@@ -188,6 +200,8 @@ class Builders:
 
 def _ready(busy: dict[Process, tuple[int, float]]) -> list[Process]:
     """The processes with an answer, or out of time; waits for one."""
+    if not busy:
+        return []
     with selectors.DefaultSelector() as selector:
         for process in busy:
             selector.register(process.fileno(), selectors.EVENT_READ, process)

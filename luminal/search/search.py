@@ -27,7 +27,7 @@ from luminal.search.database import Decision
 from luminal.search.genome import Genome
 from luminal.search.log import Log
 from luminal.search.measure import Measurements
-from luminal.search.operands import Arrays, SharedFile, draw
+from luminal.search.operands import Arrays, SharedFile, draw, share
 from luminal.search.options import CompilationMode, SearchOptions
 from luminal.search.process import Builders, Lost, Refused
 from luminal.search.runner import Runner
@@ -62,15 +62,23 @@ def search(
     key = text_key(f"{text}\n{context}\n{numerics}\n{mode}\n{_of_results(options)}")
     known = database.default().decision(key)
     if known is not None:
-        return _replay(space, known, mode, options)
+        try:
+            return _replay(space, known, mode, options)
+        except ValueError:  # no genome: the file was damaged
+            database.default().forget(key)
     with trace.span("search"):
-        return _Search(space, backend, mode, options, arrays, context, key).run()
+        try:
+            shared = share(space.graph, arrays)
+        except OSError as error:
+            reason = f"no room for the arrays that candidates run on: {error}"
+            return space.decode(Genome()).stages, _unsearched(mode, options, reason)
+        return _Search(space, backend, mode, options, arrays, shared, context, key).run()
 
 
 def _replay(
     space: Space, known: Decision, mode: CompilationMode, options: SearchOptions
 ) -> tuple[Stages, SearchSummary]:
-    """The program of a search that was finished before."""
+    """The program of a search that was finished before. Raises ValueError if it was damaged."""
     stages = space.decode(Genome.parse(known.genome)).stages
     decision = _decision(known.fast_seconds, known.best_seconds, known.genome == _FAST)
     summary = SearchSummary(
@@ -88,6 +96,21 @@ def _replay(
     return stages, summary
 
 
+def _unsearched(mode: CompilationMode, options: SearchOptions, reason: str) -> SearchSummary:
+    """Of a search in which not even the fast program was timed."""
+    return SearchSummary(
+        mode=str(mode),
+        seed=options.seed,
+        candidates=0,
+        kernels_built=0,
+        rejected=(),
+        history=(),
+        fast_seconds=0.0,
+        best_seconds=0.0,
+        decision=f"the fast program runs: {reason}",
+    )
+
+
 _FAST = Genome().to_json()
 
 
@@ -101,6 +124,7 @@ class _Search:
         mode: CompilationMode,
         options: SearchOptions,
         arrays: Arrays,
+        shared: SharedFile,
         context: str,
         key: str,
     ) -> None:
@@ -110,7 +134,7 @@ class _Search:
         self.arrays = arrays
         self.key = key
         workers = options.workers or space.target.cores
-        self.shared = SharedFile(space.graph, arrays)
+        self.shared = shared
         self.builders = Builders(backend, workers, options.build_seconds)
         self.runner = Runner(backend, self.shared, options.run_seconds)
         self.database = database.default()
@@ -132,7 +156,7 @@ class _Search:
         except (Lost, Refused, pickle.PicklingError, TypeError, KeyboardInterrupt) as error:
             reason = str(error) or "interrupted"
             stages = self.space.decode(Genome()).stages
-            return stages, self._summary(0.0, 0.0, f"the fast program runs: {reason}")
+            return stages, _unsearched(self.mode, self.options, reason)
         interrupted = False
         try:
             strategy.run()

@@ -120,6 +120,20 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     assert (tmp_path / "search.damaged").read_bytes().startswith(b"no database")
 
 
+def test_a_file_damaged_inside_is_set_aside(tmp_path: Path) -> None:
+    database = Database(tmp_path / FILE)
+    database.add_prices({str(k) * 100: 1.0 for k in range(1000)})
+    database.close()
+    with (tmp_path / FILE).open("r+b") as file:
+        file.seek(20_000)
+        file.write(b"\xff" * 100_000)
+    database = Database(tmp_path / FILE)  # its first page is sound
+    with pytest.warns(RuntimeWarning, match=r"malformed; it was renamed to search\.damaged"):
+        assert database.prices() == {}
+    database.add_prices({"a": 1.0})
+    assert Database(tmp_path / FILE).prices() == {"a": 1.0}
+
+
 def test_a_directory_that_cannot_be_written_costs_no_compile(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.warns(RuntimeWarning, match="kept in memory only"):

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import pytest
 
 import luminal as lm
 from luminal import config
-from luminal.search import database
+from luminal.search import database, operands
 from luminal.search.genome import Genome
 from luminal.search.log import Log
 from luminal.search.process import Process
@@ -121,7 +122,8 @@ def test_an_interrupt_keeps_the_best_and_the_measurements(monkeypatch: Any) -> N
 
 
 def test_a_killed_process_is_replaced(monkeypatch: Any) -> None:
-    profile, kills = Runner.profile, []
+    profile = Runner.profile
+    kills: list[int] = []
 
     def killing(self: Runner, number: int, slow: float) -> list[float]:
         process = self._process
@@ -141,7 +143,8 @@ def test_a_killed_process_is_replaced(monkeypatch: Any) -> None:
 
 
 def test_a_request_is_made_again_when_its_process_was_killed(monkeypatch: Any) -> None:
-    start, kills = Process.start, []
+    start = Process.start
+    kills: list[Process] = []
 
     def killing(self: Process, data: bytes) -> None:
         start(self, data)
@@ -174,6 +177,47 @@ def test_processes_end_when_the_end_is_interrupted(monkeypatch: Any) -> None:
         lm.compile(mlp(), mode="optimal", search=OPTIONS)
     assert len(started) >= 2
     assert all(process.is_dead for process in started)
+
+
+@pytest.mark.parametrize("call", ["tempfile.TemporaryFile", "subprocess.Popen"])
+def test_a_machine_without_room_runs_the_fast_program(monkeypatch: Any, call: str) -> None:
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(call, full)
+    exe = lm.compile(mlp(), mode="optimal", search=OPTIONS)
+    found = exe.report().search
+    assert found is not None
+    assert found.decision.startswith("the fast program runs: no ")
+    assert "No space left on device" in found.decision
+    monkeypatch.undo()
+    same(exe(given()), lm.compile(mlp())(given()))
+
+
+def test_arrays_lie_on_disk_where_memory_has_no_room(monkeypatch: Any) -> None:
+    made, places = tempfile.TemporaryFile, []
+
+    def small(dir: Path | None = None) -> Any:
+        places.append(dir)
+        if dir is not None:
+            raise OSError(28, "No space left on device")
+        return made()
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", small)
+    found = lm.compile(mlp(), mode="optimal", search=OPTIONS).report().search
+    assert found is not None
+    assert found.fast_seconds > 0
+    assert places[:2] == [operands.MEMORY, None] or not operands.MEMORY.is_dir()
+
+
+def test_a_damaged_decision_is_made_again() -> None:
+    lm.compile(mlp(), mode="optimal", search=OPTIONS)
+    stored = database.default()
+    stored._write("update programs set genome = ?", [("no genome",)])
+    for from_database in (False, True):
+        found = lm.compile(mlp(), mode="optimal", search=OPTIONS).report().search
+        assert found is not None
+        assert found.from_database == from_database
 
 
 def test_a_kernel_that_raises_is_named_with_its_error() -> None:
