@@ -1,9 +1,10 @@
 """Compiled objects kept between processes.
 
-One file an entry, `<key>.o`: the SHA-256 of the payload, then the payload. Files are written
-under another name and renamed into place, so a reader never sees half an entry, and an entry
-that does not match its hash is deleted and built again. The directory holds code that will run,
-so it must belong to the user and be closed to everybody else.
+One file an entry, `<first two digits of the key>/<key>.o`: the SHA-256 of the payload, then the
+payload. Files are written under another name and renamed into place, so a reader never sees half
+an entry, and an entry that does not match its hash is deleted and built again. Keys are hashes, so
+one of the 256 folders tells how large the cache is: listing all of it takes seconds. The directory
+holds code that will run, so it must belong to the user and be closed to everybody else.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from luminal import config
 
 SUFFIX = ".o"
 UNFINISHED = ".part"
+FOLDERS = 256
 HASH_BYTES = hashlib.sha256().digest_size
 EVICT_TO = 0.9  # eviction goes below the bound, so that not every later write evicts
 STALE_SECONDS = 3600.0  # an unfinished file older than this belongs to a process that died
@@ -65,7 +67,7 @@ class ObjectCache:
         self.limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._memory: dict[str, bytes] = {}
-        self._bytes: int | None = None  # files' total as this process knows it; None: not looked
+        self._bytes: int | None = None  # files' total as this process knows it; None: not estimated
         self._usable = self._open()
 
     def get(self, key: str) -> bytes | None:
@@ -102,14 +104,14 @@ class ObjectCache:
         if not self._usable:
             sizes = [len(payload) for payload in self._memory.values()]
             return CacheInfo(None, len(sizes), sum(sizes), self.limit_bytes)
-        files = self._files()
+        files = _files(self.directory)
         return CacheInfo(
             self.directory, len(files), sum(file.size for file in files), self.limit_bytes
         )
 
     def clear(self) -> int:
         """Delete every entry; how many there were."""
-        files = self._files() if self._usable else []
+        files = _files(self.directory) if self._usable else []
         for file in files:
             file.path.unlink(missing_ok=True)
         count = len(files) + len(self._memory)
@@ -145,10 +147,12 @@ class ObjectCache:
         return False
 
     def _path(self, key: str) -> Path:
-        return self.directory / (key + SUFFIX)
+        return self.directory / key[:2] / (key + SUFFIX)
 
     def _write(self, path: Path, data: bytes) -> None:
-        handle, name = tempfile.mkstemp(suffix=UNFINISHED, dir=self.directory)
+        folder = path.parent
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle, name = tempfile.mkstemp(suffix=UNFINISHED, dir=folder)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
@@ -158,22 +162,24 @@ class ObjectCache:
             raise
         with self._lock:
             if self._bytes is None:
-                self._bytes = sum(file.size for file in self._files())
+                self._bytes = FOLDERS * sum(file.size for file in _files(folder))
             else:
                 self._bytes += len(data)
             if self._bytes > self.limit_bytes:
                 self._bytes = self._evict()
 
     def _evict(self) -> int:
-        """Delete the least recently used entries down to `EVICT_TO` of the bound."""
-        for part in self.directory.glob("*" + UNFINISHED):
+        """Above the bound the least recently used go, down to `EVICT_TO` of it; what is left."""
+        for part in self.directory.rglob("*" + UNFINISHED):
             try:
                 if time.time() - part.stat().st_mtime > STALE_SECONDS:
                     part.unlink(missing_ok=True)
             except FileNotFoundError:
                 continue
-        files = sorted(self._files(), key=lambda file: file.used)
+        files = sorted(_files(self.directory), key=lambda file: file.used)
         total = sum(file.size for file in files)
+        if total <= self.limit_bytes:
+            return total
         for file in files:
             if total <= self.limit_bytes * EVICT_TO:
                 break
@@ -181,15 +187,17 @@ class ObjectCache:
             total -= file.size
         return total
 
-    def _files(self) -> list[_File]:
-        files = []
-        for path in self.directory.glob("*" + SUFFIX):
-            try:
-                status = path.stat()
-            except FileNotFoundError:  # another process evicted it
-                continue
-            files.append(_File(path, status.st_size, status.st_mtime))
-        return files
+
+def _files(folder: Path) -> list[_File]:
+    """The entries in a folder and below."""
+    files = []
+    for path in folder.rglob("*" + SUFFIX):
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # another process evicted it
+            continue
+        files.append(_File(path, status.st_size, status.st_mtime))
+    return files
 
 
 _caches: dict[tuple[Path, int], ObjectCache] = {}

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,11 @@ MEBIBYTE = 1 << 20
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     return tmp_path / "objects"
+
+
+def entries(directory: Path) -> list[Path]:
+    """All files, whatever their names."""
+    return [path for path in directory.rglob("*") if path.is_file()]
 
 
 def test_round_trip_in_another_instance(directory: Path) -> None:
@@ -37,8 +43,9 @@ def test_round_trip_in_another_instance(directory: Path) -> None:
 def test_directory_and_entries_are_private(directory: Path) -> None:
     ObjectCache(directory, MEBIBYTE).put("k", b"payload")
     assert directory.stat().st_mode & 0o777 == 0o700
-    assert (directory / "k.o").stat().st_mode & 0o077 == 0
-    assert [path.name for path in directory.iterdir()] == ["k.o"]
+    (path,) = entries(directory)
+    assert path.name == "k.o"
+    assert path.stat().st_mode & 0o077 == path.parent.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize(
@@ -54,7 +61,7 @@ def test_directory_and_entries_are_private(directory: Path) -> None:
 def test_damaged_entry_is_deleted(directory: Path, damage: Callable[[bytes], bytes]) -> None:
     cache = ObjectCache(directory, MEBIBYTE)
     cache.put("k", b"payload")
-    path = directory / "k.o"
+    (path,) = entries(directory)
     path.write_bytes(damage(path.read_bytes()))
     assert cache.get("k") is None
     assert not path.exists()
@@ -67,11 +74,11 @@ def test_least_recently_used_entries_go(directory: Path) -> None:
     cache = ObjectCache(directory, 10 * size)
     for number in range(10):
         cache.put(str(number), b"x" * 1000)
-        os.utime(directory / f"{number}.o", (number, number))
+        (path,) = directory.rglob(f"{number}.o")
+        os.utime(path, (number, number))
     assert cache.get("0") is not None  # now the most recently used
     cache.put("new", b"x" * 1000)
-    kept = {path.stem for path in directory.iterdir()}
-    assert kept == {"0", "new", *"3456789"}
+    assert {path.stem for path in entries(directory)} == {"0", "new", *"3456789"}
     assert cache.info().bytes <= object_cache.EVICT_TO * cache.limit_bytes
 
 
@@ -79,7 +86,30 @@ def test_bound_holds_for_entries_of_earlier_processes(directory: Path) -> None:
     ObjectCache(directory, MEBIBYTE).put("old", b"x" * 5000)
     cache = ObjectCache(directory, 4000)
     cache.put("new", b"x" * 1000)
-    assert [path.stem for path in directory.iterdir()] == ["new"]
+    assert [path.stem for path in entries(directory)] == ["new"]
+
+
+def test_one_folder_tells_the_size_of_the_others(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where that says the bound is passed are all entries looked at."""
+    full = ObjectCache(directory, MEBIBYTE)
+    for number in range(40):
+        full.put(object_cache.key(number), b"x" * 1000)
+    looked: list[Path] = []
+    files = object_cache._files
+
+    def noted(folder: Path) -> Any:
+        looked.append(folder)
+        return files(folder)
+
+    monkeypatch.setattr(object_cache, "_files", noted)
+    ObjectCache(directory, MEBIBYTE).put(object_cache.key(40), b"x" * 1000)
+    assert directory not in looked
+    assert len(looked) == 1
+    ObjectCache(directory, 30_000).put(object_cache.key(41), b"x" * 1000)
+    assert looked[-1] == directory
+    assert len(entries(directory)) == 26
 
 
 def test_replacing_an_entry_keeps_one(directory: Path) -> None:
