@@ -18,6 +18,7 @@ Array = np.ndarray[Any, Any]
 ALIGNMENT = 64  # bytes: one cache line and one AVX-512 register
 
 _ids = itertools.count()
+_versions = itertools.count(1)
 
 
 def aligned_empty(shape: Sequence[int], dtype: DType) -> Array:
@@ -104,8 +105,11 @@ class Parameter:
     """A tensor set rarely (a weight), shared by every graph and executable that uses it.
 
     Setting it bumps `version`, and programs derive packed forms anew before their next run.
-    Read-only arrays (memory maps) are kept by reference, writable ones are copied.
+    Read-only arrays (memory maps) are kept by reference, writable ones are copied. While `newest`
+    stays the same, no Parameter was set.
     """
+
+    newest = 0
 
     def __init__(
         self, shape: Sequence[int], dtype: Any = dtypes.float32, name: str | None = None
@@ -114,7 +118,7 @@ class Parameter:
         self.name = name or f"parameter{self.id}"
         self.dtype = dtypes.dtype_of(dtype)
         self.shape = _literal_shape(self.name, shape)
-        self.version = 0
+        self.version = next(_versions)
         self.array: Array | None = None
 
     def set(self, value: Any) -> None:
@@ -126,7 +130,11 @@ class Parameter:
         else:
             kept = array
         self.array = kept
-        self.version += 1
+        self.changed()
+
+    def changed(self) -> None:
+        """Gives a new version, higher than any before."""
+        self.version = Parameter.newest = next(_versions)
 
     def numpy(self) -> Array:
         """The current value; raises ShapeError if it was never set."""

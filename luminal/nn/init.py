@@ -85,7 +85,7 @@ class DrawnParameter(Parameter):
     def redraw(self, *seed: int) -> None:
         """Forgets the value; the next read draws it from `seed`."""
         self._seed, self._array = seed, None
-        self.version += 1
+        self.changed()
 
 
 def drawn(draw: Draw, rng: Rng, shape: Shape, dtype: DType) -> Array:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, NamedTuple, NoReturn
@@ -86,6 +85,32 @@ class _Received(NamedTuple):
     weights: list[tuple[Parameter, Array]]
 
 
+class _Held:
+    """Locks held inside a `with`, taken in order: an ExitStack costs ten times as much."""
+
+    __slots__ = ("_locks",)
+
+    def __init__(self, locks: Sequence[threading.RLock]) -> None:
+        self._locks = locks
+
+    def __enter__(self) -> None:
+        taken = 0
+        try:
+            for lock in self._locks:
+                lock.acquire()
+                taken += 1
+        except BaseException:  # an interrupt while it waits
+            self._release(taken)
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        self._release(len(self._locks))
+
+    def _release(self, count: int) -> None:
+        for lock in self._locks[:count]:
+            lock.release()
+
+
 class Executable:
     """A compiled graph: `exe({"x": array})` runs it; several threads may call, one runs at a time.
 
@@ -113,6 +138,7 @@ class Executable:
         named = dict(declared or {})
         self._declared: frozenset[Any] = frozenset((*named, *named.values()))
         self._states = _states(graph)
+        self._states_held = _Held([state.lock for state in self._states])
         self._outputs = Outputs(graph, self._signature.quantities)
         self._input_names = tuple(spec.name for spec in self._inputs)
         self._checks = tuple((self._slots[use.name], use) for use in index_inputs(graph))
@@ -171,7 +197,7 @@ class Executable:
             if not self._states:
                 ready.binding.bound.run(ready.used, ready.outputs)
             else:
-                with self._states_held():
+                with self._states_held:
                     ready.binding.bound.run(ready.used, ready.outputs)
             self._arrays, self._used, self._binding = ready.arrays, ready.used, ready.binding
         return self._outputs.results(ready.outputs)
@@ -192,12 +218,6 @@ class Executable:
         for parameter, array in given.weights:
             parameter.set(array)
         return _Ready(given.arrays, used, binding, outputs)
-
-    def _states_held(self) -> ExitStack:
-        held = ExitStack()
-        for state in self._states:
-            held.enter_context(state.lock)
-        return held
 
     def _receive(self, inputs: Given) -> _Received:
         """Checks dtypes and names; changes nothing."""
@@ -349,7 +369,7 @@ class Executable:
         """
         if runs < 1:
             raise InputError(f"profile: runs = {runs}; takes an int >= 1")
-        with self._lock, self._states_held():
+        with self._lock, self._states_held:
             ready = self._ready(merged("profile", inputs, named), dims, None)
             bound = ready.binding.bound
             kept = [(state, state.buffer.copy()) for state in self._states]

@@ -56,6 +56,8 @@ class CpuRunner:
         texts = [tile_ir.to_text(kernel) for kernel in program.kernels]
         self.python = PythonCalls()
         self._code = [*map(self._build, program.kernels, texts)]
+        has_python = any(isinstance(code, PythonCode) for code in self._code)
+        self._bound = BoundPython if has_python else BoundCpu
         functions = [code.address for code in self._code]
         self.quantities = Quantities(tuple(dim.name for dim in program.dims))
         self.rows = LaunchRows(program, program.launches, functions, self.quantities)
@@ -75,9 +77,7 @@ class CpuRunner:
     ) -> BoundCpu:
         """The launches with their numbers for these dims."""
         values = self.quantities.evaluate(dims)
-        has_python = any(isinstance(code, PythonCode) for code in self._code)
-        bound = BoundPython if has_python else BoundCpu
-        return bound(self, dict(dims), values, self._frame(inputs, outputs))
+        return self._bound(self, dict(dims), values, self._frame(inputs, outputs))
 
     def _build(self, kernel: Kernel, text: str) -> LoadedCode | PythonCode:
         if kernel.call is not None and kernel.call.is_python:

@@ -70,6 +70,7 @@ class Prologue:
         }
         self._parameters = tuple(dict.fromkeys(self._weights.values()))
         self._versions: list[int] | None = None
+        self._newest = -1  # version of any Parameter, when they were last compared
         self._made = _derivations(program, texts)
         self._derived: dict[int, Derived] = {}
         for buffer in program.buffers:
@@ -88,12 +89,16 @@ class Prologue:
 
     def refresh(self) -> int:
         """Brings `arrays` up to date; the stamp tells whether they changed since it was seen."""
+        newest = Parameter.newest
+        if newest == self._newest:
+            return self.stamp
         versions = [parameter.version for parameter in self._parameters]
         if versions != self._versions:
             self._renew()
             self.addresses = {number: address(array) for number, array in self.arrays.items()}
             self._versions = versions
             self.stamp += 1
+        self._newest = newest
         return self.stamp
 
     def report(self) -> tuple[KernelRow, ...]:
