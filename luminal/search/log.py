@@ -24,7 +24,8 @@ class Log:
         self._rejected: dict[str, tuple[int, str]] = {}
         self._limit = limit_seconds
         self._most = most
-        self._bar = _bar() if (sys.stderr.isatty() if progress is None else progress) else None
+        at_terminal = sys.stderr is not None and sys.stderr.isatty()  # None: it is closed
+        self._bar = _bar() if (at_terminal if progress is None else progress) else None
         self._task = None if self._bar is None else self._bar.add_task("search", total=1.0)
         if self._bar is not None:
             self._bar.start()

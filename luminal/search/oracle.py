@@ -1,11 +1,13 @@
 """The point oracle: elements of a graph's results in float64, computed from its terms alone.
 
-A few positions along each axis of an output, corners among them, are evaluated with nothing in
-common with kernels (see `algebra.evaluate`): attention over thousands of keys costs a few rows.
+A few positions along each axis of a result, corners and the element where two programs are furthest
+apart among them, are evaluated with nothing in common with kernels (see `algebra.evaluate`):
+attention over thousands of keys costs a few rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
@@ -17,16 +19,19 @@ from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.terms import Term, term_order
 from luminal.dtypes import DType
 from luminal.hlir.attributes import InputAttrs, StateAttrs, WeightAttrs
-from luminal.hlir.graph import Output
+from luminal.hlir.graph import Assign, Output
 from luminal.hlir.ops import Value
 from luminal.runtime.arrays import Array
+from luminal.search.distance import Distance, errors
 from luminal.search.operands import Arrays
 from luminal.shape.expression import Symbol
 
 POINTS = 64  # elements compared of each output, about
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
-WORSE = 4.0  # times the error of the fast program that a candidate may have
-TIES = 0.02  # share of elements that may differ: comparisons and roundings that fall either way
+WORSE = 4.0  # times the largest error of the fast program that a candidate may have
+WORSE_THERE = 32.0  # times the fast program's error at the same element: ill-conditioned ones
+TIES = 0.02  # share of elements that may differ where rounding decides comparisons
+FALLING = frozenset(("Floor", "FloorDiv", "Mod", "LessThan", "Equal", "Sort", "Bitcast"))
 
 
 class Sample(NamedTuple):
@@ -35,6 +40,7 @@ class Sample(NamedTuple):
     positions: list[Array]
     values: Array
     dtype: DType
+    falls: bool  # rounding decides comparisons on the way
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +51,70 @@ class Verdict:
     text: str = ""
 
 
-def samples(lowered: Lowered, arrays: Arrays, seed: int) -> dict[str, Sample]:
-    """Elements of each output by name."""
+def samples(
+    lowered: Lowered, arrays: Arrays, seed: int, worst: Mapping[str, tuple[int, ...]]
+) -> dict[str, Sample]:
+    """Elements of each output and assigned State, by `name_of`: those at `worst` among them,
+    except where one that fell the other way would be found there.
+    """
     rng = np.random.default_rng(seed)
     evaluator = Evaluator(_leaves(lowered, arrays), arrays.dims, wide=True)
     found = {}
     for root in lowered.roots:
-        if isinstance(root.sink, Output) and not root.sink.hidden:
-            found[root.sink.name] = _sample(evaluator, root, arrays.dims, rng)
+        name = name_of(root)
+        if name is not None:
+            found[name] = _sample(evaluator, root, arrays.dims, rng, worst.get(name, ()))
     return found
 
 
+def name_of(root: Root) -> str | None:
+    """The name of a result in `Worker.results`; None for one that nobody sees."""
+    match root.sink:
+        case Output(name=name, hidden=False):
+            return name
+        case Assign(state=state):
+            return f"state {state.id}"
+    return None
+
+
 def _sample(
-    evaluator: Evaluator, root: Root, dims: dict[str, int], rng: np.random.Generator
+    evaluator: Evaluator,
+    root: Root,
+    dims: dict[str, int],
+    rng: np.random.Generator,
+    worst: tuple[int, ...],
 ) -> Sample:
     axes = [axis for dimension in root.frame for axis in dimension]
     each = max(2, int(POINTS ** (1 / max(1, len(axes)))))
     ranges = {axis: _some(_extent(axis, dims), each, rng) for axis in axes}
+    falls = may_fall([root.term])
+    for dimension, position in zip(root.frame, () if falls else worst, strict=False):
+        for axis in reversed(dimension):
+            position, digit = divmod(position, _extent(axis, dims))
+            ranges[axis] = np.union1d(ranges[axis], [digit])
     positions = [_along(dimension, ranges, dims) for dimension in root.frame]
     values = evaluator.tensor(root.term, root.frame, ranges)
-    return Sample(positions, values, root.term.dtype)
+    return Sample(positions, values, root.term.dtype, falls)
+
+
+def may_fall(terms: Iterable[Term]) -> bool:
+    """Does rounding of computed floats decide something: a comparison, an integer, an order?"""
+    for term in term_order(terms):
+        if term.op == "Loop":
+            if may_fall(root.term for root in term.attrs.body.roots):
+                return True
+        elif any(arg.dtype.is_float and not _is_given(arg) for arg in term.args) and (
+            term.op in FALLING or (term.op == "Cast" and not term.dtype.is_float)
+        ):
+            return True
+    return False
+
+
+def _is_given(term: Term) -> bool:
+    """Is it read as it is, without arithmetic?"""
+    while term.op in ("At", "Cast"):
+        term = term.args[0]
+    return term.is_leaf or term.op in ("Literal", "Index")
 
 
 def _extent(axis: Symbol, dims: dict[str, int]) -> int:
@@ -117,29 +167,48 @@ def _leaf(term: Term, arrays: Arrays) -> Array | None:
     return None
 
 
+def verdict(
+    apart: Distance, sample: Sample | None, fast: Array | None, found: Array | None, falls: bool
+) -> Verdict:
+    """Judges a candidate's result by the oracle's sample, where there is one, and by `fast`'s."""
+    if sample is not None and fast is not None and found is not None:
+        judged = judge(sample, fast, found)
+        if not judged.right or not sample.falls:
+            return judged
+    return near(apart, falls)
+
+
+def near(apart: Distance, falls: bool) -> Verdict:
+    """Judges a whole result by the fast program's."""
+    allowed = max(1, int(TIES * apart.size)) if falls else 0
+    return Verdict(
+        apart.far <= allowed,
+        f"{apart.far / max(1, apart.size):.2%} of the elements are not those of the fast program",
+    )
+
+
 def judge(expected: Sample, fast: Array, found: Array) -> Verdict:
     """Compares a candidate's elements with the oracle's, allowing what the fast program's err."""
+    if not found.size:
+        return Verdict(True)
     if not expected.dtype.is_float:
-        differ = float(np.mean(found != fast)) if found.size else 0.0
-        return Verdict(differ <= TIES, f"{differ:.1%} of the elements differ from fast")
+        wrong = float(np.mean((found != fast) & (found != expected.values)))
+        return Verdict(
+            wrong <= (TIES if expected.falls else 0.0),
+            f"{wrong:.1%} of the sampled elements are neither right nor those of the fast program",
+        )
     exact = np.asarray(expected.values, np.float64)
-    fast_error, error = _errors(exact, fast), _errors(exact, found)
+    fast_error, error = errors(exact, fast), errors(exact, found)
     scale = float(np.sqrt(np.mean(np.square(np.where(np.isfinite(exact), exact, 0.0))))) or 1.0
     stable = fast_error <= 0.1 * scale  # elsewhere a comparison fell the other way for fast too
     if not stable.any():
         return Verdict(True)
-    allowed = max(WORSE * float(fast_error[stable].max()), TOLERANCE[expected.dtype.name] * scale)
-    wrong = float(np.mean(error[stable] > allowed))
+    sizes = scale + np.where(np.isfinite(exact), np.abs(exact), 0.0)
+    allowed = np.maximum(WORSE_THERE * fast_error, TOLERANCE[expected.dtype.name] * sizes)
+    allowed = np.maximum(allowed, WORSE * float(fast_error[stable].max()))
+    wrong = float(np.mean((error > allowed)[stable]))
     worst = float(error[stable].max()) / scale
     return Verdict(
-        wrong <= TIES, f"{wrong:.1%} of the sampled elements are off, by up to {worst:.2g}"
+        wrong <= (TIES if expected.falls else 0.0),
+        f"{wrong:.1%} of the sampled elements are off, by up to {worst:.2g}",
     )
-
-
-def _errors(exact: Array, found: Array) -> Array:
-    """Distances; NaN and infinity are at no distance from themselves, else at infinite distance."""
-    values = found.astype(np.float64)
-    same = (values == exact) | (np.isnan(values) & np.isnan(exact))
-    finite = np.isfinite(values) & np.isfinite(exact)
-    with np.errstate(invalid="ignore"):
-        return np.where(same, 0.0, np.where(finite, np.abs(values - exact), np.inf))

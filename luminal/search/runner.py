@@ -15,6 +15,7 @@ import numpy as np
 
 from luminal.program.launch_list import Program
 from luminal.runtime.arrays import Array
+from luminal.search.distance import Distance
 from luminal.search.messages import pack
 from luminal.search.operands import SharedFile
 from luminal.search.process import START_SECONDS, Died, Lost, Process
@@ -94,10 +95,10 @@ class Runner:
         runs = self._asked((number,), lambda process: process.call(*request, seconds=limit))
         return [statistics.median(site) for site in zip(*runs, strict=True)]
 
-    def distance(self, number: int, other: int) -> dict[str, tuple[float, float]]:
-        """How far the results of two programs are apart (see `Worker.distance`)."""
+    def distance(self, number: int, other: int) -> dict[str, Distance]:
+        """How far the results of two programs are apart."""
         limit = 4 * self._run_seconds + START_SECONDS
-        found: dict[str, tuple[float, float]] = self._asked(
+        found: dict[str, Distance] = self._asked(
             (number, other),
             lambda process: process.call("distance", number, other, seconds=limit),
         )

@@ -22,6 +22,7 @@ from luminal.hlir.state import Parameter, State, aligned_empty
 from luminal.program.launch_list import Program
 from luminal.runtime.arrays import Array
 from luminal.runtime.runner import BoundRunner
+from luminal.search.distance import Distance, distance
 from luminal.search.messages import Block, Failure, Operands, pack, receive, send, unpack
 
 
@@ -172,31 +173,13 @@ class Worker:
         found = self.results(number)
         return {name: found[name][np.ix_(*where)].copy() for name, where in positions.items()}
 
-    def distance(self, number: int, other: int) -> dict[str, tuple[float, float]]:
-        """How far two programs' results are apart, each run once from the same States.
-
-        By result: the norm of the difference over the norm of `other`'s, and the share of elements
-        that differ by more than a thousandth of that result's root mean square.
-        """
+    def distance(self, number: int, other: int) -> dict[str, Distance]:
+        """How far two programs' results are apart, each run once from the same States."""
         self.run_once(other)
         expected = {name: array.copy() for name, array in self.results(other).items()}
         self.run_once(number)
         found = self.results(number)
-        return {name: _distance(found[name], expected[name]) for name in expected}
-
-
-def _distance(found: Array, expected: Array) -> tuple[float, float]:
-    """See `Worker.distance`. Elements of the same NaN or infinity are equal."""
-    if not found.size:
-        return 0.0, 0.0
-    a, b = found.astype(np.float64), expected.astype(np.float64)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    finite = np.isfinite(a) & np.isfinite(b)
-    apart = np.where(same, 0.0, np.where(finite, np.abs(a - b), np.inf))
-    known = np.where(np.isfinite(b), b, 0.0)
-    norm = float(np.sqrt(np.mean(known * known)))
-    wrong = float(np.mean(apart > 1e-3 * norm + 1e-30))
-    return float(np.sqrt(np.mean(apart * apart))) / (norm or 1.0), wrong
+        return {name: distance(found[name], expected[name]) for name in expected}
 
 
 def main() -> None:
