@@ -104,10 +104,13 @@ def _report(
         given: dict[Any, Any] = {**arrays.inputs, **arrays.parameters}
         made = executable.profile(given, dims=arrays.dims)
     typer.echo(str(made))
-    if path is not None and path.suffix == ".json":
-        path.write_text(made.to_json() + "\n", encoding="utf-8")
-    elif path is not None:
-        made.html(path)
+    try:
+        if path is not None and path.suffix == ".json":
+            path.write_text(made.to_json() + "\n", encoding="utf-8")
+        elif path is not None:
+            made.html(path)
+    except OSError as error:
+        raise InputError(f"compile: --report {path}: cannot be written: {error.strerror}") from None
 
 
 def _interval(text: str) -> tuple[str, tuple[int, int]]:

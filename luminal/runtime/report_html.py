@@ -189,12 +189,11 @@ def _search(search: SearchSummary) -> str:
     found = [best for best in search.history if math.isfinite(best.best_seconds)]
     spent = f" in {duration(search.history[-1].seconds)}" if search.history else ""
     fast, best = duration(search.fast_seconds), duration(search.best_seconds)
-    taken = f"fast takes {fast}, the best {best}: " if search.fast_seconds else ""
     summary = (
         f"Mode {search.mode}, seed {search.seed}: {search.candidates:,} candidates and "
         f"{search.kernels_built:,} kernels built{spent}"
         + (", taken from the database" if search.from_database else "")
-        + f"; {taken}{search.decision}."
+        + (f". Fast takes {fast}, the best {best}." if search.fast_seconds else ".")
     )
     drawn = ""
     if found:

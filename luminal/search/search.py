@@ -241,7 +241,8 @@ def _decision(made: Decision, options: SearchOptions) -> str:
     if made.genome != _FAST:
         return f"found {fast / best if best else 1:.2f}x over fast ({best:,.1f} us)"
     if fast < options.stop_below_us:
-        return f"the fast program ({fast:,.1f} us) is below stop_below_us={options.stop_below_us:g}"
+        limit = f"stop_below_us={options.stop_below_us:g}"
+        return f"the fast program ({fast:,.1f} us) is within {limit}: nothing else was tried"
     return f"nothing beat the fast program ({fast:,.1f} us); it runs"
 
 

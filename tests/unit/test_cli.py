@@ -132,6 +132,10 @@ def test_compile_prints_stages(
             [EXAMPLE, "--report", "r.txt"],
             "--report r.txt: takes a name that ends in .html or .json",
         ),
+        (
+            [EXAMPLE, "--report", "/no/such/folder/r.html"],
+            "--report /no/such/folder/r.html: cannot be written: No such file or directory",
+        ),
         ([EXAMPLE, "--dims", "s:3"], "--dims 's:3' must have the form NAME=LO..HI or NAME=VALUE"),
         ([EXAMPLE, "--dims", "t=3"], "t: no such dim; the dims are s"),
         ([EXAMPLE, "--backend", "gpu"], "backend 'gpu': takes"),

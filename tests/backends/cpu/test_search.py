@@ -210,6 +210,15 @@ def test_arrays_lie_on_disk_where_memory_has_no_room(monkeypatch: Any) -> None:
     assert places[:2] == [operands.MEMORY, None] or not operands.MEMORY.is_dir()
 
 
+def test_a_fast_program_is_enough_where_the_options_say_so() -> None:
+    for from_database in (False, True):
+        enough = lm.SearchOptions(stop_below_us=1e9)
+        found = lm.compile(mlp(), mode="optimal", search=enough).report().search
+        assert found is not None
+        assert found.from_database == from_database
+        assert "is within stop_below_us=1e+09: nothing else was tried" in found.decision
+
+
 def test_a_damaged_decision_is_made_again() -> None:
     lm.compile(mlp(), mode="optimal", search=OPTIONS)
     stored = database.default()
