@@ -6,6 +6,7 @@ from pathlib import Path
 
 from luminal.egraph.classes import Classes, EClass, Spelling
 from luminal.egraph.intern import leaf_text
+from luminal.errors import InputError
 
 
 def to_dot(found: Classes) -> str:
@@ -22,11 +23,16 @@ def to_dot(found: Classes) -> str:
 
 
 def write(found: Classes, folder: Path) -> Path:
-    """Writes the picture into a folder, under a name of its own."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Writes the picture into a folder, under a name of its own. Raises InputError if it cannot."""
     roots = "-".join(found.classes[number].fingerprint[:8] for number in found.roots[:4])
     path = folder / f"egraph-{roots}.dot"
-    path.write_text(to_dot(found))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(to_dot(found))
+    except OSError as error:
+        raise InputError(
+            f"LUMINAL_GRAPHVIZ={folder}: cannot be written: {error.strerror}; name another folder"
+        ) from None
     return path
 
 
