@@ -3,28 +3,74 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
+from luminal import config
 from luminal.backends.cpu import device, target
-from luminal.backends.reference import evaluate_with_bounds
+from luminal.backends.reference import Bounded, Results, evaluate_with_bounds
+from luminal.hlir.substitute import all_nodes
 from luminal.runtime.executable import Executable, Variant
-from luminal.search.space import Space
-from tests.fuzz.cpu_run import check_run
+from luminal.search.genome import Genome
+from luminal.search.space import Move, Space
+from tests.fuzz.cpu_run import check_run, run
+from tests.fuzz.genome_graphs import GRAPHS
 from tests.fuzz.graphs import Case, random_case
 from tests.rules.programs import PROGRAMS, program
 
+Array = np.ndarray[Any, Any]
 FEW, MANY = 20, 200
 MOST_CHANGES = 8
 
 
-def check_genomes(case: Case, count: int, seed: int, decisive: bool = False) -> None:
+def check_genomes(
+    cases: Sequence[Case],
+    count: int,
+    seed: int,
+    decisive: bool = False,
+    numerics: str = "standard",
+    same_bits: bool = False,
+) -> None:
     """`count` random genomes of a graph agree with the reference; equal programs run once.
 
-    `decisive`: the inputs are far from where a choice of experts falls the other way.
+    `cases`: the graph at several values of its dims. `decisive`: the inputs are far from where a
+    choice of experts falls the other way. `same_bits`: all programs give those of the fast one.
     """
-    space = Space(case.graph, target.current())
+    space = Space(cases[0].graph, target.current(), numerics)
+    bounds = [bounds_of(case, decisive) for case in cases]
+    rng = random.Random(seed)
+    first: list[dict[str, Array]] = []
+    seen = set()
+    for number in range(count):
+        changes = rng.randint(1, MOST_CHANGES)
+        draw = space.random_genome if number % 2 else partial(walked, space)
+        genome = draw(rng, changes) if number else Genome()
+        candidate = space.decode(genome)
+        if candidate.text in seen:
+            continue
+        seen.add(candidate.text)
+        runner = device.CpuRunner(candidate.program, space.target)
+        exe = Executable(cases[0].graph, (Variant({}, runner),))
+        try:
+            for case, bound in zip(cases, bounds, strict=True):
+                check_run(exe, runner, case, 1.0, bound)
+            if same_bits:
+                found = [run(exe, case, 1, None) for case in cases]
+                first = first or found
+                for expected, given in zip(first, found, strict=True):
+                    for name, array in expected.items():
+                        np.testing.assert_array_equal(given[name], array, name)
+        except AssertionError as error:
+            raise AssertionError(f"genome {genome.to_json()}: {error}") from error
+
+
+def bounds_of(case: Case, decisive: bool) -> Results[Bounded]:
+    """What the reference gives from the Case's first States."""
+    case.reset()
     bounds = evaluate_with_bounds(case.graph, case.inputs, case.dims)
     if decisive:
         stable = {
@@ -32,20 +78,19 @@ def check_genomes(case: Case, count: int, seed: int, decisive: bool = False) -> 
             for name, each in bounds.outputs.items()
         }
         bounds = bounds._replace(outputs=stable)
-    rng = random.Random(seed)
-    seen = set()
-    for _ in range(count):
-        genome = space.random_genome(rng, rng.randint(1, MOST_CHANGES))
-        candidate = space.decode(genome)
-        if candidate.text in seen:
-            continue
-        seen.add(candidate.text)
-        runner = device.CpuRunner(candidate.program, space.target)
-        exe = Executable(case.graph, (Variant({}, runner),))
-        try:
-            check_run(exe, runner, case, bounds=bounds)
-        except AssertionError as error:
-            raise AssertionError(f"genome {genome.to_json()}: {error}") from error
+    return bounds
+
+
+def walked(space: Space, rng: random.Random, changes: int) -> Genome:
+    """A genome of moves each of which starts from the program before, and random schedules."""
+    genome = Genome()
+    for _ in range(changes):
+        genome = rng.choice(space.moves(space.decode(genome)) or [Move((), "")]).of(genome)
+    candidate = space.decode(genome)
+    origins = enumerate(candidate.stages.origins)
+    return genome.with_tuned(
+        {origin.name: rng.choice(space.knobs(candidate, kernel)) for kernel, origin in origins}
+    )
 
 
 def case_of(name: str) -> Case:
@@ -56,21 +101,56 @@ def case_of(name: str) -> Case:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_genomes(name: str) -> None:
-    check_genomes(case_of(name), FEW, seed=1, decisive=name == "moe")
+    check_genomes([case_of(name)], FEW, seed=1, decisive=name == "moe")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_many_genomes(name: str) -> None:
-    check_genomes(case_of(name), MANY, seed=2, decisive=name == "moe")
+    check_genomes([case_of(name)], MANY, seed=2, decisive=name == "moe")
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_genomes_of_random_graphs(seed: int) -> None:
-    check_genomes(random_case(seed), 4, seed)
+    check_genomes([random_case(seed)], 4, seed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10, 60))
 def test_many_genomes_of_random_graphs(seed: int) -> None:
-    check_genomes(random_case(seed), 20, seed)
+    check_genomes([random_case(seed)], 20, seed)
+
+
+@pytest.mark.parametrize("name", ["local_rows", "memory", "empty"])
+def test_genomes_at_several_sizes(name: str) -> None:
+    check_genomes(GRAPHS[name](), 6, seed=3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("numerics", ["exact", "standard"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_many_genomes_at_several_sizes(name: str, numerics: str) -> None:
+    check_genomes(GRAPHS[name](), 40, 4, name.startswith("moe"), numerics)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("machine", ["avx2", "baseline"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_many_genomes_on_other_machines(name: str, machine: str) -> None:
+    with config.override(LUMINAL_TARGET=machine):
+        check_genomes(GRAPHS[name](), 10, 5, name.startswith("moe"))
+
+
+@pytest.mark.parametrize(
+    "name", ["integers", pytest.param("random_numbers", marks=pytest.mark.long)]
+)
+def test_programs_without_rounding_give_the_same_bits(name: str) -> None:
+    check_genomes(GRAPHS[name](), 4, seed=6, same_bits=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(60, 120))
+def test_exact_programs_without_sums_give_the_same_bits(seed: int) -> None:
+    case = random_case(seed)
+    sums = {node.op.name for node in all_nodes(case.graph)} & {"Sum", "Scan", "Scatter"}
+    check_genomes([case], 8, seed, numerics="exact", same_bits=not sums)
