@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from luminal.assemble import assemble, knob_space, place_step, text_key
+from luminal.assemble import place_step, text_key
 from luminal.backends import registry
-from luminal.backends.cpu.device import CpuRunner
-from luminal.backends.reference import evaluate_with_bounds
 from luminal.compiler import Stages, lower_by_stages
 from luminal.errors import CompileError
-from luminal.kernel.knobs import Knobs
 from luminal.kernel.place_cascade import cascade_of
-from luminal.kernel.tile_ir import to_text
-from luminal.kernel.tile_verify import verify
 from luminal.program.steps import KernelStep
-from luminal.runtime.executable import Executable, Variant
 from luminal.target import Target
 from tests.backends.cpu.cascade_cases import CASES, KERNELS, case
-from tests.fuzz.cpu_run import check_run
+from tests.backends.cpu.knob_choices import Choice, check_choices, placed_choices, sample
 
 MOST = 20  # choices of a kernel
 BUILDS = 3  # of them built in one short test; all are placed and verified
@@ -32,23 +24,16 @@ def target() -> Target:
     return facts()
 
 
-def spaces(stages: Stages) -> list[tuple[str, Knobs]]:
-    """(kernel, knobs) for all choices of all cascades: placed, verified and different."""
+def spaces(stages: Stages) -> list[Choice]:
+    """All choices of all cascades."""
     found = []
     for step in stages.partition.steps:
         assert isinstance(step, KernelStep)
-        if cascade_of(step.group) is None:
-            continue
-        space = knob_space(step, target())
-        assert space[0] == ()
-        assert 4 < len(set(space)) == len(space) <= MOST
-        texts = {to_text(place_step(step, target(), knobs).kernel) for knobs in space}
-        assert len(texts) > len(space) // 2
-        key = text_key(to_text(place_step(step, target()).kernel))
-        for knobs in space:
-            assert list(knobs) == sorted(knobs)
-            verify(place_step(step, target(), knobs).kernel)
-            found.append((key, knobs))
+        if cascade_of(step.group) is not None:
+            texts = placed_choices(step, target())
+            assert 4 < len(texts) <= MOST
+            assert len(set(texts.values())) > len(texts) // 2
+            found += [(text_key(texts[()]), knobs) for knobs in texts]
     return found
 
 
@@ -56,19 +41,8 @@ def check(name: str, dtype: str, most: int | None) -> None:
     run = case(name, dtype)
     stages = lower_by_stages(run.graph, target())
     assert len(stages.program.launches) == KERNELS.get(name, 1)
-    found = spaces(stages)
-    assert found
-    if most is not None:
-        found = found[:1] + random.Random(name).sample(found[1:], most)
-    bounds = evaluate_with_bounds(run.graph, run.inputs, run.dims)
-    for key, knobs in found:
-        program, _ = assemble(run.graph, stages.partition, target(), {key: knobs}, {})
-        runner = CpuRunner(program, target())
-        exe = Executable(run.graph, (Variant({}, runner),))
-        try:
-            check_run(exe, runner, run, 1.0, bounds)
-        except AssertionError as error:
-            raise AssertionError(f"{name} with {knobs}: {error}") from error
+    rule, *others = spaces(stages)
+    check_choices(name, run, stages, target(), [rule, *sample(name, others, most)])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,24 +10,18 @@ import pytest
 
 import luminal as lm
 import luminal.nn.functional as f
-from luminal.assemble import assemble, knob_space, place_step, text_key
+from luminal.assemble import place_step, text_key
 from luminal.backends import registry
-from luminal.backends.cpu.device import CpuRunner
-from luminal.backends.reference import evaluate_with_bounds
 from luminal.compiler import Stages, lower_by_stages
 from luminal.errors import CompileError
-from luminal.kernel.knobs import Knobs
-from luminal.kernel.tile_ir import to_text
-from luminal.kernel.tile_verify import verify
 from luminal.program.steps import KernelStep
-from luminal.runtime.executable import Executable, Variant
 from luminal.target import Target
-from tests.fuzz.cpu_run import check_run
+from tests.backends.cpu.knob_choices import Choice, check_choices, placed_choices, sample
 from tests.fuzz.graphs import Case
 
 TARGET = registry.find("cpu").target  # type: ignore[assignment]
 EXTENT = 37  # of the dim s
-BUILDS = 4  # of each graph in one test; all knobs are placed and verified
+BUILDS = 4  # choices of a graph that are built in one test; all are placed and verified
 
 Fn = Callable[..., Any]
 GRAPHS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
@@ -87,37 +80,21 @@ def case(name: str) -> Case:
     return Case(cx.graph(), inputs, dims, {})
 
 
-def variants(stages: Stages, target: Target) -> Iterator[tuple[str, Knobs]]:
-    """Every (kernel, knobs) of a program; all place, verify and differ in text or chunks."""
+def choices(stages: Stages, target: Target) -> list[Choice]:
+    """All choices but the rules' own of all kernels."""
+    found = []
     for step in stages.partition.steps:
         assert isinstance(step, KernelStep)
-        space = knob_space(step, target)
-        assert space[0] == ()
-        assert len(set(space)) == len(space)
-        key = text_key(to_text(place_step(step, target).kernel))
-        for knobs in space:
-            assert list(knobs) == sorted(knobs)
-            verify(place_step(step, target, knobs).kernel)
-            yield key, knobs
+        texts = placed_choices(step, target)
+        found += [(text_key(texts[()]), knobs) for knobs in texts if knobs]
+    return found
 
 
 def check(name: str, most: int | None) -> None:
     assert TARGET is not None
-    target = TARGET()
-    run = case(name)
+    target, run = TARGET(), case(name)
     stages = lower_by_stages(run.graph, target)
-    found = [v for v in variants(stages, target) if v[1]]
-    if most is not None:
-        found = random.Random(name).sample(found, min(most, len(found)))
-    bounds = evaluate_with_bounds(run.graph, run.inputs, run.dims)
-    for key, knobs in found:
-        program, _ = assemble(run.graph, stages.partition, target, {key: knobs}, {})
-        runner = CpuRunner(program, target)
-        exe = Executable(run.graph, (Variant({}, runner),))
-        try:
-            check_run(exe, runner, run, 1.0, bounds)
-        except AssertionError as error:
-            raise AssertionError(f"{name} with {knobs}: {error}") from error
+    check_choices(name, run, stages, target, sample(name, choices(stages, target), most))
 
 
 @pytest.mark.parametrize("name", GRAPHS)
