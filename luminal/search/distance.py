@@ -22,7 +22,7 @@ class Distance(NamedTuple):
 
 
 def distance(found: Array, expected: Array) -> Distance:
-    """See Distance. NaN and infinities are at no distance from themselves."""
+    """See Distance and `errors`."""
     if not found.size:
         return Distance(0, 0, ())
     if found.dtype.kind in "biu":
@@ -37,9 +37,11 @@ def distance(found: Array, expected: Array) -> Distance:
 
 
 def errors(exact: Array, found: Array) -> Array:
-    """Distances; NaN and infinity are at no distance from themselves, else at infinite distance."""
+    """Distances. An infinity is at no distance from itself, else at infinite distance, as NaN is.
+    Where `exact` is NaN all is right: another spelling may have a value there (rules.rule.Class).
+    """
     values = found.astype(np.float64)
-    same = (values == exact) | (np.isnan(values) & np.isnan(exact))
+    same = (values == exact) | np.isnan(exact)
     finite = np.isfinite(values) & np.isfinite(exact)
     with np.errstate(invalid="ignore"):
         return np.where(same, 0.0, np.where(finite, np.abs(values - exact), np.inf))

@@ -53,6 +53,13 @@ def choices() -> lm.Graph:
     return cx
 
 
+def roots() -> lm.Graph:
+    """NaN where the input is negative: another spelling takes the maximum first."""
+    cx = lm.Graph()
+    cx.tensor((ROWS, COLUMNS), name="x").sqrt().max(-1)[0].output("y")
+    return cx
+
+
 def token() -> lm.Graph:
     """One integer: what greedy decoding takes."""
     cx = lm.Graph()
@@ -140,6 +147,7 @@ RIGHT = {
     "orders: ties": (orders, swapped(20)),
     "choices: one falls": (choices, at((3, 4), lambda v: -v)),
     "integers": (integers, lambda y: y),
+    "a value in place of NaN": (roots, lambda y: np.ones_like(y)),
     "the token": (token, lambda y: y),
     "nothing": (nothing, lambda y: y),
 }
