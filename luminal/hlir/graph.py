@@ -99,9 +99,8 @@ def by_op(nodes: Iterable[Node]) -> ByOp:
 
 def topological(roots: Iterable[Value]) -> list[Node]:
     """Every node below `roots`, each after its operands, in a deterministic order. Iterative."""
-    order: list[Node] = []
+    done: dict[Node, None] = {}
     seen: set[Node] = set()
-    done: set[Node] = set()
     for root in roots:
         stack = [root.node]
         while stack:
@@ -109,15 +108,12 @@ def topological(roots: Iterable[Value]) -> list[Node]:
             if node in done:
                 continue
             if node in seen or not node.args:
-                done.add(node)
-                order.append(node)
+                done[node] = None
                 continue
             seen.add(node)
             stack.append(node)  # met again when its operands are done
-            for arg in reversed(node.args):
-                if arg.node not in done:
-                    stack.append(arg.node)
-    return order
+            stack += [arg.node for arg in node.args[::-1] if arg.node not in done]
+    return [*done]
 
 
 class Builder:

@@ -132,7 +132,10 @@ def _layers(block: Block, slices: Slices, run: Run) -> Layers | None:
         return None
     best = max(choices)
     layers = match(block, [*best.front, *_iterations(slices, run, -best.before)])
-    return layers and match(block, without_prologue(block, layers))
+    if layers is None:
+        return None
+    kept = without_prologue(block, layers)
+    return layers if kept is layers.iterations else match(block, kept)
 
 
 def _last(run: Run, start: int) -> int:

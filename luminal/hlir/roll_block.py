@@ -42,18 +42,18 @@ class Block:
         """Finds `kind`, `content` and `types`."""
         kinds: dict[Any, int] = {}
         contents: dict[tuple[int, ...], int] = {}
-        types, views = _Numbers(), _Numbers()
+        type_of, view_of = _Numbers().of, _Numbers().of
         several = False  # has any node so far more than one result?
         seen: list[int] = []  # what a user sees of a node: a literal or iota, or just a type
         for node, operands in zip(self.nodes, self.args, strict=True):
             if len(node.types) == 1:
-                type_ = types.of(node.types[0])
+                type_ = type_of(node.types[0])
             else:
-                type_, several = types.of(node.types), True
+                type_, several = type_of(node.types), True
             attrs = node.attrs
             if attrs is not None:
-                is_view = isinstance(attrs, ViewAttrs)
-                attrs = views.of(attrs.view) if is_view else _attributes(node)
+                is_view = attrs.__class__ is ViewAttrs
+                attrs = view_of(attrs.view) if is_view else _attributes(node)
             kind = kinds.setdefault((node.op.name, type_, attrs), len(kinds))
             read = [seen[a] for a in operands]
             if several:

@@ -81,10 +81,8 @@ def _dependants(block: Block, inside: Mapping[int, Place]) -> list[bool]:
     for n in inside:
         late[n] = True
     for n in range(min(inside), len(late)):
-        for a in block.args[n]:
-            if late[a]:
-                late[n] = True
-                break
+        if not late[n]:
+            late[n] = any(late[a] for a in block.args[n])
     return late
 
 

@@ -167,10 +167,11 @@ def runs(slices: Slices) -> list[Run]:
 def _periods(symbols: Array) -> list[int]:
     """Frequent distances from one symbol, or sequence of symbols, to its next occurrence."""
     votes: dict[int, int] = {}
+    text, size = symbols.tobytes(), symbols.itemsize
     for width in (1, GRAM):
         before: dict[bytes, int] = {}
         for k in range(len(symbols) - width + 1):
-            gram = symbols[k : k + width].tobytes()
+            gram = text[k * size : (k + width) * size]
             distance = k - before.get(gram, k)
             before[gram] = k
             if distance:

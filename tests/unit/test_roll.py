@@ -428,9 +428,12 @@ def test_thousands_of_nodes_roll_in_no_time() -> None:
         cx, x = start()
         stack(cx, x, layers).output("y")
         graph = cx.graph()
-        began = time.thread_time()
-        made = roll(graph)
-        seconds[len(graph.nodes())] = time.thread_time() - began
+        times = []
+        for _ in range(3):  # other processes and the garbage collector disturb some
+            began = time.thread_time()
+            made = roll(graph)
+            times.append(time.thread_time() - began)
+        seconds[len(graph.nodes())] = min(times)
         assert len(made.nodes()) < len(graph.nodes()) / 8
     few, many = seconds
     assert many > 8_000
