@@ -17,7 +17,7 @@ from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.models.sampling import Sampler
 from luminal.runtime.executable import Executable
-from luminal.search.options import CompilationMode
+from luminal.search.options import CompilationMode, mode_of
 from luminal.session import Graph, compile
 
 Array = np.ndarray[Any, Any]
@@ -90,11 +90,15 @@ class LanguageModel:
         return graph
 
     def compile(self) -> tuple[Executable, Executable]:
-        """The prefill and decode programs, compiled at the first call for all lengths."""
+        """The prefill and decode programs, compiled at the first call for all lengths.
+
+        They share the time of a budget.
+        """
         if self._programs is None:
             start = time.perf_counter()
+            mode = mode_of(self.mode).shared_by(2)
             prefill, decode = (
-                compile(self._record(lengths), backend=self.backend, mode=self.mode)
+                compile(self._record(lengths), backend=self.backend, mode=mode)
                 for lengths in ((1, self.context), (1, 1))
             )
             self._programs = prefill, decode
