@@ -7,24 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from luminal.algebra.terms import Axes, Term
+from luminal.algebra.terms import Axes
 from luminal.shape.expression import Symbol
 
 Array = np.ndarray[Any, Any]
 Operand = tuple[Array, Axes]
-
-
-def factors(term: Term) -> list[Term]:
-    """A product, flattened, from left to right."""
-    found: list[Term] = []
-    stack = [term]
-    while stack:
-        top = stack.pop()
-        if top.op == "Mul" and top.dtype is term.dtype:
-            stack.extend(reversed(top.args))
-        else:
-            found.append(top)
-    return found
 
 
 def contract(operands: Sequence[Operand], bound: Mapping[Symbol, int], out: Axes) -> Array:

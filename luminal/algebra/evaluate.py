@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from luminal import dtypes
-from luminal.algebra.contract import contract, factors
+from luminal.algebra.contract import contract
 from luminal.algebra.lower import Lowered
-from luminal.algebra.terms import Axes, Frame, Term, axis_order
+from luminal.algebra.terms import Axes, Frame, Term, axis_order, factors
 from luminal.dtypes import DType
 from luminal.errors import InputError
 from luminal.hlir.attributes import (

@@ -40,3 +40,9 @@ def spread(position: Expression, dimension: Axes) -> dict[Symbol, Expression]:
         out[axis] = digit % axis.extent if place else digit
         stride = stride * axis.extent
     return out
+
+
+def never_empty(axis: Symbol) -> bool:
+    """Is the extent at least 1, whatever the dims are?"""
+    lo = None if axis.extent is None else axis.extent.interval.lo
+    return lo is not None and lo >= 1

@@ -263,3 +263,16 @@ def below(
             if not is_end(term):
                 stack.extend(term.args)
     return seen
+
+
+def factors(term: Term) -> list[Term]:
+    """A product, flattened, from left to right."""
+    found: list[Term] = []
+    stack = [term]
+    while stack:
+        top = stack.pop()
+        if top.op == "Mul" and top.dtype is term.dtype:
+            stack.extend(reversed(top.args))
+        else:
+            found.append(top)
+    return found

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import Phase, Term
 from luminal.dtypes import DType
+from luminal.egraph.spell import spell
 from luminal.rules import Class
 from luminal.shape.expression import Symbol
 
@@ -74,13 +75,10 @@ class Classes:
     default: Lowered
     known: Mapping[Term, int]  # the classes of the terms of both programs
     report: Report
-    _genes: list[EClass] = field(default_factory=list)
 
     def genes(self) -> tuple[EClass, ...]:
         """The classes with a choice."""
-        if not self._genes:
-            self._genes.extend(each for each in self.classes if len(each.spellings) > 1)
-        return tuple(self._genes)
+        return tuple(each for each in self.classes if len(each.spellings) > 1)
 
     def spell(self, choices: Mapping[str, str]) -> Lowered:
         """The program with the spellings chosen, by fingerprints of class and spelling.
@@ -95,6 +93,3 @@ class Classes:
                 if spelling.fingerprint == wanted:
                     chosen[gene.number] = spelling
         return spell(self, chosen) if chosen else self.default
-
-
-from luminal.egraph.spell import spell  # noqa: E402  # it takes Classes

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from luminal.algebra.frames import never_empty
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import OPAQUE, Phase, Term, term_order
 from luminal.egraph.classes import EClass, Spelling
 from luminal.egraph.intern import leaf_text, literal_text, positions
-from luminal.egraph.session import never_empty
 from luminal.egraph.table import Node, Table
 from luminal.rules.notation import COMMUTATIVE
 from luminal.select.weights import WEIGHTS, upper

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from luminal import config
+from luminal.algebra.frames import never_empty
 from luminal.algebra.terms import Phase, Term
 from luminal.dtypes import DType
 from luminal.egraph import schema
@@ -198,12 +199,6 @@ class Session:
     def read(self, *, makers: bool = False) -> Table:
         """All classes and nodes; with `makers`, the rules that made them."""
         return Reader(self).read(makers)
-
-
-def never_empty(axis: Symbol) -> bool:
-    """Is the extent at least 1, whatever the dims are?"""
-    lo = None if axis.extent is None else axis.extent.interval.lo
-    return lo is not None and lo >= 1
 
 
 def _is_positive(text: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from luminal.algebra.terms import Term, below
+from luminal.algebra.terms import Term, below, factors
 from luminal.dtypes import float32, float64
 from luminal.shape.condition import negation
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of
@@ -179,7 +179,7 @@ def _rescaled(sum_: Term, maximum: Term, is_read: Callable[[Term], bool]) -> Mem
     def ends(term: Term) -> bool:
         return term is maximum or is_read(term)
 
-    for factor in _factors(sum_.args[0]):
+    for factor in factors(sum_.args[0]):
         if maximum not in below((factor,), is_read):
             continue
         if factor.op not in ("Exp", "Exp2") or base not in (None, factor.op):
@@ -193,13 +193,6 @@ def _rescaled(sum_: Term, maximum: Term, is_read: Callable[[Term], bool]) -> Mem
     if base is None or not total < 0:
         return f"it changes by exp({total:g} * the maximum), which may grow"
     return Member(sum_, base, total, growth > 0)
-
-
-def _factors(term: Term) -> list[Term]:
-    """A product, flattened."""
-    if term.op != "Mul":
-        return [term]
-    return [factor for arg in term.args for factor in _factors(arg)]
 
 
 def _slope(term: Term, maximum: Term, is_read: Callable[[Term], bool]) -> float | None:

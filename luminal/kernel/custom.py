@@ -8,7 +8,7 @@ from luminal.hlir.attributes import CustomAttrs
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Place
 from luminal.kernel.tile_ir import Buffer, Call, Grid, Kernel, Role
-from luminal.shape.expression import ONE, Expression, Symbol, axis, product_of, symbol
+from luminal.shape.expression import ONE, ZERO, Expression, Symbol, axis, product_of, symbol
 
 LARGEST = 2**62
 
@@ -47,4 +47,4 @@ def place_custom(attrs: CustomAttrs, operands: Sequence[Place], results: Sequenc
 
 def bytes_of(places: Sequence[Place]) -> Expression:
     """The memory of all these places."""
-    return sum((place.size * place.dtype.size for place in places), start=ONE - ONE)
+    return sum((place.size * place.dtype.size for place in places), start=ZERO)

@@ -7,12 +7,13 @@ Two neighbours of either factor are then one 32-bit word, half as many words are
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from luminal.algebra.terms import Axes, Term, Terms
 from luminal.dtypes import bfloat16, float32, uint32
 from luminal.kernel.group import Group, Place, Store
+from luminal.kernel.source import Source, source_of
 from luminal.program.buffers import ROW_MAJOR, Layout
 from luminal.shape.expression import Symbol, axis
 
@@ -57,18 +58,16 @@ def _inner(place: Place) -> Symbol | None:
     return last_axis(place.frame[-1]) if is_plain else None
 
 
-def _words(
-    terms: Terms, read: Term, place: Place, names: dict[Symbol, Symbol]
-) -> tuple[Term, Place]:
+def _words(terms: Terms, source: Source, place: Place) -> tuple[Term, Place]:
     """What is read as words, and where: one axis is half as long."""
     inner = _inner(place)
     assert inner is not None
     assert inner.extent is not None
-    outside = names.get(inner, inner)
+    outside = source.names.get(inner, inner)
     half = axis(f"{outside.name}/{PAIR}", inner.extent.value // PAIR)
-    term = terms.at(terms.pointwise("Bitcast", (read,), uint32), {**names, inner: half * PAIR})
-    renamed = {**names, inner: half}
-    frame = tuple(tuple(renamed.get(a, a) for a in dimension) for dimension in place.frame)
+    read = terms.pointwise("Bitcast", (source.term,), uint32)
+    term = terms.at(read, {**source.names, inner: half * PAIR})
+    frame = replace(source, names={**source.names, inner: half}).renamed(place.frame)
     layout = replace(place.layout, blocks=place.layout.blocks[:1])
     return term, replace(place, dtype=uint32, frame=frame, layout=layout)
 
@@ -80,7 +79,7 @@ def _copy(group: Group, store: Store) -> Group:
         return group
     if _inner(source) is not _inner(store.place) or _inner(source) is None:
         return group
-    term, place = _words(Terms(), store.term, source, {})
+    term, place = _words(Terms(), Source(store.term), source)
     target = replace(store.place, dtype=uint32, frame=place.frame)
     target = replace(target, layout=replace(target.layout, blocks=target.layout.blocks[:1]))
     return Group((Store(term, target, place.frame),), {term: place}, frozenset(), group.facts)
@@ -92,16 +91,16 @@ def _over_words(reduction: Term, terms: Terms, reads: dict[Term, Place]) -> Term
     if product.op != "Mul" or len(product.args) != 2 or reduction.dtype is not float32:
         return None
     factors = [_in_memory(factor, reads) for factor in product.args]
-    found = [(term, reads[term], names) for term, names in factors if term is not None]
-    if len(found) != 2 or not any(_is_paired(place) for _, place, _ in found):
+    found = [(source, reads[source.term]) for source in factors if source is not None]
+    if len(found) != 2 or not any(_is_paired(place) for _, place in found):
         return None
     words, walked = [], set()
-    for term, place, names in found:
+    for source, place in found:
         inner = _inner(place)
         if inner is None:
             return None
-        walked.add(names.get(inner, inner))
-        words.append(_words(terms, term, place, names))
+        walked.add(source.names.get(inner, inner))
+        words.append(_words(terms, source, place))
     if len(walked) != 1 or not walked <= set(reduction.attrs):
         return None
     reads.update(words)
@@ -111,19 +110,12 @@ def _over_words(reduction: Term, terms: Terms, reads: dict[Term, Place]) -> Term
     return terms.reduce("Sum", {*reduction.attrs} - walked | {half}, multiplied, merge=False)
 
 
-def _in_memory(factor: Term, reads: dict[Term, Place]) -> tuple[Term | None, dict[Symbol, Symbol]]:
-    """The bfloat16 value that a factor is, cast once, and the names its axes go by; else None."""
-    names: dict[Symbol, Symbol] = {}
-    casts = 0
-    while factor.op in ("Cast", "At") and factor not in reads:
-        if factor.op == "At":
-            if not all(isinstance(index, Symbol) for _, index in factor.attrs):
-                return None, names
-            names |= {a: names.get(index, index) for a, index in factor.attrs}
-        casts += factor.op == "Cast"
-        factor = factor.args[0]
-    is_pair = factor in reads and casts == 1 and reads[factor].dtype is bfloat16
-    return (factor if is_pair else None), names
+def _in_memory(factor: Term, reads: Mapping[Term, Place]) -> Source | None:
+    """The bfloat16 value that a factor is, cast once."""
+    source = source_of(factor, reads.__contains__)
+    if source is None or source.casts != 1 or source.term not in reads:
+        return None
+    return source if reads[source.term].dtype is bfloat16 else None
 
 
 def _replaced(group: Group, terms: Terms, new: dict[Term, Term], reads: dict[Term, Place]) -> Group:

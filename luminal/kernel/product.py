@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from luminal.algebra.frames import extent_of
-from luminal.algebra.terms import Axes, Term
+from luminal.algebra.terms import Axes, Frame, Term
 from luminal.dtypes import float32, float64
 from luminal.hlir.attributes import CustomAttrs, CustomKernel
 from luminal.kernel.custom import place_custom
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group, Place
 from luminal.kernel.knobs import Knobs
+from luminal.kernel.source import source_of
 from luminal.program.buffers import ROW_MAJOR
-from luminal.shape.expression import ZERO, Symbol, ceil_div, maximum
+from luminal.shape.expression import ZERO, ceil_div, maximum
 
 BLAS = "blas"  # as target facts name the library
 CALLED: Knobs = (("call", BLAS),)
@@ -64,16 +65,11 @@ def place_product(product: Product, kernel: CustomKernel) -> Placed:
 
 def _matrix(factor: Term, group: Group) -> Place | None:
     """Where a factor lies, as one dimension of the contraction's axes; None if it is computed."""
-    names: dict[Symbol, Symbol] = {}
-    while factor.op == "At" and factor not in group.reads:
-        if not all(isinstance(index, Symbol) for _, index in factor.attrs):
-            return None
-        names |= {axis: names.get(index, index) for axis, index in factor.attrs}
-        factor = factor.args[0]
-    place = group.reads.get(factor)
-    if place is None or place.layout != ROW_MAJOR:
+    source = source_of(factor, group.reads.__contains__)
+    place = group.reads.get(source.term) if source is not None and not source.casts else None
+    if source is None or place is None or place.layout != ROW_MAJOR:
         return None
-    axes = tuple(names.get(axis, axis) for dimension in place.frame for axis in dimension)
+    axes = _joined(source.renamed(place.frame))
     return replace(place, frame=(axes,)) if len(set(axes)) == len(axes) else None
 
 
@@ -102,7 +98,7 @@ def _matched(a: Place, b: Place, c: Place, term: Term) -> Product | None:
     return None
 
 
-def _joined(frame: tuple[Axes, ...]) -> Axes:
+def _joined(frame: Frame) -> Axes:
     return tuple(axis for dimension in frame for axis in dimension)
 
 

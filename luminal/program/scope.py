@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from luminal.algebra.frames import shape_of
+from luminal.algebra.frames import never_empty, shape_of
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, Phase, Term
 from luminal.kernel.group import Group, Place, Store
@@ -18,7 +18,7 @@ from luminal.program.launch_list import Operand
 from luminal.program.memory import Memory, owner_of
 from luminal.program.selection import Residence, Selection
 from luminal.program.steps import KernelStep, Unit, leaves_of
-from luminal.shape.expression import Expression, Symbol
+from luminal.shape.expression import Expression
 
 
 class Scope:
@@ -74,7 +74,7 @@ class Scope:
                 elsewhere = varies(loop.trips) or not is_fixed(place.operand)
             elsewhere = elsewhere or root.frame != term.attrs.result
         spread = {a for dimension in root.frame for a in dimension} - term.axes
-        if any(_may_be_empty(a) for a in spread):
+        if not all(map(never_empty, spread)):
             elsewhere = True  # other readers need the one element
         if term not in self.places and not elsewhere:
             self.places[term] = place
@@ -191,9 +191,3 @@ def is_fixed(operand: Operand) -> bool:
 def varies(trips: Expression) -> bool:
     """Is the number of trips known at run time only, or none at all?"""
     return not trips.is_const or trips.value == 0
-
-
-def _may_be_empty(axis: Symbol) -> bool:
-    assert axis.extent is not None
-    lo = axis.extent.interval.lo
-    return lo is None or lo < 1

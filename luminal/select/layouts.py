@@ -15,10 +15,10 @@ from luminal.algebra.terms import Axes, Frame, Phase, Term
 from luminal.dtypes import bfloat16
 from luminal.hlir.ops import Value
 from luminal.kernel.pairs import in_pairs, last_axis
+from luminal.kernel.source import Source, source_of
 from luminal.program.buffers import ROW_MAJOR, Layout
 from luminal.program.selection import Selection
 from luminal.select.weights import upper
-from luminal.shape.expression import Symbol
 from luminal.target import Target
 
 Edge = tuple[Term, int]  # (user, argument)
@@ -193,14 +193,15 @@ def _pairs(contraction: Term, read: _Read, selection: Selection) -> int | None:
     """The dimension of the weight whose neighbours meet neighbours that lie side by side in the
     other factor, both being bfloat16 in memory.
     """
-    sources = [_source(factor, selection) for factor in contraction.args[0].args]
-    others = [each for each in sources if each is not None and each.edge != read.edge]
+    sources = [source_of(factor, selection.is_stored) for factor in contraction.args[0].args]
     for each in sources:
         if each is None or each.casts != 1 or each.term.dtype is not bfloat16:
             return None
-    if len(sources) != 2 or len(others) != 1 or not others[0].frame:
+    others = [each for each in sources if each and (each.reader, 0) != read.edge]
+    frame = _frame(others[0], selection) if len(others) == 1 else None
+    if len(sources) != 2 or not frame:
         return None
-    inner = last_axis(others[0].frame[-1])
+    inner = last_axis(frame[-1])
     for k, dimension in enumerate(read.frame):
         if inner in contraction.attrs and inner is last_axis(dimension):
             return k
@@ -213,36 +214,20 @@ def _reads(contraction: Term, selection: Selection, arguments: Set[Value]) -> It
     if selection.is_stored(product):
         return
     for k, factor in enumerate(product.args):
-        source = _source(factor, selection)
-        if source is not None and _is_weight(source.term, selection, arguments):
-            yield _Read(source.term, source.edge or (product, k), source.frame)
+        source = source_of(factor, selection.is_stored)
+        frame = _frame(source, selection) if source is not None else None
+        if source is None or frame is None or not _is_weight(source.term, selection, arguments):
+            continue
+        edge = (product, k) if source.reader is None else (source.reader, 0)
+        yield _Read(source.term, edge, frame)
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """What a factor is in memory, below casts and pure renames; `edge`: the lowest of them."""
-
-    term: Term
-    frame: Frame  # in the axes of the contraction
-    edge: Edge | None
-    casts: int
-
-
-def _source(factor: Term, selection: Selection) -> _Source | None:
-    names: dict[Symbol, Symbol] = {}
-    edge, casts = None, 0
-    while factor.op in ("Cast", "At") and not selection.is_stored(factor):
-        if factor.op == "At":
-            if not all(isinstance(index, Symbol) for _, index in factor.attrs):
-                return None
-            names |= {axis: names.get(index, index) for axis, index in factor.attrs}
-        casts += factor.op == "Cast"
-        edge, factor = (factor, 0), factor.args[0]
-    if not factor.is_leaf and factor not in selection.frames:
+def _frame(source: Source, selection: Selection) -> Frame | None:
+    """The dimensions in memory of what a contraction reads, in its axes; None if it is inlined."""
+    term = source.term
+    if not term.is_leaf and term not in selection.frames:
         return None
-    frame = factor.attrs.frame if factor.is_leaf else selection.frames[factor]
-    renamed = tuple(tuple(names.get(a, a) for a in dimension) for dimension in frame)
-    return _Source(factor, renamed, edge, casts)
+    return source.renamed(term.attrs.frame if term.is_leaf else selection.frames[term])
 
 
 def _columns(contraction: Term, selection: Selection, users: Mapping[Term, list[Edge]]) -> Axes:

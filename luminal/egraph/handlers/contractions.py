@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from luminal import dtypes
-from luminal.algebra.frames import extent_of, linear, spread
+from luminal.algebra.frames import extent_of, linear, never_empty, spread
 from luminal.algebra.terms import Axes, Phase, axis_order
 from luminal.dtypes import DType
 from luminal.egraph.handlers.handler import Found
 from luminal.egraph.intern import is_fixed
-from luminal.egraph.session import never_empty
 from luminal.egraph.table import New, Node, Table
-from luminal.shape.expression import Expression, Symbol, axis
+from luminal.shape.expression import ZERO, Expression, Symbol, axis
 
 MAX_PRODUCTS = 4  # spellings of one summand that are looked into
 MAX_FACTORS = 16
@@ -117,14 +116,14 @@ def merge(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
 def _merged(table: Table, bound: Axes, x: int, members: Sequence[Member]) -> Found:
     sizes = [extent_of(member.own) for member in members]
     name = "+".join("*".join(a.name for a in member.own) for member in members)
-    total: Expression = sum(sizes[1:], sizes[0])
+    total = sum(sizes, start=ZERO)
     along = axis(f"{name}.cat", total)
     weights = _joined(table, along, members, sizes)
     whole = New("Sum", bound, (New("Mul", None, (x, weights)),))
-    offset: Expression | int = 0
+    offset = ZERO
     for member, size in zip(members, sizes, strict=True):
         yield member.number, New("At", ((along, linear(member.own) + offset),), (whole,))
-        offset = size + offset
+        offset = offset + size
 
 
 def _joined(
@@ -135,7 +134,7 @@ def _joined(
     kept = {table.dtype[w] for w in narrow}
     if len(kept) > 1:
         narrow = [member.weight for member in members]
-    start: Expression | int = sum(sizes[:-1], start=sizes[0] - sizes[0])
+    start = sum(sizes[:-1], start=ZERO)
     result = _part(narrow[-1], members[-1].own, along - start)
     for k in range(len(members) - 2, -1, -1):
         end = start

@@ -7,12 +7,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from luminal.algebra.frames import extent_of
+from luminal.algebra.frames import extent_of, never_empty
 from luminal.algebra.terms import axis_order
 from luminal.dtypes import DType
 from luminal.egraph.handlers.handler import Found, each
 from luminal.egraph.intern import is_fixed
-from luminal.egraph.session import never_empty
 from luminal.egraph.table import New, Node, Table
 from luminal.select.weights import FEW_POINTS, MUCH_WORK, upper
 from luminal.shape.expression import Expression, Symbol, axis
