@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from luminal.algebra.terms import Term
-from luminal.kernel.cost import label
+from luminal.kernel.facts import Facts
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
-from luminal.kernel.lanes import DOT_TILE, Lanes, partly
-from luminal.kernel.loops import UNKNOWN, Access, LoopAxis, accesses, loop_axes
+from luminal.kernel.lanes import DOT_TILE, partly
+from luminal.kernel.loops import UNKNOWN, Access, LoopAxis
 from luminal.kernel.register_tile import register_tiles
-from luminal.kernel.strips import PACK_ROWS, Strips
+from luminal.kernel.strips import PACK_ROWS
 from luminal.shape.expression import Symbol
 from luminal.target import Target
 
@@ -73,41 +73,30 @@ class Schedule:
 
 def schedule(group: Group, target: Target, knobs: Knobs = ()) -> Schedule:
     """The rule-made schedule but for what `knobs` set; CompileError for a knob not legal here."""
-    return explored(group, target, knobs)[0]
+    return explored(Facts.of(group, target), knobs)[0]
 
 
-def explored(group: Group, target: Target, knobs: Knobs) -> tuple[Schedule, Choices]:
+def explored(facts: Facts, knobs: Knobs) -> tuple[Schedule, Choices]:
     """The schedule, and what could have been chosen on the way."""
-    choices = Choices(label(group), knobs)
-    found = _Rules(group, target, choices).schedule()
+    choices = Choices(facts.label, knobs)
+    found = _Rules(facts, choices).schedule()
     choices.finish()
     return found, choices
 
 
 class _Rules:
-    def __init__(self, group: Group, target: Target, choices: Choices) -> None:
-        self.group = group
-        self.target = target
+    def __init__(self, facts: Facts, choices: Choices) -> None:
+        self.facts = facts
         self.pick = choices.pick
-        self.axes = loop_axes(group)
-        self.accesses = accesses(group, self.axes)
-        self.reductions = group.reductions()
-        bound = {a for r in self.reductions for a in r.attrs}
-        self.sequential = [x for x in self.axes if x.members[0] in bound]
-        stored = {a for store in group.stores for a in store.axes}
-        free = frozenset(stored)
-        for reduction in self.reductions:
-            free &= reduction.axes
-        self.grid = [x for x in self.axes if x.members[0] in free]
-        self.inner = [x for x in self.axes if x.members[0] in stored - free]
-        dtypes = [s.dtype for s in group.stores] + [r.dtype for r in self.reductions]
-        widest = max(dtype.size for dtype in dtypes)
-        most = target.vector_lanes(max(4, min(8, widest)))
-        self.lanes = Lanes(most, tuple(self.grid), tuple(self.sequential))
-        self.strips = Strips(group, self.accesses, tuple(self.sequential), target)
+        self.target = facts.target
+        self.axes, self.accesses = facts.axes, facts.accesses
+        self.reductions = facts.reductions
+        self.grid, self.inner = [*facts.grid], [*facts.inner]
+        self.sequential = [*facts.sequential]
+        self.lanes, self.strips = facts.lanes, facts.strips
 
     def schedule(self) -> Schedule:
-        if any(store.ordered for store in self.group.stores):
+        if any(store.ordered for store in self.facts.group.stores):
             return Schedule(self.axes, (), (), tuple(self.axes), {})
         if not self.reductions:
             return self.map()
@@ -365,7 +354,7 @@ class _Rules:
         block: tuple[LoopAxis | None, int],
     ) -> tuple[tuple[LoopAxis, int], ...]:
         """Positions per chunk: inner axes whole until a chunk has the wanted work, the rest cut."""
-        work = max(1, len(self.group.terms()) - len(self.group.reads))
+        work = self.facts.operations
         for loop in (*self.inner, *self.sequential):
             work *= loop.estimate
         work = max(1, min(work, 1 << 40))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
+from luminal.kernel.facts import Facts
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs, with_knob
 from luminal.kernel.schedule import Schedule, explored
@@ -18,12 +19,13 @@ def space(group: Group, target: Target) -> tuple[Knobs, ...]:
     """The legal schedules of a group, each once: () first, then those that make one choice
     otherwise, then those that change one thing more of those in COMBINED.
     """
+    facts = Facts.of(group, target)
     found: dict[Knobs, Schedule] = {}
     frontier: Iterable[Knobs] = ((),)
     while True:
         nearby: list[Iterator[Knobs]] = []
         for knobs in frontier:
-            made, choices = explored(group, target, knobs)
+            made, choices = explored(facts, knobs)
             if made in found.values():
                 continue
             found[knobs] = made

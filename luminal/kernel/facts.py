@@ -1,0 +1,62 @@
+"""What the rules of a schedule look at: the same for all schedules of a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from luminal.algebra.terms import Term
+from luminal.kernel.cost import label
+from luminal.kernel.group import Group
+from luminal.kernel.lanes import Lanes
+from luminal.kernel.loops import Access, LoopAxis, accesses, loop_axes
+from luminal.kernel.strips import Strips
+from luminal.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A group's loop axes: `grid` outside every reduction, `sequential` of reductions, `inner` of
+    stores inside the grid; what it reads, sums, and computes at a point (`operations`).
+    """
+
+    group: Group
+    target: Target
+    label: str
+    axes: tuple[LoopAxis, ...]
+    accesses: list[Access]
+    reductions: list[Term]
+    grid: tuple[LoopAxis, ...]
+    sequential: tuple[LoopAxis, ...]
+    inner: tuple[LoopAxis, ...]
+    operations: int
+    lanes: Lanes
+    strips: Strips
+
+    @classmethod
+    def of(cls, group: Group, target: Target) -> Facts:
+        axes, reductions = loop_axes(group), group.reductions()
+        reads = accesses(group, axes)
+        bound = {a for r in reductions for a in r.attrs}
+        stored = {a for store in group.stores for a in store.axes}
+        free = frozenset(stored)
+        for reduction in reductions:
+            free &= reduction.axes
+        grid = tuple(x for x in axes if x.members[0] in free)
+        sequential = tuple(x for x in axes if x.members[0] in bound)
+        dtypes = [s.dtype for s in group.stores] + [r.dtype for r in reductions]
+        widest = max(dtype.size for dtype in dtypes)
+        most = target.vector_lanes(max(4, min(8, widest)))
+        return cls(
+            group,
+            target,
+            label(group),
+            axes,
+            reads,
+            reductions,
+            grid,
+            sequential,
+            inner=tuple(x for x in axes if x.members[0] in stored - free),
+            operations=max(1, len(group.terms()) - len(group.reads)),
+            lanes=Lanes(most, grid, sequential),
+            strips=Strips(group, reads, sequential, target),
+        )
