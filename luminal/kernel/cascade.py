@@ -10,7 +10,7 @@ uses it. The derivation refuses by default, and says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,12 +99,19 @@ def derive(
     inner = sorted((t for t in seen - {maximum} if t.is_reduction and not ends(t)), key=_number)
     if not inner and all(m.term.axes == maximum.axes for m in members):
         return Refusal(maximum, "no contraction: two passes cost less than rescaling")
-    moving = {maximum, *inner}
-    for term in sorted(seen, key=_number):  # operands have smaller numbers
-        if not ends(term) and not moving.isdisjoint(term.args):
-            moving.add(term)
-    scope = frozenset(t for t in moving - {maximum} if step & t.axes)
+    scope = frozenset(t for t in _moving(maximum, inner, seen, ends) if step & t.axes)
     return Cascade(maximum, tuple(members), tuple(inner), scope)
+
+
+def _moving(
+    maximum: Term, inner: Sequence[Term], seen: Iterable[Term], ends: Callable[[Term], bool]
+) -> set[Term]:
+    """All that depends on the maximum or a contraction within a step, and these contractions."""
+    found = {maximum, *inner}
+    for term in sorted(seen, key=_number):  # operands have smaller numbers
+        if not ends(term) and not found.isdisjoint(term.args):
+            found.add(term)
+    return found - {maximum}
 
 
 def _number(term: Term) -> int:
