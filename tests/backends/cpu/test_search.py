@@ -246,7 +246,7 @@ def scaled(factor: float) -> lm.Graph:
     return cx
 
 
-def test_a_wrong_candidate_stops_the_build(monkeypatch: Any) -> None:
+def test_a_wrong_candidate_stops_the_build(monkeypatch: Any, tmp_path: Path) -> None:
     def wrong(self: Strategy) -> None:
         other = Space(scaled(3).graph(), self.space.target).decode(Genome())
         self.measurements.build([other])
@@ -254,6 +254,7 @@ def test_a_wrong_candidate_stops_the_build(monkeypatch: Any) -> None:
         self.best = Timed(self.fast.candidate, number, 0.0)
 
     monkeypatch.setattr(Strategy, "run", wrong)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # leaves nothing behind
     with pytest.raises(lm.CompileError, match=r"computes something else: y: .* are off") as e:
         lm.compile(scaled(2), mode="optimal", search=OPTIONS)
     folder = Path(str(e.value).split("the folder ")[1].split(",")[0])
