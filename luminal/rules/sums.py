@@ -10,7 +10,7 @@ RULES = (
          twin="Sum({i, k}, x[i, k]) + Sum({k}, y[i, k])"),
     Rule("sum-factor", "Sum(K, a * b)",
          "Sum(K & axes(a) & axes(b), Sum(K - axes(b), a) * Sum(K - axes(a), b))", ROUNDING,
-         ("float(a)", "K <= axes(a) | axes(b)", "K - (axes(a) & axes(b)) != {}"),
+         ("float(a)", "K <= axes(a) | axes(b)", "K - (axes(a) & axes(b)) != {}", "nonempty(K)"),
          "Sum({k}, a[k] * b[i, k])"),
     Rule("sum-factors", "Sum(K, (a * (b / c)) * d)", "a / c * Sum(K, b * d), at any depth",
          ROUNDING, handler="factor_out", example="Sum({k}, (a[i] * b[k] / c[i]) * d[k])",

@@ -240,11 +240,14 @@ def narrow_floats() -> list[Case]:
 
 
 def empty() -> list[Case]:
-    """A dim that may be 0, in products, sums, and scans."""
+    """A dim that may be 0, in products, sums, and scans; an empty sum with infinite factors."""
     d = Draft(({"s": 3}, {"s": 0}, {"s": 1}, {"s": 30}))
     s = d.cx.dim("s", 0, 64)
     x, y = d.given(s, 5), d.given(5, s)
-    return d.cases(y @ x, (x @ d.weight(5, 4)).relu(), x.sum(0), x.exp().cumsum(0), y @ x + x.sum())
+    none = (d.given(0, 5) / (x.sum(0) * 0)).sum(0)
+    return d.cases(
+        none, y @ x, (x @ d.weight(5, 4)).relu(), x.sum(0), x.exp().cumsum(0), y @ x + x.sum()
+    )
 
 
 def random_numbers() -> list[Case]:

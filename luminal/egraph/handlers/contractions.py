@@ -34,12 +34,13 @@ def factor_out(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
         if node.op != "Sum" or not table.dtype[number].is_float:
             continue
         bound = frozenset(node.attrs)
-        steady = all(map(never_empty, bound))  # else 0 / 0 would come from an empty sum
+        if not all(map(never_empty, bound)):  # 0 times infinity would come from an empty sum
+            continue
         products = [n for n in table.nodes[x] if n.op in ("Mul", "Div") and x not in n.args]
         for each in products[:MAX_PRODUCTS]:
             over, under = _factors(table, x, each)
             free = [f for f in over if bound.isdisjoint(table.axes[f])]
-            gone = [f for f in under if steady and bound.isdisjoint(table.axes[f])]
+            gone = [f for f in under if bound.isdisjoint(table.axes[f])]
             rest = [f for f in over if not bound.isdisjoint(table.axes[f])]
             if not rest or not (free or gone):
                 continue
