@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from luminal import dtypes
-from luminal.algebra.terms import Phase
+from luminal.algebra.terms import Phase, Term
 from luminal.egraph import schema
-from luminal.egraph.intern import KINDS
+from luminal.egraph.intern import KINDS, Interned
 from luminal.egraph.table import Node, Table
 from luminal.shape.expression import Symbol
 
 if TYPE_CHECKING:
-    from luminal.egraph.session import Session
+    from egglog.bindings import EGraph
 
 
 class Reader:
     """Frozen values to Python: they are untyped, so each column is read by its sort."""
 
-    def __init__(self, session: Session) -> None:
-        self.egraph = session.egraph
-        self.interned = session.interned
-        self.program = session.terms
-        self.functions = session.egraph.freeze().functions
+    def __init__(self, egraph: EGraph, interned: Interned, program: Mapping[Term, int]) -> None:
+        self.egraph = egraph
+        self.interned = interned
+        self.program = program
+        self.functions = egraph.freeze().functions
         self.table = Table()
         self.numbers: dict[Any, int] = {}  # of classes
         self.sets: dict[Any, tuple[Symbol, ...]] = {}

@@ -198,7 +198,7 @@ class Session:
 
     def read(self, *, makers: bool = False) -> Table:
         """All classes and nodes; with `makers`, the rules that made them."""
-        return Reader(self).read(makers)
+        return Reader(self.egraph, self.interned, self.terms).read(makers)
 
 
 def _is_positive(text: str) -> bool:
