@@ -85,10 +85,14 @@ def choose_dims(signature: Signature, wanted: Mapping[str, int]) -> dict[str, in
 def _add_parameter(
     found: dict[Parameter, Array], parameter: Parameter, rng: np.random.Generator
 ) -> None:
-    if parameter not in found:
-        known = parameter.array
-        shape = parameter.shape
-        found[parameter] = known if known is not None else _random(rng, shape, parameter.dtype, 2)
+    if parameter in found:
+        return
+    array = parameter.array
+    if array is None:
+        array = _random(rng, parameter.shape, parameter.dtype, 2)
+        if parameter.dtype.is_float and len(parameter.shape) > 1:  # or deep networks saturate
+            array = (array / np.sqrt(max(parameter.shape))).astype(array.dtype)
+    found[parameter] = array
 
 
 def _add_state(found: dict[State, Array], state: State, rng: np.random.Generator) -> None:
