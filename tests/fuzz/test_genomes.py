@@ -23,7 +23,7 @@ from tests.fuzz.graphs import Case, random_case
 from tests.rules.programs import PROGRAMS, program
 
 Array = np.ndarray[Any, Any]
-FEW, MANY = 10, 200
+FEW, MANY = 20, 200
 MOST_CHANGES = 8
 
 
