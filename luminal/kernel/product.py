@@ -69,7 +69,9 @@ def _matrix(factor: Term, group: Group) -> Place | None:
     place = group.reads.get(source.term) if source is not None and not source.casts else None
     if source is None or place is None or place.layout != ROW_MAJOR:
         return None
-    axes = _joined(source.renamed(place.frame))
+    own, axes = _joined(place.frame), _joined(source.renamed(place.frame))
+    if any(a.extent != b.extent for a, b in zip(own, axes, strict=True)):
+        return None  # a part of the tensor, whose rows do not follow each other
     return replace(place, frame=(axes,)) if len(set(axes)) == len(axes) else None
 
 

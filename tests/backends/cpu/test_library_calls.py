@@ -124,6 +124,10 @@ NO_PRODUCTS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
     "integers": (lambda a, b: a.to(lm.int32) @ b.to(lm.int32), ((30, 40), (40, 50))),
     "no product": (lambda a: a.sum(1), ((30, 40),)),
     "middle axis": (lambda a, b: lm.einsum("mbk,bkn->bmn", a, b), ((30, 4, 40), (4, 40, 50))),
+    "part of each matrix": (
+        lambda a, b: a @ b[:, :20].transpose(-1, -2),
+        ((2, 30, 40), (2, 50, 40)),
+    ),
     "diagonal": (lambda a, b: a.diagonal() * b.sum(1), ((30, 30), (30, 50))),
 }
 
