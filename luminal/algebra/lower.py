@@ -8,7 +8,7 @@ terms, with an At on each edge whose operand must be read at other indices than 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,7 +18,7 @@ from luminal.algebra import axes
 from luminal.algebra.axes import Atom, Dimension
 from luminal.algebra.frames import linear, spread
 from luminal.algebra.index_form import index_form
-from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, Terms
+from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, Terms, term_order
 from luminal.hlir.attributes import LoopAttrs, Shape
 from luminal.hlir.graph import Graph, Sink, topological
 from luminal.hlir.ops import OPS, Node, Value
@@ -76,6 +76,18 @@ def lower_body(arguments: Sequence[Node], results: Sequence[Value]) -> Lowered:
 @lru_cache(CACHE)  # each compile asks for the same ones
 def _axis(number: int, extent: Expression) -> Symbol:
     return axis(f"a{number}", extent)
+
+
+def bodies(lowered: Lowered) -> Iterator[Lowered]:
+    """The program and the bodies of its Loops, each once."""
+    waiting, seen = [lowered], {id(lowered)}
+    while waiting:
+        body = waiting.pop()
+        yield body
+        for term in term_order(root.term for root in body.roots):
+            if term.op == "Loop" and id(term.attrs.body) not in seen:
+                seen.add(id(term.attrs.body))
+                waiting.append(term.attrs.body)
 
 
 class _Lowering:

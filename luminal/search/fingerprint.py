@@ -7,7 +7,7 @@ their names, which lowering and rules give deterministically.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from luminal.algebra.lower import Lowered
 from luminal.algebra.term_text import Printer
@@ -41,9 +41,9 @@ class _Names(Printer):
         return "\n".join(self.body(term, "")) if term.op == "Loop" else ""
 
 
-def by_fingerprint(terms: Iterable[Term], names: Mapping[Term, str]) -> dict[str, Term]:
+def by_fingerprint(names: Mapping[Term, str]) -> dict[str, Term]:
     """The terms by their names; of equal ones the first."""
     found: dict[str, Term] = {}
-    for term in terms:
-        found.setdefault(names[term], term)
+    for term, name in names.items():
+        found.setdefault(name, term)
     return found

@@ -43,7 +43,6 @@ class Operands:
 class Failure:
     """What a process answers in place of a result."""
 
-    kind: str
     text: str
 
 

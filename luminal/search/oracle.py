@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from luminal.algebra.evaluate import Evaluator
-from luminal.algebra.lower import Lowered, Root
+from luminal.algebra.lower import Lowered, Root, bodies
 from luminal.algebra.terms import Term, term_order
 from luminal.dtypes import DType
 from luminal.hlir.attributes import InputAttrs, StateAttrs, WeightAttrs
@@ -145,14 +145,10 @@ def _along(
 
 def _leaves(lowered: Lowered, arrays: Arrays) -> dict[Value, Array]:
     found: dict[Value, Array] = {}
-    waiting, seen = [lowered], {id(lowered)}
-    while waiting:
-        for term in term_order(root.term for root in waiting.pop().roots):
+    for body in bodies(lowered):
+        for term in term_order(root.term for root in body.roots):
             if term.is_leaf and (array := _leaf(term, arrays)) is not None:
                 found[term.attrs.value] = array
-            elif term.op == "Loop" and id(term.attrs.body) not in seen:
-                seen.add(id(term.attrs.body))
-                waiting.append(term.attrs.body)
     return found
 
 

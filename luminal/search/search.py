@@ -19,6 +19,7 @@ from luminal.errors import CompileError
 from luminal.hlir import printer
 from luminal.hlir.graph import Graph
 from luminal.runtime.arrays import Array
+from luminal.runtime.binding import Signature
 from luminal.runtime.report import SearchSummary
 from luminal.runtime.source_hash import source_hash
 from luminal.search import database, oracle
@@ -27,7 +28,7 @@ from luminal.search.database import Decision
 from luminal.search.genome import Genome
 from luminal.search.log import Log
 from luminal.search.measure import Measurements
-from luminal.search.operands import Arrays, SharedFile, draw, share
+from luminal.search.operands import Arrays, SharedFile, choose_dims, draw, share
 from luminal.search.options import CompilationMode, SearchOptions
 from luminal.search.process import Builders, Lost, Refused
 from luminal.search.runner import Runner
@@ -54,8 +55,8 @@ def search(
     the best program so far. Raises CompileError if a candidate computes something else.
     """
     space = Space(graph, target, numerics)
-    arrays = draw(space.graph, options.dims, values or {}, options.seed)
-    context = _context(target, arrays.dims)
+    dims = choose_dims(Signature(space.graph), options.dims)
+    context = _context(target, dims)
     text = term_text.to_text(space.lowered)
     key = text_key(f"{text}\n{context}\n{numerics}\n{mode}\n{_of_results(options)}")
     known = database.default().decision(key)
@@ -65,11 +66,12 @@ def search(
         except ValueError:  # no genome: the file was damaged
             database.default().forget(key)
     with trace.span("search"):
+        arrays = draw(space.graph, dims, values or {}, options.seed)
         try:
             shared = share(space.graph, arrays)
         except OSError as error:
             reason = f"no room for the arrays that candidates run on: {error}"
-            return space.decode(Genome()).stages, _unsearched(mode, options, reason)
+            return space.decode(Genome()).stages, _untimed(mode, options, _kept(reason))
         return _Search(space, backend, mode, options, arrays, shared, context, key).run()
 
 
@@ -78,24 +80,14 @@ def _replay(
 ) -> tuple[Stages, SearchSummary]:
     """The program of a search that was finished before. Raises ValueError if it was damaged."""
     stages = space.decode(Genome.parse(known.genome)).stages
-    decision = _decision(known, options)
-    summary = SearchSummary(
-        mode=str(mode),
-        seed=options.seed,
-        candidates=0,
-        kernels_built=0,
-        rejected=(),
-        history=(),
-        fast_seconds=known.fast_seconds,
-        best_seconds=known.best_seconds,
-        decision=f"{decision} (decided by an earlier search)",
-        from_database=True,
-    )
-    return stages, summary
+    decision = f"{_decision(known, options)} (decided by an earlier search)"
+    return stages, _untimed(mode, options, decision, known)
 
 
-def _unsearched(mode: CompilationMode, options: SearchOptions, reason: str) -> SearchSummary:
-    """Of a search in which not even the fast program was timed."""
+def _untimed(
+    mode: CompilationMode, options: SearchOptions, decision: str, known: Decision | None = None
+) -> SearchSummary:
+    """Of a search that timed nothing: an earlier one is `known`, or not even `fast` could run."""
     return SearchSummary(
         mode=str(mode),
         seed=options.seed,
@@ -103,10 +95,15 @@ def _unsearched(mode: CompilationMode, options: SearchOptions, reason: str) -> S
         kernels_built=0,
         rejected=(),
         history=(),
-        fast_seconds=0.0,
-        best_seconds=0.0,
-        decision=f"the fast program runs: {reason}",
+        fast_seconds=0.0 if known is None else known.fast_seconds,
+        best_seconds=0.0 if known is None else known.best_seconds,
+        decision=decision,
+        from_database=known is not None,
     )
+
+
+def _kept(reason: str) -> str:
+    return f"the fast program runs: {reason}"
 
 
 _FAST = Genome().to_json()
@@ -154,7 +151,7 @@ class _Search:
         except (Lost, Refused, pickle.PicklingError, TypeError, KeyboardInterrupt) as error:
             reason = str(error) or "interrupted"
             stages = self.space.decode(Genome()).stages
-            return stages, _unsearched(self.mode, self.options, reason)
+            return stages, _untimed(self.mode, self.options, _kept(reason))
         interrupted = False
         try:
             strategy.run()

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from luminal import compiler
-from luminal.algebra.lower import Lowered
-from luminal.algebra.terms import Term, term_order
+from luminal.algebra.lower import Lowered, bodies
+from luminal.algebra.terms import Term
 from luminal.assemble import knob_space, text_key
 from luminal.compiler import Stages
 from luminal.egraph import Classes, Limits, saturate
@@ -36,7 +36,7 @@ Choice = tuple[str, str, str | None]
 """Kind, key and value of one choice in a genome (None: as `fast` does it)."""
 
 
-MOST_DECODED = 32
+MOST_DECODED = 512  # a pass over all moves orders them first and then times them
 
 
 class Move(NamedTuple):
@@ -92,7 +92,7 @@ class Space:
         self.numerics = numerics
         self.limits = limits or Limits()
         self.graph, self.lowered = compiler.lower_to_algebra(graph)
-        self._bodies = {id(body): body for body in _bodies(self.lowered)}
+        self._bodies = {id(body): body for body in bodies(self.lowered)}
         self._decoded: dict[Genome, Stages] = {}  # by genomes without schedules, a few
         self._defaults: dict[int, Respelled] = {}
         self._classes: dict[int, Classes] = {}
@@ -135,30 +135,34 @@ class Space:
         return Candidate(genome, stages, text_key("\n".join(texts)))
 
     def _decode(self, genome: Genome) -> Stages:
-        spelled = self._spell(self.lowered, genome)
+        spelled = self._spell(self.lowered, genome, {})
         wished = dict(genome.layouts)
         wishes = {t: wished[name] for t, name in spelled.names.items() if name in wished}
         selection = layouts.by_rule(spelled.selection, self.target, self.numerics, wishes)
         return compiler.finish(self.graph, spelled.lowered, selection, self.target, genome.knobs)
 
-    def _spell(self, body: Lowered, genome: Genome) -> _Spelled:
+    def _spell(self, body: Lowered, genome: Genome, done: dict[int, _Spelled]) -> _Spelled:
+        """A body and all in it spelled, by id of the body as it was lowered in `done`."""
+        if id(body) in done:
+            return done[id(body)]
         if genome.spellings:
             lowered = self.classes(body).spell(dict(genome.spellings))
         else:
             lowered = self._default(body).lowered
         names = fingerprints(lowered)
-        terms = by_fingerprint(names, names)
+        terms = by_fingerprint(names)
         wishes = fast.Wishes(
             {terms[k]: Residence(v) for k, v in genome.residences if k in terms},
             frozenset(terms[k] for k in genome.apart if k in terms),
         )
         loops = {id(t.attrs.body): t.attrs.body for t in names if t.op == "Loop"}
-        inside = {key: self._spell(inner, genome) for key, inner in loops.items()}
-        bodies = {key: spelled.selection for key, spelled in inside.items()}
-        selection = fast.choose(lowered, self.numerics, wishes, bodies)
+        inside = {key: self._spell(inner, genome, done) for key, inner in loops.items()}
+        inner_choices = {key: spelled.selection for key, spelled in inside.items()}
+        selection = fast.choose(lowered, self.numerics, wishes, inner_choices)
         for spelled in inside.values():
             names = {**spelled.names, **names}
-        return _Spelled(lowered, selection, names)
+        done[id(body)] = _Spelled(lowered, selection, names)
+        return done[id(body)]
 
     # --- the changes that make other programs
 
@@ -169,17 +173,17 @@ class Space:
         if any(isinstance(step, LoopStep) for step in candidate.stages.partition.steps):
             value = None if genome.unrolled else "yes"
             found.append(_move("unrolled", "", value, "Loops written out in the launch list"))
+        done: dict[int, _Spelled] = {}
         for body in self._bodies.values():
-            spelled = self._spell(body, genome)
+            spelled = self._spell(body, genome, done)
             found += self._spellings(body, genome)
             found += _residences(spelled, genome)
             found += _merges(spelled, genome)
-        found += self._layouts(candidate)
+        found += self._layouts(candidate, done[id(self.lowered)].names)
         return found
 
-    def _layouts(self, candidate: Candidate) -> Iterator[Move]:
+    def _layouts(self, candidate: Candidate, names: Mapping[Term, str]) -> Iterator[Move]:
         """Weights read as they are that could be read in panels, and the other way round."""
-        names = self._spell(self.lowered, candidate.genome).names
         wished, selection = dict(candidate.genome.layouts), candidate.stages.selection
         for gene in layouts.all_genes(selection, self.target, self.numerics):
             name = names[gene.weight]
@@ -276,15 +280,3 @@ def _merges(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
     for term in spelled.selection.stored():
         if spelled.names[term] in apart:
             yield _move("apart", spelled.names[term], None, "merged as fast has it")
-
-
-def _bodies(lowered: Lowered) -> Iterator[Lowered]:
-    """The program and the bodies of its Loops, each once."""
-    waiting, seen = [lowered], {id(lowered)}
-    while waiting:
-        body = waiting.pop()
-        yield body
-        for term in term_order(root.term for root in body.roots):
-            if term.op == "Loop" and id(term.attrs.body) not in seen:
-                seen.add(id(term.attrs.body))
-                waiting.append(term.attrs.body)

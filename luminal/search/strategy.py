@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from luminal.errors import CompileError
-from luminal.search.cost_model import MOST_FLOPS, MOST_LINES, cost
+from luminal.search.cost_model import MOST_FLOPS, MOST_LINES, Cost, cost
 from luminal.search.genome import Genome
 from luminal.search.measure import WIN, Measurements
 from luminal.search.options import CompilationMode, SearchOptions
@@ -61,6 +61,7 @@ class Strategy:
         self.tuned: set[str] = set()  # kernels whose schedules were all timed
         self.fast = self.first()
         self.best = self.fast
+        self.most_flops = MOST_FLOPS * max(self.cost(self.fast.candidate).flops, 1.0)
         measurements.is_over = self.is_over
         measurements.slow = SLOW * self.fast.seconds
 
@@ -144,11 +145,11 @@ class Strategy:
         stale = 0
         while stale < STALE_DRAWS and not self.is_over():
             pairs = []
+            moves = self.space.moves(self.best.candidate)
+            if len(moves) < 2:
+                return
             for _ in range(MOVES_AT_ONCE):
-                first = self.space.moves(self.best.candidate)
-                if len(first) < 2:
-                    return
-                one, other = self.rng.sample(first, 2)
+                one, other = self.rng.sample(moves, 2)
                 genome = other.of(one.of(self.best.candidate.genome))
                 pairs.append((genome, f"{one.note} and {other.note}"))
             if self.challenge(pairs):
@@ -160,22 +161,22 @@ class Strategy:
     def ordered(self, moves: list[Move]) -> list[Move]:
         """Moves that make new programs, the cheapest program by the cost model first."""
         known: list[tuple[float, int, Move]] = []
-        limit = PREDICTED_SLOW * self.predicted(self.best.candidate)
+        limit = PREDICTED_SLOW * self.cost(self.best.candidate).seconds
         for number, move in enumerate(moves):
             if self.is_over():
                 break
             candidate = self.decode(move.of(self.best.candidate.genome), move.note)
             if candidate is None:
                 continue
-            seconds = self.predicted(candidate)
+            seconds = self.cost(candidate).seconds
             if seconds > limit:
                 self.log.reject("predicted to be slow", move.note)
             else:
                 known.append((seconds, number, move))
         return [move for _, _, move in sorted(known, key=lambda item: item[:2])]
 
-    def predicted(self, candidate: Candidate) -> float:
-        return cost(candidate.program, self.measurements.dims, self.space.target).seconds
+    def cost(self, candidate: Candidate) -> Cost:
+        return cost(candidate.program, self.measurements.dims, self.space.target)
 
     def decode(self, genome: Genome, note: str) -> Candidate | None:
         """The candidate of a genome; None for one seen before, too large or not to be compiled."""
@@ -186,9 +187,7 @@ class Strategy:
             return None
         if candidate.text in self.seen:
             return None
-        flops = cost(candidate.program, self.measurements.dims, self.space.target).flops
-        first = cost(self.fast.candidate.program, self.measurements.dims, self.space.target).flops
-        if flops > MOST_FLOPS * max(first, 1.0):
+        if self.cost(candidate).flops > self.most_flops:
             self.log.reject("more than 4 times the work", note)
             return None
         if any(origin.text.count("\n") > MOST_LINES for origin in candidate.stages.origins):

@@ -76,12 +76,10 @@ class Worker:
 
     # --- operations
 
-    def build(self, kernel: Any, text: str, target: Any) -> float:
-        """Compiles a kernel into the object cache; the seconds it took."""
-        start = time.perf_counter()
+    def build(self, kernel: Any, text: str, target: Any) -> None:
+        """Compiles a kernel into the object cache."""
         assert self.backend.build is not None
         self.backend.build(kernel, text, target)
-        return time.perf_counter() - start
 
     def open(self, operands: Operands) -> None:
         """Takes the arrays that programs run on."""
@@ -171,7 +169,7 @@ class Worker:
     def elements(self, number: int, positions: dict[str, list[Array]]) -> dict[str, Array]:
         """Elements of the results, on the grid of the positions given along each dimension."""
         found = self.results(number)
-        return {name: found[name][np.ix_(*where)].copy() for name, where in positions.items()}
+        return {name: found[name][np.ix_(*where)] for name, where in positions.items()}
 
     def distance(self, number: int, other: int) -> dict[str, Distance]:
         """How far two programs' results are apart, each run once from the same States."""
@@ -198,7 +196,7 @@ def main() -> None:
             operation, arguments = unpack(data, worker.resolve)
             answer = getattr(worker, operation)(*arguments)
         except (LuminalError, MemoryError) as error:
-            answer = Failure(type(error).__name__, str(error))
+            answer = Failure(str(error))
         send(answers, pack(answer))
 
 

@@ -165,7 +165,7 @@ def test_a_locked_file_is_waited_for(tmp_path: Path) -> None:
 
 def test_processes_share_the_file(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from luminal.search.database import *; "
+        "import sys; from pathlib import Path; from luminal.search.database import Database; "
         "d = Database(Path(sys.argv[1])); "
         "[d.add_prices({f'{sys.argv[2]}{k}': 1.0}) for k in range(50)]"
     )
