@@ -54,11 +54,11 @@ def lower_to_algebra(graph: Graph) -> tuple[Graph, Lowered]:
     if config.get("LUMINAL_VERIFY"):
         hlir_verify.verify(graph)
     with trace.span("roll"):
-        graph = roll(graph)
-    if config.get("LUMINAL_VERIFY"):
-        hlir_verify.verify(graph)
+        rolled = roll(graph)
+    if config.get("LUMINAL_VERIFY") and rolled is not graph:
+        hlir_verify.verify(rolled)
     with trace.span("lower"):
-        return graph, lower(graph)
+        return rolled, lower(rolled)
 
 
 def finish(

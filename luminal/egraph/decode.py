@@ -44,8 +44,6 @@ class Decoder:
                 self.leaves.setdefault(term.attrs, len(self.leaves))
         self.defaults()
         self.cheapest()
-        for number in self.order:
-            self.prints[number] = self.fingerprint(number, self.first[number])
         best = {number: self.best(number) for number in self.order}
         used = self.reachable(best)
         numbers = {old: new for new, old in enumerate(o for o in self.order if o in used)}

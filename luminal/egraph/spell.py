@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from luminal.algebra.lower import Lowered, Root
-from luminal.algebra.terms import Frame, Term, Terms
+from luminal.algebra.terms import OPAQUE, REDUCTIONS, Frame, Term, Terms
 from luminal.egraph.intern import literal_data
 from luminal.shape.expression import const
 
@@ -77,11 +77,11 @@ def _operation(terms: Terms, spelling: Spelling, args: list[Term]) -> Term:
         return terms.literal(literal_data(attrs, dtype), dtype)
     if op == "Index":
         return terms.index(attrs, dtype)
-    if op in ("Sum", "Max"):
+    if op in REDUCTIONS:
         return terms.reduce(op, attrs, args[0], merge=False)
     if op == "At":
         where = {a: args[1 + i] if isinstance(i, int) else i for a, i in attrs}
         return terms.at(args[0], where)
-    if op in ("Scan", "Sort", "Scatter", "Loop", "Custom"):
+    if op in OPAQUE:
         return terms.opaque(op, args, attrs, dtype)
     return terms.pointwise(op, args, dtype)

@@ -17,6 +17,7 @@ masked, inf and NaN come out as they do in two passes.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
@@ -32,7 +33,7 @@ from luminal.kernel.tile_ir import Tile
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, maximum, minimum
 
 
-class Pass(Workspace):
+class Pass(Workspace, ABC):
     """The frame of the pass; subclasses say which axis fills the vectors."""
 
     lane_tile: TileChoice  # of loops over the lanes alone
@@ -56,17 +57,17 @@ class Pass(Workspace):
     def prepare(self, env: Env) -> None:
         """What is done once, before the pass."""
 
+    @abstractmethod
     def maximise(self, env: Env) -> None:
         """x over the block, to scratch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def move_maximum(self, env: Env) -> None:
         """The new maximum, and what the move multiplies sums by."""
-        raise NotImplementedError
 
+    @abstractmethod
     def exponentiate(self, env: Env) -> None:
         """The exponentials of the block, to scratch, and the sums without further axes."""
-        raise NotImplementedError
 
     def grid_env(self) -> Env:
         """One grid axis per axis of the maximum; the lanes in blocks."""
