@@ -11,7 +11,7 @@ from luminal.hlir.attributes import LoopAttrs
 from luminal.hlir.state import State
 from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
-from luminal.program.in_place import is_read_before, updates
+from luminal.program.in_place import is_read_before
 from luminal.program.launch_list import Operand
 from luminal.program.scope import Scope, varies
 from luminal.program.steps import KernelStep, LoopStep, Unit, leaves_of, state_of
@@ -58,7 +58,7 @@ class BoundLoop:
             place = outer.exact(term, frame, self.before, wanted[len(operands)]).operand
             operands.append(place)
         arguments = dict(zip(body.arguments, operands, strict=True))
-        inner = Scope(self.memory, selection, outer.facts, self.depth, arguments)
+        inner = Scope(self.memory, selection, outer.facts, self.depth, outer.may_fail, arguments)
         for k, root in enumerate(selection.roots):
             targets = [carried[k][1]] if k < loop.carried else self._targets(k, root, inner)
             for target in targets:
@@ -177,11 +177,8 @@ class BoundLoop:
         """The leaves of a list of States that each iteration overwrites where they lie: it scatters
         into one of them, and whatever else reads it can run before.
         """
-        outer = self.outer
-        if outer.may_fail or root.term in inner.places or root.term.op != "Scatter":
-            return []
-        slice_ = root.term.args[0]
-        if not slice_.is_leaf or not updates(inner.selection, inner.users, root, slice_):
+        outer, slice_ = self.outer, inner.overwritten(root)
+        if slice_ is None:
             return []
         operand = inner.places[slice_].operand
         table, memory = self.memory.partition.table, self.memory

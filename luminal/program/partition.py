@@ -14,11 +14,10 @@ from luminal.algebra.scatter import is_ordered, positions
 from luminal.algebra.terms import OpaqueAttrs, Term
 from luminal.dtypes import int64
 from luminal.hlir.graph import Assign, Graph, Output
-from luminal.hlir.state import State
 from luminal.kernel.group import Group, Store
 from luminal.program.bound_loop import BoundLoop
 from luminal.program.buffers import BufferKind
-from luminal.program.in_place import updates
+from luminal.program.in_place import calls_python
 from luminal.program.launch_list import ProgramOutput
 from luminal.program.memory import Memory
 from luminal.program.scope import Scope
@@ -40,7 +39,7 @@ from luminal.shape.expression import axis
 def partition(graph: Graph, selection: Selection) -> Partition:
     """The steps and buffers that a selection asks for."""
     memory = Memory()
-    scope = Scope(memory, selection, graph.requirements, 0)
+    scope = Scope(memory, selection, graph.requirements, 0, calls_python(selection))
     for root in selection.roots:
         _sink(scope, root)
     result = memory.partition
@@ -61,22 +60,14 @@ def _sink(scope: Scope, root: Root) -> None:
         case Assign(state):
             if root.term.is_leaf and state_of(root.term) is state:
                 return  # assigned to itself
-            if _updates(scope, root, state):
+            old = scope.overwritten(root)
+            if old is not None and state_of(old) is state:
                 buffer = memory.buffer(BufferKind.STATE, root.term.dtype, shape, state)
                 scope.in_place.add(root.term)
             else:
                 buffer = memory.buffer(BufferKind.NEXT, root.term.dtype, shape, state)
                 memory.partition.swaps.append(state)
     scope.settle(root.term, memory.place(buffer, root.frame), root)
-
-
-def _updates(scope: Scope, root: Root, state: State) -> bool:
-    """Is the root a Scatter that may overwrite this State where it lies?"""
-    if scope.may_fail or root.term in scope.places or root.term.op != "Scatter":
-        return False
-    old = root.term.args[0]
-    is_own = old.is_leaf and state_of(old) is state
-    return is_own and updates(scope.selection, scope.users, root, old)
 
 
 def _steps(scope: Scope) -> list[Step]:

@@ -13,7 +13,7 @@ from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, Phase, Term
 from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
-from luminal.program.in_place import calls_python
+from luminal.program.in_place import updates
 from luminal.program.launch_list import Operand
 from luminal.program.memory import Memory, owner_of
 from luminal.program.selection import Residence, Selection
@@ -22,7 +22,10 @@ from luminal.shape.expression import Expression
 
 
 class Scope:
-    """The program, or the body of a Loop whose `arguments` lie where the Loop put them."""
+    """The program, or the body of a Loop whose `arguments` lie where the Loop put them.
+
+    `may_fail`: a kernel of the program may raise, so that no State is updated where it lies.
+    """
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class Scope:
         selection: Selection,
         facts: tuple[Expression, ...],
         depth: int,
+        may_fail: bool,
         arguments: Mapping[Any, Operand] | None = None,
     ) -> None:
         self.memory = memory
@@ -41,7 +45,7 @@ class Scope:
         self.others: dict[tuple[Term, int], Place] = {}  # in other layouts, by number
         self.copies: list[Store] = []  # sinks of values that live elsewhere
         self.in_place: set[Term] = set()  # Scatters into the memory of a leaf
-        self.may_fail = depth == 0 and calls_python(selection)
+        self.may_fail = may_fail
         self.results: dict[int, dict[int, Term]] = {}  # of opaque operations: by site, by number
         self.materialised: dict[tuple[Term, Frame, Layout], Place] = {}
         order = {term: k for k, term in enumerate(selection.choices)}
@@ -80,6 +84,14 @@ class Scope:
             self.places[term] = place
         else:
             self.copies.append(Store(term, place, root.frame))
+
+    def overwritten(self, root: Root) -> Term | None:
+        """The leaf that a root, a Scatter into it, may overwrite where it lies; None if none."""
+        if self.may_fail or root.term in self.places or root.term.op != "Scatter":
+            return None
+        leaf = root.term.args[0]
+        free = leaf.is_leaf and updates(self.selection, self.users, root, leaf)
+        return leaf if free else None
 
     def home(self, term: Term) -> Place:
         """Where a stored term lives."""
