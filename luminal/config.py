@@ -136,6 +136,13 @@ FLAGS: dict[str, Flag] = {
             "verify every IR between the steps of the compiler",
         ),
         Flag(
+            "LUMINAL_POISON",
+            _switch,
+            lambda: False,
+            "takes 1 or 0",
+            "fill memory with NaN before each run, so that reads of what nobody wrote are seen",
+        ),
+        Flag(
             "LUMINAL_PRINT_EGGLOG",
             _switch,
             lambda: False,
@@ -175,7 +182,9 @@ def get(name: Literal["LUMINAL_TARGET"]) -> str: ...
 def get(name: Literal["LUMINAL_GRAPHVIZ"]) -> Path | None: ...
 @overload
 def get(
-    name: Literal["LUMINAL_VERIFY", "LUMINAL_PRINT_EGGLOG", "LUMINAL_PRINT_REJECT"],
+    name: Literal[
+        "LUMINAL_VERIFY", "LUMINAL_POISON", "LUMINAL_PRINT_EGGLOG", "LUMINAL_PRINT_REJECT"
+    ],
 ) -> bool: ...
 def get(name: str) -> Value:
     """The flag's value now. Raises InputError where its text breaks the flag's rule."""

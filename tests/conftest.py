@@ -1,4 +1,4 @@
-"""What every test gets: verifiers on, and the folder of real inputs where there is one."""
+"""What every test gets: verifiers and poison on, and the folder of real inputs if there is one."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _verifiers_on() -> Iterator[None]:
-    with config.override(LUMINAL_VERIFY=True):
+def _checks_on() -> Iterator[None]:
+    with config.override(LUMINAL_VERIFY=True, LUMINAL_POISON=True):
         yield
 
 

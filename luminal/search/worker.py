@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from luminal import config
 from luminal.backends import registry
 from luminal.dtypes import dtype_of
 from luminal.errors import LuminalError
@@ -30,6 +31,7 @@ from luminal.search.messages import Block, Failure, Operands, pack, receive, sen
 class Loaded:
     """A program ready to run."""
 
+    program: Program
     bound: BoundRunner
     outputs: list[Array]
 
@@ -99,12 +101,18 @@ class Worker:
     def load(self, number: int, program: Program) -> None:
         """Makes a program ready under a number."""
         assert self.operands is not None
-        runner = self.backend.make_runner(program)
-        names = [name for name, _ in self.operands.inputs]
+        with config.override(LUMINAL_POISON=False):  # its time is no part of a run's
+            bound = self.bind(program)
         outputs = self.operands.outputs
-        bound = runner.bind(self.operands.dims, names, [name for name, _, _ in outputs])
         arrays = [aligned_empty(shape, dtype_of(dtype)) for _, shape, dtype in outputs]
-        self.programs[number] = Loaded(bound, arrays)
+        self.programs[number] = Loaded(program, bound, arrays)
+
+    def bind(self, program: Program) -> BoundRunner:
+        """A program with the arrays' dims."""
+        assert self.operands is not None
+        names = [name for name, _ in self.operands.inputs]
+        outputs = [name for name, _, _ in self.operands.outputs]
+        return self.backend.make_runner(program).bind(self.operands.dims, names, outputs)
 
     def drop(self, number: int) -> None:
         """Forgets a program."""
@@ -153,7 +161,8 @@ class Worker:
             if kind == "state":
                 self.settle(kind, leaf)
         loaded = self.programs[number]
-        loaded.bound.run(self.inputs, loaded.outputs)
+        bound = self.bind(loaded.program) if config.get("LUMINAL_POISON") else loaded.bound
+        bound.run(self.inputs, loaded.outputs)
 
     def results(self, number: int) -> dict[str, Array]:
         """Outputs, and the States after the run, by name."""

@@ -16,7 +16,7 @@ PACKAGE = Path(config.__file__).parent
 def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in config.FLAGS:
         monkeypatch.delenv(name, raising=False)
-    with config.override(LUMINAL_VERIFY=None):
+    with config.override(LUMINAL_VERIFY=None, LUMINAL_POISON=None):
         assert config.get("LUMINAL_DEBUG") == 0
         assert config.get("LUMINAL_THREADS") is None
         assert config.get("LUMINAL_CACHE_BYTES") == 2**30

@@ -15,6 +15,7 @@ from luminal.backends.cpu.frame import Frame, Table
 from luminal.backends.cpu.hand_written import PythonCalls, PythonCode
 from luminal.backends.cpu.launch_ir import KERNEL
 from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows, Work
+from luminal.backends.cpu.poison import poison
 from luminal.backends.cpu.prologue import Prologue
 from luminal.dtypes import uint8
 from luminal.hlir.state import State, aligned_empty
@@ -71,6 +72,7 @@ class CpuRunner:
         self.arena = aligned_empty((0,), uint8)
         self.scratch = aligned_empty((0,), uint8)
         self.memory_stamp = 0  # counts their replacements
+        self.poisons = config.get("LUMINAL_POISON")
 
     def bind(
         self, dims: Mapping[str, int], inputs: Sequence[str], outputs: Sequence[str]
@@ -226,6 +228,9 @@ class BoundCpu:
             slots[entry] = address(state.buffer)
         for entry, state in table.following:
             slots[entry] = address(_spare(state))
+        if runner.poisons:
+            following = [_spare(state) for _, state in table.following]
+            poison([runner.arena, runner.scratch, *outputs, *frame.hidden.values(), *following])
 
     def _finish(self, outputs: Sequence[Array]) -> None:
         """What a run leaves to do: States change buffers, an output given twice is copied."""

@@ -93,7 +93,7 @@ class Frame:
         self.rows = rows.make()
         self._addresses = np.zeros(len(program.table), np.uint64)
         self.slots = memoryview(self._addresses)  # type: ignore[arg-type]
-        self._hidden: dict[int, Array] = {}  # by buffer
+        self.hidden: dict[int, Array] = {}  # outputs that nobody takes, by buffer
         self._record = team.run_record(
             self.rows.launches, self.rows.slot_refs, self._addresses, max_threads=1
         )
@@ -111,9 +111,9 @@ class Frame:
             team.verify(self.rows.launches, self.rows.slot_refs, len(self._program.table))
         for entry, number in self.table.hidden:
             size = self._program.buffers[number].bytes.evaluate(dims)
-            if number not in self._hidden or self._hidden[number].nbytes < size:
-                self._hidden[number] = aligned_empty((size,), uint8)
-            self.slots[entry] = address(self._hidden[number])
+            if number not in self.hidden or self.hidden[number].nbytes < size:
+                self.hidden[number] = aligned_empty((size,), uint8)
+            self.slots[entry] = address(self.hidden[number])
         self.values = values
 
     def take_weights(self, prologue: Prologue) -> None:

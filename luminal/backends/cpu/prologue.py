@@ -15,8 +15,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from luminal import config
 from luminal.backends.cpu import team
 from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
+from luminal.backends.cpu.poison import poison
 from luminal.dtypes import uint8
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
 from luminal.hlir.state import Parameter, aligned_empty
@@ -65,6 +67,7 @@ class Prologue:
         program = replace(program, prologue=written_out(program.prologue))
         self._program = program
         self._functions = functions
+        self._poisons = config.get("LUMINAL_POISON")
         self._weights = {
             b.id: b.owner.parameter for b in program.buffers if isinstance(b.owner, WeightAttrs)
         }
@@ -119,6 +122,8 @@ class Prologue:
                 if derived.array is not None:
                     self.arrays[number] = derived.array
             self.arrays |= stale
+            if self._poisons:
+                poison(stale.values())
             if stale:
                 self._run(_needed(self._program, set(stale)))
             for number, array in stale.items():
@@ -140,6 +145,8 @@ class Prologue:
         table = np.array([addresses.get(number, 0) for number in program.table], np.uint64)
         threads = team.team_size_default()
         scratch = aligned_empty((threads * stride + CACHE_LINES,), uint8)
+        if self._poisons:
+            poison((arena, scratch))
         start = address(scratch) + -address(scratch) % CACHE_LINES
         record = team.run_record(filled.launches, filled.slot_refs, table, threads, start, stride)
         team.execute(record.ctypes.data)
