@@ -15,19 +15,35 @@ from luminal.backends.reference import Bounded, Results, evaluate_with_bounds
 from luminal.compiler import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.hlir.state import State
+from luminal.hlir.substitute import all_nodes
+from luminal.kernel import opaque, schedule
 from luminal.runtime.executable import Executable, Variant
+from luminal.select import fast, split
+from tests.backends.cpu.skewed import TEAMS, both, skewed
 from tests.fuzz.graphs import Case
 from tests.numerics.tolerance import UNSTABLE_SHARE, compare
 
 Array = np.ndarray[Any, Any]
-JUNK = 0xA7  # every byte of memory that a run must write before it reads
+SMALL = {  # so that small graphs are cut into chunks, packed, split and stored as large ones are
+    schedule: {"CHUNK_WORK": 16, "SMALL_CONTRACTION": 64, "LARGE_CONTRACTION": 256, "PACK_ROWS": 2},
+    opaque: {"CHUNK_WORK": 16},
+    split: {"MIN_CHUNK": 2, "CHUNKS": 3, "MUCH_WORK": 8},
+    fast: {"MUCH_WORK": 8, "LAUNCH_WORK": 16, "ROW_BYTES": 64},
+}
 
 
 def compiled(graph: Graph) -> tuple[Executable, device.CpuRunner]:
-    """The executable of a graph, and its runner (whose memory a test may spoil)."""
+    """The executable of a graph, and its runner."""
     target = registry.find("cpu").target()  # type: ignore[misc]
     runner = device.CpuRunner(lower_to_program(graph, target), target)
     return Executable(graph, (Variant({}, runner),)), runner
+
+
+def cut_small(patch: pytest.MonkeyPatch) -> None:
+    """Graphs compiled from now on are cut as if they were large, so that a team has work."""
+    for module, values in SMALL.items():
+        for name, value in values.items():
+            patch.setattr(module, name, value)
 
 
 def run(
@@ -40,7 +56,7 @@ def run(
 
 
 def check(case: Case, *others: Case, max_unstable: float = UNSTABLE_SHARE) -> None:
-    """One and two threads give the same bits over spoilt memory, near the reference's values.
+    """One thread, two, and several that run skewed give the same bits, near the reference's values.
 
     `others`: the same graph with other inputs and dims, run by the same executable.
     """
@@ -69,24 +85,21 @@ def check_run(
                 compare(states[state], *bounds.states[state], name=state.name)
             else:
                 assert states[state].tobytes() == case.states[state].tobytes(), state.name
-        spoil(runner, case.states)
-        out = {name: junk(array) for name, array in first.items()}
-        second = run(exe, case, 2, out)
+        out = {name: np.zeros_like(array) for name, array in first.items()}
+        check_bits(first, states, run(exe, case, 2, out), "two threads")
+        for skew in both(TEAMS[sum(1 for _ in all_nodes(case.graph)) % len(TEAMS)]):
+            for node in case.graph.by_op().get("Weight", ()):
+                node.attrs.parameter.changed()  # so that the prologue runs skewed as well
+            with skewed(skew):
+                again = Executable(case.graph, (Variant({}, runner),))  # one that binds anew
+                check_bits(first, states, run(again, case, 2, None), str(skew))
+
+
+def check_bits(
+    first: dict[str, Array], states: dict[State, Array], found: dict[str, Array], how: str
+) -> None:
+    """Another run has given the same outputs, and left the States with the same values."""
     for name, array in first.items():
-        assert second[name].tobytes() == array.tobytes(), f"{name} differs with two threads"
+        assert found[name].tobytes() == array.tobytes(), f"{name} differs with {how}"
     for state, array in states.items():
-        assert state.numpy().tobytes() == array.tobytes(), f"{state.name} differs with two threads"
-
-
-def spoil(runner: device.CpuRunner, states: dict[State, Array]) -> None:
-    """Fills all working memory with junk."""
-    runner.arena[...] = JUNK
-    runner.scratch[...] = JUNK
-    for state in states:
-        if state.spare is not None:
-            state.spare[...] = junk(state.spare)
-
-
-def junk(array: Array) -> Array:
-    """An array of the same type, full of junk."""
-    return np.frombuffer(bytes([JUNK]) * array.nbytes, array.dtype).reshape(array.shape).copy()
+        assert state.numpy().tobytes() == array.tobytes(), f"{state.name} differs with {how}"

@@ -6,18 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from luminal import config
-from luminal.kernel import opaque, schedule
-from luminal.select import fast, split
-from tests.fuzz.cpu_run import check
+from tests.fuzz.cpu_run import check, cut_small
 from tests.fuzz.graphs import Case, cases, random_case
 
 CHUNK = 25
-SMALL = {  # so that small graphs are cut into chunks, packed, split and stored as large ones are
-    schedule: {"CHUNK_WORK": 16, "SMALL_CONTRACTION": 64, "LARGE_CONTRACTION": 256, "PACK_ROWS": 2},
-    opaque: {"CHUNK_WORK": 16},
-    split: {"MIN_CHUNK": 2, "CHUNKS": 3, "MUCH_WORK": 8},
-    fast: {"MUCH_WORK": 8, "LAUNCH_WORK": 16, "ROW_BYTES": 64},
-}
 
 
 def check_seeds(seeds: range) -> None:
@@ -42,9 +34,7 @@ def test_cases_of_seeds_in_avx2(chunk: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(2))
 def test_cases_of_seeds_in_small_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, values in SMALL.items():
-        for name, value in values.items():
-            monkeypatch.setattr(module, name, value)
+    cut_small(monkeypatch)
     check_seeds(range(2000 + CHUNK * chunk, 2000 + CHUNK * (chunk + 1)))
 
 

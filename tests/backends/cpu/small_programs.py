@@ -194,3 +194,38 @@ class Prepared:
 
     def run(self) -> int:
         return team.execute(self.address)
+
+
+def buffers(count: int, n: int, seed: int = 0) -> list[Array]:
+    """Random contents."""
+    random = np.random.default_rng(seed)
+    return [random.integers(-1000, 1000, n) for _ in range(count)]
+
+
+def random_program(seed: int) -> Program:
+    """Kernels over six buffers, in Loops nested up to three deep, a barrier before each."""
+    random = np.random.default_rng(seed)
+    n = int(random.integers(1, 50))
+    program = Program(n, buffers(6, n, seed))
+
+    def ref(depth: int) -> tuple[int, ...]:
+        modulus = int(random.integers(1, 4))
+        base = int(random.integers(0, 7 - modulus))
+        return base, int(random.integers(0, depth + 1)), int(random.integers(0, 5)), modulus, 0
+
+    def block(depth: int) -> None:
+        for _ in range(random.integers(1, 5)):
+            if depth < 3 and random.random() < 0.3:
+                program.loop(int(random.integers(0, 4)))
+                block(depth + 1)
+                program.end()
+            else:
+                # Out of place, so that the order within one launch cannot matter.
+                a, b = ref(depth), ref(depth)
+                out = (5, 0, 0, 1, 0) if random.random() < 0.5 else (4, 0, 0, 1, 0)
+                a, b = ((min(r[0], 4 - r[3]), *r[1:]) for r in (a, b))
+                program.launch(MIX if random.random() < 0.5 else ADD, (a, b, out), n)
+                program.launch(ADD, (out, out, (int(random.integers(0, 4)), 0, 0, 1, 0)), n)
+
+    block(0)
+    return program
