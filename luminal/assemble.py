@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 from luminal import config, trace
 from luminal.codegen.llvm_product import gemm
-from luminal.errors import CompileError
 from luminal.hlir.graph import Graph
 from luminal.kernel.cost import bytes_moved, flops, label
 from luminal.kernel.custom import bytes_of, place_custom
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group
-from luminal.kernel.knobs import Choices, Knobs
+from luminal.kernel.knobs import Choices, KnobError, Knobs
 from luminal.kernel.opaque import is_opaque, place_opaque
 from luminal.kernel.pairs import paired
 from luminal.kernel.place_cascade import cascade_of, cascade_space, place_cascade
@@ -109,7 +108,7 @@ class _Assembly:
         made = self._placed(step, ())
         key = text_key(made.text)
         if key in self.tuned:
-            made = self._placed(step, self.tuned[key])
+            made = self._tuned(step, self.tuned[key], made)
         origin = Origin(key, step, made.text)
         return replace(made.launch, kernel=self._number(made.kernel, made.text, origin))
 
@@ -123,6 +122,15 @@ class _Assembly:
             placed.operands, placed.params, placed.chunks,
             kernel.name, step.attrs.flops, bytes_of((*step.operands, *step.results)),
         )  # fmt: skip
+
+    def _tuned(self, step: KernelStep, knobs: Knobs, default: PlacedStep) -> PlacedStep:
+        """The kernel under these knobs, or as it is where they are not legal: they may come from
+        another kernel of the same text, or from another version of the compiler.
+        """
+        try:
+            return self._placed(step, knobs)
+        except KnobError:
+            return default
 
     def _placed(self, step: KernelStep, knobs: Knobs) -> PlacedStep:
         key = (id(step.group), knobs)
@@ -149,7 +157,9 @@ def text_key(text: str) -> str:
 
 
 def place_step(step: KernelStep, target: Target, knobs: Knobs = ()) -> Placed:
-    """One kernel placed by the schedule that `knobs` make of the default."""
+    """One kernel placed by the schedule that `knobs` make of the default. Raises KnobError for
+    knobs that `knob_space` does not offer and that make no schedule of this kernel.
+    """
     group = paired(step.group)
     cascade = cascade_of(group)
     if cascade is not None:
@@ -177,14 +187,20 @@ def knob_space(step: KernelStep | CustomStep, target: Target) -> tuple[Knobs, ..
     if is_opaque(group):
         return ((),)
     default, *others = space(group, target)
-    calls = BLAS in target.libraries and product_of(group) is not None
-    return (default, *([CALLED] if calls else []), *others)
+    return (default, *([CALLED] if is_call(step, target) else []), *others)
+
+
+def is_call(step: KernelStep | CustomStep, target: Target) -> bool:
+    """May a library compute the kernel? That depends on layouts, which its text need not show."""
+    if isinstance(step, CustomStep) or BLAS not in target.libraries:
+        return False
+    return product_of(paired(step.group)) is not None
 
 
 def _place_call(group: Group, target: Target) -> Placed:
-    """A product of matrices that a library computes. Raises CompileError where that cannot be."""
+    """A product of matrices that a library computes. Raises KnobError where that cannot be."""
     product = product_of(group)
     if product is None or BLAS not in target.libraries:
         why = "it is no plain product" if product is None else "the library is not installed"
-        raise CompileError(f"{label(group)}: knob call={BLAS} is not legal: {why}; leave it out")
+        raise KnobError(f"{label(group)}: knob call={BLAS} is not legal: {why}; leave it out")
     return place_product(product, gemm(product.c.dtype, product.turned))

@@ -16,6 +16,10 @@ V = TypeVar("V", int, str)
 Knobs = tuple[tuple[str, Value], ...]  # sorted by name; () is the rule-made schedule
 
 
+class KnobError(CompileError):
+    """A knob that this kernel does not have, or not with this value."""
+
+
 class Choices:
     """The choices of one kernel while it is scheduled."""
 
@@ -25,7 +29,11 @@ class Choices:
         self.offered: dict[str, tuple[Value, ...]] = {}  # by name, in the order asked for
 
     def pick(self, name: str, rule: V, others: Iterable[V] = ()) -> V:
-        """The knob's value, or `rule` where it is not set; legal are `rule` and `others`."""
+        """The knob's value, or `rule` where it is not set; legal are `rule` and `others`.
+
+        A name is asked for once: what is offered under it then holds wherever it is set.
+        """
+        assert name not in self.offered, f"{self.kernel}: knob {name} is asked for twice"
         legal: list[V] = [rule]
         for value in others:
             if value not in legal:
@@ -36,7 +44,7 @@ class Choices:
         if self.knobs[name] in self.offered[name]:
             return legal[self.offered[name].index(self.knobs[name])]
         listed = ", ".join(map(str, legal))
-        raise CompileError(
+        raise KnobError(
             f"{self.kernel}: knob {name}={self.knobs[name]} is not legal here; take one of {listed}"
         )
 
@@ -45,7 +53,7 @@ class Choices:
         for name in self.knobs:
             if name not in self.offered:
                 known = ", ".join(self.offered) or "none"
-                raise CompileError(f"{self.kernel}: no knob {name} here; its knobs are: {known}")
+                raise KnobError(f"{self.kernel}: no knob {name} here; its knobs are: {known}")
 
 
 def with_knob(knobs: Knobs, name: str, value: Value) -> Knobs:

@@ -225,7 +225,9 @@ class Placement:
     def rows_written(self, points: Sequence[Env]) -> None:
         """After a loop nest with these points inside: rows computed at all of them can be read."""
         for row in self.values.rows.values():
-            row.ready |= all(self.values.canonical(row.offset(p)) in row.offsets for p in points)
+            row.ready = row.ready or all(
+                self.values.canonical(row.offset(p)) in row.offsets for p in points
+            )
 
     # --- reductions
 

@@ -167,13 +167,15 @@ class _Rules:
                     return loop
         return None
 
-    def stream_tile(self, loop: LoopAxis, streams: int = STREAMS) -> TileChoice:
+    def stream_tile(
+        self, loop: LoopAxis, streams: int = STREAMS, knob: str = "streams"
+    ) -> TileChoice:
         """Several vectors at a time, as many as the extent fills."""
         lanes = self.lanes.width(loop)
         most = max(1, self.panel(loop) // lanes)
         rule = _power_of_two(min(streams, most))
         others = [n for n in (2 * rule, rule // 2, 4 * rule, 1) if 0 < n <= min(most, 2 * COLUMNS)]
-        return TileChoice(self.pick("streams", rule, others), lanes)
+        return TileChoice(self.pick(knob, rule, others), lanes)
 
     def vector_over_grid(self, vector: LoopAxis, rows: LoopAxis | None) -> Schedule:
         """Lanes are independent results: columns of a matrix product, column sums, convolutions."""
@@ -322,7 +324,7 @@ class _Rules:
             if vector is not None:
                 inner = [x for x in inner if x is not vector] + [vector]
                 if vector.symbol not in kept:
-                    kept[vector.symbol] = self.stream_tile(vector)
+                    kept[vector.symbol] = self.stream_tile(vector, knob="store_streams")
         kept = {s: t for s, t in kept.items() if t.size > 1}
         wanted = self.pick("chunk", chunk_work, (chunk_work * 4, chunk_work // 4))
         in_panels = (x.symbol for x in order if any(a.panel(x) for a in self.accesses))

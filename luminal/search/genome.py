@@ -58,7 +58,7 @@ class Genome:
     @property
     def knobs(self) -> dict[str, tuple[tuple[str, int | str], ...]]:
         """Knobs by kernel."""
-        return {key: tuple((n, v) for n, v in json.loads(text)) for key, text in self.tuned}
+        return {key: _knobs(text) for key, text in self.tuned}
 
     def to_json(self) -> str:
         """One line of text that `parse` reads."""
@@ -74,6 +74,19 @@ class Genome:
                 name: tuple((str(key), str(value)) for key, value in fields[name])
                 for name in ("spellings", "residences", "layouts", "tuned")
             }
-            return cls(**pairs, apart=tuple(fields["apart"]), unrolled=bool(fields["unrolled"]))
-        except (KeyError, TypeError, AttributeError) as error:
+            apart = tuple(map(str, fields["apart"]))
+            made = cls(**pairs, apart=apart, unrolled=bool(fields["unrolled"]))
+            for _, text in made.tuned:
+                _knobs(text)
+            return made
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"not a genome: {error}") from None
+
+
+def _knobs(text: str) -> tuple[tuple[str, int | str], ...]:
+    """Raises ValueError or TypeError where the text holds no knobs."""
+    found = tuple((str(name), value) for name, value in json.loads(text))
+    for name, value in found:
+        if type(value) not in (int, str):
+            raise ValueError(f"knob {name} is {value!r}, not an integer or a word")
+    return found

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from luminal import compiler
 from luminal.algebra.lower import Lowered, bodies
 from luminal.algebra.terms import Term
-from luminal.assemble import knob_space, text_key
+from luminal.assemble import is_call, knob_space, text_key
 from luminal.compiler import Stages
 from luminal.egraph import Classes, Limits, saturate
 from luminal.hlir.graph import Graph
@@ -96,7 +96,7 @@ class Space:
         self._decoded: dict[Genome, Stages] = {}  # by genomes without schedules, a few
         self._defaults: dict[int, Respelled] = {}
         self._classes: dict[int, Classes] = {}
-        self._knobs: dict[str, tuple[Knobs, ...]] = {}
+        self._knobs: dict[tuple[str, bool], tuple[Knobs, ...]] = {}
 
     def _default(self, body: Lowered) -> Respelled:
         if id(body) not in self._defaults:
@@ -119,7 +119,7 @@ class Space:
     # --- genomes to programs
 
     def decode(self, genome: Genome) -> Candidate:
-        """The program of a genome."""
+        """The program of a genome: knobs that a kernel does not have are passed over."""
         untuned = replace(genome, tuned=(), unrolled=False)
         known = self._decoded.get(untuned)
         if known is not None:
@@ -221,9 +221,10 @@ class Space:
     def knobs(self, candidate: Candidate, kernel: int) -> tuple[Knobs, ...]:
         """The schedules of a kernel of the candidate's program, the default first."""
         name, step, _ = candidate.stages.origins[kernel]
-        if name not in self._knobs:
-            self._knobs[name] = knob_space(step, self.target)
-        return self._knobs[name]
+        key = (name, is_call(step, self.target))
+        if key not in self._knobs:
+            self._knobs[key] = knob_space(step, self.target)
+        return self._knobs[key]
 
     def rules(self) -> tuple[RuleUse, ...]:
         """What each rewrite rule did, over all e-graphs so far."""

@@ -110,10 +110,30 @@ def llama_decode() -> list[Case]:
     return d.cases(model(d.given(1, dtype=lm.int32, below=20), model.make_caches(32), past))
 
 
+def llama_block() -> list[Case]:
+    """One layer with grouped heads and caches, of any number of tokens."""
+    d = Draft(({"s": 40, "past": 20}, {"s": 1, "past": 63}, {"s": 64, "past": 0}))
+    model = Llama(LlamaConfig(32, 48, 1, 4, 2, 8, 50, 64)).eval()
+    s, past = d.cx.dim("s", 1, 64), d.cx.dim("past", 0, 63)
+    d.cx.require(past + s <= 64)
+    return d.cases(model(d.given(s, dtype=lm.int32, below=50), model.make_caches(64), past))
+
+
 def moe_blocks() -> list[Case]:
     """Enough tokens that experts take them by blocks."""
     d = Draft(({"s": 40}, {"s": 1}, {"s": 64}))
     return d.cases(nn.MoE(8, 16, 4, 2)(d.given(d.cx.dim("s", 1, 64), 8)))
+
+
+def attention_grouped() -> list[Case]:
+    """Projections, four heads of queries over two of keys, a residual and a norm."""
+    d = Draft()
+    x = d.given(24, 32)
+    q = (x @ d.weight(32, 32) * 0.2).reshape(24, 2, 2, 8).permute(1, 2, 0, 3)
+    k = (x @ d.weight(32, 16) * 0.2).reshape(24, 2, 1, 8).permute(1, 2, 0, 3)
+    v = (x @ d.weight(32, 16)).reshape(24, 2, 1, 8).permute(1, 2, 0, 3)
+    y = ((q @ k.mT * 0.35).softmax(-1) @ v).permute(2, 0, 1, 3).reshape(24, 32)
+    return d.cases((y @ d.weight(32, 32) * 0.2 + x).layer_norm(-1))
 
 
 def _seen(d: Draft, n: Any, m: Any, window: int) -> Any:
@@ -272,8 +292,8 @@ def custom() -> list[Case]:
 GRAPHS: dict[str, Callable[[], list[Case]]] = {
     build.__name__: build
     for build in (
-        llama_layers, llama_decode, moe_blocks, attention_masked, attention_wild, pools,
-        convolutions, batch_norm, local_rows, ordered, memory, integers, wide_floats,
-        narrow_floats, empty, random_numbers, custom,
+        llama_layers, llama_decode, llama_block, moe_blocks, attention_grouped, attention_masked,
+        attention_wild, pools, convolutions, batch_norm, local_rows, ordered, memory, integers,
+        wide_floats, narrow_floats, empty, random_numbers, custom,
     )
 }  # fmt: skip

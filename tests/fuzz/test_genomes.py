@@ -81,11 +81,17 @@ def bounds_of(case: Case, decisive: bool) -> Results[Bounded]:
     return bounds
 
 
-def walked(space: Space, rng: random.Random, changes: int) -> Genome:
-    """A genome of moves each of which starts from the program before, and random schedules."""
+def walked_structure(space: Space, rng: random.Random, changes: int) -> Genome:
+    """A genome of moves each of which starts from the program before."""
     genome = Genome()
     for _ in range(changes):
         genome = rng.choice(space.moves(space.decode(genome)) or [Move((), "")]).of(genome)
+    return genome
+
+
+def walked(space: Space, rng: random.Random, changes: int) -> Genome:
+    """A walked structure with random schedules."""
+    genome = walked_structure(space, rng, changes)
     candidate = space.decode(genome)
     origins = enumerate(candidate.stages.origins)
     return genome.with_tuned(

@@ -8,6 +8,7 @@ import pytest
 
 import luminal as lm
 from luminal.compiler import lower_to_program
+from luminal.kernel.knobs import Choices, KnobError
 from luminal.kernel.tile_ir import Kernel, Loop
 from luminal.target import Target
 
@@ -39,3 +40,15 @@ def test_rows_of_the_register_tile_are_output_channels(stride: int) -> None:
     """Also where the picture is higher than there are channels: only the weight has them."""
     _, loops = tiles((1, 3, 225, 225), (34, 3, 3, 3), stride=stride)
     assert any(extent == "34" and unroll > 1 for extent, unroll, _ in loops)
+
+
+def test_knobs_are_legal_values_of_choices_that_are_asked_for_once() -> None:
+    choices = Choices("Sum", (("streams", 2), ("tile", "8x2")))
+    assert choices.pick("streams", 4, (2, 4, 1)) == 2
+    assert choices.offered == {"streams": (4, 2, 1)}
+    with pytest.raises(AssertionError, match="Sum: knob streams is asked for twice"):
+        choices.pick("streams", 1)
+    with pytest.raises(KnobError, match="Sum: knob tile=8x2 is not legal here; take one of 4x2"):
+        choices.pick("tile", "4x2")
+    with pytest.raises(KnobError, match="Sum: no knob pack here; its knobs are: none"):
+        Choices("Sum", (("pack", 1),)).finish()

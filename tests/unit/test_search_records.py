@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,10 @@ def test_genome_text_is_read_back() -> None:
     assert GENOME.knobs == {"k1": (("rows", 8),)}
     with pytest.raises(ValueError, match="not a genome"):
         Genome.parse('{"spellings": []}')
+    for knobs in ("no JSON", "5", '[["rows"]]', '[["rows", 1.5]]', '[["rows", [1]]]', "null"):
+        damaged = replace(GENOME, tuned=(("k1", knobs),)).to_json()
+        with pytest.raises(ValueError, match="not a genome"):
+            Genome.parse(damaged)
 
 
 def test_choices_are_made_and_taken_back() -> None:

@@ -64,11 +64,13 @@ def raw_scores_again(q: lm.Tensor, k: lm.Tensor, v: lm.Tensor) -> lm.Tensor:
     return ((weights * scores) @ v) / weights.sum(-1, keepdim=True)
 
 
-def another_product(q: lm.Tensor, k: lm.Tensor, v: lm.Tensor, p: lm.Tensor) -> lm.Tensor:
-    """A second product of queries and keys that only the sums need."""
+def another_product(
+    q: lm.Tensor, k: lm.Tensor, v: lm.Tensor, p: lm.Tensor, o: lm.Tensor
+) -> lm.Tensor:
+    """A second product of queries and keys, of any width, that only the sums need."""
     scores = q @ k.mT * 0.2
     weights = (scores - scores.amax(-1, keepdim=True)).exp()
-    return ((weights * (p @ k.mT)) @ v) / weights.sum(-1, keepdim=True)
+    return ((weights * (p @ o.mT)) @ v) / weights.sum(-1, keepdim=True)
 
 
 def parts(q: lm.Tensor, k: lm.Tensor, v: lm.Tensor) -> tuple[lm.Tensor, ...]:
@@ -127,7 +129,14 @@ CASES: dict[str, tuple[Fn, Shapes]] = {
     "given scores": (lambda s, v: s.softmax(-1) @ v, {"s": (2, 70, 300), "v": (2, 300, 24)}),
     "weighted": (lambda q, k, v, w: ((q @ k.mT).softmax(-1) * w) @ v, QKV | {"w": (70, 300)}),
     "raw scores again": (raw_scores_again, QKV),
-    "another product": (another_product, QKV | {"p": (2, 70, 24)}),
+    "another product": (
+        lambda q, k, v, p: another_product(q, k, v, p, k),
+        QKV | {"p": (2, 70, 24)},
+    ),
+    "another product of other width": (
+        another_product,
+        QKV | {"p": (2, 70, 16), "o": (2, 300, 16)},
+    ),
     "parts": (parts, QKV),
     "two axes of keys": (
         two_axes_of_keys,
