@@ -124,6 +124,8 @@ _BY_NUMPY = {d.numpy: d for d in ALL}
 def dtype_of(obj: Any) -> DType:
     """The DType that `obj` names: a DType, its name, a Python type, a NumPy dtype or an array.
 
+    PyTorch's dtypes and tensors go by the names of their dtypes.
+
     Raises DTypeError for anything else.
     """
     if isinstance(obj, DType):
@@ -142,7 +144,8 @@ def dtype_of(obj: Any) -> DType:
         source = obj if isinstance(obj, type) else getattr(obj, "dtype", obj)
         found = _BY_NUMPY.get(np.dtype(source).newbyteorder("="))
     except TypeError:
-        found = None
+        library, _, name = str(source).partition(".")  # as torch.bfloat16
+        found = _BY_NAME.get(name) if library == type(source).__module__ else None
     if found is None:
         known = ", ".join(d.name for d in ALL)
         named = getattr(obj, "dtype", obj)  # of an array: its elements may be many

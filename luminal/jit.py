@@ -15,9 +15,9 @@ import numpy as np
 
 from luminal.dtypes import DType, dtype_of
 from luminal.errors import DTypeError, InputError
-from luminal.frontend.data import array_of
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.tree import Tree, flatten
+from luminal.hlir.data import array_of, is_array
 from luminal.hlir.state import Parameter, State
 from luminal.runtime.arrays import Array
 from luminal.runtime.executable import Executable
@@ -220,10 +220,10 @@ def _leaf(path: str, value: Any) -> _Leaf:
             "over everything else or name it in static=(...)"
         )
     try:
-        return _Leaf(path, array_of(value))
+        return _Leaf(path, array_of(value, None, f"jit: {path}"))
     except DTypeError:
-        if isinstance(value, np.ndarray):
-            raise DTypeError(f"jit: {path}: Luminal has no dtype {value.dtype}; cast it") from None
+        if is_array(value):
+            raise
         raise DTypeError(
             f"jit: {path}: {value!r} is not an array; name it in static=(...)"
         ) from None

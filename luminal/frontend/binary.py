@@ -15,9 +15,9 @@ import numpy as np
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
-from luminal.frontend.data import array_of
 from luminal.frontend.handle import Operand, Shape, apply, describe, is_tensor, together, work_dtype
 from luminal.frontend.power import power as _power
+from luminal.hlir.data import array_of
 from luminal.shape.expression import Expression
 from luminal.shape.view import broadcast_shapes, expand
 

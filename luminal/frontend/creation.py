@@ -11,8 +11,8 @@ import numpy as np
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
-from luminal.frontend.data import array_of
 from luminal.frontend.handle import Extent, Shape, along, axis_of, listed
+from luminal.hlir.data import array_of
 from luminal.shape.expression import Expression, ceil_div, const, maximum
 from luminal.shape.view import expand
 
@@ -138,7 +138,7 @@ def full_like(x: Tensor, value: Any, dtype: Any = None) -> Tensor:
     wanted = x.dtype if dtype is None else dtypes.dtype_of(dtype)
     if not np.isscalar(value):
         raise DTypeError(f"full_like: {value!r} is not a number; use constant(...).expand(shape)")
-    return full(x.graph, x.extents, np.asarray(value).astype(wanted.numpy)[()], wanted)
+    return full(x.graph, x.extents, value, wanted)
 
 
 def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
@@ -157,7 +157,7 @@ empty_like = zeros_like
 def new_full(x: Tensor, shape: Sequence[Extent], value: Any, dtype: Any = None) -> Tensor:
     """One number in `shape`, in the dtype and graph of `x`."""
     wanted = x.dtype if dtype is None else dtypes.dtype_of(dtype)
-    return full(x.graph, shape, np.asarray(value).astype(wanted.numpy)[()], wanted)
+    return full(x.graph, shape, value, wanted)
 
 
 def new_zeros(x: Tensor, *shape: Extent | Sequence[Extent], dtype: Any = None) -> Tensor:

@@ -10,10 +10,11 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import DimError, GraphError, ShapeError
-from luminal.frontend import creation, data
+from luminal.frontend import creation
 from luminal.frontend.handle import Array, Extent, Shape, describe
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import InputAttrs
+from luminal.hlir.data import array_of
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Parameter, State
@@ -113,7 +114,7 @@ class Recorder:
         if isinstance(shape_or_data, tuple):
             shape, array = self.extents(shape_or_data), None
         else:
-            array = data.array_of(shape_or_data, wanted)
+            array = array_of(shape_or_data, wanted, name)
             shape, wanted = tuple(map(const, array.shape)), dtypes.dtype_of(array)
         value = self.builder.input(name, shape, wanted or dtypes.float32)
         self.leaves[name] = value
@@ -284,7 +285,7 @@ class Recorder:
         attrs = value.node.attrs
         if not isinstance(attrs, InputAttrs):
             raise GraphError(f"set: {value.type} is computed; only inputs and weights are set")
-        converted = data.preserved(attrs.name, array, attrs.dtype)
+        converted = array_of(array, attrs.dtype, attrs.name)
         check_shape(attrs.name, converted.shape, attrs.shape)
         self.values[attrs.name] = converted
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from luminal import dtypes
 from luminal.errors import ShapeError
 from luminal.frontend.handle import (
     Array,
@@ -21,6 +22,7 @@ from luminal.frontend.indexing import take
 from luminal.frontend.movement import expand, ravel, reshape, unsqueeze
 from luminal.frontend.ordered import cumsum
 from luminal.frontend.search import searchsorted
+from luminal.hlir.data import array_of, is_array
 from luminal.shape.expression import const
 
 if TYPE_CHECKING:
@@ -71,8 +73,8 @@ def repeat_interleave(
         raise ShapeError(
             f"repeat_interleave: {describe(repeats)} would decide the shape; give output_size"
         )
-    if isinstance(repeats, np.ndarray | tuple | list):
-        counts = np.asarray(repeats)
+    if isinstance(repeats, tuple | list) or is_array(repeats):
+        counts = array_of(repeats, dtypes.int64, "repeat_interleave")
         if counts.shape == (1,):
             return repeat_interleave(x, int(counts[0]), axis)
         if const(counts.size) != x.extents[axis] or counts.ndim != 1:

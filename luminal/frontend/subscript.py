@@ -15,6 +15,7 @@ from luminal.frontend.handle import Operand, Shape, along, describe, is_tensor
 from luminal.frontend.indexing import gather_at, literal_of, wrapped
 from luminal.frontend.movement import reshape, view_of
 from luminal.frontend.scatter import source_of, written
+from luminal.hlir.data import array_of, is_array
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, ceil_div, const
 
@@ -134,8 +135,8 @@ def _entry(x: Tensor, entry: Any) -> list[Any]:
     """An entry with arrays and lists as Tensors and NumPy's ints as ints; masks as positions."""
     if isinstance(entry, np.integer):
         return [int(entry)]
-    if isinstance(entry, list | np.ndarray):
-        array = np.asarray(entry)
+    if isinstance(entry, list) or (is_array(entry) and not is_tensor(entry)):
+        array = array_of(entry, None, "index")
         empty = array.size == 0 and isinstance(entry, list)
         entry = x.graph.constant(array.astype(np.int64) if empty else array)
     if is_tensor(entry) and entry.dtype is dtypes.bool_ and entry.ndim:

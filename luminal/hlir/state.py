@@ -12,7 +12,8 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.dtypes import DType
-from luminal.errors import DTypeError, ShapeError
+from luminal.errors import ShapeError
+from luminal.hlir.data import array_of
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64  # bytes: one cache line and one AVX-512 register
@@ -36,13 +37,10 @@ def _literal_shape(what: str, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _checked(what: str, array: Any, shape: tuple[int, ...], dtype: DType) -> Array:
-    """`array` as an ndarray of this very shape and dtype; only Python data is converted."""
-    found = np.asarray(array) if isinstance(array, np.ndarray) else np.asarray(array, dtype.numpy)
+    """`array` as an ndarray of this very shape and dtype."""
+    found = array_of(array, dtype, what)
     if found.shape != shape:
         raise ShapeError(f"{what}: expected shape {shape}, got {found.shape}")
-    if found.dtype != dtype.numpy:
-        fix = f"pass x.astype(np.{dtype.name})"
-        raise DTypeError(f"{what}: expected {dtype.name}, got {found.dtype}; {fix}")
     return found
 
 
@@ -65,7 +63,7 @@ class State:
         self.name = name or f"state{self.id}"
         self.dtype = dtypes.dtype_of(dtype)
         self.shape = _literal_shape(self.name, shape)
-        self._init = init if np.isscalar(init) else _checked(self.name, init, *self._type).copy()
+        self._init = self._first(init)
         self.lock = threading.RLock()  # runs take the locks of their states in id order
         self.buffer = aligned_empty(self.shape, self.dtype)  # replaced only under the lock
         self.spare: Array | None = None  # second buffer, made by runs that cannot update in place
@@ -74,6 +72,10 @@ class State:
     @property
     def _type(self) -> tuple[tuple[int, ...], DType]:
         return self.shape, self.dtype
+
+    def _first(self, init: Any) -> Array:
+        found = array_of(init, self.dtype, f"{self.name}: init")
+        return found if found.ndim == 0 else _checked(self.name, found, *self._type).copy()
 
     def numpy(self) -> Array:
         """A copy of the current value."""
@@ -124,7 +126,8 @@ class Parameter:
     def set(self, value: Any) -> None:
         """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
         array = _checked(self.name, value, self.shape, self.dtype)
-        if array.flags.writeable or not array.flags.c_contiguous:
+        borrowed = isinstance(value, np.ndarray) and not array.flags.writeable
+        if not borrowed or not array.flags.c_contiguous:
             kept = aligned_empty(self.shape, self.dtype)
             kept[...] = array
         else:

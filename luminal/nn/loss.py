@@ -10,13 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from luminal.dtypes import float32
 from luminal.errors import InputError
 from luminal.frontend import classification, loss
 from luminal.frontend.handle import Array
 from luminal.frontend.tensor import Tensor
+from luminal.hlir.data import array_of
 from luminal.hlir.state import State
 from luminal.nn.module import Module
 
@@ -53,7 +52,7 @@ class _Loss(Module):
 def _held(name: str, weight: Weights) -> State | None:
     if weight is None:
         return None
-    array = np.asarray(weight, np.float32)
+    array = array_of(weight, float32, name)
     return State(array.shape, float32, array, name)
 
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar, overload
 
 from luminal.dtypes import dtype_of
 from luminal.errors import DTypeError, LoadError
-from luminal.frontend.data import preserved
 from luminal.frontend.handle import Array, is_tensor
 from luminal.frontend.tensor import Tensor
+from luminal.hlir.data import array_of
 from luminal.hlir.state import Parameter, State
 from luminal.nn.init import DrawnParameter
 
@@ -203,7 +203,7 @@ class Module:
 def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array:
     """`value` as an array of the holder's dtype, or of its own if that is adopted."""
     try:
-        array = preserved(path, value, held.dtype if not adopt_dtype else dtype_of(value))
+        array = array_of(value, None if adopt_dtype else held.dtype, path)
     except DTypeError as error:
         raise LoadError(str(error)) from None
     if array.shape != held.shape:

@@ -10,7 +10,8 @@ import numpy as np
 
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, InputError, ShapeError
-from luminal.frontend.data import preserved
+from luminal.hlir.data import array_of, is_array
+from luminal.hlir.dlpack import imported
 from luminal.hlir.state import Parameter, aligned_empty
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -27,7 +28,7 @@ def accept(name: str, value: Any, dtype: DType) -> Array:
         flags = value.flags
         if flags.c_contiguous and flags.aligned:
             return value
-    array = preserved(name, value, dtype)
+    array = array_of(value, dtype, name)
     if array.flags.c_contiguous and array.flags.aligned:
         return array
     copy = aligned_empty(array.shape, dtype)
@@ -35,10 +36,16 @@ def accept(name: str, value: Any, dtype: DType) -> Array:
     return copy
 
 
-def accept_output(name: str, array: Any, shape: tuple[int, ...], dtype: DType) -> Array:
+def can_hold_output(x: Any) -> bool:
+    """Is `x` an array whose memory a run may write, not one that hands out copies?"""
+    return isinstance(x, np.ndarray) or (is_array(x) and hasattr(x, "__dlpack__"))
+
+
+def accept_output(name: str, given: Any, shape: tuple[int, ...], dtype: DType) -> Array:
     """The array that a run may write an output into; raises the error that says what is wrong."""
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"out: {name} takes a NumPy array, got {type(array).__name__}")
+    if not can_hold_output(given):
+        raise InputError(f"out: {name} takes a NumPy array, got {type(given).__name__}")
+    array: Array = given if isinstance(given, np.ndarray) else imported(f"out: {name}", given)
     if array.dtype != dtype.numpy:
         raise DTypeError(f"out: {name}: expected {dtype.name}, got {array.dtype}")
     if array.shape != shape:
@@ -62,7 +69,7 @@ def merged(what: str, given: Any, named: Given) -> Given:
 
 def fitting(name: str, parameter: Parameter, value: Any) -> Array:
     """An array that `parameter.set` takes. Raises ShapeError or DTypeError."""
-    array = preserved(name, value, parameter.dtype)
+    array = array_of(value, parameter.dtype, name)
     if array.shape != parameter.shape:
         raise ShapeError(f"{name}: expected shape {parameter.shape}, got {array.shape}")
     return array

@@ -12,7 +12,7 @@ from luminal.dtypes import DType
 from luminal.errors import DimError, InputError
 from luminal.hlir.graph import Graph, Output
 from luminal.program.quantities import Quantities
-from luminal.runtime.arrays import Array, accept_output, merged
+from luminal.runtime.arrays import Array, accept_output, can_hold_output, merged
 from luminal.runtime.output_pool import OutputPool
 from luminal.runtime.results import Results
 
@@ -84,7 +84,7 @@ class Outputs:
 
     def _given(self, out: Any) -> dict[str, Any]:
         """`out` by output name."""
-        if isinstance(out, np.ndarray):
+        if can_hold_output(out):
             if len(self.names) != 1:
                 raise InputError(f"out: this graph has {len(self.names)} outputs; pass a dict")
             return {self.names[0]: out}
