@@ -182,13 +182,11 @@ def promote(a: DType, b: DType) -> DType:
     return dtype_of(f"int{8 * wider}") if wider <= 8 else float64
 
 
-def promote_scalar(tensor: DType, scalar: bool | int | float) -> DType:
-    """The result type of a tensor with a weak Python scalar, which adopts the tensor's kind."""
-    if isinstance(scalar, bool):
-        return tensor
-    if isinstance(scalar, int):
-        return int64 if tensor.kind == "bool" else tensor
-    return tensor if tensor.is_float else float32
+def promote_weak(weak: DType, strong: DType) -> DType:
+    """The common type where `weak` only counts if its kind (bool, integer, float) is higher."""
+    if strong.is_float or not (strong.kind == "bool" or weak.is_float):
+        return strong
+    return promote(weak, strong)
 
 
 def accumulator(dtype: DType) -> DType:

@@ -338,10 +338,16 @@ class FunctionBuilder:
     # ---- vectors -------------------------------------------------------------------------
 
     def splat(self, value: IRValue, lanes: int) -> IRValue:
-        """Every lane = the scalar `value` (which is returned as it is for one lane)."""
+        """Every lane = the scalar `value` (which is returned as it is for one lane).
+
+        A literal stays one: LLVM 22 takes `0.0 / select(c, 1.0, 0.0)` for NaN everywhere if the
+        0.0 was spread by a shuffle.
+        """
         if lanes == 1:
             return value
         type_ = value.type.with_lanes(lanes)
+        if not value.name.startswith(("%", "@")):
+            return _splat_constant(type_, value.name)
         first = self.insert(self.poison(type_), value, 0)
         return self.shuffle(first, first, [0] * lanes)
 

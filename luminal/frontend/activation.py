@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from luminal.errors import DTypeError, ShapeError
-from luminal.frontend.binary import where
+from luminal.frontend.binary import fill_value, where
 from luminal.frontend.exponential import sigmoid
 from luminal.frontend.handle import axis_of, describe, in_float, numpy_names
 from luminal.frontend.hyperbolic import tanh
@@ -138,9 +138,12 @@ def softsign(x: Tensor) -> Tensor:
     return x / (1 + abs(x))
 
 
-@in_float
 def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """x held in [min_val, max_val]; NaN stays."""
+    """x held in [min_val, max_val]; NaN stays, and so does the dtype of integers."""
+    if x.dtype.is_int:
+        least = min_val if x.dtype.is_signed else max(min_val, 0)
+        ends = (fill_value("hardtanh", x.graph, n, x.dtype) for n in (least, max_val))
+        return x.clip(*ends)
     return x.clip(min_val, max_val)
 
 

@@ -1,7 +1,8 @@
 """Two or three tensors in, one out, element by element, with NumPy's broadcasting.
 
-Python numbers, NumPy scalars and Expressions of dims are weak: they adopt the tensor's type. Arrays
-and lists become constants of their own dtype.
+Python numbers, NumPy scalars and Expressions of dims are weak: they adopt the tensor's type, unless
+their kind is higher (bool, integer, float). So do 0-d tensors beside tensors with dims. Arrays and
+lists become constants of their own dtype.
 """
 
 from __future__ import annotations
@@ -46,16 +47,29 @@ def unified(
 
 
 def promotion(operands: Sequence[Operand]) -> DType:
-    """The dtype that the operands meet in."""
-    strong = [dtype_of_operand(x) for x in operands if not _is_weak(x)]
-    weak = [_python_scalar(x) for x in operands if _is_weak(x)]
-    start = reduce(dtypes.promote, strong) if strong else dtypes.default_dtype(weak[0])
-    return reduce(dtypes.promote_scalar, weak, start)
+    """The dtype that the operands meet in, as PyTorch's.
+
+    Tensors with dims decide; 0-d ones, and numbers after them, only where their kind is higher.
+    """
+    ranked: tuple[list[DType], ...] = ([], [], [])  # numbers, 0-d tensors, tensors with dims
+    for x in operands:
+        ranked[precedence(x)].append(dtype_of_operand(x))
+    found = [reduce(dtypes.promote, each) for each in ranked if each]
+    return reduce(dtypes.promote_weak, found)
+
+
+def precedence(x: Operand) -> int:
+    """Who decides the dtype: 0 for a number, 1 for a 0-d tensor or array, 2 for one with dims."""
+    if _is_weak(x):
+        return 0
+    return 2 if (x.ndim if is_tensor(x) else array_of(x).ndim) else 1
 
 
 def dtype_of_operand(x: Operand) -> DType:
-    """The dtype of a Tensor, an array, or the array that a list makes."""
-    return x.dtype if is_tensor(x) else dtypes.dtype_of(array_of(x))
+    """The dtype of a Tensor, an array, the array that a list makes, or a bare number."""
+    if is_tensor(x):
+        return x.dtype
+    return dtypes.default_dtype(_python_scalar(x)) if _is_weak(x) else dtypes.dtype_of(array_of(x))
 
 
 def lifted(what: str, graph: Recorder, x: Operand, dtype: DType) -> Tensor:
@@ -107,13 +121,39 @@ def _scalar(what: str, graph: Recorder, x: Any, dtype: DType) -> Tensor:
         return graph.constant(x, dtype)
     number = _python_scalar(x)
     if isinstance(number, int) and dtype.is_int:
-        limits = np.iinfo(dtype.numpy)
-        if not limits.min <= number <= limits.max:
-            raise DTypeError(
-                f"{what}: {number} does not fit {dtype.name} "
-                f"({limits.min}..{limits.max}); cast the tensor to a wider type"
-            )
+        _check_range(what, number, dtype)
     return graph.constant(np.asarray(number).astype(dtype.numpy))
+
+
+def _check_range(what: str, number: int, dtype: DType) -> None:
+    """DTypeError where `number` does not fit; negative ones wrap in unsigned types."""
+    limits = np.iinfo(dtype.numpy)
+    least = limits.min if dtype.is_signed else -limits.max
+    if not least <= number <= limits.max:
+        raise DTypeError(
+            f"{what}: {number} does not fit {dtype.name} "
+            f"({limits.min}..{limits.max}); cast the tensor to a wider type"
+        )
+
+
+def fill_value(what: str, graph: Recorder, x: Operand, dtype: DType) -> Tensor:
+    """A number or 0-d Tensor as what tensors of `dtype` are filled with: 0-d, of that dtype.
+
+    A bool takes any number, integers take whole ones; DTypeError where it does not fit.
+    """
+    if is_tensor(x) or not _is_weak(x):
+        met = dtypes.promote_weak(dtype_of_operand(x), dtype)
+        if dtype is not dtypes.bool_ and met is not dtype:
+            raise DTypeError(f"{what}: {x!r} is no {dtype.name}; cast the tensor or the value")
+        return graph.constant(x).cast(dtype)
+    number = _python_scalar(x)
+    if dtype is dtypes.bool_:
+        number = bool(number)
+    elif not dtype.is_float and isinstance(number, float):
+        if not number.is_integer():
+            raise DTypeError(f"{what}: {number!r} is no {dtype.name}; cast the tensor or the value")
+        number = int(number)
+    return _scalar(what, graph, x if isinstance(x, Expression) else number, dtype)
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
@@ -170,7 +210,8 @@ def mod(a: Operand, b: Operand) -> Tensor:
 def pow(a: Operand, b: Operand) -> Tensor:
     """a ** b. Small integer exponents multiply; 0 ** 0 is 1; a negative base takes whole exponents.
 
-    Integers to negative powers truncate toward 0, as 1 // |a| ** n does.
+    Integers to negative elements of b truncate toward 0, as 1 // |a| ** n does; to a negative
+    number they raise DTypeError, as in PyTorch.
     """
     if is_tensor(a) and isinstance(b, np.generic):
         b = b.item()
@@ -184,7 +225,12 @@ def pow(a: Operand, b: Operand) -> Tensor:
 
 def power_of(x: Tensor, exponent: int | float) -> Tensor:
     """x ** exponent for a Python number."""
-    dtype = dtypes.promote_scalar(x.dtype, exponent)
+    dtype = promotion((x, exponent))
+    if exponent < 0 and not dtype.is_float:
+        raise DTypeError(
+            f"pow: {x.dtype.name} to the power {exponent} is no integer; write {float(exponent)}, "
+            "or cast the tensor to a float"
+        )
     whole = float(exponent).is_integer() and -64 <= exponent <= 64
     x = x.cast(dtype.compute)
     if exponent == 0.5:

@@ -9,12 +9,13 @@ from luminal.errors import DTypeError
 from luminal.frontend.binary import (
     div,
     equal,
+    fill_value,
     floor_div,
+    graph_of,
     maximum,
     minimum,
     mod,
     pow,
-    promotion,
     sub,
     unified,
     where,
@@ -156,9 +157,9 @@ def addcdiv(x: Tensor, a: Operand, b: Operand, value: float = 1) -> Tensor:
 
 
 def masked_fill(x: Tensor, mask: Operand, value: Operand) -> Tensor:
-    """`value` where `mask` is true, else x, in x's dtype."""
-    if promotion((x, value)) is not x.dtype:
-        raise DTypeError(
-            f"masked_fill: {value!r} is no {x.dtype.name}; cast the tensor or the value"
-        )
-    return where(mask, value, x)
+    """`value` where `mask` is true, else x, in x's dtype.
+
+    A bool tensor takes any number; DTypeError for a fraction among integers.
+    """
+    graph = graph_of("masked_fill", (x, mask, value))
+    return where(mask, fill_value("masked_fill", graph, value, x.dtype), x)

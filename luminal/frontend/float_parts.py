@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from luminal.dtypes import float64, int32
@@ -51,12 +50,20 @@ def ldexp(x: Tensor, exponent: Operand) -> Tensor:
 
 
 def nextafter(a: Operand, b: Operand) -> Tensor:
-    """The float next to a in the direction of b; b where they are equal. f32 and f64."""
+    """The float next to a in the direction of b, in their common dtype; b where they are equal.
+
+    By the bits: one more is the next magnitude.
+    """
     (x, y), result = unified("nextafter", (a, b), floating=True)
-    bits = bits_of(x)
-    away = (x > 0) == (y > x)  # the magnitude grows, and with it the bits
-    smallest = where(y > 0, math.ulp(0.0) if x.dtype is float64 else 2.0**-149, 0)
-    smallest = where(y < 0, -math.ulp(0.0) if x.dtype is float64 else -(2.0**-149), smallest)
-    moved = where(away, bits + 1, bits - 1).bitcast(x.dtype)
-    found = where(x == y, y, where(x == 0, smallest, moved))
-    return where(x != x, x, where(y != y, y, found)).cast(result)
+    stored = x.cast(result)
+    bits = stored.bitcast(f"int{result.bits}")
+    away = (x > 0) == (y > x)  # the magnitude grows
+    moved = where(away, bits + 1, bits - 1)
+    least = (
+        x.graph.constant(1, bits.dtype),
+        x.graph.constant(1 - 2 ** (result.bits - 1), bits.dtype),
+    )
+    smallest = where(y > 0, *least)  # subnormal, with y's sign
+    found = where(x == 0, smallest, moved).bitcast(result)
+    found = where(x == y, y.cast(result), found)
+    return where(x != x, stored, where(y != y, y.cast(result), found))

@@ -37,6 +37,7 @@ def _float_power(x: Tensor, y: Tensor) -> Tensor:
     size = abs(x)
     magnitude = (y * size.log2()).exp2() if x.dtype is float64 else _narrow_power(size, y)
     result = _select(size == 1, 1, magnitude)
+    result = _select(y == 1, size, result)  # rounding may carry the largest numbers over the end
     negative = (x < 0) | (x.reciprocal() < 0)  # also -0.0
     whole = y.floor() == y
     odd = whole & (y % 2 == 1)
@@ -83,5 +84,5 @@ def _integer_power(x: Tensor, y: Tensor) -> Tensor:
         square = square * square
     if y.dtype.kind == "uint":
         return result
-    unit = x * x == 1
+    unit = (x == 1) | (x == -1)
     return _select((y < 0) & ~unit, 0, result)

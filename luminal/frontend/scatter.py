@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from luminal import dtypes
 from luminal.errors import DTypeError, ShapeError
-from luminal.frontend.binary import broadcast, common_shape, lifted, promotion, where
+from luminal.frontend.binary import (
+    broadcast,
+    common_shape,
+    fill_value,
+    lifted,
+    precedence,
+    promotion,
+    where,
+)
 from luminal.frontend.creation import position
 from luminal.frontend.diagonals import diagonal_length
 from luminal.frontend.handle import (
@@ -53,12 +61,17 @@ def written(x: Tensor, entries: Entries, src: Tensor, mode: str) -> Tensor:
 
 
 def source_of(what: str, x: Tensor, src: Operand, shape: Shape | None = None) -> Tensor:
-    """`src` in x's dtype, a number in `shape`; raises DTypeError where x cannot hold it."""
+    """`src` in x's dtype, a number in `shape`; raises DTypeError where x cannot hold it.
+
+    A bool takes any number, integers take whole ones.
+    """
+    if precedence(src) < 2:
+        number = fill_value(what, x.graph, src, x.dtype)
+        return number if shape is None else expand(number, shape)
     dtype = promotion((x, src))
     if dtype is not x.dtype:
         raise DTypeError(f"{what}: src has values of {dtype.name}, {describe(x)} has not; cast one")
-    source = lifted(what, x.graph, src, dtype)
-    return expand(source, shape) if source.ndim == 0 and shape is not None else source
+    return lifted(what, x.graph, src, dtype)
 
 
 def _index_and_source(
@@ -244,7 +257,9 @@ def _spread(row: Tensor, axis: int, shape: Shape) -> Tensor:
 @numpy_names
 def index_add(x: Tensor, dim: int, index: Operand, source: Operand, alpha: float = 1) -> Tensor:
     """A copy of x with alpha * source added to the slices at the 1-d `index`. One Scatter."""
-    source = source if alpha == 1 else source_of("index_add", x, source) * alpha
+    if alpha != 1:
+        factor = fill_value("index_add: alpha", x.graph, alpha, x.dtype)
+        source = source_of("index_add", x, source) * factor
     return _write_slices("index_add", x, dim, index, source, "add")
 
 

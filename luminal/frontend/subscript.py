@@ -1,4 +1,8 @@
-"""`x[...]`: ints, slices, None, Ellipsis, integer tensors, constant masks; NumPy's rules."""
+"""`x[...]`: ints, slices, None, Ellipsis, integer tensors, constant masks; PyTorch's rules.
+
+Ints and 0-d tensors take their dims away first; the dims of other tensors stand where these are, or
+in front where a slice or None parts them. (NumPy counts ints among those that are parted.)
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from luminal.frontend.movement import reshape, view_of
 from luminal.frontend.scatter import source_of, written
 from luminal.hlir.data import array_of, is_array
 from luminal.shape import view as views
-from luminal.shape.expression import Expression, ceil_div, const
+from luminal.shape.expression import Expression, ceil_div, const, maximum
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -32,9 +36,8 @@ class _Plan:
     steps: list[Expression] = field(default_factory=list)
     extents: list[Expression] = field(default_factory=list)
     places: list[int | None] = field(default_factory=list)  # result dims: of x or new
-    picks: dict[int, Tensor | None] = field(default_factory=dict)  # indexed dims: by tensor or int
+    picks: dict[int, Tensor] = field(default_factory=dict)  # dims indexed by tensors
     first_pick: int = 0  # where in `places` the dims of the integer tensors go
-    last_entry: Any = None
 
     def take(self, start: Expression, step: int, extent: Expression) -> None:
         """Slices the next dim of x."""
@@ -52,13 +55,13 @@ def subscript(x: Tensor, key: Any) -> Tensor:
     tensors = [e for e in entries if is_tensor(e)]
     plan = _Plan(x)
     for entry in entries:
-        _plan_entry(plan, entry, together_with_tensors=bool(tensors))
+        _plan_entry(plan, entry)
     view = views.slice_(x.extents, tuple(plan.starts), tuple(plan.steps), tuple(plan.extents))
     part = view_of(x, view)
     if not tensors:
         shape = [const(1) if k is None else part.extents[k] for k in plan.places]
         return reshape(part, tuple(shape))
-    return gather_at(part, *_picked(part.extents, plan, _is_split(entries)))
+    return gather_at(part, *_picked(part.extents, plan, _is_split(entries, least=1)))
 
 
 def index_put(
@@ -71,16 +74,24 @@ def index_put(
     masked = _put_by_mask(x, indices, values, accumulate)
     if masked is not None:
         return masked
-    key = tuple(slice(None) if each is None else each for each in indices)
-    entries = _entries(x, key)
+    entries = _entries(x, tuple(_put_key(x, each) for each in indices))
     if not any(is_tensor(e) for e in entries):
         raise ShapeError("index_put: no index is a tensor; use slice_scatter or where")
     plan = _Plan(x)
     for entry in entries:
-        _plan_entry(plan, entry, together_with_tensors=True)
-    shape, places = _picked(x.extents, plan, _is_split(entries))
+        _plan_entry(plan, entry)
+    shape, places = _picked(x.extents, plan, _is_split(entries, least=0))
     source = broadcast(source_of("index_put", x, values), shape)
     return written(x, places, source, "add" if accumulate else "set")
+
+
+def _put_key(x: Tensor, index: Any) -> Any:
+    """An index of `index_put` as a subscript's; ints are 0-d tensors."""
+    if isinstance(index, slice):
+        raise ShapeError("index_put: an index is a slice; use slice_scatter, or None for all")
+    if index is None:
+        return slice(None)
+    return x.graph.constant(index) if isinstance(index, int | np.integer) else index
 
 
 def _put_by_mask(
@@ -163,13 +174,18 @@ def _positions(x: Tensor, mask: Tensor) -> list[Any]:
     return [_MaskPick(x.graph.constant(part), extent) for part, extent in found]
 
 
-def _is_split(entries: list[Any]) -> bool:
-    """Do slices or None part the entries that pick elements? NumPy then moves those first."""
-    picks = [k for k, e in enumerate(entries) if is_tensor(e) or isinstance(e, int | Expression)]
-    return picks[-1] - picks[0] + 1 != len(picks)
+def _is_split(entries: list[Any], least: int) -> bool:
+    """Do slices or None part the tensors of at least so many dims? Those then come first."""
+    kept = [
+        e
+        for e in entries
+        if not isinstance(e, int | Expression) and not (is_tensor(e) and e.ndim < least)
+    ]
+    picks = [k for k, e in enumerate(kept) if is_tensor(e)]
+    return bool(picks) and picks[-1] - picks[0] + 1 != len(picks)
 
 
-def _plan_entry(plan: _Plan, entry: Any, *, together_with_tensors: bool) -> None:
+def _plan_entry(plan: _Plan, entry: Any) -> None:
     """Adds one entry of the index to the plan."""
     if entry is None:
         plan.places.append(None)
@@ -179,16 +195,13 @@ def _plan_entry(plan: _Plan, entry: Any, *, together_with_tensors: bool) -> None
     if isinstance(entry, slice):
         plan.take(*_slice(plan.x, dim, entry))
         plan.places.append(dim)
-        return
-    if not plan.picks:
-        plan.first_pick = len(plan.places)
-    if is_tensor(entry):
+    elif is_tensor(entry):
+        if not any(pick.ndim for pick in plan.picks.values()):
+            plan.first_pick = len(plan.places)
         plan.take(const(0), 1, extent)
         plan.picks[dim] = entry
-        return
-    plan.take(_position(plan.x, dim, entry), 1, const(1))
-    if together_with_tensors:
-        plan.picks[dim] = None
+    else:
+        plan.take(_position(plan.x, dim, entry), 1, const(1))
 
 
 def _position(x: Tensor, dim: int, entry: int | Expression) -> Expression:
@@ -220,33 +233,40 @@ def _slice(x: Tensor, dim: int, entry: slice) -> tuple[Expression, int, Expressi
 def _symbolic_slice(
     x: Tensor, extent: Expression, entry: slice, step: int
 ) -> tuple[Expression, int, Expression]:
-    """As `_slice`, without clamping: 0 <= start <= stop <= extent is proved or required."""
+    """As `_slice`, without clamping: that the bounds lie in the dim is proved or required.
 
-    def bound(given: Any, default: Expression) -> Expression:
-        if given is None:
-            return default
-        found = x.graph.extent(given)
-        return extent + found if found.is_const and found.value < 0 else found
-
+    Literal bounds that have passed each other hold nothing; those given as Expressions may not.
+    """
+    forward = step > 0
+    start = _bound(x, extent, entry.start, const(0) if forward else extent - 1)
+    stop = _bound(x, extent, entry.stop, extent if forward else const(-1))
+    low, high = (start, stop) if forward else (stop + 1, start + 1)
+    if low.is_const and high.is_const and low.value >= high.value:
+        return const(0), step, const(0)
     what = "index: the bounds of a slice"
-    if step > 0:
-        start, stop = bound(entry.start, const(0)), bound(entry.stop, extent)
-        for condition in (start >= 0, stop <= extent, start <= stop):
-            x.graph.require(condition, what)
-        return start, step, ceil_div(stop - start, step)
-    start, stop = bound(entry.start, extent - 1), bound(entry.stop, const(-1))
-    for condition in (start < extent, stop >= -1, stop <= start):
-        x.graph.require(condition, what)
-    return start, step, ceil_div(start - stop, -step)
+    x.graph.require(high <= extent, what)
+    if isinstance(entry.start, Expression) or isinstance(entry.stop, Expression):
+        x.graph.require(low >= 0, what)
+        x.graph.require(low <= high, what)
+        return start, step, ceil_div(high - low, abs(step))
+    x.graph.require(start >= 0 if forward else stop >= -1, what)
+    return start, step, maximum(ceil_div(high - low, abs(step)), 0)
+
+
+def _bound(x: Tensor, extent: Expression, given: Any, default: Expression) -> Expression:
+    """A bound of a slice counted from the front."""
+    if given is None:
+        return default
+    found = x.graph.extent(given)
+    return extent + found if found.is_const and found.value < 0 else found
 
 
 def _picked(extents: Shape, plan: _Plan, split: bool) -> tuple[Shape, list[Expression | Tensor]]:
     """The result's shape, and for each dim of a part with these extents the position it is read at.
 
-    The picks' common shape stands where NumPy puts it.
+    The picks' common shape stands where PyTorch puts it.
     """
-    tensors = {dim: pick for dim, pick in plan.picks.items() if pick is not None}
-    common = common_shape("index", list(tensors.values()))
+    common = common_shape("index", list(plan.picks.values()))
     at = 0 if split else plan.first_pick
     rest = [const(1) if k is None else extents[k] for k in plan.places]
     shape: Shape = (*rest[:at], *common, *rest[at:])
@@ -254,13 +274,11 @@ def _picked(extents: Shape, plan: _Plan, split: bool) -> tuple[Shape, list[Expre
     place = {k: n if n < at else n + len(common) for n, k in enumerate(plan.places)}
     entries: list[Expression | Tensor] = []
     for dim, extent in enumerate(extents):
-        if dim in tensors:
-            pick = wrapped(tensors[dim], extent)
+        if dim in plan.picks:
+            pick = wrapped(plan.picks[dim], extent)
             entries.append(broadcast(_with_trailing(pick, common, after), shape))
-        elif dim in plan.picks:
-            entries.append(const(0))
         else:
-            entries.append(along(place[dim], extent))
+            entries.append(along(place[dim], extent) if dim in place else const(0))
     return shape, entries
 
 

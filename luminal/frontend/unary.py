@@ -123,8 +123,8 @@ def sign(x: Tensor) -> Tensor:
 
 
 def square(x: Tensor) -> Tensor:
-    """x * x."""
-    return x * x
+    """x * x; bools give int64, as PyTorch's power 2."""
+    return x * x if x.dtype is not dtypes.bool_ else x.cast(dtypes.int64)
 
 
 def isnan(x: Tensor) -> Tensor:
