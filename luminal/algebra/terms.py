@@ -17,6 +17,7 @@ one term is one e-class of the trivial e-graph.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -98,6 +99,11 @@ class Term:
         self.axes = axes
         self.dtype = dtype
         self.phase = phase
+
+    @property
+    def is_run(self) -> bool:
+        """Is it computed anew in every run, or at most once per setting of the weights?"""
+        return self.phase is Phase.RUN
 
     @property
     def is_pointwise(self) -> bool:
@@ -182,7 +188,10 @@ class Terms:
         """The same operation on other spellings of its operands."""
         if args == term.args:
             return term
-        return self._make(term.op, args, term.attrs, term.axes, term.dtype, term.phase)
+        phase = max((arg.phase for arg in args), default=Phase.LITERAL)
+        if term.is_opaque or term.phase > max((arg.phase for arg in term.args), default=phase):
+            phase = max(phase, term.phase)  # later than its operands for reasons of its own
+        return self._make(term.op, args, term.attrs, term.axes, term.dtype, phase)
 
     def reduce(self, op: str, axes: Iterable[Symbol], x: Term, *, merge: bool = True) -> Term:
         """Sum or Max over a set of axes; nested ones over other axes merge, unless told not to."""
@@ -251,12 +260,17 @@ def term_order(
 
 
 def below(
-    roots: Iterable[Term], is_end: Callable[[Term], bool] = lambda term: False
+    roots: Iterable[Term],
+    is_end: Callable[[Term], bool] = lambda term: False,
+    most: float = math.inf,
 ) -> dict[Term, None]:
-    """The terms at and below `roots` down to the ends, these included: a set in a fixed order."""
+    """The terms at and below `roots` down to the ends, these included: a set in a fixed order.
+
+    Where there are more than `most`, only some of them, and these too many.
+    """
     seen: dict[Term, None] = {}
     stack = list(roots)
-    while stack:
+    while stack and len(seen) <= most:
         term = stack.pop()
         if term not in seen:
             seen[term] = None

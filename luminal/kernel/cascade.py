@@ -10,15 +10,17 @@ uses it. The derivation refuses by default, and says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
-from luminal.algebra.terms import Term, below, factors
+from luminal.algebra.terms import Term, below, term_order
 from luminal.dtypes import float32, float64
 from luminal.shape.condition import negation
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of
+
+MOST_TERMS = 1000  # read or computed for one sum of a pass: bounds the time to look at it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,14 @@ class Refusal:
 
 
 def derive(
-    maximum: Term, reductions: Sequence[Term], is_read: Callable[[Term], bool]
+    maximum: Term,
+    reductions: Sequence[Term],
+    above: Set[Term],
+    is_read: Callable[[Term], bool],
 ) -> Cascade | Refusal:
     """The cascade of a maximum among the reductions of a program or kernel, operands first.
 
+    `above`: what depends on the maximum, these reductions at most; `is_read`: in memory before.
     Refused unless every sum over the same axes that uses the maximum is rescalable, and there is a
     contraction on either side of the maximum (else two passes cost less than rescaling).
     """
@@ -76,16 +82,17 @@ def derive(
         inner = term is maximum or (term.op == "Sum" and term.axes >= per_step)
         return is_read(term) or (term.is_reduction and not inner)
 
-    seen = set(below(maximum.args, ends))
+    seen = below(maximum.args, ends, MOST_TERMS)
     members: list[Member] = []
     for r in reductions:
-        reads = below(r.args, ends)
+        reads = below(r.args, ends, MOST_TERMS)
+        if len(seen) + len(reads) > MOST_TERMS:
+            return Refusal(maximum, f"more than {MOST_TERMS} values make one step")
         if r is maximum or is_read(r) or maximum not in reads:
             continue
         if step.isdisjoint(r.attrs) and not any(step & t.axes for t in reads):
             continue  # beyond the pass: it uses the maximum as it is in the end
-        stale = (t for t in reads if ends(t) and t.is_reduction and not is_read(t))
-        if any(maximum in below(t.args, is_read) for t in stale):
+        if any(t in above and ends(t) and t.is_reduction for t in reads):
             return Refusal(maximum, f"{r!r} needs the end of a sum of the same pass")
         if set(r.attrs) != step:
             return Refusal(maximum, f"{r!r} uses the maximum and runs over other axes")
@@ -93,10 +100,11 @@ def derive(
         if isinstance(member, str):
             return Refusal(maximum, f"{r!r} is not rescalable: {member}")
         members.append(member)
-        seen.update(reads)
+        seen |= reads
     if not members:
         return Refusal(maximum, "no sum over the same axes uses it")
-    inner = sorted((t for t in seen - {maximum} if t.is_reduction and not ends(t)), key=_number)
+    summed = (t for t in seen if t.is_reduction and t is not maximum and not ends(t))
+    inner = sorted(summed, key=_number)
     if not inner and all(m.term.axes == maximum.axes for m in members):
         return Refusal(maximum, "no contraction: two passes cost less than rescaling")
     scope = frozenset(t for t in _moving(maximum, inner, seen, ends) if step & t.axes)
@@ -176,44 +184,80 @@ def _is(term: Term, value: float) -> bool:
     return term.op == "Literal" and bool(term.attrs.value(term.dtype) == value)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rate:
+    """A factor that is `A * base(p + slope*maximum + growth*x)`, x what is maximised."""
+
+    base: str
+    slope: float
+    growth: float
+
+
 def _rescaled(sum_: Term, maximum: Term, is_read: Callable[[Term], bool]) -> Member | str:
     """How the sum is rescaled when the maximum moves, or why it is not."""
     if sum_.op != "Sum" or sum_.dtype is not maximum.dtype:
         return f"it is a {sum_.op} of {sum_.dtype}"
-    base, total, growth = None, 0.0, 0.0
-    (x,) = maximum.args
-
-    def ends(term: Term) -> bool:
-        return term is maximum or is_read(term)
-
-    for factor in factors(sum_.args[0]):
-        if maximum not in below((factor,), is_read):
+    (x,), (product,) = maximum.args, sum_.args
+    order = term_order((product,), lambda t: t is maximum or is_read(t))
+    slopes, growths = _slopes(order, maximum, is_read), _slopes(order, x, is_read)
+    rates: dict[Term, _Rate | str] = {}  # of the factors that use the maximum
+    for term in order:
+        if term not in slopes:
             continue
-        if factor.op not in ("Exp", "Exp2") or base not in (None, factor.op):
-            return f"the factor {factor!r} uses the maximum"
-        base = factor.op
-        slope = _slope(factor.args[0], maximum, is_read)
-        if slope is None:
-            return f"the exponent {factor.args[0]!r} is not linear in the maximum"
-        total += slope
-        growth += _slope(factor.args[0], x, ends) or 0
-    if base is None or not total < 0:
-        return f"it changes by exp({total:g} * the maximum), which may grow"
-    return Member(sum_, base, total, growth > 0)
+        found = [rates[arg] for arg in term.args if arg in rates]
+        if term.op in ("Exp", "Exp2"):
+            (exponent,) = term.args
+            slope, growth = slopes[exponent], growths.get(exponent)
+            if slope is None:
+                rates[term] = f"the exponent {exponent!r} is not linear in the maximum"
+            else:
+                rates[term] = _Rate(term.op, slope, growth or 0.0)
+        elif term.op == "Mul" and found:
+            rates[term] = _product(term, found)
+        else:
+            rates[term] = f"the factor {term!r} uses the maximum"
+    rate = rates[product]
+    if isinstance(rate, str):
+        return rate
+    if not rate.slope < 0:
+        return f"it changes by exp({rate.slope:g} * the maximum), which may grow"
+    return Member(sum_, rate.base, rate.slope, rate.growth > 0)
 
 
-def _slope(term: Term, maximum: Term, is_read: Callable[[Term], bool]) -> float | None:
-    """c where `term = p + c*maximum`, p free of it; None if it is not of that form."""
-    if term is maximum:
-        return 1.0
-    if maximum not in below((term,), is_read):
-        return 0.0
-    if term.op == "Add":
-        slopes = [_slope(arg, maximum, is_read) for arg in term.args]
-        return None if None in slopes else sum(s for s in slopes if s is not None)
-    if term.op == "Mul":
-        for x, scale in (term.args, term.args[::-1]):
+def _product(term: Term, factors: Sequence[_Rate | str]) -> _Rate | str:
+    """The rate of a product, given those of its factors that use the maximum."""
+    reasons = [each for each in factors if isinstance(each, str)]
+    rates = [each for each in factors if isinstance(each, _Rate)]
+    if reasons:
+        return reasons[0]
+    if len({rate.base for rate in rates}) > 1:
+        return f"the factor {term!r} uses the maximum"
+    slope, growth = sum(rate.slope for rate in rates), sum(rate.growth for rate in rates)
+    return _Rate(rates[0].base, slope, growth)
+
+
+def _slopes(
+    order: Sequence[Term], unit: Term, is_read: Callable[[Term], bool]
+) -> dict[Term, float | None]:
+    """By each term that depends on `unit`, operands first: c where it is `p + c*unit`, p free of
+    it; None if it is not of that form.
+    """
+    found: dict[Term, float | None] = {}
+    for term in order:
+        if term is unit:
+            found[term] = 1.0
+            continue
+        moving = [found[arg] for arg in term.args if arg in found]
+        if not moving or is_read(term):
+            continue
+        found[term] = None
+        slopes = [slope for slope in moving if slope is not None]
+        if len(slopes) < len(moving):
+            continue
+        if term.op == "Add":
+            found[term] = sum(slopes)
+        elif term.op == "Mul" and len(slopes) == 1:
+            scale = next(arg for arg in term.args if arg not in found)
             if scale.op == "Literal":
-                slope = _slope(x, maximum, is_read)
-                return None if slope is None else slope * float(scale.attrs.value(scale.dtype))
-    return None
+                found[term] = slopes[0] * float(scale.attrs.value(scale.dtype))
+    return found

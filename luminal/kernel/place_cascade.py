@@ -27,7 +27,11 @@ def cascade_of(group: Group) -> Cascade | None:
     reductions = group.reductions()
     for reduction in reductions:
         if reduction.op == "Max":
-            found = derive(reduction, reductions, group.reads.__contains__)
+            above = {reduction}
+            for term in group.terms():
+                if not above.isdisjoint(term.args):
+                    above.add(term)
+            found = derive(reduction, reductions, above, group.reads.__contains__)
             if isinstance(found, Cascade):
                 return found
     return None

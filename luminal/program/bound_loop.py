@@ -11,7 +11,6 @@ from luminal.hlir.attributes import LoopAttrs
 from luminal.hlir.state import State
 from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
-from luminal.program.in_place import is_read_before
 from luminal.program.launch_list import Operand
 from luminal.program.scope import Scope, varies
 from luminal.program.steps import KernelStep, LoopStep, Unit, leaves_of, state_of
@@ -177,17 +176,20 @@ class BoundLoop:
         """The leaves of a list of States that each iteration overwrites where they lie: it scatters
         into one of them, and whatever else reads it can run before.
         """
-        outer, slice_ = self.outer, inner.overwritten(root)
-        if slice_ is None:
-            return []
-        operand = inner.places[slice_].operand
-        table, memory = self.memory.partition.table, self.memory
-        entries = range(operand.entry, operand.entry + operand.modulus)
-        lying = [memory.partition.buffers[table[entry]].owner for entry in entries]
         args = self.term.args
-        leaves = {t: state_of(t) for t in args if t.is_leaf and state_of(t) in states}
-        if lying != list(states) or sum(t in leaves for t in args) != len(states):
+        leaves = [t for t in args if t.is_leaf and state_of(t) in states]
+        table, buffers = self.memory.partition.table, self.memory.partition.buffers
+
+        def is_list(slice_: Term) -> bool:
+            """Is it, trip by trip, one of these States, which the Loop has no other use for?"""
+            operand = inner.places[slice_].operand
+            entries = range(operand.entry, operand.entry + operand.modulus)
+            return (
+                [buffers[table[n]].owner for n in entries]
+                == list(states)
+                == [state_of(leaf) for leaf in leaves]
+            )
+
+        if inner.overwritten(root, is_list) is None:
             return []
-        makers = frozenset(self.results.values())
-        free = (is_read_before(outer.selection, outer.users, leaf, makers) for leaf in leaves)
-        return [*leaves] if all(free) else []
+        return leaves if self.outer.readers.run_before(self.term, leaves) else []

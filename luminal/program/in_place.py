@@ -1,54 +1,45 @@
-"""States that a Scatter may overwrite where they lie."""
+"""States that a Scatter may overwrite where they lie.
+
+Whatever else reads the old value must run before: kernels wait for kernels here as they do for
+operands, so one graph tells for all of it whether some would wait in a circle.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection
 
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Term, below
+from luminal.program.kernel_graph import kernel_reads, kernels
 from luminal.program.selection import Selection
 
-Users = Mapping[Term, Sequence[Term]]
+
+class Readers:
+    """Who reads each leaf of a selection, and what was told to wait for them so far."""
+
+    def __init__(self, selection: Selection) -> None:
+        reads = kernel_reads([*selection.choices], selection.is_stored)
+        self._kernels = kernels(reads, selection.merges)
+        self._of: dict[Term, list[Term]] = {}
+        for term, read in reads.items():
+            for leaf in read:
+                if leaf.is_leaf:
+                    self._of.setdefault(leaf, []).append(term)
+
+    def run_before(self, maker: Term, leaves: Collection[Term]) -> bool:
+        """Lets all that reads these leaves run before the kernel of `maker`, if that can be."""
+        others = (t for leaf in leaves for t in self._of.get(leaf, ()))
+        return self._kernels.wait(maker, others)
 
 
-def updates(selection: Selection, users: Users, root: Root, old: Term) -> bool:
-    """Can a leaf be overwritten in place: is `root` a Scatter into `old`, which nobody who depends
-    on the new value still reads?
-    """
+def is_update(root: Root, old: Term, is_stored: Callable[[Term], bool]) -> bool:
+    """Is `root` a Scatter into the leaf `old`, which its kernel reads nothing else of?"""
     term = root.term
     if term.op != "Scatter" or term.args[0] is not old or not old.is_leaf:
         return False
     if root.frame != term.attrs.result or old.attrs.frame != term.attrs.frames[0]:
         return False
-    if old in term.args[1:] or not is_read_before(selection, users, old, frozenset((term,))):
-        return False
-    return old not in below(term.args[1:], selection.is_stored)
-
-
-def is_read_before(selection: Selection, users: Users, leaf: Term, makers: frozenset[Term]) -> bool:
-    """Can all kernels that read a leaf run before what `makers` compute is there?"""
-    readers = _kernels_reading(selection, users, leaf)
-    for merge in selection.merges:
-        if not readers.isdisjoint(merge):
-            readers |= merge
-    first = min(term.id for term in makers)  # operands have smaller numbers than their users
-    below_readers = (below(r.args, lambda t: t.id < first).keys() for r in readers - makers)
-    return all(makers.isdisjoint(found) for found in below_readers)
-
-
-def _kernels_reading(selection: Selection, users: Users, leaf: Term) -> set[Term]:
-    """The stored terms whose kernels read a leaf."""
-    found: set[Term] = set()
-    seen: set[Term] = set()
-    stack = [*users[leaf]]
-    while stack:
-        user = stack.pop()
-        if selection.is_stored(user):
-            found.add(user)
-        elif user not in seen:
-            seen.add(user)
-            stack.extend(users[user])
-    return found
+    return old not in below(term.args[1:], is_stored)
 
 
 def calls_python(selection: Selection) -> bool:

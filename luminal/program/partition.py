@@ -60,8 +60,7 @@ def _sink(scope: Scope, root: Root) -> None:
         case Assign(state):
             if root.term.is_leaf and state_of(root.term) is state:
                 return  # assigned to itself
-            old = scope.overwritten(root)
-            if old is not None and state_of(old) is state:
+            if scope.overwritten(root, lambda leaf: state_of(leaf) is state) is not None:
                 buffer = memory.buffer(BufferKind.STATE, root.term.dtype, shape, state)
                 scope.in_place.add(root.term)
             else:
@@ -90,11 +89,9 @@ def _units(scope: Scope, term: Term) -> list[Unit]:
         first = next(iter(scope.siblings(term).values()))
         return _SEVERAL[term.op](scope, term) if term is first else []
     scope.home(term)
-    if scope.merged.get(term, term) is not term:
+    together = scope.merged.get(term, [term])
+    if together[-1] is not term:
         return []  # made by the last of its merge
-    together = [term]
-    if term in scope.merged:
-        together = [t for t in scope.selection.choices if scope.merged.get(t) is term]
     places = {t: scope.home(t) for t in together}
     stores = tuple(Store(t, place, place.frame) for t, place in places.items())
     return [scope.unit(tuple(together), stores)]

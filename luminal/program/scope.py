@@ -5,15 +5,17 @@ A kernel is a group of stored values with all that is inlined or local below the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from luminal.algebra.frames import never_empty, shape_of
 from luminal.algebra.lower import Root
-from luminal.algebra.terms import Frame, Phase, Term
+from luminal.algebra.terms import Frame, Term
+from luminal.errors import VerifyError
 from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
-from luminal.program.in_place import updates
+from luminal.program.in_place import Readers, is_update
 from luminal.program.launch_list import Operand
 from luminal.program.memory import Memory, owner_of
 from luminal.program.selection import Residence, Selection
@@ -49,7 +51,8 @@ class Scope:
         self.results: dict[int, dict[int, Term]] = {}  # of opaque operations: by site, by number
         self.materialised: dict[tuple[Term, Frame, Layout], Place] = {}
         order = {term: k for k, term in enumerate(selection.choices)}
-        self.merged = {t: max(m, key=order.__getitem__) for m in selection.merges for t in m}
+        merges = [sorted(merge, key=order.__getitem__) for merge in selection.merges]
+        self.merged = {term: merge for merge in merges for term in merge}  # in order
         self.users: dict[Term, list[Term]] = {term: [] for term in selection.choices}
         for term in selection.choices:
             for arg in dict.fromkeys(term.args):
@@ -71,7 +74,7 @@ class Scope:
 
     def settle(self, term: Term, place: Place, root: Root) -> None:
         """A sink's buffer becomes the home of its value, or gets a copy of it."""
-        elsewhere = term.phase is not Phase.RUN and self.depth == 0  # in the prologue
+        elsewhere = self.is_early(term)
         if term.is_opaque:
             loop = term.attrs.hlir
             if term.op == "Loop" and term.attrs.index < loop.carried:
@@ -85,13 +88,21 @@ class Scope:
         else:
             self.copies.append(Store(term, place, root.frame))
 
-    def overwritten(self, root: Root) -> Term | None:
-        """The leaf that a root, a Scatter into it, may overwrite where it lies; None if none."""
+    @cached_property
+    def readers(self) -> Readers:
+        return Readers(self.selection)
+
+    def overwritten(self, root: Root, may: Callable[[Term], bool]) -> Term | None:
+        """The leaf that a root, a Scatter into it, may overwrite where it lies; None if none.
+
+        All else that reads this leaf is then made to run before. `may`: can the leaf be one?
+        """
         if self.may_fail or root.term in self.places or root.term.op != "Scatter":
             return None
         leaf = root.term.args[0]
-        free = leaf.is_leaf and updates(self.selection, self.users, root, leaf)
-        return leaf if free else None
+        if not is_update(root, leaf, self.selection.is_stored) or not may(leaf):
+            return None
+        return leaf if self.readers.run_before(root.term, (leaf,)) else None
 
     def home(self, term: Term) -> Place:
         """Where a stored term lives."""
@@ -103,10 +114,15 @@ class Scope:
             self.places[term] = self.memory.place(buffer, frame)
         return self.places[term]
 
+    def is_early(self, term: Term) -> bool:
+        """Is the value made by the prologue, once per setting of the weights? Then it lives in a
+        DERIVED buffer, wherever else a sink has it copied to; and who makes a DERIVED buffer
+        belongs to the prologue. Phases decide nothing anywhere else.
+        """
+        return self.depth == 0 and not term.is_run
+
     def kind(self, term: Term) -> BufferKind:
-        """Whether a value is made once per setting of the weights or once per run."""
-        early = term.phase is not Phase.RUN and self.depth == 0
-        return BufferKind.DERIVED if early else BufferKind.ARENA
+        return BufferKind.DERIVED if self.is_early(term) else BufferKind.ARENA
 
     def exact(
         self, term: Term, frame: Frame, before: list[Unit], layout: Layout = ROW_MAJOR
@@ -159,15 +175,12 @@ class Scope:
         """One kernel."""
         group = self.group(stores)
         reads = frozenset(group.reads)
-        early = all(
-            root.phase is not Phase.RUN for store in stores for root in store.roots
-        ) and self.in_derived(stores)
-        return Unit(makes, reads, (KernelStep(group, early),), leaves=leaves_of(reads))
-
-    def in_derived(self, stores: tuple[Store, ...]) -> bool:
         partition = self.memory.partition
         buffers = [partition.buffers[partition.table[s.place.operand.entry]] for s in stores]
-        return all(b.kind is BufferKind.DERIVED for b in buffers)
+        early = buffers[0].kind is BufferKind.DERIVED
+        if any((buffer.kind is BufferKind.DERIVED) is not early for buffer in buffers):
+            raise VerifyError(f"partition: {stores} are one kernel, half of it in the prologue")
+        return Unit(makes, reads, (KernelStep(group, early),), leaves=leaves_of(reads))
 
     def group(self, stores: tuple[Store, ...]) -> Group:
         layouts: dict[Term, set[int]] = {}  # that the edges of each term read ask for

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from luminal.algebra.terms import Term
 from luminal.kernel.cascade import Cascade, Refusal, derive, lane_axis
-from luminal.select.weights import MUCH_WORK, upper
+from luminal.program.kernel_graph import KernelGraph
+from luminal.select.weights import MUCH_WORK, REACH, upper
 
 LANES = 32  # positions of the lane axis that are worked on together
 MIN_POINTS = 2  # blocks below which a long pass would leave threads idle
 MAX_ROOTS = 4
-
-Users = Mapping[Term, Sequence[Term]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,108 +43,143 @@ def examine(
 ) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
     """The cascades, and why other maxima have none.
 
-    Nothing outside may need what depends on the contractions per step: it is never stored.
+    Nothing outside may need what depends on the contractions per step: it is never stored. A pass
+    is one kernel, so no other may stand between its parts (see `program.kernel_graph`).
     """
-    users: dict[Term, list[Term]] = {term: [] for term in order}
-    for term in order:
-        for arg in dict.fromkeys(term.args):
-            users[arg].append(term)
+    maxima = [term for term in order if term.op == "Max"]
+    if not maxima:
+        return (), ()
+    near = _Neighbours(order, forced)
     found: list[Pass] = []
     refused: list[Refusal] = []
-    taken: set[Term] = set()
-    for maximum in order:
-        if maximum.op != "Max":
-            continue
-        near = _reductions_above(maximum, users)
-        each: Pass | Refusal | Cascade
-        each = derive(maximum, near, lambda t: t.is_leaf or t.is_opaque)
-        if isinstance(each, Cascade):
-            each = _judged(each, users, forced, order, taken)
-        if isinstance(each, Pass) and not taken.isdisjoint(each.terms):
-            each = Refusal(maximum, "another pass computes a part of it")
+    for maximum in maxima:
+        each = near.pass_of(maximum)
         if isinstance(each, Refusal):
             refused.append(each)
         else:
             found.append(each)
-            taken |= each.terms
     return tuple(found), tuple(refused)
 
 
-def _judged(
-    cascade: Cascade, users: Users, forced: set[Term], order: Sequence[Term], taken: set[Term]
-) -> Pass | Refusal:
-    """The pass of a cascade that can be a kernel and has enough to do side by side."""
-    maximum = cascade.maximum
-    lane = lane_axis(cascade)
-    apart = upper(maximum.axes - {lane}) * -(-upper(maximum.axes & {lane}) // LANES)
-    if apart < MIN_POINTS and upper((*maximum.axes, *maximum.attrs)) > MUCH_WORK:
-        return Refusal(maximum, f"only {apart} blocks side by side would leave threads idle")
-    outside = _needed_outside(cascade, users, forced)
-    if outside is not None:
-        return Refusal(maximum, f"{outside!r}, a value per step, is needed outside of the pass")
-    products = {r.args[0] for r in cascade.reductions if r.args[0].op == "Mul"}
-    if not forced.isdisjoint(products):
-        return Refusal(maximum, "a product that the pass sums is stored")
-    barred: set[Term] = set()
-    if not taken.isdisjoint(_dependents(order, {m.term for m in cascade.members})):
-        barred = _dependents(order, taken)  # an earlier pass reads this one, which waits for none
-    return _through_roots(cascade, users, forced, order, barred)
+class _Neighbours:
+    """What stands around each maximum, and the passes found so far."""
 
+    def __init__(self, order: Sequence[Term], forced: set[Term]) -> None:
+        self.order = order
+        self.forced = forced
+        self.users: dict[Term, list[Term]] = {term: [] for term in order}
+        for term in order:
+            for arg in dict.fromkeys(term.args):
+                self.users[arg].append(term)
+        self.taken: set[Term] = set()
 
-def _dependents(order: Sequence[Term], terms: set[Term]) -> set[Term]:
-    """The terms and all that depends on them."""
-    found = set(terms)
-    for term in order:
-        if not found.isdisjoint(term.args):
-            found.add(term)
-    return found
+    @cached_property
+    def graph(self) -> KernelGraph:
+        """Of the single terms, those of a pass merged."""
+        return KernelGraph({term: term.args for term in self.order})
 
+    def pass_of(self, maximum: Term) -> Pass | Refusal:
+        above = self.above(maximum)
+        near = _nearest(maximum, above)
 
-def _reductions_above(term: Term, users: Users) -> list[Term]:
-    """The first reductions above a term, in the order of their making."""
-    found: set[Term] = set()
-    seen: set[Term] = set()
-    stack = [*users[term]]
-    while stack:
-        user = stack.pop()
-        if user.is_reduction:
-            found.add(user)
-        elif user not in seen and not user.is_opaque:
-            seen.add(user)
-            stack.extend(users[user])
-    return sorted(found, key=lambda t: t.id)
+        def is_read(term: Term) -> bool:
+            return term.is_leaf or term.is_opaque or term.is_run != maximum.is_run
 
-
-def _needed_outside(cascade: Cascade, users: Users, forced: set[Term]) -> Term | None:
-    """A term of the pass that something else needs at every step."""
-    allowed = cascade.scope | set(cascade.reductions)
-    for term in sorted(cascade.scope, key=lambda t: t.id):
-        if term in forced or not allowed.issuperset(users[term]):
-            return term
-    return None
-
-
-def _through_roots(
-    cascade: Cascade, users: Users, forced: set[Term], order: Sequence[Term], barred: set[Term]
-) -> Pass | Refusal:
-    """The pointwise values computed of the results, as far up as their axes do not grow."""
-    results = {cascade.maximum, *(m.term for m in cascade.members)}
-    axes = frozenset[object]().union(*(result.axes for result in results))
-    after: dict[Term, None] = {}
-    beyond: set[Term] = set()  # depends on the results through what is no part of the pass
-    for term in order:
-        if term in results or term in cascade.scope:
-            continue
-        if not beyond.isdisjoint(term.args):
-            beyond.add(term)
-        elif any(arg in results or arg in after for arg in term.args):
-            if term.is_pointwise and term.axes <= axes and term not in barred:
-                after[term] = None
+        cascade = derive(maximum, near, set(above), is_read)
+        if isinstance(cascade, Refusal):
+            return cascade
+        refusal = self._refused(cascade)
+        if refusal is not None:
+            return refusal
+        for after in (self._after(cascade, above), {}):
+            found = self._with_roots(cascade, after)
+            if isinstance(found, Refusal):
+                continue
+            if not self.taken.isdisjoint(found.terms):
+                found = Refusal(maximum, "another pass computes a part of it")
+            elif self.graph.merge(found.terms, REACH):
+                self.taken |= found.terms
+                return found
             else:
+                found = Refusal(maximum, "another kernel stands between its parts")
+        return found
+
+    def above(self, maximum: Term) -> list[Term]:
+        """The terms that depend on a maximum, operands first, as far as a pass may reach."""
+        found: list[Term] = []
+        queue = [(user.id, user) for user in self.users[maximum]]
+        heapq.heapify(queue)
+        while queue and len(found) < REACH:
+            _, term = heapq.heappop(queue)
+            if not found or found[-1] is not term:
+                found.append(term)
+                for user in self.users[term]:
+                    heapq.heappush(queue, (user.id, user))
+        return found
+
+    def _refused(self, cascade: Cascade) -> Refusal | None:
+        """Why a cascade cannot be a kernel, or has not enough to do side by side."""
+        maximum = cascade.maximum
+        lane = lane_axis(cascade)
+        apart = upper(maximum.axes - {lane}) * -(-upper(maximum.axes & {lane}) // LANES)
+        if apart < MIN_POINTS and upper((*maximum.axes, *maximum.attrs)) > MUCH_WORK:
+            return Refusal(maximum, f"only {apart} blocks side by side would leave threads idle")
+        outside = self._needed_outside(cascade)
+        if outside is not None:
+            why = f"{outside!r}, a value per step, is needed outside of the pass"
+            return Refusal(maximum, why)
+        products = {r.args[0] for r in cascade.reductions if r.args[0].op == "Mul"}
+        if not self.forced.isdisjoint(products):
+            return Refusal(maximum, "a product that the pass sums is stored")
+        return None
+
+    def _needed_outside(self, cascade: Cascade) -> Term | None:
+        """A term of the pass that something else needs at every step."""
+        allowed = cascade.scope | set(cascade.reductions)
+        for term in sorted(cascade.scope, key=lambda t: t.id):
+            if term in self.forced or not allowed.issuperset(self.users[term]):
+                return term
+        return None
+
+    def _after(self, cascade: Cascade, above: Sequence[Term]) -> dict[Term, None]:
+        """The pointwise values computed of the results, as far up as their axes do not grow."""
+        results = {cascade.maximum, *(m.term for m in cascade.members)}
+        axes = frozenset[object]().union(*(result.axes for result in results))
+        after: dict[Term, None] = {}
+        beyond: set[Term] = set()  # depends on the results through what is no part of the pass
+        for term in above:
+            if term in results or term in cascade.scope:
+                continue
+            if term in self.taken or not beyond.isdisjoint(term.args):
                 beyond.add(term)
-    leaving = {user for term in (*results, *after) for user in users[term]} & beyond
-    ends = [t for t in (*results, *after) if t in forced or not leaving.isdisjoint(users[t])]
-    roots = tuple(sorted(ends, key=lambda t: t.id))
-    if not 0 < len(roots) <= MAX_ROOTS:
-        return Refusal(cascade.maximum, f"{len(roots)} results; a kernel stores 1 to {MAX_ROOTS}")
-    return Pass(cascade, frozenset(after) - set(roots), roots)
+            elif any(arg in results or arg in after for arg in term.args):
+                joins = term.is_pointwise and term.axes <= axes
+                if joins and term.is_run == cascade.maximum.is_run:
+                    after[term] = None
+                else:
+                    beyond.add(term)
+        return after
+
+    def _with_roots(self, cascade: Cascade, after: Mapping[Term, None]) -> Pass | Refusal:
+        """The pass with the results, and what is computed of them, that others need stored."""
+        inside = {cascade.maximum, *(m.term for m in cascade.members), *after}
+        within = inside.union(cascade.scope)
+        ends = [t for t in inside if t in self.forced or not within.issuperset(self.users[t])]
+        roots = tuple(sorted(ends, key=lambda t: t.id))
+        if not 0 < len(roots) <= MAX_ROOTS:
+            why = f"{len(roots)} results; a kernel stores 1 to {MAX_ROOTS}"
+            return Refusal(cascade.maximum, why)
+        return Pass(cascade, frozenset(after) - set(roots), roots)
+
+
+def _nearest(maximum: Term, above: Sequence[Term]) -> list[Term]:
+    """The reductions of its phase that a maximum reaches through pointwise values, in order."""
+    found: list[Term] = []
+    through = {maximum}
+    for term in above:
+        if not through.isdisjoint(term.args):
+            if term.is_reduction:
+                found += [term] if term.is_run == maximum.is_run else []
+            elif not term.is_opaque:
+                through.add(term)
+    return found

@@ -129,8 +129,9 @@ class _Fast:
             lowered = {id(t.attrs.body): t.attrs.body for t in self.order if t.op == "Loop"}
             bodies = {number: select(body, self.numerics) for number, body in lowered.items()}
         sizes = {term: kernel.terms for term, kernel in self.kernels.items()}
-        joined = merges(self.order, lambda t: choices[t].residence.is_stored, self.grids(), sizes)
+        stored = frames.__contains__
         together = tuple(frozenset(p.roots) for p in self.passes if len(p.roots) > 1)
+        joined = merges(self.order, stored, self.grids(), sizes, together)
         return Selection(self.lowered.roots, choices, frames, together + joined, {}, bodies)
 
     def grids(self) -> dict[Term, frozenset[Symbol] | None]:

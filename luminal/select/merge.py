@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from luminal.algebra.terms import Phase, Term, below
-from luminal.select.weights import KERNEL_TERMS, MERGED
+from luminal.algebra.terms import Phase, Term
+from luminal.program.kernel_graph import kernel_reads, kernels
+from luminal.select.weights import KERNEL_TERMS, MERGED, REACH
 from luminal.shape.expression import Symbol
 
 Grid = frozenset[Symbol]
@@ -16,37 +17,35 @@ def merges(
     is_stored: Callable[[Term], bool],
     grids: Mapping[Term, Grid | None],
     sizes: Mapping[Term, int],
+    together: Iterable[Iterable[Term]],
 ) -> tuple[frozenset[Term], ...]:
     """Disjoint sets of two or more stored terms. `grids`: of the kernels whose loops may be shared,
-    `sizes`: terms in each kernel.
+    `sizes`: terms in each kernel, `together`: stored terms that are one kernel already.
 
-    Two groups join if their grids are equal, one reads the other or both read the same value over
-    the same axes, and no path between them leaves their union or moves a value (an At). Earlier
-    groups first.
+    Two groups join if their grids and phases are equal, one reads the other or both read the same
+    value over the same axes, neither moves a value of the other (an At), and no path between them
+    leaves their union (see `kernel_graph`). Earlier groups first.
     """
-    reads = {term: _reads(term, is_stored) for term in order if is_stored(term)}
-    number = {term: k for k, term in enumerate(order)}
+    reads = kernel_reads(order, is_stored)
+    graph = kernels(reads, together)
+    moves = _moved(order, is_stored)
     groups: list[list[Term]] = []
-    home: dict[Term, list[Term]] = {}
     touching: dict[tuple[Grid, Phase, Term], list[int]] = {}  # groups that read or hold a value
     for term in reads:
-        home[term] = [term]
         grid = grids.get(term)
         if grid is None:
             continue
-        moved = _moved(term, is_stored)
         near = {g for read in reads[term] for g in touching.get((grid, term.phase, read), ())}
         for place in sorted(near):
             group = groups[place]
-            if _large(group, term, sizes) or not moved.isdisjoint(group):
+            if _large(group, term, sizes) or not moves[term].isdisjoint(group):
                 continue
-            if _share(group, term, reads) and not _detour(group, term, reads, home, number):
+            if _share(group, term, reads) and graph.merge((group[0], term), REACH):
                 group.append(term)
-                home[term] = group
                 break
         else:
             place = len(groups)
-            groups.append(home[term])
+            groups.append([term])
         for touched in (term, *reads[term]):
             places = touching.setdefault((grid, term.phase, touched), [])
             if place not in places[-1:]:
@@ -60,32 +59,22 @@ def _large(group: Sequence[Term], term: Term, sizes: Mapping[Term, int]) -> bool
     return len(group) >= MERGED or terms > KERNEL_TERMS
 
 
-def _reads(term: Term, is_stored: Callable[[Term], bool]) -> frozenset[Term]:
-    """The leaves and stored terms that the kernel of a stored term reads."""
-
-    def is_end(read: Term) -> bool:
-        return read.is_leaf or is_stored(read)
-
-    return frozenset(filter(is_end, below(term.args, is_end)))
-
-
-def _moved(term: Term, is_stored: Callable[[Term], bool]) -> frozenset[Term]:
-    """The stored terms that the kernel of a stored term reads through an At."""
-    found: set[Term] = set()
-    seen: set[tuple[Term, bool]] = set()
-    stack = [(arg, False) for arg in term.args]
-    while stack:
-        below, through = stack.pop()
-        if (below, through) in seen:
-            continue
-        seen.add((below, through))
-        if is_stored(below):
-            found.update((below,) if through else ())
-        elif below.op == "At":
-            stack += [(below.args[0], True), *((arg, through) for arg in below.args[1:])]
-        else:
-            stack.extend((arg, through) for arg in below.args)
-    return frozenset(found)
+def _moved(order: Sequence[Term], is_stored: Callable[[Term], bool]) -> dict[Term, frozenset[Term]]:
+    """By stored term: the stored terms that its kernel reads through an At."""
+    found: dict[Term, frozenset[Term]] = {}
+    plain: dict[Term, frozenset[Term]] = {}  # what a kernel reads for the sake of a term ...
+    moved: dict[Term, frozenset[Term]] = {}  # ... and what of that through an At
+    nothing = frozenset[Term]()
+    for term in order:
+        args = dict.fromkeys(term.args)
+        now, through = (nothing.union(*(sets[arg] for arg in args)) for sets in (plain, moved))
+        if term.op == "At":
+            through |= plain[term.args[0]]
+        if is_stored(term):
+            found[term] = through
+            now, through = frozenset((term,)), nothing
+        plain[term], moved[term] = now, through
+    return found
 
 
 def _share(group: Sequence[Term], term: Term, reads: Mapping[Term, frozenset[Term]]) -> bool:
@@ -94,29 +83,3 @@ def _share(group: Sequence[Term], term: Term, reads: Mapping[Term, frozenset[Ter
         return True
     common = {read for other in group for read in reads[other]} & reads[term]
     return any(read.axes > term.axes and read.phase is Phase.RUN for read in common)
-
-
-def _detour(
-    group: Sequence[Term],
-    term: Term,
-    reads: Mapping[Term, frozenset[Term]],
-    home: Mapping[Term, list[Term]],
-    number: Mapping[Term, int],
-) -> bool:
-    """Is there a path from the group to `term` through another kernel? `number`: the order."""
-    wanted = set(group)
-    first = number[group[0]]
-    seen: set[Term] = set()
-    stack = [read for read in reads[term] if read not in wanted]
-    while stack:
-        below = stack.pop()
-        if below in seen:
-            continue
-        seen.add(below)
-        if below in wanted:
-            return True
-        kernel = home.get(below, [below])
-        if number[kernel[-1]] > first:  # else all of it comes before the group
-            for member in kernel:
-                stack.extend(reads.get(member, ()))
-    return False

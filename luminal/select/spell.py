@@ -10,8 +10,7 @@ from __future__ import annotations
 from luminal.algebra.terms import Term, Terms
 from luminal.select import cascades
 from luminal.select.rewrite import Respelled
-from luminal.select.weights import stored_anyway
-from luminal.shape.expression import Symbol
+from luminal.select.weights import KERNEL_TERMS, stored_anyway
 
 
 def spell(program: Respelled) -> Respelled:
@@ -31,16 +30,15 @@ def _quotient(term: Term) -> tuple[int, ...] | None:
     """Where in a sum of products, by operand numbers, a quotient stands that can be pulled out."""
     if term.op != "Sum" or term.args[0].op != "Mul":
         return None
-    return _quotient_below(term.args[0], term.axes)
-
-
-def _quotient_below(factor: Term, axes: frozenset[Symbol]) -> tuple[int, ...] | None:
-    if factor.op == "Div" and factor.args[1].axes <= axes:
-        return ()
-    for k, arg in enumerate(factor.args if factor.op == "Mul" else ()):
-        rest = _quotient_below(arg, axes)
-        if rest is not None:
-            return (k, *rest)
+    seen: set[Term] = set()
+    stack: list[tuple[Term, tuple[int, ...]]] = [(term.args[0], ())]
+    while stack:
+        factor, path = stack.pop()
+        if factor.op == "Div" and factor.args[1].axes <= term.axes:
+            return path
+        if factor.op == "Mul" and factor not in seen and len(path) < KERNEL_TERMS:
+            seen.add(factor)
+            stack += reversed([(arg, (*path, k)) for k, arg in enumerate(factor.args)])
     return None
 
 
@@ -68,9 +66,12 @@ def _pull_out(terms: Terms, term: Term) -> Term:
 
 def _without(terms: Terms, factor: Term, path: tuple[int, ...]) -> tuple[Term, Term]:
     """The product with the numerator in place of the quotient, and the denominator."""
-    if not path:
-        numerator, denominator = factor.args
-        return numerator, denominator
-    args = list(factor.args)
-    args[path[0]], denominator = _without(terms, args[path[0]], path[1:])
-    return terms.pointwise("Mul", args, factor.dtype), denominator
+    products: list[Term] = []
+    for k in path:
+        products.append(factor)
+        factor = factor.args[k]
+    now, denominator = factor.args
+    for product, k in zip(reversed(products), reversed(path), strict=True):
+        args = (*product.args[:k], now, *product.args[k + 1 :])
+        now = terms.pointwise("Mul", args, product.dtype)
+    return now, denominator

@@ -7,7 +7,7 @@ there are.
 
 from __future__ import annotations
 
-from luminal.algebra.terms import Term, Terms, axis_order
+from luminal.algebra.terms import Term, Terms, axis_order, term_order
 from luminal.select.rewrite import Respelled
 from luminal.select.weights import FEW_POINTS, MUCH_WORK, upper
 from luminal.shape.expression import Expression, Symbol, axis, ceil_div
@@ -70,7 +70,10 @@ def _split(terms: Terms, reduction: Term) -> Term:
 
 def _at(terms: Terms, x: Term, along: Symbol, position: Expression) -> Term:
     """`x` at the new position; a product moves factor by factor, so that it stays a contraction."""
-    if x.op == "Mul":
-        args = [_at(terms, factor, along, position) for factor in x.args]
-        return terms.pointwise("Mul", args, x.dtype)
-    return terms.at(x, {along: position})
+    moved: dict[Term, Term] = {}
+    for term in term_order((x,), lambda t: t.op != "Mul"):
+        if term.op == "Mul":
+            moved[term] = terms.pointwise("Mul", [moved[arg] for arg in term.args], term.dtype)
+        else:
+            moved[term] = terms.at(term, {along: position})
+    return moved[x]

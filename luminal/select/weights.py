@@ -14,6 +14,7 @@ WEIGHTS = {"Div": 4, "Sqrt": 4, "Recip": 4, "FloorDiv": 8, "Mod": 8} | dict.from
 )
 KERNEL_TERMS = 300  # terms inlined in one kernel: bounds code size and recursion
 MERGED = 16  # stored values computed in one kernel: as many streams as a core keeps open
+REACH = 1000  # terms or kernels looked at for one merge or pass: keeps a compile's time linear
 FEW_POINTS = 16  # grid points below which a reduction would leave threads idle
 MUCH_WORK = 1 << 16  # elements read by a reduction from which idle threads matter
 LAUNCH_WORK = 1 << 14  # operations that cost about as much as one more launch
