@@ -75,6 +75,8 @@ def derive(
     if maximum.dtype not in (float32, float64):
         return Refusal(maximum, f"the maximum is {maximum.dtype}, not float32 or float64")
     step = set(maximum.attrs)
+    if not step <= maximum.args[0].axes:
+        return Refusal(maximum, "what is maximised is the same along an axis")
     per_step = maximum.axes | step
 
     def ends(term: Term) -> bool:

@@ -155,3 +155,10 @@ def test_a_square_of_squares_is_not_written_out() -> None:
     ((y - y.amax(-1, keepdim=True)).exp() @ y).output("y")
     (y.sum() + (y / y.sum(-1, keepdim=True)).sum(-1)).output("z")
     lowered(cx)
+
+
+def test_scores_that_are_alike_along_an_axis() -> None:
+    cx = lm.Graph()
+    y = cx.tensor((1, 6), name="x").repeat_interleave(2, -2)
+    ((y @ y.mT).softmax(-1) @ y).output("y")
+    lowered(cx)
