@@ -13,7 +13,7 @@ from luminal.loaders.gguf_llama import gguf_tokenizer, llama_config, llama_weigh
 from luminal.loaders.json_file import read_json
 from luminal.loaders.llama2c import read_llama2c, read_llama2c_tokenizer
 from luminal.loaders.llama_config import LlamaConfig, from_hugging_face, pick_weights
-from luminal.loaders.mapped import Array
+from luminal.loaders.mapped import Array, given_path, is_there
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 from luminal.loaders.tokenizer import Tokenizer, read_tokenizer_json
 
@@ -53,20 +53,33 @@ def load_checkpoint(path_or_id: str | Path, tokenizer: str | Path | None = None)
             f"{path}: unknown kind of file; pass a folder with config.json and safetensors, "
             f"a .gguf, or a llama2.c .bin"
         )
-    chosen = read_tokenizer(Path(tokenizer)) if tokenizer else own
-    if chosen is not None and chosen.vocab_size > config["vocab_size"]:
-        raise LoadError(
-            f"{tokenizer or path}: the tokenizer has {chosen.vocab_size} tokens, the model "
-            f"{config['vocab_size']}; pass the tokenizer the model was trained with"
-        )
+    chosen = read_tokenizer(given_path(tokenizer)) if tokenizer else own
+    if chosen is not None:
+        _check_ids(chosen, config["vocab_size"], tokenizer or path)
     return Checkpoint(config, weights, chosen, path)
+
+
+def _check_ids(tokenizer: Tokenizer, count: int, source: str | Path) -> None:
+    """Raises LoadError where the tokenizer gives or awaits ids that the model does not have."""
+    if tokenizer.vocab_size > count:
+        raise LoadError(
+            f"{source}: the tokenizer has {tokenizer.vocab_size} tokens, the model {count}; pass "
+            "the tokenizer the model was trained with"
+        )
+    bos = tokenizer.bos_id
+    highest = max([*tokenizer.eos_ids, 0 if bos is None else bos])
+    if highest >= count:
+        raise LoadError(
+            f"{source}: {highest} begins or ends a text (bos_token_id, eos_token_id), the model "
+            f"has {count} tokens"
+        )
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a tokenizer.json or its folder, a llama2.c `.bin`, or a `.gguf`."""
     if path.is_dir():
         path = path / "tokenizer.json"
-    if not path.is_file():
+    if not is_there(path):
         raise LoadError(f"{path}: no such file; pass a tokenizer.json, a llama2.c .bin or a .gguf")
     if path.suffix == ".json":
         return read_tokenizer_json(path)
@@ -80,9 +93,12 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 
 def _locate(path_or_id: str | Path) -> Path:
-    path = Path(path_or_id).expanduser()
-    if path.exists():
-        return path
+    path = given_path(path_or_id)
+    try:
+        if path.exists():
+            return path
+    except OSError as error:
+        raise LoadError(f"{path}: cannot be read: {error.strerror}") from error
     if isinstance(path_or_id, str) and hub.is_hub_id(path_or_id):
         return hub.fetch(path_or_id)
     raise LoadError(
@@ -92,20 +108,20 @@ def _locate(path_or_id: str | Path) -> Path:
 
 
 def _from_folder(folder: Path) -> tuple[LlamaConfig, dict[str, Array], Tokenizer | None]:
-    if not (folder / "config.json").is_file():
+    if not is_there(folder / "config.json"):
         raise LoadError(f"{folder}: no config.json in it{_hint(folder)}")
     config = from_hugging_face(read_json(folder / "config.json"), folder / "config.json")
     weights = pick_weights(config, _folder_tensors(folder), folder)
     tokenizer_path = folder / "tokenizer.json"
-    tokenizer = read_tokenizer_json(tokenizer_path) if tokenizer_path.is_file() else None
+    tokenizer = read_tokenizer_json(tokenizer_path) if is_there(tokenizer_path) else None
     return config, weights, tokenizer
 
 
 def _folder_tensors(folder: Path) -> dict[str, Array]:
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
-    if index.is_file():
+    if is_there(index):
         return read_sharded(index)
-    if single.is_file():
+    if is_there(single):
         return read_safetensors(single)
     raise LoadError(
         f"{folder}: no model.safetensors and no model.safetensors.index.json in it; other formats "
@@ -114,5 +130,8 @@ def _folder_tensors(folder: Path) -> dict[str, Array]:
 
 
 def _hint(folder: Path) -> str:
-    models = sorted(p.name for p in folder.iterdir() if p.suffix in (".gguf", ".bin"))
+    try:
+        models = sorted(p.name for p in folder.iterdir() if p.suffix in (".gguf", ".bin"))
+    except OSError as error:
+        return f": {error.strerror}"
     return f"; pass one of its files: {', '.join(models)}" if models else ""

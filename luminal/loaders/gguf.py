@@ -5,9 +5,8 @@ https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 from __future__ import annotations
 
-import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ import ml_dtypes
 import numpy as np
 
 from luminal.errors import LoadError
-from luminal.loaders.mapped import Array, array_at, map_file
+from luminal.loaders.fields import Fields
+from luminal.loaders.mapped import MAX_RANK, Array, array_at, byte_count, map_file
+from luminal.loaders.shown import MAX_LENGTH, shown
 
 TENSOR_TYPES: dict[int, str] = dict(
     enumerate(
@@ -30,6 +31,10 @@ SUPPORTED: dict[str, np.dtype[Any]] = {
     "F16": np.dtype("<f2"),
     "BF16": np.dtype(ml_dtypes.bfloat16),
 }
+
+MAX_ITEMS = 1 << 22  # in the metadata's arrays: the largest vocabularies have a third of it
+MAX_DEPTH = 8  # of arrays of arrays; no known file has any
+MAX_TEXT_BYTES = 1 << 26
 
 _STRING, _ARRAY = 8, 9
 _SCALARS: dict[int, np.dtype[Any]] = {
@@ -66,15 +71,16 @@ def read_gguf(path: Path) -> GGUFFile:
     if version not in (2, 3):
         raise LoadError(f"{path}: GGUF version {version} is not supported; 2 and 3 are")
     n_tensors, n_keys = reader.scalar("Q"), reader.scalar("Q")
-    metadata = {}
+    metadata: dict[str, Any] = {}
     for _ in range(n_keys):
         key = reader.text()
+        if key in metadata:
+            raise LoadError(f"{path}: the metadata has {shown(key)} twice; the file is damaged")
         metadata[key] = reader.value(reader.scalar("I"))
     entries = [reader.tensor_entry() for _ in range(n_tensors)]
-    alignment = metadata.get("general.alignment", 32)
-    if type(alignment) is not int or alignment < 1:
-        raise LoadError(f"{path}: general.alignment is {alignment!r}, it must be an integer >= 1")
+    alignment = Fields(metadata, path, "the metadata").integer("general.alignment", 32)
     start = -(-reader.position // alignment) * alignment
+    _check_spans(entries, path)  # before any is copied, for the sake of its alignment
     tensors = {entry.name: _tensor(data, start, entry, path) for entry in entries}
     return GGUFFile(metadata, tensors)
 
@@ -82,9 +88,10 @@ def read_gguf(path: Path) -> GGUFFile:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     name: str
+    dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    type: int
-    offset: int
+    begin: int  # from the data's start
+    end: int
 
 
 class _Reader:
@@ -94,6 +101,7 @@ class _Reader:
         self.data = data
         self.path = path
         self.position = 0
+        self.items = 0  # of all arrays so far
 
     def take(self, size: int) -> memoryview:
         end = self.position + size
@@ -111,19 +119,34 @@ class _Reader:
 
     def text(self) -> str:
         # Tokenizers hold pieces that are not whole UTF-8 characters; keep their bytes.
-        return bytes(self.take(self.scalar("Q"))).decode("utf-8", "surrogateescape")
+        size = self.scalar("Q")
+        if size > MAX_TEXT_BYTES:
+            raise LoadError(
+                f"{self.path}: a string of {size} bytes, at most {MAX_TEXT_BYTES} are supported; "
+                "the file is damaged"
+            )
+        return bytes(self.take(size)).decode("utf-8", "surrogateescape")
 
-    def value(self, kind: int) -> Any:
+    def value(self, kind: int, depth: int = 0) -> Any:
         if kind == _STRING:
             return self.text()
         if kind == _ARRAY:
-            item_kind, count = self.scalar("I"), self.scalar("Q")
-            if item_kind in _SCALARS:
-                return self.numbers(item_kind, count)
-            return [self.value(item_kind) for _ in range(count)]
+            return self.array(depth + 1)
         if kind not in _SCALARS:
             raise LoadError(f"{self.path}: unknown metadata type {kind}; the file is damaged")
         return self.numbers(kind, 1)[0]
+
+    def array(self, depth: int) -> list[Any]:
+        kind, count = self.scalar("I"), self.scalar("Q")
+        self.items += count
+        if depth > MAX_DEPTH or self.items > MAX_ITEMS:
+            raise LoadError(
+                f"{self.path}: the metadata's arrays nest {depth} deep and hold {self.items} "
+                f"values; {MAX_DEPTH} and {MAX_ITEMS} are supported; the file is damaged"
+            )
+        if kind in _SCALARS:
+            return self.numbers(kind, count)
+        return [self.value(kind, depth) for _ in range(count)]
 
     def numbers(self, kind: int, count: int) -> list[Any]:
         dtype = _SCALARS[kind]
@@ -132,24 +155,39 @@ class _Reader:
 
     def tensor_entry(self) -> _Entry:
         name = self.text()
+        what = f"{self.path}: tensor {name[:MAX_LENGTH]!r}"
         rank = self.scalar("I")
-        dims = struct.unpack(f"<{rank}Q", self.take(8 * rank))
-        return _Entry(name, dims[::-1], self.scalar("I"), self.scalar("Q"))
+        if rank > MAX_RANK:
+            raise LoadError(f"{what} has {rank} dims; at most {MAX_RANK} are supported")
+        shape = struct.unpack(f"<{rank}Q", self.take(8 * rank))[::-1]
+        kind, begin = self.scalar("I"), self.scalar("Q")
+        type_name = TENSOR_TYPES.get(kind, f"number {kind}")
+        if type_name not in SUPPORTED:
+            raise LoadError(
+                f"{what} has type {type_name}; supported are {', '.join(SUPPORTED)}; take an "
+                "unquantised file of the model"
+            )
+        dtype = SUPPORTED[type_name]
+        return _Entry(name, dtype, shape, begin, begin + byte_count(dtype, shape, what))
+
+
+def _check_spans(entries: Sequence[_Entry], path: Path) -> None:
+    """Tensors have names and bytes of their own; padding may lie between them."""
+    names: set[str] = set()
+    previous_end, previous = 0, ""
+    for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
+        if entry.name in names:
+            raise LoadError(f"{path}: tensor {shown(entry.name)} is there twice")
+        if entry.begin < previous_end:
+            raise LoadError(f"{path}: tensor {shown(entry.name)} overlaps {shown(previous)}")
+        names.add(entry.name)
+        previous_end, previous = entry.end, entry.name
 
 
 def _tensor(data: memoryview, start: int, entry: _Entry, path: Path) -> Array:
-    kind = TENSOR_TYPES.get(entry.type, f"number {entry.type}")
-    if kind not in SUPPORTED:
+    if start + entry.end > len(data):
         raise LoadError(
-            f"{path}: tensor {entry.name!r} has type {kind}; supported are "
-            f"{', '.join(SUPPORTED)}; take an unquantised file of the model"
-        )
-    dtype = SUPPORTED[kind]
-    begin = start + entry.offset
-    end = begin + math.prod(entry.shape) * dtype.itemsize
-    if end > len(data):
-        raise LoadError(
-            f"{path}: truncated: tensor {entry.name!r} ends at byte {end}, "
+            f"{path}: truncated: tensor {shown(entry.name)} ends at byte {start + entry.end}, "
             f"the file has {len(data)}; download it again"
         )
-    return array_at(data, begin, dtype, entry.shape)
+    return array_at(data, start + entry.begin, entry.dtype, entry.shape)

@@ -35,7 +35,7 @@ def fetch(model_id: str) -> Path:
     try:
         folder = snapshot_download(model_id, allow_patterns=_FILES, ignore_patterns=_SUBFOLDERS)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise LoadError(
             f"{model_id}: not a folder here, not in the Hugging Face cache, and the Hub did not "
             f"give it ({reason}); pass the path of a folder with config.json and "

@@ -1,22 +1,40 @@
-"""JSON files that hold one object."""
+"""JSON that holds one object, from a file or from a part of one."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from luminal.errors import LoadError
+from luminal.loaders.mapped import open_file
+from luminal.loaders.shown import shown
+
+MAX_BYTES = 100_000_000
+"""The limit of a safetensors header, by its format; no other JSON of a model is near it."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in `path`. Raises LoadError where it cannot be read or holds something else."""
+    with open_file(path) as file:
+        if os.fstat(file.fileno()).st_size > MAX_BYTES:
+            raise LoadError(f"{path}: more than {MAX_BYTES} bytes; the file is damaged")
+        try:
+            data = file.read(MAX_BYTES)
+        except OSError as error:
+            raise LoadError(f"{path}: cannot be read: {error.strerror}") from error
+    return parse_object(data, str(path))
+
+
+def parse_object(data: bytes, what: str) -> dict[str, Any]:
+    """The object in `data`. Raises LoadError, which names `what`, where it holds something else."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LoadError(f"{path}: cannot be read: {error.strerror}") from error
+        value = json.loads(data.decode("utf-8"))
     except ValueError as error:
-        raise LoadError(f"{path}: not JSON: {error}") from error
+        raise LoadError(f"{what}: not JSON: {shown(error)}") from error
+    except RecursionError:  # its values would be too deep for whatever looks at them
+        raise LoadError(f"{what}: not JSON of a model: lists or objects nest too deeply") from None
     if not isinstance(value, dict):
-        raise LoadError(f"{path}: holds a JSON {type(value).__name__}, it must hold an object")
+        raise LoadError(f"{what}: holds a JSON {type(value).__name__}, it must hold an object")
     return value

@@ -27,24 +27,27 @@ def read_llama2c(path: Path) -> tuple[LlamaConfig, dict[str, Array]]:
     """
     data = map_file(path)
     config = _read_config(data, path)
+    layout = _layout(config)
+    end = _HEADER.size
+    for name, shape in layout:  # before anything is listed: the header may say any sizes
+        end += 4 * math.prod(shape)
+        if end > len(data):
+            raise LoadError(
+                f"{path}: truncated: {name} ends at byte {end}, the file has {len(data)}; "
+                "download it again"
+            )
+    if end != len(data):
+        raise LoadError(f"{path}: {len(data) - end} bytes too long; not a llama2.c checkpoint")
     weights: dict[str, Array] = {}
     offset = _HEADER.size
-    for name, shape in _layout(config):
-        size = 4 * math.prod(shape)
-        if offset + size > len(data):
-            raise LoadError(
-                f"{path}: truncated: {name} ends at byte {offset + size}, "
-                f"the file has {len(data)}; download it again"
-            )
+    for name, shape in layout:
         if name.startswith("model.layers.*."):
             stacked = array_at(data, offset, "<f4", shape)
             for index in range(shape[0]):
                 weights[name.replace("*", str(index))] = stacked[index]
         elif name != "rotary tables":
             weights[name] = array_at(data, offset, "<f4", shape)
-        offset += size
-    if offset != len(data):
-        raise LoadError(f"{path}: {len(data) - offset} bytes too long; not a llama2.c checkpoint")
+        offset += 4 * math.prod(shape)
     return config, weights
 
 

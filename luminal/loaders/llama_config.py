@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -10,9 +11,12 @@ import ml_dtypes
 import numpy as np
 
 from luminal.errors import LoadError
+from luminal.loaders.fields import MAX_SIZE, Fields
 from luminal.loaders.mapped import Array
+from luminal.loaders.shown import shown
 
 ARCHITECTURE = "LlamaForCausalLM"
+_LISTED = 3  # names in a message
 _EMBEDDING, _OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
 WEIGHT_DTYPES = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)))
 
@@ -48,66 +52,76 @@ def from_hugging_face(raw: Mapping[str, Any], path: Path) -> LlamaConfig:
     """
     architectures = raw.get("architectures") or [raw.get("model_type")]
     if architectures != [ARCHITECTURE]:
+        is_one = isinstance(architectures, list) and len(architectures) == 1
+        found = shown(architectures[0] if is_one else architectures)
         raise LoadError(
-            f"{path}: architecture {', '.join(map(str, architectures))} is not supported; "
-            f"supported is {ARCHITECTURE}"
+            f"{path}: architecture {found} is not supported; supported is {ARCHITECTURE}"
         )
-    _refuse_options(raw, path)
-    try:
-        hidden, heads = int(raw["hidden_size"]), int(raw["num_attention_heads"])
-        rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-        config = LlamaConfig(
-            architecture=ARCHITECTURE,
-            hidden_size=hidden,
-            intermediate_size=int(raw["intermediate_size"]),
-            num_hidden_layers=int(raw["num_hidden_layers"]),
-            num_attention_heads=heads,
-            num_key_value_heads=int(raw.get("num_key_value_heads") or heads),
-            head_dim=int(raw.get("head_dim") or hidden // max(heads, 1)),
-            rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
-            rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
-            rope_scaling=_rope_scaling(rope, path),
-            rope_interleaved=False,
-            vocab_size=int(raw["vocab_size"]),
-            max_position_embeddings=int(raw.get("max_position_embeddings", 2048)),
-            tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
-        )
-    except KeyError as error:
-        raise LoadError(f"{path}: the configuration has no {error.args[0]!r}") from None
-    except (TypeError, ValueError, AttributeError) as error:
-        raise LoadError(f"{path}: a value has the wrong type: {error}") from error
+    fields = Fields(raw, path)
+    _refuse_options(fields)
+    hidden, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
+    rope = fields.section("rope_parameters") or fields.section("rope_scaling")
+    has_theta = rope.values.get("rope_theta") is not None
+    config = LlamaConfig(
+        architecture=ARCHITECTURE,
+        hidden_size=hidden,
+        intermediate_size=fields.integer("intermediate_size"),
+        num_hidden_layers=fields.integer("num_hidden_layers"),
+        num_attention_heads=heads,
+        num_key_value_heads=fields.integer("num_key_value_heads", heads),
+        head_dim=fields.integer("head_dim", hidden // heads),
+        rms_norm_eps=fields.number("rms_norm_eps", 1e-6, most=1),
+        rope_theta=(rope if has_theta else fields).number("rope_theta", 10000.0, least=1),
+        rope_scaling=_rope_scaling(rope),
+        rope_interleaved=False,
+        vocab_size=fields.integer("vocab_size"),
+        max_position_embeddings=fields.integer("max_position_embeddings", 2048),
+        tie_word_embeddings=fields.flag("tie_word_embeddings", False),
+    )
     check_sizes(config, path)
     return config
 
 
-def _refuse_options(raw: Mapping[str, Any], path: Path) -> None:
+def _refuse_options(fields: Fields) -> None:
+    raw, path = fields.values, fields.path
     for key in ("attention_bias", "mlp_bias", "quantization_config"):
         if raw.get(key):
-            raise LoadError(f"{path}: {key}={raw[key]!r} is not supported; only its absence is")
+            raise LoadError(
+                f"{path}: {key}={shown(raw[key])} is not supported; only its absence is"
+            )
     if raw.get("hidden_act", "silu") != "silu":
-        raise LoadError(f"{path}: hidden_act={raw['hidden_act']!r} is not supported; 'silu' is")
+        raise LoadError(
+            f"{path}: hidden_act={shown(raw['hidden_act'])} is not supported; 'silu' is"
+        )
 
 
-def _rope_scaling(rope: Mapping[str, Any], path: Path) -> dict[str, Any] | None:
-    kind = rope.get("rope_type") or rope.get("type") or "default"
+def _rope_scaling(rope: Fields) -> dict[str, Any] | None:
+    kind = rope.values.get("rope_type") or rope.values.get("type") or "default"
     if kind == "default":
         return None
     if kind != "llama3":
-        raise LoadError(f"{path}: rope_type {kind!r} is not supported; 'default' and 'llama3' are")
-    keys = (
-        "factor",
-        "low_freq_factor",
-        "high_freq_factor",
-        "original_max_position_embeddings",
-    )
-    return {"rope_type": kind} | {key: rope[key] for key in keys}
+        raise LoadError(
+            f"{rope.path}: rope_type {shown(kind)} is not supported; 'default' and 'llama3' are"
+        )
+    low, high = (rope.number(f"{name}_freq_factor", least=1e-3) for name in ("low", "high"))
+    if not low < high:
+        raise LoadError(f"{rope.path}: low_freq_factor {low} must be below high_freq_factor {high}")
+    return {
+        "rope_type": kind,
+        "factor": rope.number("factor", least=1e-3),
+        "low_freq_factor": low,
+        "high_freq_factor": high,
+        "original_max_position_embeddings": rope.integer("original_max_position_embeddings"),
+    }
 
 
 def check_sizes(config: LlamaConfig, path: Path) -> None:
-    """Raise LoadError where a size is not positive or the heads do not divide."""
+    """Raise LoadError where a size is no 31-bit integer above 0 or the heads do not divide."""
     for name, value in config.items():
         if type(value) is int and value < 1:
             raise LoadError(f"{path}: {name} is {value}, it must be at least 1")
+        if type(value) is int and value > MAX_SIZE:
+            raise LoadError(f"{path}: {name} is {value}, it must be at most {MAX_SIZE}")
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     if heads % kv_heads:
         raise LoadError(
@@ -120,6 +134,11 @@ def check_sizes(config: LlamaConfig, path: Path) -> None:
 
 def expected_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
     """The shape of every weight the configuration calls for, under Hugging Face's names."""
+    return dict(_shapes(config))
+
+
+def _shapes(config: LlamaConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Those names and shapes one by one: a damaged file may speak of any number of layers."""
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     q_rows = config["num_attention_heads"] * config["head_dim"]
     kv_rows = config["num_key_value_heads"] * config["head_dim"]
@@ -134,14 +153,13 @@ def expected_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
         "mlp.up_proj": (inner, hidden),
         "mlp.down_proj": (hidden, inner),
     }
-    shapes: dict[str, tuple[int, ...]] = {_EMBEDDING: (config["vocab_size"], hidden)}
+    yield _EMBEDDING, (config["vocab_size"], hidden)
     for index in range(config["num_hidden_layers"]):
         for name, shape in layer.items():
-            shapes[f"model.layers.{index}.{name}.weight"] = shape
-    shapes["model.norm.weight"] = (hidden,)
+            yield f"model.layers.{index}.{name}.weight", shape
+    yield "model.norm.weight", (hidden,)
     if not config["tie_word_embeddings"]:
-        shapes[_OUTPUT] = (config["vocab_size"], hidden)
-    return shapes
+        yield _OUTPUT, (config["vocab_size"], hidden)
 
 
 def pick_weights(config: LlamaConfig, tensors: Mapping[str, Array], path: Path) -> dict[str, Array]:
@@ -149,12 +167,13 @@ def pick_weights(config: LlamaConfig, tensors: Mapping[str, Array], path: Path) 
 
     Raises LoadError for a missing or unexpected name, a wrong shape, or a dtype that is no float.
     """
-    shapes = expected_shapes(config)
     if config["tie_word_embeddings"] and _EMBEDDING not in tensors and _OUTPUT in tensors:
         tensors = {_EMBEDDING: tensors[_OUTPUT], **tensors}  # one name of the two was saved
-    missing = [name for name in shapes if name not in tensors]
-    if missing:
-        raise LoadError(f"{path}: {_listed(missing)} missing from the weights")
+    missing = (name for name, _ in _shapes(config) if name not in tensors)
+    first = list(itertools.islice(missing, _LISTED + 1))  # the others may be very many
+    if first:
+        raise LoadError(f"{path}: {_listed(first)} missing from the weights")
+    shapes = expected_shapes(config)
     unexpected = [name for name in tensors if name not in shapes and not _derived(name)]
     if unexpected:
         raise LoadError(f"{path}: {_listed(unexpected)} not part of a {ARCHITECTURE}")
@@ -176,6 +195,6 @@ def _derived(name: str) -> bool:
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:3]))
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{shown}{more} {'is' if len(names) == 1 else 'are'}"
+    text = ", ".join(map(shown, names[:_LISTED]))
+    more = " and more" if len(names) > _LISTED else ""
+    return f"{text}{more} {'is' if len(names) == 1 else 'are'}"

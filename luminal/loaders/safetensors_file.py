@@ -6,17 +6,17 @@ then the data. https://github.com/huggingface/safetensors#format
 
 from __future__ import annotations
 
-import json
-import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from luminal.errors import LoadError
-from luminal.loaders.json_file import read_json
-from luminal.loaders.mapped import Array, array_at, map_file
+from luminal.loaders.json_file import MAX_BYTES, parse_object, read_json
+from luminal.loaders.mapped import Array, array_at, byte_count, map_file
+from luminal.loaders.shown import MAX_LENGTH, shown
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -34,6 +34,17 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
 }
 
+MAX_NAME = 255  # of a file, on every file system that matters
+
+
+class _Entry(NamedTuple):
+    """A tensor in the header; `begin` and `end` are bytes of the data."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
 
 def read_safetensors(path: Path) -> dict[str, Array]:
     """Every tensor of one file by name, as read-only views of the mapped file.
@@ -44,32 +55,42 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     header, start = _read_header(data, path)
     size = len(data) - start
     header.pop("__metadata__", None)
-    tensors: dict[str, Array] = {}
-    spans: list[tuple[int, int, str]] = []
-    for name, entry in header.items():
-        dtype, shape, begin, end = _check_entry(name, entry, path)
-        if end > size:
+    entries: dict[str, _Entry] = {}
+    for name, raw in header.items():
+        entry = entries[name] = _check_entry(name, raw, path)
+        if entry.end > size:
             raise LoadError(
-                f"{path}: truncated: tensor {name!r} ends at byte {start + end}, "
+                f"{path}: truncated: tensor {shown(name)} ends at byte {shown(start + entry.end)}, "
                 f"the file has {len(data)}; download it again"
             )
-        spans.append((begin, end, name))
-        tensors[name] = array_at(data, start + begin, dtype, shape)
-    _check_spans(sorted(spans), size, path)
-    return tensors
+    _check_spans(entries, size, path)  # before any is copied, for the sake of its alignment
+    return {
+        name: array_at(data, start + entry.begin, entry.dtype, entry.shape)
+        for name, entry in entries.items()
+    }
 
 
 def read_sharded(index_path: Path) -> dict[str, Array]:
     """Every tensor of a checkpoint split over files, from its `*.safetensors.index.json`."""
     weight_map = read_json(index_path).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(type(f) is str for f in weight_map.values()):
-        raise LoadError(f"{index_path}: no weight_map of tensor names to file names in it")
+    if not isinstance(weight_map, dict) or not all(map(_is_name, weight_map.values())):
+        raise LoadError(f"{index_path}: no weight_map of tensor names to names of files beside it")
     files = {name: index_path.parent / file for name, file in weight_map.items()}
     shards = {file: read_safetensors(file) for file in sorted(set(files.values()))}
     for name, file in files.items():
         if name not in shards[file]:
-            raise LoadError(f"{index_path}: tensor {name!r} is not in {file.name}, as it says")
+            raise LoadError(f"{index_path}: tensor {shown(name)} is not in {file.name}, as it says")
     return {name: shards[file][name] for name, file in files.items()}
+
+
+def _is_name(file: Any) -> bool:
+    """Whether this is the name of a file in the same folder: an index reads nothing elsewhere."""
+    return (
+        type(file) is str
+        and len(file) <= MAX_NAME
+        and file.isprintable()
+        and Path(file).name == file
+    )
 
 
 def _read_header(data: memoryview, path: Path) -> tuple[dict[str, Any], int]:
@@ -81,54 +102,52 @@ def _read_header(data: memoryview, path: Path) -> tuple[dict[str, Any], int]:
             f"{path}: truncated or not a safetensors file: its header ends at byte {start}, "
             f"the file has {len(data)}"
         )
-    try:
-        header = json.loads(bytes(data[8:start]))
-    except ValueError as error:
-        raise LoadError(f"{path}: not a safetensors file: header is not JSON: {error}") from error
-    if not isinstance(header, dict):
-        raise LoadError(f"{path}: not a safetensors file: the header is not a JSON object")
-    return header, start
-
-
-def _check_entry(
-    name: str, entry: Any, path: Path
-) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
-    try:
-        dtype_name, shape = entry["dtype"], tuple(entry["shape"])
-        begin, end = entry["data_offsets"]
-    except (KeyError, TypeError, ValueError):
+    if start - 8 > MAX_BYTES or bytes(data[8:9]) != b"{":
         raise LoadError(
-            f"{path}: tensor {name!r}: the header entry needs dtype, shape and two data_offsets, "
-            f"got {entry!r}"
-        ) from None
+            f"{path}: not a safetensors file: the header must begin with {{ and have at most "
+            f"{MAX_BYTES} bytes"
+        )
+    return parse_object(bytes(data[8:start]), f"{path}: the header"), start
+
+
+def _check_entry(name: str, entry: Any, path: Path) -> _Entry:
+    what = f"{path}: tensor {name[:MAX_LENGTH]!r}"
+    match entry:
+        case {"dtype": str(dtype_name), "shape": [*extents], "data_offsets": [begin, end]}:
+            pass
+        case _:
+            raise LoadError(
+                f"{what}: the header entry needs dtype, shape and two data_offsets, "
+                f"got {shown(entry)}"
+            )
     if dtype_name not in DTYPES:
         raise LoadError(
-            f"{path}: tensor {name!r}: dtype {dtype_name!r} is not supported; "
-            f"supported are {', '.join(DTYPES)}"
+            f"{what}: dtype {shown(dtype_name)} is not supported; supported are {', '.join(DTYPES)}"
         )
-    if not all(type(n) is int and n >= 0 for n in (*shape, begin, end)):
+    if not all(type(n) is int and n >= 0 for n in (*extents, begin, end)):
         raise LoadError(
-            f"{path}: tensor {name!r}: shape {list(shape)} and offsets [{begin}, {end}] must be "
-            f"integers >= 0"
+            f"{what}: shape {shown(extents)} and offsets {shown([begin, end])} must be integers "
+            ">= 0"
         )
-    dtype = DTYPES[dtype_name]
-    needed = math.prod(shape) * dtype.itemsize
+    dtype, shape = DTYPES[dtype_name], tuple(extents)
+    needed = byte_count(dtype, shape, what)
     if end - begin != needed:
         raise LoadError(
-            f"{path}: tensor {name!r}: {dtype_name} {list(shape)} takes {needed} bytes, "
-            f"the header gives {end - begin}"
+            f"{what}: {dtype_name} {shown(extents)} takes {needed} bytes, the header gives "
+            f"{shown(end - begin)}"
         )
-    return dtype, shape, begin, end
+    return _Entry(dtype, shape, begin, end)
 
 
-def _check_spans(spans: list[tuple[int, int, str]], size: int, path: Path) -> None:
+def _check_spans(entries: Mapping[str, _Entry], size: int, path: Path) -> None:
     """The data must be the tensors one after another: no overlap, no hole, nothing behind."""
+    spans = sorted((entry.begin, entry.end, name) for name, entry in entries.items())
     previous_end, previous = 0, "the header"
     for begin, end, name in spans:
         if begin < previous_end:
-            raise LoadError(f"{path}: tensor {name!r} overlaps {previous!r}")
+            raise LoadError(f"{path}: tensor {shown(name)} overlaps {shown(previous)}")
         if begin > previous_end:
-            raise LoadError(f"{path}: {begin - previous_end} unused bytes before tensor {name!r}")
+            raise LoadError(f"{path}: {begin - previous_end} unused bytes before {shown(name)}")
         previous_end, previous = end, name
     if previous_end != size:
-        raise LoadError(f"{path}: {size - previous_end} unused bytes after tensor {previous!r}")
+        raise LoadError(f"{path}: {size - previous_end} unused bytes after {shown(previous)}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from luminal.errors import LoadError
 from luminal.loaders.gguf import read_gguf
-from luminal.loaders.mapped import Array
+from luminal.loaders.mapped import Array, given_path, open_file
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 
 PICKLES = (b"PK\x03\x04", b"\x80\x02\x8a\x0a")  # torch.save: a zip archive, before 1.6 a pickle
@@ -17,14 +17,16 @@ def load(path: str | Path) -> dict[str, Array]:
 
     They are read-only views of the mapped file, for `module.load_state_dict`. Raises LoadError.
     """
-    path = Path(path).expanduser()
+    path = given_path(path)
     if path.name.endswith(".index.json"):
         return read_sharded(path)
-    try:
-        with path.open("rb") as file:
-            begin = file.read(4)
-    except OSError as error:
-        raise LoadError(f"{path}: cannot be read: {error.strerror}") from error
+    with open_file(path) as file:
+        begin = file.read(4)
+    if begin in PICKLES and path.suffix in (".npz", ".npy"):
+        raise LoadError(
+            f"{path}: NumPy's own format; convert it once, with "
+            "lm.save(new_path, dict(np.load(path)))"
+        )
     if begin in PICKLES:
         raise LoadError(
             f"{path}: a PyTorch pickle, which can run code when it is read; convert it once, with "

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import tokenizers
 
 from luminal.errors import LoadError
+from luminal.loaders.fields import MAX_SIZE
 from luminal.loaders.json_file import read_json
+from luminal.loaders.mapped import is_there
+from luminal.loaders.shown import shown
 
+SETTINGS = ("generation_config.json", "config.json", "tokenizer_config.json")
+"""Files beside a tokenizer.json that name its special tokens, the first answer counts."""
+
+STDERR = 2
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what decode shows for the bytes of half a character
 
 
@@ -68,64 +78,112 @@ class StreamDecoder:
         return self._tokenizer.decode(self._context + self._pending)[len(before) :]
 
 
+@contextmanager
+def library_errors(path: Path) -> Iterator[None]:
+    """Whatever the tokenizers library says of a file's tokenizer comes out as a LoadError.
+
+    It raises bare Exceptions, and a failed assertion in it (a panic) is no Exception at all.
+    """
+    try:
+        yield
+    except (LoadError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise LoadError(
+            f"{path}: not a tokenizer the tokenizers library reads: {shown(error)}"
+        ) from error
+
+
+@contextmanager
+def panics_unheard() -> Iterator[None]:
+    """Keeps what the library prints of a panic off the standard error; all else comes late."""
+    try:
+        own = os.dup(STDERR)
+    except OSError:  # it is closed
+        yield
+        return
+    with tempfile.TemporaryFile() as aside:
+        try:
+            os.dup2(aside.fileno(), STDERR)
+            yield
+        finally:
+            os.dup2(own, STDERR)
+            os.close(own)
+        aside.seek(0)
+        with suppress(OSError):
+            os.write(STDERR, aside.read())
+
+
 class HuggingFaceTokenizer:
-    """A tokenizer of the `tokenizers` library."""
+    """A tokenizer of the `tokenizers` library; `path` is the file it is from, for messages."""
 
     def __init__(
-        self, inner: tokenizers.Tokenizer, bos_id: int | None, eos_ids: frozenset[int]
+        self,
+        inner: tokenizers.Tokenizer,
+        bos_id: int | None,
+        eos_ids: frozenset[int],
+        path: Path,
     ) -> None:
         inner.no_truncation()
         inner.no_padding()
         self._inner = inner
+        self._path = path
         # The library's own skip_special_tokens misses special tokens marked "normalized".
         added = inner.get_added_tokens_decoder()
         self._special = frozenset(index for index, token in added.items() if token.special)
         self.bos_id = bos_id
         self.eos_ids = eos_ids
-        self.vocab_size: int = inner.get_vocab_size(with_added_tokens=True)
+        # Ids may have gaps, so their count is no bound.
+        self.vocab_size = max(inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     def encode(self, text: str) -> list[int]:
         """See Tokenizer.encode; the file's post-processor adds the BOS."""
-        ids: list[int] = self._inner.encode(text).ids
+        with library_errors(self._path):
+            ids: list[int] = self._inner.encode(text).ids
+        if max(ids, default=0) >= self.vocab_size:
+            raise LoadError(
+                f"{self._path}: a text begins or ends with id {max(ids)}; the vocabulary ends at "
+                f"{self.vocab_size - 1}"
+            )
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """See Tokenizer.decode."""
-        text: str = self._inner.decode([i for i in ids if i not in self._special])
+        with library_errors(self._path):
+            text: str = self._inner.decode([i for i in ids if i not in self._special])
         return text
 
 
 def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
     """The tokenizer of a `tokenizer.json`; the files beside it say what begins and ends a text."""
     read_json(path)  # the library's own message for a missing or broken file names no file
-    try:
-        inner = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception
-        raise LoadError(f"{path}: not a tokenizer the tokenizers library reads: {error}") from error
-    sources = [
-        read_json(path.parent / name)
-        for name in ("generation_config.json", "config.json", "tokenizer_config.json")
-        if (path.parent / name).is_file()
-    ]
-    bos = _special_ids("bos", sources, inner)
-    return HuggingFaceTokenizer(
-        inner, bos_id=min(bos, default=None), eos_ids=_special_ids("eos", sources, inner)
-    )
+    beside = [place for place in map(path.with_name, SETTINGS) if is_there(place)]
+    sources = [(place, read_json(place)) for place in beside]
+    with panics_unheard():
+        with library_errors(path):
+            inner = tokenizers.Tokenizer.from_file(str(path))
+        bos, eos = (_special_ids(role, sources, inner) for role in ("bos", "eos"))
+        found = HuggingFaceTokenizer(inner, min(bos, default=None), eos, path)
+        found.encode("")  # what it adds to every text
+    return found
 
 
 def _special_ids(
-    role: str, sources: list[dict[str, Any]], inner: tokenizers.Tokenizer
+    role: str, sources: list[tuple[Path, dict[str, Any]]], inner: tokenizers.Tokenizer
 ) -> frozenset[int]:
     """The first answer among the files: an id or a list of ids, or in the last one a text."""
-    for source in sources:
+    for path, source in sources:
         ids = source.get(f"{role}_token_id")
-        if type(ids) is int:
-            return frozenset([ids])
-        if isinstance(ids, list) and ids:
-            return frozenset(ids)
+        listed = ids if isinstance(ids, list) else [] if ids is None else [ids]
+        if not all(type(number) is int and 0 <= number <= MAX_SIZE for number in listed):
+            raise LoadError(f"{path}: {role}_token_id is {shown(ids)}, it must be an id or several")
+        if listed:
+            return frozenset(listed)
         token = source.get(f"{role}_token")
         text = token.get("content") if isinstance(token, dict) else token
-        number = inner.token_to_id(text) if isinstance(text, str) else None
+        if text is not None and not isinstance(text, str):
+            raise LoadError(f"{path}: {role}_token is {shown(token)}, it must be a text")
+        number = None if text is None else inner.token_to_id(text)
         if number is not None:
             return frozenset([number])
     return frozenset()

@@ -65,13 +65,14 @@ DAMAGE = [
     ({"a": entry("F4", [2], 0, 1)}, bytes(1), "dtype 'F4' is not supported; supported are BOOL"),
     ({"a": entry("F32", [-1], 0, 4)}, bytes(4), r"shape \[-1\] .* must be integers >= 0"),
     ({"a": entry("F32", [], 0, 4), "b": entry("F32", [], 0, 4)}, bytes(4), "'b' overlaps 'a'"),
-    ({"a": entry("U8", [1], 1, 2)}, bytes(2), "1 unused bytes before tensor 'a'"),
-    ({"a": entry("U8", [1], 0, 1)}, bytes(4), "3 unused bytes after tensor 'a'"),
+    ({"a": entry("U8", [1], 1, 2)}, bytes(2), "1 unused bytes before 'a'"),
+    ({"a": entry("U8", [1], 0, 1)}, bytes(4), "3 unused bytes after 'a'"),
     ({"a": {"dtype": "F32"}}, b"", "'a': the header entry needs dtype, shape and two data_offsets"),
     ({"a": 3}, b"", "'a': the header entry needs"),
-    ([1], b"", "the header is not a JSON object"),
-    (b"{...", b"", "header is not JSON"),
-    (b"\xff\xfe\x00", b"", "header is not JSON"),
+    ([1], b"", "the header must begin with {"),
+    (b"{...", b"", "the header: not JSON: Expecting"),
+    (b"\xff\xfe\x00", b"", "the header must begin with {"),
+    (b"{\xff\xfe", b"", "the header: not JSON: .utf-8. codec"),
 ]
 
 
@@ -118,5 +119,7 @@ def test_shards(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match=r"3\.safetensors: cannot be read"):
         read_sharded(index)
     index.write_text("{}")
-    with pytest.raises(LoadError, match="no weight_map"):
+    with pytest.raises(
+        LoadError, match="no weight_map of tensor names to names of files beside it"
+    ):
         read_sharded(index)
