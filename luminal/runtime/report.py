@@ -63,9 +63,23 @@ class RuleUse(NamedTuple):
     seconds: float
 
 
+class SideSummary(NamedTuple):
+    """What one side of a search tried, and how long it took: the structure of programs (spellings,
+    residences, merges), or the schedules of their kernels.
+    """
+
+    candidates: int = 0
+    seconds: float = 0.0
+
+
+NOTHING = SideSummary()
+
+
 @dataclass(frozen=True, slots=True)
 class SearchSummary:
-    """What a search tried and decided. Seconds of programs are those of one run."""
+    """What a search tried and decided. Seconds of programs are those of one run. `candidates` are
+    those of both sides.
+    """
 
     mode: str
     seed: int
@@ -77,6 +91,8 @@ class SearchSummary:
     best_seconds: float
     decision: str  # "found 1.31x over fast", "nothing beat the fast program; it runs"
     rules: tuple[RuleUse, ...] = ()
+    structure: SideSummary = NOTHING
+    schedules: SideSummary = NOTHING
     from_database: bool = False
 
 
@@ -213,6 +229,8 @@ def _search_facts(search: SearchSummary) -> dict[str, Any]:
         "rejected": [row._asdict() for row in search.rejected],
         "history": [row._asdict() for row in search.history],
         "rules": [row._asdict() for row in search.rules],
+        "structure": search.structure._asdict(),
+        "schedules": search.schedules._asdict(),
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from luminal.runtime import svg
-from luminal.runtime.report_text import amount, duration
+from luminal.runtime.report_text import amount, duration, sides
 from luminal.runtime.roofline import Peaks
 from luminal.runtime.svg import Line, Point, tag, text
 
@@ -192,6 +192,7 @@ def _search(search: SearchSummary) -> str:
     summary = (
         f"Mode {search.mode}, seed {search.seed}: {search.candidates:,} candidates and "
         f"{search.kernels_built:,} kernels built{spent}"
+        + "".join(f"; {line}" for line in sides(search))
         + (", taken from the database" if search.from_database else "")
         + (f". Fast takes {fast}, the best {best}." if search.fast_seconds else ".")
     )

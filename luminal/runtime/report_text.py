@@ -103,6 +103,7 @@ def _search(search: SearchSummary) -> list[str]:
     lines = [
         f"{search.mode}, seed {search.seed}: {source}, {search.candidates:,} candidates, "
         f"{search.kernels_built:,} kernels built",
+        *sides(search),
         f"fast {fast}, best {best}: {search.decision}" if search.fast_seconds else search.decision,
     ]
     if search.rejected:
@@ -119,6 +120,15 @@ def _search(search: SearchSummary) -> list[str]:
         lines += table_lines([("rule", "class", "matches", "new nodes", "seconds"), *used])
         lines += _more(len(rules))
     return lines
+
+
+def sides(search: SearchSummary) -> list[str]:
+    """What the structure of programs and the schedules of their kernels got, if anything."""
+    if not search.structure.seconds + search.schedules.seconds:
+        return []
+    sides = (("structure", search.structure), ("schedules", search.schedules))
+    parts = [f"{name} {side.candidates:,} in {duration(side.seconds)}" for name, side in sides]
+    return [f"of these {', '.join(parts)}"]
 
 
 def _more(count: int) -> list[str]:

@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from luminal import config
-from luminal.runtime.report import Best, Rejected
+from luminal.runtime.report import Best, Rejected, SideSummary
+
+STRUCTURE, SCHEDULES = "structure", "schedules"  # the sides of a search: they share its budget
 
 
 class Log:
@@ -18,7 +20,8 @@ class Log:
 
     def __init__(self, progress: bool | None, limit_seconds: float | None, most: int) -> None:
         self.start = time.monotonic()
-        self.candidates = 0
+        self.tried_by = dict.fromkeys((STRUCTURE, SCHEDULES), 0)
+        self.seconds_of = dict.fromkeys((STRUCTURE, SCHEDULES), 0.0)
         self.kernels_built = 0
         self.history: list[Best] = []
         self._rejected: dict[str, tuple[int, str]] = {}
@@ -35,10 +38,19 @@ class Log:
         """Since the start."""
         return time.monotonic() - self.start
 
-    def tried(self, count: int = 1) -> None:
-        """So many more candidates were timed."""
-        self.candidates += count
+    @property
+    def candidates(self) -> int:
+        """How many were timed."""
+        return sum(self.tried_by.values())
+
+    def tried(self, side: str, count: int = 1) -> None:
+        """So many more candidates of a side were timed."""
+        self.tried_by[side] += count
         self._show()
+
+    def side(self, side: str) -> SideSummary:
+        """What a side got so far."""
+        return SideSummary(self.tried_by[side], self.seconds_of[side])
 
     def reject(self, reason: str, example: str) -> None:
         """A candidate was given up; `reason` in words that many share."""

@@ -16,12 +16,13 @@ from luminal.errors import CompileError
 from luminal.kernel.knobs import Knobs
 from luminal.program.launch_list import Program, walk
 from luminal.search.database import Database
-from luminal.search.log import Log
+from luminal.search.log import SCHEDULES, Log
 from luminal.search.process import Builders, Lost, Refused
 from luminal.search.runner import Runner
 from luminal.search.space import Candidate, Space
 
-ROUNDS_AT_ONCE = 6  # schedules of each kernel that are built before any is timed
+ROUNDS_AT_ONCE = 6  # schedules of each kernel that are built before any is timed,
+BUILDS_AT_ONCE = 12  # or fewer where there are many kernels: the other side waits for its turn
 RIVALS = 3  # schedules of a kernel that are timed again before one is taken
 CONFIRM_ROUNDS = 3
 WIN = 0.02  # a challenger must be faster by this share
@@ -90,19 +91,18 @@ class Measurements:
 
     def ranked(
         self, candidate: Candidate, spaces: Mapping[str, tuple[Knobs, ...]]
-    ) -> dict[str, list[Knobs]]:
-        """The schedules of each kernel, the fastest first, as far as time allows."""
+    ) -> Iterator[dict[str, list[Knobs]]]:
+        """The schedules of each kernel, the fastest first: those timed so far, again and again."""
         prices: dict[str, list[tuple[float, int]]] = {key: [] for key in spaces}
         longest = max((len(space) for space in spaces.values()), default=0)
-        for start in range(0, longest, ROUNDS_AT_ONCE):
-            numbers = range(start, min(start + ROUNDS_AT_ONCE, longest))
+        at_once = max(1, min(ROUNDS_AT_ONCE, BUILDS_AT_ONCE // max(1, len(spaces))))
+        for start in range(0, longest, at_once):
+            numbers = range(start, min(start + at_once, longest))
             rounds = [{key: s[k] for key, s in spaces.items() if k < len(s)} for k in numbers]
             for number, found in self.price(candidate, rounds):
                 for key, seconds in found.items():
                     prices[key].append((seconds, start + number))
-            if self.is_over():
-                break
-        return {key: [spaces[key][k] for _, k in sorted(found)] for key, found in prices.items()}
+            yield {key: [spaces[key][k] for _, k in sorted(found)] for key, found in prices.items()}
 
     def confirmed(self, candidate: Candidate, ranked: Mapping[str, list[Knobs]]) -> Choice:
         """The few fastest schedules and the present one again, in turns: what wins for certain."""
@@ -181,7 +181,7 @@ class Measurements:
             return None
         found = {key: seconds.get(kernel, 0.0) for key, kernel in keys.items()}
         if not fresh:
-            self.log.tried(len(keys))
+            self.log.tried(SCHEDULES, len(keys))
             priced = {names[key]: value for key, value in found.items()}
             self.database.add_prices(priced)
             self.prices = priced | self.prices

@@ -26,7 +26,7 @@ from luminal.search import database, oracle
 from luminal.search.cost_model import cost
 from luminal.search.database import Decision
 from luminal.search.genome import Genome
-from luminal.search.log import Log
+from luminal.search.log import SCHEDULES, STRUCTURE, Log
 from luminal.search.measure import Measurements
 from luminal.search.operands import Arrays, SharedFile, choose_dims, draw, share
 from luminal.search.options import CompilationMode, SearchOptions
@@ -197,6 +197,8 @@ class _Search:
             best_seconds=best,
             decision=decision,
             rules=self.space.rules(),
+            structure=self.log.side(STRUCTURE),
+            schedules=self.log.side(SCHEDULES),
         )
 
     # --- right before fast

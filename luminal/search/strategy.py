@@ -1,10 +1,10 @@
 """The strategy: which candidates to build and time next, and which one wins.
 
-First the schedules of the program's kernels, most expensive kernels first: one run of the program
-prices one schedule of every kernel, each in its place. Then changes of the structure (spellings,
-residences, merges), one at a time from the best program so far, the most promising by the cost
-model first; what they gain is kept and tuned. At the end the best program meets the fast one in
-interleaved pairs.
+A search has two sides, which share its budget from the start. One takes the schedules of the
+program's kernels: one run of the program prices one schedule of every kernel, each in its place.
+The other changes the structure (spellings, residences, merges), one move at a time from the best
+program so far, the most promising by the cost model first, then pairs of moves. What either gains
+the other goes on from. At the end the best program meets the fast one in interleaved pairs.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from luminal.errors import CompileError
+from luminal.kernel.knobs import Knobs
 from luminal.search.cost_model import MOST_FLOPS, MOST_LINES, Cost, cost
 from luminal.search.genome import Genome
-from luminal.search.measure import WIN, Measurements
+from luminal.search.log import SCHEDULES, STRUCTURE
+from luminal.search.measure import WIN, Choice, Measurements
 from luminal.search.options import CompilationMode, SearchOptions
 from luminal.search.process import Lost, Refused
 from luminal.search.runner import Pairs
 from luminal.search.space import Candidate, Move
 
-MOVES_AT_ONCE = 8
+MOVES_AT_ONCE = 4
+LOOKED_AT_ONCE = 16  # moves that are decoded before the most promising ones are built
 TIME_ROUNDS = 7
 LEAST_PAIRS, MOST_PAIRS = 7, 41
 PAIRS_SECONDS = 0.15  # for one comparison of two programs
@@ -33,6 +37,7 @@ STALE_DRAWS = 40  # random pairs of moves without a gain after which a search ha
 SLOW = 1.5  # times as long: needs no second look
 GLANCE = 3  # pairs that show what is slow
 PREDICTED_SLOW = 2.0  # times the best program's predicted cost: not built
+END = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,20 @@ class Timed:
     candidate: Candidate
     number: int
     seconds: float
+
+
+@dataclass(slots=True)
+class Side:
+    """One side of a search: how its steps begin from the best program, and what it has used.
+
+    `ended`: the structure for which it has nothing left to try.
+    """
+
+    name: str
+    start: Callable[[], Iterator[None]]
+    steps: Iterator[None] | None = None
+    ended: Genome | None = None
+    used: float = 0.0
 
 
 class Strategy:
@@ -82,12 +101,27 @@ class Strategy:
 
     def run(self) -> None:
         """Searches until nothing is left to try or a limit is reached; `best` is always valid."""
-        if self.is_over():
-            return
-        self.tune()
-        while not self.is_over() and self.climb():
-            self.tune()
-        self.wander()
+        sides = (Side(SCHEDULES, self.tune), Side(STRUCTURE, self.explore))
+        while not self.is_over():
+            waiting = [side for side in sides if side.ended != self.structure]
+            if not waiting:
+                return
+            self.step(min(waiting, key=lambda side: side.used))
+
+    def step(self, side: Side) -> None:
+        """One step of a side; what it used is time, or candidates where time has no limit."""
+        tried, start = self.log.candidates, time.monotonic()
+        side.steps = side.steps or side.start()
+        if next(side.steps, END) is END:
+            side.steps, side.ended = None, self.structure
+        taken = time.monotonic() - start
+        self.log.seconds_of[side.name] += taken
+        side.used += max(1, self.log.candidates - tried) if self.deadline is None else taken
+
+    @property
+    def structure(self) -> Genome:
+        """The best program's genome but for its schedules."""
+        return replace(self.best.candidate.genome, tuned=())
 
     def is_over(self) -> bool:
         """Whether a limit is reached: time, candidates, or a program fast enough."""
@@ -97,74 +131,112 @@ class Strategy:
 
     # --- schedules
 
-    def tune(self) -> None:
-        """Times the schedules of the best program's kernels and takes the fastest of each."""
+    def tune(self) -> Iterator[None]:
+        """Times the schedules of the best program's kernels, and takes the fastest of each."""
+        while spaces := self.untuned():
+            structure, candidate = self.structure, self.best.candidate
+            leading: Choice = {}
+            for ranked in self.measurements.ranked(candidate, spaces):
+                yield
+                self.take_leading(ranked, leading)
+                yield
+                if self.structure != structure:
+                    break  # what was priced so far is known for the kernels that are still there
+            else:
+                self.tuned |= spaces.keys()
+
+    def untuned(self) -> dict[str, tuple[Knobs, ...]]:
+        """The schedules of those of the best program's kernels that matter, once for each."""
         candidate = self.best.candidate
         try:
             seconds = self.measurements.profile(self.best.number, candidate.program)
         except (Lost, Refused) as error:
             self.log.reject(str(error), "profile")
-            return
+            return {}
         total = sum(seconds.values())
-        now = {
-            candidate.stages.origins[kernel].name: (kernel, taken)
-            for kernel, taken in seconds.items()
-            if taken > SMALL_SHARE * total
+        origins = candidate.stages.origins
+        slow = sorted((-taken, k) for k, taken in seconds.items() if taken > SMALL_SHARE * total)
+        return {
+            origins[kernel].name: self.space.knobs(candidate, kernel)
+            for _, kernel in slow
+            if origins[kernel].name not in self.tuned
         }
-        spaces = {
-            key: self.space.knobs(candidate, kernel)
-            for key, (kernel, _) in now.items()
-            if key not in self.tuned
+
+    def take_leading(self, ranked: Mapping[str, list[Knobs]], leading: Choice) -> None:
+        """Lets the fastest schedules that are new in `leading` meet the present ones."""
+        now = self.best.candidate.genome.knobs
+        fresh = {
+            key: found
+            for key, found in ranked.items()
+            if found and found[0] not in (leading.get(key), now.get(key, ()))
         }
-        ranked = self.measurements.ranked(candidate, spaces)
-        if not self.is_over():
-            self.tuned |= spaces.keys()
-        chosen = self.measurements.confirmed(candidate, ranked)
-        if not chosen or self.challenge([(candidate.genome.with_tuned(chosen), "schedules")]):
+        leading.update({key: found[0] for key, found in fresh.items()})
+        chosen = self.measurements.confirmed(self.best.candidate, fresh)
+        genome = self.best.candidate.genome.with_tuned(chosen)
+        if not chosen or self.challenge([(genome, "schedules")], SCHEDULES):
             return
-        for key in sorted(chosen, key=lambda key: (-now[key][1], key)):
-            genome = self.best.candidate.genome
-            self.challenge([(genome.with_tuned({key: chosen[key]}), f"schedule {chosen[key]}")])
+        for key in (key for key in ranked if key in chosen):
+            genome = self.best.candidate.genome.with_tuned({key: chosen[key]})
+            self.challenge([(genome, f"schedule {chosen[key]}")], SCHEDULES)
 
     # --- structure
 
-    def climb(self) -> bool:
-        """Tries every single move once, each from the best program by then; True for a gain."""
-        base = self.best
-        moves = self.ordered(self.space.moves(base.candidate))
-        for start in range(0, len(moves), MOVES_AT_ONCE):
-            if self.is_over():
-                break
-            batch = moves[start : start + MOVES_AT_ONCE]
-            genome = self.best.candidate.genome
-            self.challenge([(move.of(genome), move.note) for move in batch])
-        return self.best is not base
+    def explore(self) -> Iterator[None]:
+        """Single moves as long as they gain, then pairs of moves; a gain of these begins anew."""
+        while True:
+            before = self.structure
+            yield from self.climb()
+            if self.structure == before:
+                yield from self.wander()
+                if self.structure == before:
+                    return
 
-    def wander(self) -> None:
-        """Random pairs of moves, until many have gained nothing."""
-        stale = 0
-        while stale < STALE_DRAWS and not self.is_over():
+    def climb(self) -> Iterator[None]:
+        """Tries every single move once, each from the best program by then."""
+        moves = in_turns(self.space.moves(self.best.candidate))
+        waiting: list[tuple[float, int, Move]] = []
+        for start in range(0, len(moves), LOOKED_AT_ONCE):
+            numbers = range(start, min(start + LOOKED_AT_ONCE, len(moves)))
+            yield
+            waiting = sorted([*waiting, *self.judged(moves, numbers)], key=lambda each: each[:2])
+            yield
+            waiting = self.try_first(waiting)
+        while waiting:
+            yield
+            waiting = self.try_first(waiting)
+
+    def try_first(self, waiting: list[tuple[float, int, Move]]) -> list[tuple[float, int, Move]]:
+        """Tries the first of some moves; those that are left."""
+        genome = self.best.candidate.genome
+        batch = [(move.of(genome), move.note) for _, _, move in waiting[:MOVES_AT_ONCE]]
+        self.challenge(batch, STRUCTURE)
+        return waiting[MOVES_AT_ONCE:]
+
+    def wander(self) -> Iterator[None]:
+        """Random pairs of moves, until one gains or many have gained nothing."""
+        best, stale = self.best, 0
+        moves = self.space.moves(best.candidate)
+        while len(moves) > 1 and stale < STALE_DRAWS:
             pairs = []
-            moves = self.space.moves(self.best.candidate)
-            if len(moves) < 2:
-                return
             for _ in range(MOVES_AT_ONCE):
                 one, other = self.rng.sample(moves, 2)
                 genome = other.of(one.of(self.best.candidate.genome))
                 pairs.append((genome, f"{one.note} and {other.note}"))
-            if self.challenge(pairs):
-                self.tune()
-                stale = 0
-            else:
-                stale += len(pairs)
+            if self.challenge(pairs, STRUCTURE):
+                return
+            stale += len(pairs)
+            yield
 
-    def ordered(self, moves: list[Move]) -> list[Move]:
-        """Moves that make new programs, the cheapest program by the cost model first."""
+    def judged(
+        self, moves: Sequence[Move], numbers: Iterable[int]
+    ) -> list[tuple[float, int, Move]]:
+        """Those of the moves that make new programs, with their predicted seconds."""
         known: list[tuple[float, int, Move]] = []
         limit = PREDICTED_SLOW * self.cost(self.best.candidate).seconds
-        for number, move in enumerate(moves):
+        for number in numbers:
             if self.is_over():
                 break
+            move = moves[number]
             candidate = self.decode(move.of(self.best.candidate.genome), move.note)
             if candidate is None:
                 continue
@@ -173,7 +245,7 @@ class Strategy:
                 self.log.reject("predicted to be slow", move.note)
             else:
                 known.append((seconds, number, move))
-        return [move for _, _, move in sorted(known, key=lambda item: item[:2])]
+        return known
 
     def cost(self, candidate: Candidate) -> Cost:
         return cost(candidate.program, self.measurements.dims, self.space.target)
@@ -195,27 +267,27 @@ class Strategy:
             return None
         return candidate
 
-    def challenge(self, genomes: Sequence[tuple[Genome, str]]) -> bool:
+    def challenge(self, genomes: Sequence[tuple[Genome, str]], side: str) -> bool:
         """Builds and times some genomes' programs; True if one of them is the new best."""
         candidates = [(self.decode(genome, note), note) for genome, note in genomes]
         fresh = [(c, note) for c, note in candidates if c is not None]
         self.measurements.build([candidate for candidate, _ in fresh])
         before = self.best
         for candidate, note in fresh:
-            if self.is_over() and self.best is not before:
+            if self.is_over():
                 break
             self.seen.add(candidate.text)
-            self.measure(candidate, note)
+            self.measure(candidate, note, side)
         return self.best is not before
 
-    def measure(self, candidate: Candidate, note: str) -> None:
+    def measure(self, candidate: Candidate, note: str, side: str) -> None:
         """Times a candidate against the best; it becomes the best if it wins."""
         broken = self.measurements.broken(candidate)
         if broken is not None:
             self.log.reject("does not compile", f"{note}: {broken}")
             return
         number = self.runner.add(candidate.program)
-        self.log.tried()
+        self.log.tried(side)
         try:
             glance = self.runner.pairs(number, self.best.number, GLANCE)
             if min(glance.first) > SLOW * max(glance.second):
@@ -248,3 +320,16 @@ class Strategy:
         pairs = self.pairs(self.best.number, self.fast)
         first, second = map(statistics.median, pairs)
         return pairs.wins(WIN), first, second
+
+
+def in_turns(moves: Iterable[Move]) -> list[Move]:
+    """The first move of each kind of choice, then the second: whatever ends a search early has
+    seen something of every kind.
+    """
+    counts: Counter[str] = Counter()
+    places: list[tuple[int, int, Move]] = []
+    for move in moves:
+        kind = move.choices[0][0]
+        places.append((counts[kind], len(places), move))
+        counts[kind] += 1
+    return [move for _, _, move in sorted(places, key=lambda place: place[:2])]

@@ -20,6 +20,7 @@ from luminal.runtime.report import (
     Report,
     RuleUse,
     SearchSummary,
+    SideSummary,
 )
 from luminal.runtime.report_text import amount, duration
 from luminal.runtime.roofline import Peaks
@@ -35,6 +36,8 @@ SEARCH = SearchSummary(
     fast_seconds=7e-4,
     best_seconds=5e-4,
     decision="found 1.40x over fast",
+    structure=SideSummary(234, 12.0),
+    schedules=SideSummary(1000, 15.0),
     rules=(RuleUse("mul-one", "exact", 3, 4, 0.001), RuleUse("sum-over", "rounding", 9, 50, 0.02)),
 )
 
@@ -102,6 +105,7 @@ def test_text_shows_times_compile_and_search() -> None:
     assert re.search(r"0  Contract .* 40\.00 +81\.6% +50%  compute", text)
     assert "compiled in 2 s: compile 1.5 s, lower 500 ms" in text
     assert "optimal, seed 7: searched 30 s, 1,234 candidates, 321 kernels built" in text
+    assert "of these structure 234 in 12 s, schedules 1,000 in 15 s" in text
     assert "fast 700 us, best 500 us: found 1.40x over fast" in text
     assert re.search(r"700  slow +k9", text)
     assert re.search(r"sum-over  rounding +9 +50", text)
@@ -129,6 +133,8 @@ def test_json_has_stable_keys() -> None:
     assert facts["search"]["rejected"][1] == {"reason": "slow", "candidates": 700, "example": "k9"}
     assert facts["search"]["history"][-1]["best_seconds"] == 5e-4
     assert facts["search"]["rules"][0]["kind"] == "exact"
+    assert facts["search"]["schedules"] == {"candidates": 1000, "seconds": 15.0}
+    assert facts["search"]["structure"] == {"candidates": 234, "seconds": 12.0}
     assert json.loads(made(None).to_json())["search"] is None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,94 +11,22 @@ import luminal as lm
 from luminal.backends.cpu import target
 from luminal.kernel.tile_ir import to_text
 from luminal.program.launch_list import Program, walk
-from luminal.search.database import FILE, Database
+from luminal.search import log as search_log
+from luminal.search import strategy as search_strategy
 from luminal.search.genome import Genome
-from luminal.search.log import Log
-from luminal.search.measure import Measurements
-from luminal.search.options import CompilationMode, SearchOptions
-from luminal.search.process import Lost
-from luminal.search.runner import Pairs
+from luminal.search.options import SearchOptions, TimeBudget
 from luminal.search.space import Space
-from luminal.search.strategy import Strategy
-
-Speed = Callable[[Program], float]
-"""Seconds of a program: an invented machine."""
-
-
-class Builders:
-    """Compiles nothing; `refuses` says which kernels have no code."""
-
-    def __init__(self, refuses: Callable[[str], bool] = lambda text: False) -> None:
-        self.refuses = refuses
-        self.requests: list[str] = []
-
-    def build(self, requests: list[tuple[Any, ...]]) -> list[str | None]:
-        self.requests += [text for _, text, _ in requests]
-        return ["refused" if self.refuses(text) else None for _, text, _ in requests]
-
-
-class Runner:
-    """Times programs by a formula; a program in `hangs` never comes back."""
-
-    def __init__(self, speed: Speed, hangs: Callable[[Program], bool] = lambda p: False) -> None:
-        self.speed = speed
-        self.hangs = hangs
-        self.programs: list[Program] = []
-
-    def add(self, program: Program) -> int:
-        self.programs.append(program)
-        return len(self.programs) - 1
-
-    def drop(self, number: int) -> None:
-        pass
-
-    def seconds(self, number: int, rounds: int) -> float:
-        if self.hangs(self.programs[number]):
-            raise Lost("took longer than 10 s")
-        return self.speed(self.programs[number])
-
-    def pairs(self, first: int, second: int, rounds: int) -> Pairs:
-        return Pairs([self.seconds(first, 1)] * rounds, [self.seconds(second, 1)] * rounds)
-
-    def profile(self, number: int, slow: float) -> list[float]:
-        program = self.programs[number]
-        sites = list(walk(program.launches))
-        return [self.seconds(number, 1) / len(sites)] * len(sites)
-
-
-def make(
-    graph: lm.Graph,
-    folder: Path,
-    runner: Runner,
-    builders: Builders | None = None,
-    **options: Any,
-) -> Strategy:
-    space = Space(graph.graph(), target.current())
-    chosen = SearchOptions(stop_below_us=0, **options)
-    measurements = Measurements(
-        space,
-        builders or Builders(),  # type: ignore[arg-type]
-        runner,  # type: ignore[arg-type]
-        Database(folder / FILE),
-        Log(False, None, chosen.max_candidates),
-        {dim.name: 8 for dim in graph.graph().dims},
-        "an invented machine",
-    )
-    return Strategy(measurements, CompilationMode.OPTIMAL, chosen)
-
-
-def rows() -> lm.Graph:
-    cx = lm.Graph()
-    x = cx.tensor((cx.dim("s", 1, 64), 96), name="x")
-    (x.exp() / x.exp().sum(-1, keepdim=True)).output("y")
-    return cx
-
-
-def product() -> lm.Graph:
-    cx = lm.Graph()
-    x, w = cx.tensor((64, 48), name="x"), cx.tensor((48, 64), name="w")
-    (x @ w).relu().output("y")
-    return cx
+from luminal.search.strategy import in_turns
+from tests.unit.invented_machine import (
+    Builders,
+    Clock,
+    Runner,
+    layers,
+    make,
+    only_key,
+    product,
+    rows,
+)
 
 
 def test_the_fastest_schedule_is_found(tmp_path: Path) -> None:
@@ -107,7 +34,7 @@ def test_the_fastest_schedule_is_found(tmp_path: Path) -> None:
     space = Space(product().graph(), target.current())
     schedules = space.knobs(space.decode(Genome()), 0)
     wanted = to_text(
-        space.decode(Genome().with_tuned({_only_key(space): schedules[3]})).program.kernels[0]
+        space.decode(Genome().with_tuned({only_key(space): schedules[3]})).program.kernels[0]
     )
     runner = Runner(lambda p: 1.0 if to_text(p.kernels[0]) == wanted else 2.0)
     strategy = make(product(), tmp_path, runner)
@@ -117,11 +44,6 @@ def test_the_fastest_schedule_is_found(tmp_path: Path) -> None:
     assert strategy.log.history[-1].best_seconds == 1.0
 
 
-def _only_key(space: Space) -> str:
-    (origin,) = space.decode(Genome()).stages.origins
-    return origin.name
-
-
 def test_a_machine_that_likes_many_kernels_gets_them(tmp_path: Path) -> None:
     runner = Runner(lambda p: 10.0 - len(list(walk(p.launches))))
     strategy = make(rows(), tmp_path, runner)
@@ -129,6 +51,74 @@ def test_a_machine_that_likes_many_kernels_gets_them(tmp_path: Path) -> None:
     strategy.run()
     assert len(list(walk(strategy.best.candidate.program.launches))) > fast
     assert strategy.best.seconds < strategy.fast.seconds
+
+
+def test_structure_and_schedules_share_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    for module in (search_log, search_strategy):
+        monkeypatch.setattr(module, "time", clock)
+    for seconds in (3, 8):
+        clock.now = 0.0
+        runner = Runner(lambda p: 1.0, clock=clock)
+        made = make(
+            layers(), tmp_path / str(seconds), runner, Builders(clock=clock), TimeBudget(seconds)
+        )
+        made.run()
+        structure, schedules = (made.log.side(name) for name in ("structure", "schedules"))
+        assert seconds <= clock.now < seconds + 2  # it ends in time, and not before
+        assert abs(structure.seconds - schedules.seconds) < 2
+        assert structure.candidates >= seconds
+        assert schedules.candidates >= seconds
+        assert made.log.candidates == structure.candidates + schedules.candidates
+
+
+def test_structure_and_schedules_share_the_candidates(tmp_path: Path) -> None:
+    for most in (24, 48):
+        made = make(layers(), tmp_path / str(most), Runner(lambda p: 1.0), max_candidates=most)
+        made.run()
+        for name in ("structure", "schedules"):
+            assert made.log.side(name).candidates > most / 2 - 12, name
+
+
+def test_a_search_without_limits_tries_everything(tmp_path: Path) -> None:
+    made = make(rows(), tmp_path, runner := Runner(lambda p: 1.0))
+    made.run()
+    space, fast = made.space, made.fast.candidate
+    timed = {space.decode(Genome()).text, *made.seen}
+    dropped = [row for row in made.log.rejected() if row.reason.startswith("predicted")]
+    tried = [space.decode(move.of(Genome())).text in timed for move in space.moves(fast)]
+    assert tried.count(False) <= sum(row.candidates for row in dropped)
+    assert tried.count(True) > len(tried) / 2
+    ran = {to_text(kernel) for program in runner.programs for kernel in program.kernels}
+    for kernel, origin in enumerate(fast.stages.origins):
+        for knobs in space.knobs(fast, kernel):
+            variant = space.decode(Genome().with_tuned({origin.name: knobs}))
+            assert {each.text for each in variant.stages.origins} <= ran
+
+
+def test_gains_of_both_sides_add_up(tmp_path: Path) -> None:
+    """On a machine that likes many kernels, and loops in steps of two."""
+
+    def speed(program: Program) -> float:
+        steps = sum("unroll(2)" in to_text(kernel) for kernel in program.kernels)
+        return 10.0 - len(list(walk(program.launches))) - steps
+
+    strategy = make(rows(), tmp_path, Runner(speed))
+    strategy.run()
+    assert strategy.best.candidate.genome.tuned
+    assert strategy.structure != Genome()
+
+
+def test_moves_of_every_kind_come_early(tmp_path: Path) -> None:
+    space = Space(layers().graph(), target.current())
+    moves = space.moves(space.decode(Genome()))
+    ordered = in_turns(moves)
+    assert sorted(map(id, ordered)) == sorted(map(id, moves))
+    kinds = {move.choices[0][0] for move in moves}
+    assert len(kinds) == 3
+    assert {move.choices[0][0] for move in ordered[: len(kinds)]} == kinds
 
 
 def test_nothing_better_keeps_fast(tmp_path: Path) -> None:
@@ -187,7 +177,10 @@ def test_prices_are_asked_for_once(tmp_path: Path) -> None:
     again = make(product(), tmp_path, runner := Runner(lambda p: 1.0))
     measured = len(runner.programs)
     space = {again.fast.candidate.stages.origins[0][0]: again.space.knobs(again.fast.candidate, 0)}
-    again.measurements.ranked(again.fast.candidate, space)
+    (*_, ranked) = again.measurements.ranked(again.fast.candidate, space)
+    assert {key: set(found) for key, found in ranked.items()} == {
+        key: set(schedules) for key, schedules in space.items()
+    }
     assert len(runner.programs) == measured  # every price was in the database
 
 

@@ -64,6 +64,9 @@ def test_what_is_found_is_right_and_kept() -> None:
     found = best.report().search
     assert found is not None
     assert found.candidates >= 12
+    assert found.structure.candidates >= 4
+    assert found.schedules.candidates >= 4
+    assert found.kernels_built >= 4
     assert not found.from_database
     assert found.fast_seconds >= found.best_seconds > 0
     start = time.perf_counter()
@@ -103,8 +106,8 @@ print(launch_text.to_text(stages.program, kernels=True))
 def test_an_interrupt_keeps_the_best_and_the_measurements(monkeypatch: Any) -> None:
     tried = Log.tried
 
-    def interrupted(self: Log, count: int = 1) -> None:
-        tried(self, count)
+    def interrupted(self: Log, side: str, count: int = 1) -> None:
+        tried(self, side, count)
         if self.candidates >= 4:
             raise KeyboardInterrupt
 

@@ -24,6 +24,7 @@ from tests.fuzz.graphs import Case
 
 Array = np.ndarray[Any, Any]
 OPTIONS = lm.SearchOptions(max_candidates=25, stop_below_us=0)
+STRUCTURES, SCHEDULES = 8, 8  # timed of each by these limits, at least
 HEADS, LENGTH, WIDTH = 4, 256, 32
 
 
@@ -52,6 +53,21 @@ def inputs(length: int = LENGTH) -> dict[str, Array]:
     return {name: rng.standard_normal((HEADS, length, WIDTH), np.float32) for name in "qkv"}
 
 
+def assert_searched(exe: lm.Executable) -> None:
+    """Candidates of structure and schedules were built and timed, and none failed."""
+    found = exe.report().search
+    assert found is not None
+    assert found.decision.startswith(("found", "nothing beat"))
+    assert found.structure.candidates >= STRUCTURES
+    assert found.schedules.candidates >= SCHEDULES
+    assert found.kernels_built > len(exe.report().kernels) + STRUCTURES
+    assert found.rules  # the e-graph was saturated
+    assert any(rule.matches for rule in found.rules)
+    quick = {"not faster than the best", "not faster when timed again", "slow"}
+    also = {"predicted to be slow", "more than 4 times the work", "a kernel is too long"}
+    assert {row.reason for row in found.rejected} <= quick | also
+
+
 ATTENTION: dict[str, Callable[[], lm.Graph]] = {
     "plain": attention,
     "causal": lambda: attention(causal=True),
@@ -63,6 +79,7 @@ ATTENTION: dict[str, Callable[[], lm.Graph]] = {
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention_stays_one_kernel(name: str) -> None:
     exe = lm.compile(ATTENTION[name](), mode="optimal", search=OPTIONS)
+    assert_searched(exe)
     assert len(exe.report().kernels) == 1
     expected = lm.compile(ATTENTION[name](), "reference")(inputs())["y"]
     np.testing.assert_allclose(exe(inputs())["y"], expected, rtol=2e-4, atol=2e-6)
@@ -172,9 +189,6 @@ def test_networks_are_searched_without_fallback(name: str) -> None:
     rng = np.random.default_rng(0)
     given = {"x": rng.standard_normal((2, 1, 20, 20), np.float32)}
     exe = lm.compile(cx, mode="optimal", search=OPTIONS)
-    found = exe.report().search
-    assert found is not None
-    assert found.candidates >= 20
-    assert found.decision.startswith(("found", "nothing beat"))
+    assert_searched(exe)
     expected = lm.compile(cx, "reference")(given)["y"]
     np.testing.assert_allclose(exe(given)["y"], expected, rtol=1e-4, atol=1e-4)

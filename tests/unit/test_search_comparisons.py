@@ -1,0 +1,162 @@
+"""Who wins: what has to be faster than what, by how much and how often, before it is taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import luminal as lm
+from luminal.kernel.tile_ir import to_text
+from luminal.program.launch_list import walk
+from luminal.search.cost_model import cost
+from luminal.search.genome import Genome
+from luminal.search.strategy import Strategy
+from tests.unit.invented_machine import Runner, Speed, make, only_key, product, rows
+
+
+def measured(tmp_path: Path, runner: Runner) -> Strategy:
+    """A search that has measured one other program, which has number 1 in the runner."""
+    strategy = make(rows(), tmp_path, runner)
+    move = next(m for m in strategy.space.moves(strategy.fast.candidate) if "stored" in m.note)
+    assert strategy.challenge([(move.of(Genome()), "another")], "structure") == (
+        strategy.best is not strategy.fast
+    )
+    assert runner.programs[0] is strategy.fast.candidate.program
+    assert len(runner.programs) == 2
+    return strategy
+
+
+def rivals(seconds: float) -> Speed:
+    """The fast program, the one with fewer kernels, takes one second, the other so many."""
+    return lambda program: 1.0 if len(list(walk(program.launches))) == 1 else seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"),
+    [
+        (0.5, None),
+        (0.975, None),  # by more than 2%
+        (0.985, "not faster than the best"),
+        (1.0, "not faster than the best"),
+        (1.02, "not faster than the best"),
+        (1.45, "not faster than the best"),
+        (1.55, "slow"),
+        (30.0, "slow"),
+    ],
+)
+def test_a_challenger_has_to_be_faster(tmp_path: Path, seconds: float, reason: str | None) -> None:
+    runner = Runner(rivals(seconds))
+    strategy = measured(tmp_path, runner)
+    assert [row.reason for row in strategy.log.rejected()] == ([] if reason is None else [reason])
+    assert strategy.best.seconds == min(1.0, seconds if reason is None else 1.0)
+    assert [best.best_seconds for best in strategy.log.history[1:]] == (
+        [seconds] if reason is None else []
+    )
+    comparisons = {"slow": 1, "not faster than the best": 2}.get(reason or "", 3)
+    assert len(runner.asked) == comparisons  # a glance, then long ones, the second to confirm
+    assert runner.asked[0] == 3
+    assert all(rounds >= 7 for rounds in runner.asked[1:])
+
+
+@pytest.mark.parametrize(
+    ("lucky", "reason"),
+    [
+        ([1], "not faster when timed again"),
+        ([0, 1], "not faster when timed again"),
+        ([2], "not faster than the best"),
+        ([0], "not faster than the best"),
+    ],
+)
+def test_luck_in_one_comparison_is_not_enough(
+    tmp_path: Path, lucky: list[int], reason: str
+) -> None:
+    """Of a program as fast as the best one, in the comparisons of these numbers (0: a glance)."""
+    runner = Runner(lambda p: 1.0, noise=lambda k: [(0.5, 1.0)] if k in lucky else [(1.0, 1.0)])
+    strategy = measured(tmp_path, runner)
+    assert strategy.best is strategy.fast
+    assert [row.reason for row in strategy.log.rejected()] == [reason]
+
+
+def test_a_glance_gives_up_only_what_is_slow_in_every_round(tmp_path: Path) -> None:
+    disturbed = [(3.0, 1.0), (0.9, 1.0), (3.0, 1.0)]
+    runner = Runner(rivals(0.9), noise=lambda k: disturbed if k == 0 else [(1.0, 1.0)])
+    assert measured(tmp_path, runner).best.seconds == 0.9
+
+
+@pytest.mark.parametrize(("seconds", "wins"), [(0.9, True), (0.975, True), (0.985, False)])
+def test_the_end_is_a_duel_with_the_fast_program(
+    tmp_path: Path, seconds: float, wins: bool
+) -> None:
+    runner = Runner(rivals(0.5))
+    strategy = measured(tmp_path, runner)
+    assert strategy.best is not strategy.fast
+    runner.speed = rivals(seconds)
+    assert strategy.duel() == (wins, seconds, 1.0)
+
+
+def test_short_programs_are_compared_more_often(tmp_path: Path) -> None:
+    for seconds, rounds in ((1.0, 7), (0.005, 15), (1e-6, 41)):
+        runner = Runner(lambda p, seconds=seconds: seconds)
+        strategy = make(rows(), tmp_path, runner)
+        strategy.pairs(strategy.fast.number, strategy.fast)
+        assert runner.asked == [rounds]
+
+
+@pytest.mark.parametrize(("share", "taken"), [(0.5, True), (0.97, True), (0.985, False)])
+def test_a_schedule_has_to_be_faster(tmp_path: Path, share: float, taken: bool) -> None:
+    strategy = make(product(), tmp_path, Runner(lambda p: 1.0))
+    key, schedules = only_key(strategy.space), strategy.space.knobs(strategy.fast.candidate, 0)
+    default = to_text(strategy.fast.candidate.program.kernels[0])
+    other = strategy.space.decode(Genome().with_tuned({key: schedules[3]})).stages.origins[0].text
+    speeds = {default: 1.0, other: share}
+    strategy.runner.speed = lambda p: speeds.get(to_text(p.kernels[0]), 2.0)  # type: ignore[attr-defined]
+    (*_, ranked) = strategy.measurements.ranked(strategy.fast.candidate, {key: schedules})
+    assert ranked[key][:2] == [schedules[3], ()]
+    chosen = strategy.measurements.confirmed(strategy.fast.candidate, ranked)
+    assert chosen == ({key: schedules[3]} if taken else {})
+
+
+def test_a_schedule_is_confirmed_by_the_median_of_several_runs(tmp_path: Path) -> None:
+    strategy = make(product(), tmp_path, runner := Runner(lambda p: 1.0))
+    key, schedules = only_key(strategy.space), strategy.space.knobs(strategy.fast.candidate, 0)
+    other = strategy.space.decode(Genome().with_tuned({key: schedules[1]})).stages.origins[0].text
+    for times, taken in (([0.5, 1.0, 1.0], False), ([0.5, 0.5, 3.0], True)):
+        left = list(times)
+        runner.speed = lambda p, left=left: (  # type: ignore[misc]
+            left.pop(0) if to_text(p.kernels[0]) == other else 1.0
+        )
+        chosen = strategy.measurements.confirmed(strategy.fast.candidate, {key: [schedules[1]]})
+        assert not left
+        assert chosen == ({key: schedules[1]} if taken else {})
+
+
+def test_programs_of_much_more_work_are_not_built(tmp_path: Path) -> None:
+    """The sum is computed anew for every element of a row."""
+    cx = lm.Graph()
+    x, w = cx.tensor((64, 64), name="x"), cx.tensor((64, 64), name="w")
+    ((x @ w).exp() @ w).output("y")
+    strategy = make(cx, tmp_path, Runner(lambda p: 1.0))
+    strategy.run()
+    reasons = {row.reason for row in strategy.log.rejected()}
+    assert reasons & {"more than 4 times the work", "predicted to be slow"}
+    most = 4.0 * strategy.cost(strategy.fast.candidate).flops
+    runner: Any = strategy.runner
+    assert all(cost(p, {}, strategy.space.target).flops <= most for p in runner.programs)
+
+
+def test_kernels_of_small_share_are_not_tuned(tmp_path: Path) -> None:
+    for share, tuned in ((0.02, 3), (0.005, 1)):
+
+        class Uneven(Runner):
+            def profile(self, number: int, slow: float, share: float = share) -> list[float]:
+                sites = len(list(walk(self.programs[number].launches)))
+                return [1.0, *[share] * (sites - 1)]
+
+        cx = lm.Graph()
+        x = cx.tensor((64, 96), name="x")
+        x.sum(0).output("y")
+        (x.exp() @ x.T).output("z")
+        strategy = make(cx, tmp_path / str(share), Uneven(lambda p: 1.0))
+        assert len(strategy.untuned()) == tuned
