@@ -30,108 +30,18 @@ from luminal.errors import (
     ShapeError,
     VerifyError,
 )
-from luminal.frontend import array_api
-from luminal.frontend.array_api import *  # noqa: F403
-from luminal.frontend.binary import maximum, minimum, where
-from luminal.frontend.convolution import conv1d, conv2d, conv3d
+from luminal.frontend import array_api, functions
+from luminal.frontend.array_api import bitwise_invert, cumulative_prod, cumulative_sum
 from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
 from luminal.frontend.custom import custom_kernel
-from luminal.frontend.diagonals import diag, diag_embed, diagflat, diagonal, tril, triu
-from luminal.frontend.einsum import einsum
-from luminal.frontend.embedding import embedding, embedding_bag, one_hot
-from luminal.frontend.indexing import gather, index_select, take, take_along_axis
-from luminal.frontend.joining import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    block_diag,
-    broadcast_tensors,
-    cartesian_prod,
-    column_stack,
-    dstack,
-    hstack,
-    meshgrid,
-    vstack,
-)
-from luminal.frontend.linalg import matmul
-from luminal.frontend.movement import (
-    broadcast_to,
-    concat,
-    flatten,
-    flip,
-    fliplr,
-    flipud,
-    matrix_transpose,
-    movedim,
-    permute,
-    ravel,
-    reshape,
-    roll,
-    rot90,
-    squeeze,
-    stack,
-    transpose,
-    unsqueeze,
-)
+from luminal.frontend.embedding import one_hot
+from luminal.frontend.functions import *  # noqa: F403
+from luminal.frontend.indexing import take_along_axis
+from luminal.frontend.movement import matrix_transpose
 from luminal.frontend.padding import pad
-from luminal.frontend.products import (
-    addbmm,
-    addmm,
-    addmv,
-    addr,
-    baddbmm,
-    bmm,
-    cdist,
-    cross,
-    dot,
-    inner,
-    kron,
-    linear,
-    matrix_power,
-    mm,
-    multi_dot,
-    mv,
-    outer,
-    tensordot,
-    vdot,
-    vecdot,
-)
-from luminal.frontend.repeating import repeat_interleave, tile
+from luminal.frontend.products import linear, vecdot
 from luminal.frontend.scan import scan
-from luminal.frontend.scatter import (
-    diagonal_scatter,
-    index_add,
-    index_copy,
-    index_fill,
-    index_reduce,
-    masked_scatter,
-    scatter,
-    scatter_add,
-    scatter_reduce,
-    select_scatter,
-    slice_scatter,
-)
-from luminal.frontend.search import (
-    argwhere,
-    bucketize,
-    nonzero,
-    nonzero_static,
-    searchsorted,
-    unravel_index,
-)
-from luminal.frontend.sorting import argsort, kthvalue, msort, sort, topk
-from luminal.frontend.splitting import (
-    chunk,
-    dsplit,
-    hsplit,
-    split,
-    tensor_split,
-    unbind,
-    vsplit,
-)
-from luminal.frontend.subscript import index_put
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from luminal.frontend.unary import cast as astype
 from luminal.hlir.state import Parameter, State
 from luminal.jit import jit
@@ -173,15 +83,15 @@ from luminal.shape.expression import Expression
 
 GraphTensor = Tensor
 
-# the array API's names
-concatenate = cat = concat
-permute_dims = permute
-expand_dims = unsqueeze
-moveaxis = movedim
-swapaxes = transpose
-broadcast_arrays = broadcast_tensors
-unstack = unbind
-repeat = repeat_interleave
+# A package takes its name in here when it is first imported: so it is, before the function does.
+importlib.import_module("luminal.select")
+select = functions.select
+
+# the array API's names for functions of PyTorch
+permute_dims = functions.permute
+expand_dims = functions.unsqueeze
+broadcast_arrays = functions.broadcast_tensors
+unstack = functions.unbind
 
 __all__ = [
     "CompilationMode",
@@ -232,127 +142,27 @@ __all__ = [
     "ones_like",
     "full_like",
     "empty_like",
+    # functions with names of the library or of the array API; those of PyTorch: see below
+    "array_api",
     "astype",
-    "where",
-    "concat",
-    "stack",
-    "maximum",
-    "minimum",
-    "matmul",
-    "addbmm",
-    "addmm",
-    "addmv",
-    "addr",
-    "baddbmm",
-    "bmm",
-    "cdist",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "cross",
+    "bitwise_invert",
+    "broadcast_arrays",
+    "cumulative_prod",
+    "cumulative_sum",
     "custom_kernel",
-    "dot",
-    "einsum",
-    "inner",
-    "kron",
+    "expand_dims",
     "linear",
-    "matrix_power",
-    "mm",
-    "multi_dot",
-    "mv",
-    "outer",
-    "tensordot",
-    "vdot",
-    "vecdot",
+    "matrix_transpose",
+    "one_hot",
+    "pad",
+    "permute_dims",
     "scan",
+    "take_along_axis",
+    "unstack",
+    "vecdot",
     "linalg",
     "random",
-    # movement
-    "reshape",
-    "flatten",
-    "ravel",
-    "permute",
-    "permute_dims",
-    "transpose",
-    "swapaxes",
-    "matrix_transpose",
-    "movedim",
-    "moveaxis",
-    "broadcast_to",
-    "broadcast_tensors",
-    "broadcast_arrays",
-    "squeeze",
-    "unsqueeze",
-    "expand_dims",
-    "flip",
-    "fliplr",
-    "flipud",
-    "roll",
-    "rot90",
-    "pad",
-    "repeat",
-    "repeat_interleave",
-    "tile",
-    "tril",
-    "triu",
-    "diag",
-    "diag_embed",
-    "diagflat",
-    "diagonal",
-    "cat",
-    "concatenate",
-    "hstack",
-    "vstack",
-    "dstack",
-    "column_stack",
-    "block_diag",
-    "cartesian_prod",
-    "meshgrid",
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "split",
-    "chunk",
-    "tensor_split",
-    "hsplit",
-    "vsplit",
-    "dsplit",
-    "unbind",
-    "unstack",
-    # indexing, searching, sorting
-    "gather",
-    "take",
-    "take_along_axis",
-    "index_select",
-    "scatter",
-    "scatter_add",
-    "scatter_reduce",
-    "index_add",
-    "index_copy",
-    "index_fill",
-    "index_put",
-    "index_reduce",
-    "masked_scatter",
-    "slice_scatter",
-    "select_scatter",
-    "diagonal_scatter",
-    "embedding",
-    "embedding_bag",
-    "one_hot",
-    "searchsorted",
-    "bucketize",
-    "nonzero",
-    "nonzero_static",
-    "argwhere",
-    "unravel_index",
-    "sort",
-    "argsort",
-    "msort",
-    "topk",
-    "kthvalue",
+    "special",
     # dtypes
     "DType",
     "bool_",
@@ -378,10 +188,8 @@ __all__ = [
     "LoadError",
     "ShapeError",
     "VerifyError",
-    # more functions
-    "special",
 ]
-__all__ += array_api.__all__  # the rest of the array API's functions
+__all__ += functions.__all__
 
 
 def __getattr__(name: str) -> object:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from luminal import config, trace
+from luminal import config, tracing
 from luminal.codegen.llvm_product import gemm
 from luminal.hlir.graph import Graph
 from luminal.kernel.cost import bytes_moved, flops, label
@@ -135,7 +135,7 @@ class _Assembly:
     def _placed(self, step: KernelStep, knobs: Knobs) -> PlacedStep:
         key = (id(step.group), knobs)
         if key not in self.known:
-            with trace.span("place"):
+            with tracing.span("place"):
                 self.known[key] = PlacedStep.of(step, self.target, knobs)
         return self.known[key]
 

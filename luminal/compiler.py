@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from luminal import config, trace
+from luminal import config, tracing
 from luminal.algebra.lower import Lowered, lower
 from luminal.assemble import UNTUNED, Origin, Placements, Tuned, assemble
 from luminal.hlir import verify as hlir_verify
@@ -44,7 +44,7 @@ def lower_to_program(graph: Graph, target: Target, numerics: str = "standard") -
 def lower_by_stages(graph: Graph, target: Target, numerics: str = "standard") -> Stages:
     """HLIR to a Program by `fast`. Every step takes one IR and gives the next."""
     graph, lowered = lower_to_algebra(graph)
-    with trace.span("select"):
+    with tracing.span("select"):
         selection = layouts.by_rule(fast.select(lowered, numerics), target, numerics)
     return finish(graph, lowered, selection, target)
 
@@ -53,11 +53,11 @@ def lower_to_algebra(graph: Graph) -> tuple[Graph, Lowered]:
     """The steps that no choice enters: the graph as it will run, and its terms."""
     if config.get("LUMINAL_VERIFY"):
         hlir_verify.verify(graph)
-    with trace.span("roll"):
+    with tracing.span("roll"):
         rolled = roll(graph)
     if config.get("LUMINAL_VERIFY") and rolled is not graph:
         hlir_verify.verify(rolled)
-    with trace.span("lower"):
+    with tracing.span("lower"):
         return rolled, lower(rolled)
 
 
@@ -68,8 +68,8 @@ def finish(
     if config.get("LUMINAL_VERIFY"):
         selections.verify(selection)
     if config.get("LUMINAL_DEBUG") >= 3:
-        trace.debug(3, selection_text.to_text(selection))
-    with trace.span("partition"):
+        tracing.debug(3, selection_text.to_text(selection))
+    with tracing.span("partition"):
         parts = partition(graph, selection)
     placed: Placements = {}
     program, origins = assemble(graph, parts, target, tuned, placed)

@@ -1,17 +1,51 @@
-"""Linear algebra under the array API's names, as far as products and norms go."""
+"""Linear algebra under the names of torch.linalg and of the array API's extension."""
 
-from luminal.frontend import diagonals, linalg, movement, norms, products
+from luminal.frontend import (
+    decompositions,
+    diagonals,
+    linalg,
+    matrices,
+    matrix_norms,
+    movement,
+    norms,
+    products,
+)
 from luminal.frontend.tensor import Tensor
 
+cholesky = decompositions.cholesky
+cholesky_ex = decompositions.cholesky_ex
+cond = matrices.cond
+det = decompositions.det
+eigh = decompositions.eigh
+eigvalsh = decompositions.eigvalsh
+inv = decompositions.inv
+inv_ex = decompositions.inv_ex
+lstsq = matrices.lstsq
+lu = matrices.lu
+lu_factor = decompositions.lu_factor
+lu_solve = matrices.lu_solve
 matmul = linalg.matmul
-matrix_norm = norms.matrix_norm
+matrix_exp = decompositions.matrix_exp
+matrix_norm = matrix_norms.matrix_norm
 matrix_power = products.matrix_power
+matrix_rank = matrices.matrix_rank
 matrix_transpose = movement.matrix_transpose
 multi_dot = products.multi_dot
-norm = norms.norm
+norm = matrix_norms.linalg_norm
 outer = products.outer
+pinv = matrices.pinv
+qr = decompositions.qr
+slogdet = decompositions.slogdet
+solve = decompositions.solve
+solve_ex = decompositions.solve_ex
+solve_triangular = decompositions.solve_triangular
+svd = decompositions.svd
+svdvals = decompositions.svdvals
 tensordot = products.tensordot
+tensorinv = matrices.tensorinv
+tensorsolve = matrices.tensorsolve
 trace = products.trace
+vander = matrices.vander
 vecdot = products.vecdot
 vector_norm = norms.vector_norm
 
@@ -21,6 +55,6 @@ def cross(x: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     return products.cross(x, other, dim)
 
 
-def diagonal(x: Tensor, offset: int = 0) -> Tensor:
-    """A diagonal of the last two dims, as the new last dim."""
-    return diagonals.diagonal(x, offset, -2, -1)
+def diagonal(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """A diagonal of two dims, by default the last two, as the new last dim."""
+    return diagonals.diagonal(x, offset, dim1, dim2)

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from luminal import config, trace
+from luminal import config, tracing
 from luminal.backends import registry
 from luminal.backends.reference.device import OpTrace, ReferenceRunner
 from luminal.dtypes import float32, int64
@@ -128,7 +128,7 @@ def compile(
     with nullcontext() if plan.mode.searches else garbage.held():
         made = _executable(graph, frozen, choices, plan)
     if config.get("LUMINAL_DEBUG") >= 2:
-        trace.debug(2, str(made.report()))
+        tracing.debug(2, str(made.report()))
     global _compile_count
     _compile_count += 1
     return made
@@ -176,11 +176,11 @@ class _Plan:
             return self.backend.make_runner(graph), None
         from luminal.program import launch_text  # late, as the compiler
 
-        with trace.span("compiler"):
+        with tracing.span("compiler"):
             stages, summary = self.stages(graph, self.backend.target(), share)
         if config.get("LUMINAL_DEBUG") >= 3:
-            trace.debug(3, launch_text.to_text(stages.program))
-        with trace.span("build"):
+            tracing.debug(3, launch_text.to_text(stages.program))
+        with tracing.span("build"):
             return self.backend.make_runner(stages.program), summary
 
     def stages(
@@ -220,10 +220,10 @@ def _executable(graph: Graph, frozen: hlir.Graph, choices: _Choices, plan: _Plan
     all_intervals = list(choices.variants())
     for intervals in all_intervals:
         narrowed = _narrowed(frozen, choices.narrow | intervals)
-        with trace.record() as spans:
+        with tracing.record() as spans:
             runner, found = plan.runner(narrowed, len(all_intervals))
-        trace.debug(1, f"compiled {graph.name} for {plan.backend.name}\n{trace.summary(spans)}")
-        made = CompileSummary(trace.self_seconds(spans), found)
+        tracing.debug(1, f"compiled {graph.name} for {plan.backend.name}\n{tracing.summary(spans)}")
+        made = CompileSummary(tracing.self_seconds(spans), found)
         variants.append(Variant(intervals, runner, made))
     return Executable(frozen, variants, graph.values, choices.narrow, dict(graph.leaves))
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from luminal import config, trace
+from luminal import config, tracing
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import Term, term_order
 from luminal.egraph import dot
@@ -54,7 +54,7 @@ def saturate(
     limits = limits or Limits()
     rules = allowed(numerics) if rules is None else rules
     order = term_order(root.term for root in (*lowered.roots, *default.roots))
-    with trace.span("egraph"), session(rules) as egraph:
+    with tracing.span("egraph"), session(rules) as egraph:
         egraph.add_terms(order)
         for one, other in _equalities(lowered, default, same or {}):
             egraph.same(egraph.terms[one], egraph.terms[other])

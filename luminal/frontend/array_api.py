@@ -1,8 +1,9 @@
-"""The functions of the array API standard (2024.12) that work by element or reduce.
+"""`lm.array_api`: functions of the array API standard (2024.12) in the standard's own sense.
 
-Where the standard differs from the methods, which follow torch.Tensor, these follow the standard:
-`max` and `min` give values only, `var` and `std` divide by n, running sums may start with what they
-start from. Functions of two operands take numbers on either side. `lm` exports all of them.
+Where it differs from PyTorch, which methods and `lm`'s functions follow, these follow the standard:
+`max` and `min` give values only, `var` and `std` divide by n, `equal` is by element, `meshgrid`
+exchanges the first two dims, `repeat` repeats elements, running sums may start with what they start
+from. Functions of two operands take numbers on either side.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from luminal.frontend import (
     combine,
     exponential,
     hyperbolic,
+    joining,
     ordered,
     reduce,
+    repeating,
     roots,
     rounding,
     statistics,
@@ -195,6 +198,19 @@ def _led(x: Tensor, axis: int, first: int | None) -> Tensor:
     return concat((lead, x), axis)
 
 
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
+    """Coordinate grids of 1-d tensors; "xy", the default, exchanges the first two dims."""
+    return joining.meshgrid(*arrays, indexing=indexing)
+
+
+def repeat(x: Tensor, repeats: Any, *, axis: int | None = None) -> Tensor:
+    """Each element along `axis` (None: of x flattened) several times in a row."""
+    return repeating.repeat_interleave(x, repeats, axis)
+
+
 # fmt: off
 __all__ = [
     "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "asin", "asinh", "atan",
@@ -204,8 +220,9 @@ __all__ = [
     "count_nonzero", "cumulative_prod", "cumulative_sum", "divide", "equal", "exp", "expm1",
     "floor", "floor_divide", "greater", "greater_equal", "hypot", "isfinite", "isinf", "isnan",
     "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "max", "mean", "min", "multiply", "negative",
-    "not_equal", "positive", "pow", "prod", "reciprocal", "remainder", "round", "sign", "signbit",
-    "sin", "sinh", "sqrt", "square", "std", "subtract", "sum", "tan", "tanh", "trunc", "var",
+    "logical_not", "logical_or", "logical_xor", "max", "mean", "meshgrid", "min", "multiply",
+    "negative", "not_equal", "positive", "pow", "prod", "reciprocal", "remainder", "repeat",
+    "round", "sign", "signbit", "sin", "sinh", "sqrt", "square", "std", "subtract", "sum", "tan",
+    "tanh", "trunc", "var",
 ]
 # fmt: on

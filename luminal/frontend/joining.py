@@ -82,10 +82,10 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(broadcast(x, shape) for x in parts)
 
 
-def meshgrid(*tensors: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """Coordinate grids of 1-d (or 0-d) tensors, as the array API: "xy" exchanges the first two.
+def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Coordinate grids of 1-d (or 0-d) tensors, as PyTorch: "xy" exchanges the first two.
 
-    PyTorch's default is "ij". Each is one expand.
+    NumPy's default is "xy". Each is one expand.
     """
     if indexing not in ("xy", "ij"):
         raise ShapeError(f'meshgrid: indexing={indexing!r} is not known; use "xy" or "ij"')

@@ -10,6 +10,7 @@ import numpy as np
 from luminal.dtypes import DType
 from luminal.errors import ShapeError
 from luminal.frontend.binary import promotion, where
+from luminal.frontend.decompositions import inv
 from luminal.frontend.diagonals import diagonal
 from luminal.frontend.handle import (
     Scalar,
@@ -253,11 +254,11 @@ def _multiplied(
 
 
 def matrix_power(x: Tensor, n: int) -> Tensor:
-    """The square matrices of the last two dims multiplied n >= 0 times, by squaring."""
+    """The square matrices of the last two dims multiplied n times, by squaring; n < 0: inverses."""
     if x.ndim < 2 or x.extents[-1] != x.extents[-2]:
         raise ShapeError(f"matrix_power: takes square matrices; got {describe(x)}")
     if n < 0:
-        raise ShapeError(f"matrix_power: n is {n}; matrices are not inverted, give n >= 0")
+        return matrix_power(inv(x), -n)
     if n == 0:
         ones = x.graph.eye(x.extents[-1], dtype=x.dtype)
         return ones.expand(x.extents)

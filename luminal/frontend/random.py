@@ -191,6 +191,26 @@ def normal(
     return (found * std + mean).cast(wanted)
 
 
+def exponential(
+    key: Tensor, shape: Sequence[Extent] = (), rate: Operand = 1.0, dtype: Any = dtypes.float32
+) -> Tensor:
+    """Exponentially distributed floats, above 0 and finite: `-log(u) / rate`, 0 < u < 1 uniform."""
+    wanted = _float_dtype("exponential", dtype)
+    work = work_dtype(wanted)
+    digits = 52 if work is dtypes.float64 else 23  # one less than the dtype has: u is never 1
+    words = _drawn("exponential", key, shape)
+    drawn = _wide(words) >> (64 - digits)
+    u = drawn.cast(work) * 2.0**-digits + 2.0 ** -(digits + 1)
+    return (-u.log() / rate).cast(wanted)
+
+
+def gumbel(key: Tensor, shape: Sequence[Extent] = (), dtype: Any = dtypes.float32) -> Tensor:
+    """Floats of the standard Gumbel distribution: `-log(exponential)`; logits plus these have
+    their maximum at k with the probability softmax(logits)[k]."""
+    wanted = _float_dtype("gumbel", dtype)
+    return (-exponential(key, shape, dtype=work_dtype(wanted)).log()).cast(wanted)
+
+
 def randint(
     key: Tensor, shape: Sequence[Extent], low: int, high: int, dtype: Any = dtypes.int64
 ) -> Tensor:

@@ -29,11 +29,19 @@ if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
 
-def repeat(x: Tensor, *times: Extent | Sequence[Extent]) -> Tensor:
+def repeat(
+    x: Tensor, *times: Extent | Sequence[Extent], axis: int | None = None, dim: int | None = None
+) -> Tensor:
     """`x` tiled: times[k] copies along dim k, counted from the last dim, as PyTorch's repeat.
 
-    One view. Raises ShapeError for fewer entries than dims; `tile` takes those.
+    One view. Raises ShapeError for fewer entries than dims; `tile` takes those. NumPy's repeat, of
+    elements along one dim, is `repeat_interleave`: ShapeError where a dim is named.
     """
+    if axis is not None or dim is not None:
+        raise ShapeError(
+            "repeat: it tiles, as PyTorch's, and takes a count for every dim; for NumPy's, which "
+            "repeats elements along a dim, use repeat_interleave"
+        )
     counts = x.graph.extents(listed(times))
     if len(counts) < x.ndim:
         raise ShapeError(f"repeat: {listed(times)} has fewer entries than {describe(x)} has dims")

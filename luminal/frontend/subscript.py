@@ -146,9 +146,9 @@ def _entry(x: Tensor, entry: Any) -> list[Any]:
     """An entry with arrays and lists as Tensors and NumPy's ints as ints; masks as positions."""
     if isinstance(entry, np.integer):
         return [int(entry)]
-    if isinstance(entry, list) or (is_array(entry) and not is_tensor(entry)):
-        array = array_of(entry, None, "index")
-        empty = array.size == 0 and isinstance(entry, list)
+    if isinstance(entry, list | tuple | range) or (is_array(entry) and not is_tensor(entry)):
+        array = array_of(list(entry) if isinstance(entry, range) else entry, None, "index")
+        empty = array.size == 0 and isinstance(entry, list | tuple | range)
         entry = x.graph.constant(array.astype(np.int64) if empty else array)
     if is_tensor(entry) and entry.dtype is dtypes.bool_ and entry.ndim:
         return _positions(x, entry)

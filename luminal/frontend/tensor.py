@@ -14,9 +14,13 @@ from luminal.frontend import (
     combine,
     conversion,
     convolution,
+    counting,
     creation,
+    decompositions,
     diagonals,
     differences,
+    divisors,
+    drawing,
     exponential,
     float_parts,
     gamma,
@@ -25,17 +29,22 @@ from luminal.frontend import (
     indexing,
     linalg,
     logits,
+    matrices,
+    matrix_norms,
     movement,
     normalization,
     norms,
+    older_linalg,
     ordered,
     padding,
     pooling,
     products,
+    queries,
     random,
     reduce,
     repeating,
     resample,
+    resizing,
     roots,
     rounding,
     search,
@@ -318,7 +327,7 @@ class Tensor(Handle):
     minimum = binary.minimum
     clip = clamp = binary.clip
     eq = binary.equal
-    ne = binary.not_equal
+    ne = not_equal = binary.not_equal
     lt = less = binary.less
     le = less_equal = binary.less_equal
     gt = greater = binary.greater
@@ -345,6 +354,9 @@ class Tensor(Handle):
     addcmul = combine.addcmul
     addcdiv = combine.addcdiv
     masked_fill = combine.masked_fill
+    gcd = divisors.gcd
+    lcm = divisors.lcm
+    equal = queries.equal
 
     sum = reduce.sum
     nansum = reduce.nansum
@@ -369,7 +381,8 @@ class Tensor(Handle):
     nanmedian = statistics.nanmedian
     quantile = statistics.quantile
     nanquantile = statistics.nanquantile
-    norm = norms.norm
+    norm = matrix_norms.norm
+    renorm = matrix_norms.renorm
     normalize = norms.normalize
     dist = norms.dist
     diff = differences.diff
@@ -413,12 +426,15 @@ class Tensor(Handle):
     movedim = moveaxis = movement.movedim
     t = movement.t
     as_strided = movement.as_strided
+    as_strided_scatter = resizing.as_strided_scatter
+    sum_to_size = resizing.sum_to_size
+    adjoint = movement.matrix_transpose
     expand = movement.expand
     expand_as = movement.expand_as
     broadcast_to = movement.broadcast_to
     squeeze = movement.squeeze
     unsqueeze = movement.unsqueeze
-    narrow = slice = movement.narrow
+    narrow = slice = narrow_copy = movement.narrow
     select = movement.select
     flip = movement.flip
     fliplr = movement.fliplr
@@ -426,8 +442,8 @@ class Tensor(Handle):
     roll = movement.roll
     rot90 = movement.rot90
     pad = padding.pad
-    split = splitting.split
-    chunk = splitting.chunk
+    split = split_with_sizes = unsafe_split = unsafe_split_with_sizes = splitting.split
+    chunk = unsafe_chunk = splitting.chunk
     tensor_split = splitting.tensor_split
     hsplit = splitting.hsplit
     vsplit = splitting.vsplit
@@ -475,6 +491,11 @@ class Tensor(Handle):
     new_zeros = creation.new_zeros
     new_ones = creation.new_ones
     new_empty = creation.new_empty
+    bincount = counting.bincount
+    histc = counting.histc
+    histogram = counting.histogram
+    bernoulli = drawing.bernoulli
+    multinomial = drawing.multinomial
     dropout = random.dropout
 
     matmul = linalg.matmul
@@ -499,6 +520,20 @@ class Tensor(Handle):
     tensordot = products.tensordot
     cdist = products.cdist
     bilinear = products.bilinear
+    det = decompositions.det
+    logdet = matrices.logdet
+    slogdet = decompositions.slogdet
+    inv = inverse = decompositions.inv
+    solve = decompositions.solve
+    cholesky = older_linalg.cholesky
+    cholesky_inverse = matrices.cholesky_inverse
+    cholesky_solve = matrices.cholesky_solve
+    qr = older_linalg.qr
+    svd = older_linalg.svd
+    pinverse = matrices.pinverse
+    matrix_exp = decompositions.matrix_exp
+    triangular_solve = matrices.triangular_solve
+    lu_solve = older_linalg.lu_solve
     conv1d = convolution.conv1d
     conv2d = convolution.conv2d
     conv3d = convolution.conv3d
@@ -528,6 +563,20 @@ class Tensor(Handle):
     interpolate = resample.interpolate
     grid_sample = grid.grid_sample
 
+    is_complex = queries.is_complex
+    is_floating_point = queries.is_floating_point
+    is_same_size = queries.is_same_size
+    is_signed = queries.is_signed
+    isreal = queries.isreal
+    angle = queries.angle
+    itemsize = property(queries.element_size)
+    nbytes = property(queries.nbytes)
+    nelement = queries.numel
+    ndimension = Handle.dim
+    element_size = queries.element_size
+    stride = queries.stride
+    positive = conj = conj_physical = resolve_conj = resolve_neg = queries.real
+
     def where(self, condition: Operand, other: Operand) -> Tensor:
         """This where `condition` is true, else `other`, as torch.Tensor.where."""
         return binary.where(condition, self, other)
@@ -536,6 +585,21 @@ class Tensor(Handle):
     def T(self) -> Tensor:
         """All dims in reverse order."""
         return movement.permute(self, *reversed(range(self.ndim)))
+
+    @property
+    def real(self) -> Tensor:
+        """This itself: there are no complex dtypes."""
+        return self
+
+    @property
+    def H(self) -> Tensor:
+        """The dims of a matrix exchanged, as torch.Tensor.H of real numbers."""
+        return movement.t(self)
+
+    @property
+    def mH(self) -> Tensor:
+        """The last two dims exchanged, as torch.Tensor.mH of real numbers."""
+        return movement.transpose(self, -1, -2)
 
     @property
     def mT(self) -> Tensor:

@@ -3,6 +3,7 @@
 Beyond PyTorch: RotaryEmbedding, Attention with KVCache, SwiGLU, MoE.
 """
 
+from luminal.frontend.keys import keyed
 from luminal.nn import functional, init
 from luminal.nn.activation import (
     CELU,
@@ -120,7 +121,6 @@ from luminal.nn.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from luminal.nn.randomness import keyed
 from luminal.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from luminal.nn.resample import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 from luminal.nn.reshaping import (

@@ -6,13 +6,11 @@ from typing import Any, ClassVar
 
 from luminal.dtypes import float32
 from luminal.errors import ShapeError
-from luminal.frontend import random
-from luminal.frontend.binary import where
+from luminal.frontend.drawing import rrelu
 from luminal.frontend.handle import describe
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.module import Module
-from luminal.nn.randomness import next_key
 
 
 class _Activation(Module):
@@ -263,7 +261,4 @@ class RReLU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as x."""
-        if not self.training:
-            return x.leaky_relu((self.lower + self.upper) / 2)
-        slopes = random.uniform(next_key("RReLU"), x.extents, self.lower, self.upper)
-        return where(x > 0, x, (x * slopes).cast(x.dtype))
+        return rrelu(x, self.lower, self.upper, self.training)

@@ -6,10 +6,6 @@ methods' own functions under its names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from luminal.errors import ShapeError
-from luminal.frontend import normalization
 from luminal.frontend.activation import (
     celu,
     elu,
@@ -42,11 +38,18 @@ from luminal.frontend.adaptive import (
 from luminal.frontend.attention import scaled_dot_product_attention
 from luminal.frontend.classification import cross_entropy, nll_loss
 from luminal.frontend.convolution import conv1d, conv2d, conv3d
+from luminal.frontend.dropout import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    feature_alpha_dropout,
+)
 from luminal.frontend.embedding import embedding, embedding_bag, one_hot
 from luminal.frontend.exponential import log_sigmoid as logsigmoid
 from luminal.frontend.exponential import sigmoid, softplus
 from luminal.frontend.grid import affine_grid, grid_sample
-from luminal.frontend.handle import describe
 from luminal.frontend.hyperbolic import tanh, tanhshrink
 from luminal.frontend.logits import log_softmax, softmax, softmin
 from luminal.frontend.loss import (
@@ -92,11 +95,10 @@ from luminal.frontend.pooling import (
 )
 from luminal.frontend.products import bilinear, linear
 from luminal.frontend.resample import interpolate
-from luminal.frontend.tensor import Tensor
+from luminal.frontend.shaped_norms import layer_norm, rms_norm
 from luminal.frontend.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from luminal.frontend.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
 from luminal.frontend.unpool import max_unpool1d, max_unpool2d, max_unpool3d
-from luminal.nn.dropout import Dropout
 
 __all__ = [
     # activations
@@ -175,7 +177,12 @@ __all__ = [
     "unfold",
     "pad",
     # tables, dropout
+    "alpha_dropout",
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "feature_alpha_dropout",
     "embedding",
     "embedding_bag",
     "one_hot",
@@ -203,39 +210,3 @@ __all__ = [
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]
-
-
-def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """`nn.Dropout`: in training each element is 0 with probability `p`, by a key of `nn.keyed`."""
-    dropped: Tensor = Dropout(p).train(training)(x)
-    return dropped
-
-
-def layer_norm(
-    x: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """`Tensor.layer_norm` over the last dims, which have the extents `normalized_shape`."""
-    return normalization.layer_norm(x, _last("layer_norm", x, normalized_shape), weight, bias, eps)
-
-
-def rms_norm(
-    x: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    eps: float | None = None,
-) -> Tensor:
-    """`Tensor.rms_norm` over the last dims; `eps` is by default the dtype's own epsilon."""
-    dims = _last("rms_norm", x, normalized_shape)
-    return normalization.rms_norm(x, dims, weight, x.dtype.epsilon if eps is None else eps)
-
-
-def _last(what: str, x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
-    """The last dims of x; ShapeError if `shape` is not theirs."""
-    count = len(shape)
-    if not count or x.shape[x.ndim - count :] != tuple(shape):
-        raise ShapeError(f"{what}: {describe(x)} does not end in {tuple(shape)}")
-    return tuple(range(-count, 0))

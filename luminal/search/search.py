@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from luminal import config, trace
+from luminal import config, tracing
 from luminal.algebra import term_text
 from luminal.assemble import text_key
 from luminal.compiler import Stages
@@ -65,7 +65,7 @@ def search(
             return _replay(space, known, mode, options)
         except ValueError:  # no genome: the file was damaged
             database.default().forget(key)
-    with trace.span("search"):
+    with tracing.span("search"):
         arrays = draw(space.graph, dims, values or {}, options.seed)
         try:
             shared = share(space.graph, arrays)

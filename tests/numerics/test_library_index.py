@@ -87,8 +87,11 @@ def test_movement_with_numpys_names() -> None:
         "moveaxis": (lambda x: lm.moveaxis(x, 0, -1), np.moveaxis(X, 0, -1)),
         "flip": (lambda x: lm.flip(x, axis=(1, 2)), np.flip(X, (1, 2))),
         "roll": (lambda x: lm.roll(x, (1, 2), axis=(0, 1)), np.roll(X, (1, 2), (0, 1))),
-        "repeat": (lambda x: lm.repeat(x, 2, axis=-1), np.repeat(X, 2, -1)),
-        "repeat-each": (lambda x: lm.repeat(x, [0, 2, 1], axis=1), np.repeat(X, [0, 2, 1], 1)),
+        "repeat": (lambda x: lm.array_api.repeat(x, 2, axis=-1), np.repeat(X, 2, -1)),
+        "repeat-each": (
+            lambda x: lm.array_api.repeat(x, [0, 2, 1], axis=1),
+            np.repeat(X, [0, 2, 1], 1),
+        ),
         "tile": (lambda x: lm.tile(x, (2, 1)), np.tile(X, (2, 1))),
         "expand_dims": (lambda x: lm.expand_dims(x, axis=1), X[:, None]),
         "permute_dims": (lambda x: lm.permute_dims(x, (3, 1, 2, 0)), X.transpose(3, 1, 2, 0)),
@@ -118,10 +121,11 @@ def test_joining() -> None:
         for n in (1, 2, 3)
     }
     cases |= {
-        "meshgrid": (lambda v, m: lm.meshgrid(v, m[0]), np.meshgrid(V, M[0])),
-        "meshgrid-ij": (
-            lambda v, m: lm.meshgrid(v, m[0], v, indexing="ij"),
-            np.meshgrid(V, M[0], V, indexing="ij"),
+        "meshgrid": (lambda v, m: lm.meshgrid(v, m[0]), np.meshgrid(V, M[0], indexing="ij")),
+        "meshgrid-xy": (lambda v, m: lm.array_api.meshgrid(v, m[0]), np.meshgrid(V, M[0])),
+        "meshgrid-xy-of-three": (
+            lambda v, m: lm.meshgrid(v, m[0], v, indexing="xy"),
+            np.meshgrid(V, M[0], V),
         ),
         "cartesian": (lambda v, m: lm.cartesian_prod(v, m[0]), torch.cartesian_prod(TV, TM[0])),
         "block_diag": (lambda v, m: lm.block_diag(m, v, m[:1]), torch.block_diag(TM, TV, TM[:1])),
@@ -307,6 +311,7 @@ def test_movement_errors() -> None:
         (lambda x: x.pad((1, 1), "mirror"), "pad: mode 'mirror' is not known"),
         (lambda x: x.hsplit(2), "hsplit: 3 does not divide into 2; use tensor_split"),
         (lambda x: x.split_dims(1, 2), "unflatten: 3 does not divide"),
+        (lambda x: lm.repeat(x, 2, axis=0), "repeat: it tiles, .* use repeat_interleave"),
         (lambda x: lm.meshgrid(x), "meshgrid: .* is not 1-d"),
         (lambda x: lm.meshgrid(x[0, 0, 0], indexing="yx"), "meshgrid: indexing='yx'"),
         (lambda x: x.repeat_interleave([1, 2], 1), "repeat_interleave: 2 counts for 3 elements"),

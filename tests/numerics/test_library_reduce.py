@@ -126,7 +126,7 @@ def test_vector_and_matrix_norms() -> None:
         X,
         ulp=16,
     )
-    with pytest.raises(ShapeError, match=r"norm: p='nuc' is not known"):
+    with pytest.raises(ShapeError, match=r'norm: p="nuc" of .* takes two dims'):
         run(lambda x: x.norm("nuc"), X)
 
 
@@ -181,9 +181,11 @@ def test_16_bit_reductions_accumulate_in_float32() -> None:
 
 
 def test_the_array_api_gives_values_only_and_divides_by_n() -> None:
+    api = lm.array_api
     found = run(
         lambda x: [
-            lm.max(x, axis=1), lm.var(x, axis=0), lm.std(x), lm.sum(x, axis=(0, 2), keepdims=True),
+            api.max(x, axis=1), api.var(x, axis=0), api.std(x),
+            api.sum(x, axis=(0, 2), keepdims=True),
             lm.cumulative_sum(x, axis=1, include_initial=True), lm.atan2(1.0, x), lm.pow(2, x),
         ],
         X,

@@ -126,7 +126,7 @@ def test_dropout_of_channels() -> None:
     assert (y == y[:, :1]).all()
     assert abs((y[:, 0] == 0).mean() - 0.4) < 0.06
     with pytest.raises(
-        ShapeError, match=r"Dropout1d: x: f32\[40, 30, 4, 5\]; it takes 2 or 3 dims"
+        ShapeError, match=r"dropout1d: x: f32\[40, 30, 4, 5\]; it takes 2 or 3 dims"
     ):
         dropped(nn.Dropout1d(), x)
 
@@ -147,7 +147,7 @@ def test_every_layer_gets_a_key_of_its_own() -> None:
 def test_training_without_a_key_is_an_error() -> None:
     cx = lm.Graph()
     x = cx.tensor((2, 3), name="x")
-    with pytest.raises(GraphError, match=r"Dropout: .* no random key; call model.eval\(\)"):
+    with pytest.raises(GraphError, match=r"dropout: .* no random key; call model.eval\(\)"):
         nn.Dropout()(x)
     assert nn.Dropout().eval()(x) is x
     assert nn.Dropout(0.0)(x) is x

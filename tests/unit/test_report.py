@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import trace
+from luminal import tracing
 from luminal.runtime.report import (
     Best,
     CompileSummary,
@@ -182,9 +182,9 @@ def test_units() -> None:
 
 
 def test_self_seconds_add_up() -> None:
-    spans = [trace.Span("a", 0, 5.0), trace.Span("b", 1, 2.0), trace.Span("c", 2, 0.5)]
-    spans += [trace.Span("b", 1, 1.0), trace.Span("d", 0, 1.0)]
-    assert trace.self_seconds(spans) == {"a": 2.0, "b": 2.5, "c": 0.5, "d": 1.0}
+    spans = [tracing.Span("a", 0, 5.0), tracing.Span("b", 1, 2.0), tracing.Span("c", 2, 0.5)]
+    spans += [tracing.Span("b", 1, 1.0), tracing.Span("d", 0, 1.0)]
+    assert tracing.self_seconds(spans) == {"a": 2.0, "b": 2.5, "c": 0.5, "d": 1.0}
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weakref import WeakValueDictionary
 
-from luminal import config, trace
+from luminal import config, tracing
 from luminal.backends.cpu import compiler, hand_written, libraries
 from luminal.backends.cpu.compiler import LoadedCode
 from luminal.codegen.llvm import render
@@ -31,18 +31,18 @@ def build(kernel: Kernel, text: str, target: Target) -> LoadedCode:
     if code is None:
         foreign = libraries.addresses(symbols(kernel.call.kernel)) if kernel.call else {}
         object_bytes = compiled(kernel, text, target)
-        with trace.span("load"):
+        with tracing.span("load"):
             code = _built[text, target] = compiler.load(object_bytes, foreign=foreign)
     return code
 
 
 def _show(kernel: Kernel, text: str, target: Target) -> None:
-    trace.debug(4, text)
+    tracing.debug(4, text)
     if config.get("LUMINAL_DEBUG") >= 5:
         ir_text = render(kernel, target)
-        trace.debug(5, ir_text)
+        tracing.debug(5, ir_text)
         if config.get("LUMINAL_DEBUG") >= 6:
-            trace.debug(6, compiler.assembly(ir_text, target))
+            tracing.debug(6, compiler.assembly(ir_text, target))
 
 
 def compiled(kernel: Kernel, text: str, target: Target) -> bytes:
@@ -53,9 +53,9 @@ def compiled(kernel: Kernel, text: str, target: Target) -> bytes:
     if found is None:
         if kernel.call is not None:
             hand_written.check_ir(kernel.call)
-        with trace.span("render"):
+        with tracing.span("render"):
             ir_text = render(kernel, target)
-        with trace.span("compile"):
+        with tracing.span("compile"):
             found = compiler.compile_object(ir_text, target)
         objects.put(key, found)
     return found

@@ -1,7 +1,7 @@
 """Timing spans of a compile, and the printing behind LUMINAL_DEBUG.
 
-    with trace.record() as spans:
-        with trace.span("lower"):
+    with tracing.record() as spans:
+        with tracing.span("lower"):
             ...
     spans[0].name, spans[0].seconds, spans[0].depth
 

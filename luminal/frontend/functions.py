@@ -1,0 +1,447 @@
+"""PyTorch's functions of tensors: `torch.f` as `lm.f`.
+
+Where torch.Tensor has the method too, `lm.f` is `Tensor.f`. What torch.nn.functional has (norms,
+embedding, pooling) is called as there. `luminal.frontend.array_api` has the names of the array API
+standard in the standard's own sense. Tests walk over PyTorch's names.
+"""
+
+from __future__ import annotations
+
+from luminal.frontend import (
+    activation,
+    adaptive,
+    binary,
+    combine,
+    convolution,
+    counting,
+    decompositions,
+    diagonals,
+    differences,
+    divisors,
+    drawing,
+    exponential,
+    float_parts,
+    gamma,
+    hyperbolic,
+    indexing,
+    joining,
+    linalg,
+    logits,
+    matrices,
+    matrix_norms,
+    movement,
+    normalization,
+    norms,
+    older_linalg,
+    ordered,
+    pooling,
+    products,
+    queries,
+    reduce,
+    repeating,
+    resizing,
+    roots,
+    rounding,
+    search,
+    sets,
+    shaped_norms,
+    sorting,
+    special,
+    splitting,
+    statistics,
+    transposed,
+    trigonometric,
+    unary,
+)
+from luminal.frontend import dropout as dropouts
+from luminal.frontend import einsum as einsums
+from luminal.frontend import embedding as tables
+from luminal.frontend import scatter as writing
+from luminal.frontend import unfold as windows
+from luminal.frontend.handle import is_tensor
+from luminal.frontend.subscript import index_put
+
+# --- by element -----------------------------------------------------------------------------------
+
+exp = unary.exp
+exp2 = unary.exp2
+log = unary.log
+log2 = unary.log2
+sqrt = unary.sqrt
+rsqrt = unary.rsqrt
+reciprocal = unary.reciprocal
+sin = unary.sin
+cos = unary.cos
+abs = absolute = unary.abs
+neg = negative = unary.neg
+sign = sgn = unary.sign
+signbit = unary.signbit
+square = unary.square
+isnan = unary.isnan
+isinf = unary.isinf
+isposinf = unary.isposinf
+isneginf = unary.isneginf
+isfinite = unary.isfinite
+nan_to_num = unary.nan_to_num
+logical_not = unary.logical_not
+bitwise_not = unary.invert
+detach = unary.stop_gradient
+expm1 = exponential.expm1
+log1p = exponential.log1p
+log10 = exponential.log10
+sigmoid = exponential.sigmoid
+logit = exponential.logit
+logaddexp = exponential.logaddexp
+logaddexp2 = exponential.logaddexp2
+xlogy = exponential.xlogy
+hypot = roots.hypot
+tan = trigonometric.tan
+asin = arcsin = trigonometric.asin
+acos = arccos = trigonometric.acos
+atan = arctan = trigonometric.atan
+atan2 = arctan2 = trigonometric.atan2
+sinc = trigonometric.sinc
+deg2rad = trigonometric.deg2rad
+rad2deg = trigonometric.rad2deg
+sinh = hyperbolic.sinh
+cosh = hyperbolic.cosh
+tanh = hyperbolic.tanh
+asinh = arcsinh = hyperbolic.asinh
+acosh = arccosh = hyperbolic.acosh
+atanh = arctanh = hyperbolic.atanh
+erf = special.erf
+erfc = special.erfc
+erfinv = special.erfinv
+lgamma = gamma.lgamma
+digamma = gamma.digamma
+mvlgamma = gamma.mvlgamma
+frexp = float_parts.frexp
+ldexp = float_parts.ldexp
+nextafter = float_parts.nextafter
+floor = rounding.floor
+ceil = rounding.ceil
+round = rounding.round
+trunc = fix = rounding.trunc
+frac = rounding.frac
+fmod = rounding.fmod
+remainder = rounding.remainder
+relu = activation.relu
+prelu = activation.prelu
+selu = activation.selu
+celu = activation.celu
+hardshrink = activation.hardshrink
+threshold = activation.threshold
+
+# --- of several tensors ---------------------------------------------------------------------------
+
+add = binary.add
+sub = subtract = binary.sub
+mul = multiply = binary.mul
+div = divide = combine.divide
+true_divide = binary.div
+floor_divide = binary.floor_div
+pow = binary.pow
+maximum = binary.maximum
+minimum = binary.minimum
+clip = clamp = binary.clip
+clamp_min = binary.clamp_min
+clamp_max = binary.clamp_max
+eq = binary.equal
+ne = not_equal = binary.not_equal
+lt = less = binary.less
+le = less_equal = binary.less_equal
+gt = greater = binary.greater
+ge = greater_equal = binary.greater_equal
+bitwise_and = binary.bit_and
+bitwise_or = binary.bit_or
+bitwise_xor = binary.bit_xor
+bitwise_left_shift = binary.shift_left
+bitwise_right_shift = binary.shift_right
+where = binary.where
+fmax = combine.fmax
+fmin = combine.fmin
+float_power = combine.float_power
+rsub = combine.rsub
+isclose = combine.isclose
+allclose = combine.allclose
+logical_and = combine.logical_and
+logical_or = combine.logical_or
+logical_xor = combine.logical_xor
+copysign = combine.copysign
+heaviside = combine.heaviside
+lerp = combine.lerp
+addcmul = combine.addcmul
+addcdiv = combine.addcdiv
+masked_fill = combine.masked_fill
+gcd = divisors.gcd
+lcm = divisors.lcm
+isin = sets.isin
+equal = queries.equal
+
+# --- reductions, running sums, orders -------------------------------------------------------------
+
+sum = reduce.sum
+nansum = reduce.nansum
+prod = reduce.prod
+count_nonzero = reduce.count_nonzero
+max = reduce.max
+min = reduce.min
+amax = reduce.amax
+amin = reduce.amin
+aminmax = reduce.aminmax
+argmax = reduce.argmax
+argmin = reduce.argmin
+any = reduce.any
+all = reduce.all
+mean = statistics.mean
+nanmean = statistics.nanmean
+var = statistics.var
+std = statistics.std
+var_mean = statistics.var_mean
+std_mean = statistics.std_mean
+median = statistics.median
+nanmedian = statistics.nanmedian
+quantile = statistics.quantile
+nanquantile = statistics.nanquantile
+norm = matrix_norms.norm
+renorm = matrix_norms.renorm
+dist = norms.dist
+diff = differences.diff
+trapezoid = trapz = differences.trapezoid
+cumulative_trapezoid = differences.cumulative_trapezoid
+cov = differences.cov
+corrcoef = differences.corrcoef
+softmax = logits.softmax
+log_softmax = logits.log_softmax
+logsumexp = logits.logsumexp
+layer_norm = shaped_norms.layer_norm
+rms_norm = shaped_norms.rms_norm
+group_norm = normalization.group_norm
+instance_norm = normalization.instance_norm
+batch_norm = normalization.batch_norm
+cumsum = ordered.cumsum
+cumprod = ordered.cumprod
+cummax = ordered.cummax
+cummin = ordered.cummin
+logcumsumexp = ordered.logcumsumexp
+sort = sorting.sort
+argsort = sorting.argsort
+msort = sorting.msort
+topk = sorting.topk
+kthvalue = sorting.kthvalue
+mode = sorting.mode
+
+# --- movement -------------------------------------------------------------------------------------
+
+reshape = movement.reshape
+flatten = movement.flatten
+ravel = movement.ravel
+unflatten = movement.unflatten
+permute = movement.permute
+transpose = swapaxes = swapdims = movement.transpose
+movedim = moveaxis = movement.movedim
+t = movement.t
+as_strided = movement.as_strided
+as_strided_scatter = resizing.as_strided_scatter
+broadcast_to = movement.broadcast_to
+squeeze = movement.squeeze
+unsqueeze = movement.unsqueeze
+narrow = narrow_copy = movement.narrow
+select = movement.select
+flip = movement.flip
+fliplr = movement.fliplr
+flipud = movement.flipud
+roll = movement.roll
+rot90 = movement.rot90
+cat = concat = concatenate = movement.concat
+stack = movement.stack
+split = split_with_sizes = unsafe_split = unsafe_split_with_sizes = splitting.split
+chunk = unsafe_chunk = splitting.chunk
+tensor_split = splitting.tensor_split
+hsplit = splitting.hsplit
+vsplit = splitting.vsplit
+dsplit = splitting.dsplit
+unbind = splitting.unbind
+repeat = repeating.repeat
+tile = repeating.tile
+repeat_interleave = repeating.repeat_interleave
+tril = diagonals.tril
+triu = diagonals.triu
+diagonal = diagonals.diagonal
+diag = diagonals.diag
+diag_embed = diagonals.diag_embed
+diagflat = diagonals.diagflat
+atleast_1d = joining.atleast_1d
+atleast_2d = joining.atleast_2d
+atleast_3d = joining.atleast_3d
+block_diag = joining.block_diag
+broadcast_tensors = joining.broadcast_tensors
+cartesian_prod = joining.cartesian_prod
+combinations = sets.combinations
+column_stack = joining.column_stack
+dstack = joining.dstack
+hstack = joining.hstack
+meshgrid = joining.meshgrid
+vstack = row_stack = joining.vstack
+
+# --- positions ------------------------------------------------------------------------------------
+
+gather = indexing.gather
+take = indexing.take
+index_select = indexing.index_select
+take_along_dim = indexing.take_along_axis
+scatter = writing.scatter
+scatter_add = writing.scatter_add
+scatter_reduce = writing.scatter_reduce
+index_add = writing.index_add
+index_copy = writing.index_copy
+index_fill = writing.index_fill
+index_reduce = writing.index_reduce
+slice_scatter = writing.slice_scatter
+select_scatter = writing.select_scatter
+diagonal_scatter = writing.diagonal_scatter
+masked_scatter = writing.masked_scatter
+put = writing.put
+embedding = tables.embedding
+embedding_bag = tables.embedding_bag
+bucketize = search.bucketize
+searchsorted = search.searchsorted
+nonzero = search.nonzero
+nonzero_static = search.nonzero_static
+argwhere = search.argwhere
+masked_select = search.masked_select
+unique = search.unique
+unique_consecutive = search.unique_consecutive
+unravel_index = search.unravel_index
+bincount = counting.bincount
+histc = counting.histc
+histogram = counting.histogram
+
+# --- products, windows ----------------------------------------------------------------------------
+
+matmul = linalg.matmul
+dot = products.dot
+vdot = products.vdot
+inner = products.inner
+outer = ger = products.outer
+cross = products.cross
+mv = products.mv
+mm = products.mm
+bmm = products.bmm
+addmv = products.addmv
+addmm = products.addmm
+baddbmm = products.baddbmm
+addbmm = products.addbmm
+addr = products.addr
+matrix_power = products.matrix_power
+multi_dot = products.multi_dot
+trace = products.trace
+kron = products.kron
+tensordot = products.tensordot
+cdist = products.cdist
+bilinear = products.bilinear
+einsum = einsums.einsum
+conv1d = convolution.conv1d
+conv2d = convolution.conv2d
+conv3d = convolution.conv3d
+conv_transpose1d = transposed.conv_transpose1d
+conv_transpose2d = transposed.conv_transpose2d
+conv_transpose3d = transposed.conv_transpose3d
+max_pool1d = pooling.max_pool1d
+max_pool2d = pooling.max_pool2d
+max_pool3d = pooling.max_pool3d
+avg_pool1d = pooling.avg_pool1d
+adaptive_avg_pool1d = adaptive.adaptive_avg_pool1d
+adaptive_max_pool1d = adaptive.adaptive_max_pool1d
+pixel_shuffle = windows.pixel_shuffle
+pixel_unshuffle = windows.pixel_unshuffle
+channel_shuffle = windows.channel_shuffle
+dropout = dropouts.dropout
+alpha_dropout = dropouts.alpha_dropout
+feature_alpha_dropout = dropouts.feature_alpha_dropout
+bernoulli = drawing.bernoulli
+multinomial = drawing.multinomial
+rrelu = drawing.rrelu
+
+# --- linear algebra -------------------------------------------------------------------------------
+
+det = decompositions.det
+logdet = matrices.logdet
+slogdet = decompositions.slogdet
+inv = inverse = decompositions.inv
+solve = decompositions.solve
+cholesky = older_linalg.cholesky
+cholesky_inverse = matrices.cholesky_inverse
+cholesky_solve = matrices.cholesky_solve
+qr = older_linalg.qr
+svd = older_linalg.svd
+pinverse = matrices.pinverse
+matrix_exp = decompositions.matrix_exp
+triangular_solve = matrices.triangular_solve
+lu_solve = older_linalg.lu_solve
+lu_unpack = matrices.lu_unpack
+chain_matmul = older_linalg.chain_matmul
+vander = older_linalg.vander
+
+# --- what is known of a tensor, and what does nothing ---------------------------------------------
+
+is_complex = queries.is_complex
+is_floating_point = queries.is_floating_point
+is_same_size = queries.is_same_size
+is_signed = queries.is_signed
+isreal = queries.isreal
+angle = queries.angle
+numel = queries.numel
+clone = positive = real = conj = conj_physical = resolve_conj = resolve_neg = queries.real
+adjoint = movement.matrix_transpose
+
+# fmt: off
+__all__ = [
+    "abs", "absolute", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_max_pool1d", "add",
+    "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "adjoint", "all", "allclose",
+    "alpha_dropout", "amax", "amin", "aminmax", "angle", "any", "arccos", "arccosh", "arcsin",
+    "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argsort", "argwhere",
+    "as_strided", "as_strided_scatter", "asin", "asinh", "atan", "atan2", "atanh", "atleast_1d",
+    "atleast_2d", "atleast_3d", "avg_pool1d", "baddbmm", "batch_norm", "bernoulli", "bilinear",
+    "bincount", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "block_diag", "bmm", "broadcast_tensors",
+    "broadcast_to", "bucketize", "cartesian_prod", "cat", "cdist", "ceil", "celu", "chain_matmul",
+    "channel_shuffle", "cholesky", "cholesky_inverse", "cholesky_solve", "chunk", "clamp",
+    "clamp_max", "clamp_min", "clip", "clone", "column_stack", "combinations", "concat",
+    "concatenate", "conj", "conj_physical", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+    "conv_transpose2d", "conv_transpose3d", "copysign", "corrcoef", "cos", "cosh",
+    "count_nonzero", "cov", "cross", "cummax", "cummin", "cumprod", "cumsum",
+    "cumulative_trapezoid", "deg2rad", "det", "detach", "diag", "diag_embed", "diagflat",
+    "diagonal", "diagonal_scatter", "diff", "digamma", "dist", "div", "divide", "dot", "dropout",
+    "dsplit", "dstack", "einsum", "embedding", "embedding_bag", "eq", "equal", "erf", "erfc",
+    "erfinv", "exp", "exp2", "expm1", "feature_alpha_dropout", "fix", "flatten", "flip", "fliplr",
+    "flipud", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "frexp",
+    "gather", "gcd", "ge", "ger", "greater", "greater_equal", "group_norm", "gt", "hardshrink",
+    "heaviside", "histc", "histogram", "hsplit", "hstack", "hypot", "index_add", "index_copy",
+    "index_fill", "index_put", "index_reduce", "index_select", "inner", "instance_norm", "inv",
+    "inverse", "is_complex", "is_floating_point", "is_same_size", "is_signed", "is_tensor",
+    "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "kron",
+    "kthvalue", "layer_norm", "lcm", "ldexp", "le", "lerp", "less", "less_equal", "lgamma", "log",
+    "log10", "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logdet",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsumexp", "lt",
+    "lu_solve", "lu_unpack", "masked_fill", "masked_scatter", "masked_select", "matmul",
+    "matrix_exp", "matrix_power", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum",
+    "mean", "median", "meshgrid", "min", "minimum", "mm", "mode", "moveaxis", "movedim", "msort",
+    "mul", "multi_dot", "multinomial", "multiply", "mv", "mvlgamma", "nan_to_num", "nanmean",
+    "nanmedian", "nanquantile", "nansum", "narrow", "narrow_copy", "ne", "neg", "negative",
+    "nextafter", "nonzero", "nonzero_static", "norm", "not_equal", "numel", "outer", "permute",
+    "pinverse", "pixel_shuffle", "pixel_unshuffle", "positive", "pow", "prelu", "prod", "put",
+    "qr", "quantile", "rad2deg", "ravel", "real", "reciprocal", "relu", "remainder", "renorm",
+    "repeat", "repeat_interleave", "reshape", "resolve_conj", "resolve_neg", "rms_norm", "roll",
+    "rot90", "round", "row_stack", "rrelu", "rsqrt", "rsub", "scatter", "scatter_add",
+    "scatter_reduce", "searchsorted", "select", "select_scatter", "selu", "sgn", "sigmoid",
+    "sign", "signbit", "sin", "sinc", "sinh", "slice_scatter", "slogdet", "softmax", "solve",
+    "sort", "split", "split_with_sizes", "sqrt", "square", "squeeze", "stack", "std", "std_mean",
+    "sub", "subtract", "sum", "svd", "swapaxes", "swapdims", "t", "take", "take_along_dim", "tan",
+    "tanh", "tensor_split", "tensordot", "threshold", "tile", "topk", "trace", "transpose",
+    "trapezoid", "trapz", "triangular_solve", "tril", "triu", "true_divide", "trunc", "unbind",
+    "unflatten", "unique", "unique_consecutive", "unravel_index", "unsafe_chunk", "unsafe_split",
+    "unsafe_split_with_sizes", "unsqueeze", "vander", "var", "var_mean", "vdot", "vsplit",
+    "vstack", "where", "xlogy",
+]
+# fmt: on

@@ -1,0 +1,145 @@
+"""PyTorch's functions: which of its names `lm` has, and that they mean the same there."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import pkgutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+import luminal as lm
+from luminal.frontend import functions
+from tests.conformance import opinfo_map
+from tests.conformance.opinfo_run import database
+from tests.conformance.opinfo_samples import equal, luminal_results, torch_result
+
+# Functions that torch.Tensor has no method of, and torch only has beside torch.nn.functional's of
+# the same name, with their arguments in another order. Those of `lm` are torch.nn.functional's.
+FUNCTIONAL = {"dropout", "layer_norm", "rms_norm"}
+
+# What torch.Tensor has and Tensor has not, by reason.
+REASONS: dict[str, str] = {
+    "complex numbers": "cdouble cfloat chalf imag is_conj is_neg istft stft",
+    "sparse, nested and quantised tensors": """
+        ccol_indices coalesce col_indices crow_indices dense_dim dequantize indices int_repr
+        is_coalesced is_nested is_quantized is_sparse is_sparse_csr q_per_channel_axis
+        q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme row_indices smm
+        sparse_dim sparse_mask sspaddmm to_dense to_padded_tensor to_sparse to_sparse_bsc
+        to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr values""",
+    "storage and devices: a lazy value has none": """
+        const_data_ptr cpu cuda data data_ptr device dim_order get_device hash_tensor ipu
+        is_contiguous is_cpu is_cuda is_distributed is_inference is_ipu is_maia is_meta is_mkldnn
+        is_mps is_mtia is_pinned is_set_to is_shared is_vulkan is_xla is_xpu layout mtia new
+        new_empty_strided new_tensor pin_memory record_stream resize resize_as slice_inverse storage
+        storage_offset storage_type to_mkldnn type untyped_storage xpu""",
+    "derivatives, which are planned": """backward grad grad_dtype grad_fn is_leaf output_nr
+        register_hook register_post_accumulate_grad_hook reinforce requires_grad retain_grad
+        retains_grad volatile""",
+    "PyTorch's own machinery": "as_subclass index module_load name",
+    "removed from PyTorch, they only raise": "eig lstsq symeig",
+    "values from a run": "is_nonzero item tolist",
+    "not in the library": "geqrf i0 igamma igammac lu orgqr ormqr polygamma",
+}
+
+
+def _is_function(found: object) -> bool:
+    return callable(found) and not inspect.isclass(found)
+
+
+def _public(owner: Any) -> set[str]:
+    return {name for name in dir(owner) if not name.startswith("_")}
+
+
+METHODS = {name for name in _public(lm.Tensor) if _is_function(getattr(lm.Tensor, name))}
+TORCH = {name for name in _public(torch) if _is_function(getattr(torch, name))}
+# `compile`, `load` and `save` have names of PyTorch's and are about graphs and files.
+SHARED = TORCH & _public(lm) - {"compile", "load", "save"}
+
+
+@pytest.mark.parametrize("name", sorted(METHODS & TORCH))
+def test_every_method_that_pytorch_has_as_a_function_is_one(name: str) -> None:
+    function = getattr(lm, name, None)
+    assert _is_function(function), f"lm.{name} is missing: add it to luminal/frontend/functions.py"
+    if hasattr(torch.Tensor, name) and name not in ("clone", "numel", "where"):
+        assert function is getattr(lm.Tensor, name)
+
+
+def test_the_list_of_functions_is_what_the_module_defines() -> None:
+    own = {name for name in _public(functions) if _is_function(getattr(functions, name))}
+    assert own == set(functions.__all__)
+    for name in own:
+        assert getattr(lm, name) is getattr(functions, name), f"lm.{name} is another thing"
+
+
+def test_no_module_takes_a_functions_name() -> None:
+    """A module binds its name in the package at its first import, which may come late."""
+    modules = {each.name for each in pkgutil.iter_modules(lm.__path__)}
+    taken = sorted(modules & set(functions.__all__))
+    imports = "; ".join(f"import luminal.{name}" for name in taken)
+    checks = f"assert all(callable(getattr(luminal, name)) for name in {taken})"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import luminal; {imports}; {checks}"], check=False
+    )
+    assert done.returncode == 0
+
+
+def test_what_tensors_of_pytorch_have_beyond_is_listed_with_its_reason() -> None:
+    beyond = _public(torch.Tensor) - _public(lm.Tensor)
+    missing = {name for name in beyond if not name.endswith("_")}
+    listed = {name for names in REASONS.values() for name in names.split()}
+    assert missing - listed == set(), "implement these, or say here why not"
+    assert listed & _public(lm.Tensor) <= {"item", "tolist"}, "these are there now: drop them here"
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+SAMPLES = 3
+
+# OpInfo's samples that say something else here, by name (and variant), with the reason.
+OTHERWISE = {
+    "arange": "bools as ends",
+    "as_strided/partial_views": "positions beyond the tensor, which PyTorch finds in its storage",
+    "where": "OpInfo calls it with the condition second",
+    "einsum": "OpInfo calls it with the operands first",
+    "embedding": "torch.nn.functional's order of arguments",
+    "nn.functional.embedding": "OpInfo calls it with the weight first",
+    "nn.functional.embedding_bag": "OpInfo calls it with the weight first",
+    **dict.fromkeys(
+        ("masked_select", "unique", "unique_consecutive", "nonzero", "argwhere"),
+        "the values would decide the shape",
+    ),
+}
+LINALG = ("linalg.det", "linalg.slogdet", "linalg.inv", "linalg.solve", "linalg.matrix_power")
+
+
+def _operations() -> list[Any]:
+    """OpInfos with samples for a function of `lm` that PyTorch has too, with its name there."""
+    found = []
+    for op in database():
+        full = f"{op.name}/{op.variant_test_name}".strip("/")
+        last = op.name.removeprefix("nn.functional.")
+        last = last.removeprefix("linalg.") if op.name in LINALG else last
+        if last not in SHARED or op.name in OTHERWISE or full in OTHERWISE:
+            continue
+        found.append(pytest.param(op, last, id=full))
+    return found
+
+
+@pytest.mark.parametrize(("op", "name"), _operations())
+def test_a_function_of_pytorchs_name_means_the_same(op: Any, name: str) -> None:
+    def call(*args: Any, **named: Any) -> Any:
+        with lm.nn.keyed(lm.random.key(0)):
+            return getattr(lm, name)(*args, **named)
+
+    full = f"{op.name}/{op.variant_test_name}"
+    check = opinfo_map.CHECKS.get(full) or opinfo_map.CHECKS.get(op.name) or equal
+    samples = op.sample_inputs("cpu", torch.float32, requires_grad=False)
+    for sample in itertools.islice(samples, SAMPLES):
+        constant = op.name in opinfo_map.CONSTANTS
+        found = luminal_results(call, sample, "reference", constant=constant)
+        check(found, torch_result(op.op, sample))
