@@ -9,7 +9,7 @@ export MODEL ?= raincandy-u/TinyStories-656K
 export PROMPT ?= Once upon a time
 ARGS ?=
 
-.PHONY: run test test-long conformance lint bench clean
+.PHONY: run test test-long conformance lint mutants bench clean
 
 run: $(VENV)/.installed
 	@$(BIN)/luminal generate --model "$$MODEL" --prompt "$$PROMPT" --stats $(ARGS)
@@ -28,6 +28,9 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+mutants: $(VENV)/.installed-test
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 bench: $(VENV)/.installed-test
 	@$(BIN)/python -m bench $(ARGS)

@@ -33,11 +33,16 @@ class Readers:
 
 
 def is_update(root: Root, old: Term, is_stored: Callable[[Term], bool]) -> bool:
-    """Is `root` a Scatter into the leaf `old`, which its kernel reads nothing else of?"""
+    """Is `old`, which the Scatter `root` writes into, a leaf that its kernel reads nothing else of?
+
+    Both must lie alike.
+    """
     term = root.term
-    if term.op != "Scatter" or term.args[0] is not old or not old.is_leaf:
-        return False
-    if root.frame != term.attrs.result or old.attrs.frame != term.attrs.frames[0]:
+    if (
+        not old.is_leaf
+        or root.frame != term.attrs.result
+        or old.attrs.frame != term.attrs.frames[0]
+    ):
         return False
     return old not in below(term.args[1:], is_stored)
 

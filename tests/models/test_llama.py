@@ -11,7 +11,6 @@ import luminal as lm
 from luminal.errors import GraphError, InputError, LoadError
 from luminal.loaders.checkpoint import load_checkpoint
 from luminal.models import LanguageModel, Llama, LlamaConfig, load
-from luminal.models.sampling import Sampler
 from tests.models.numpy_llama import forward
 
 PROMPT = "Once upon a time, there was a little girl"
@@ -120,27 +119,3 @@ def test_config_errors() -> None:
         LlamaConfig.from_dict({"architectures": ["GPT2LMHeadModel"]})
     with pytest.raises(LoadError, match=r"config: missing .* 'vocab_size'"):
         LlamaConfig.from_dict({"architectures": ["LlamaForCausalLM"], "hidden_size": 8})
-
-
-# --- sampling -------------------------------------------------------------------------------------
-
-
-def drawn(sampler: Sampler, logits: list[float]) -> set[int]:
-    rng = np.random.default_rng(0)
-    return {sampler.choose(np.array(logits, np.float32), rng) for _ in range(300)}
-
-
-def test_sampling() -> None:
-    logits = [0.0, 3.0, 2.9, -1.0]
-    assert drawn(Sampler(), logits) == {1}
-    assert drawn(Sampler(temperature=5.0), logits) == {0, 1, 2, 3}
-    assert drawn(Sampler(temperature=5.0, top_k=2), logits) == {1, 2}
-    assert drawn(Sampler(temperature=1.0, top_p=0.6), logits) == {1, 2}
-    assert drawn(Sampler(temperature=1.0, top_p=0.1), logits) == {1}
-    for options, text in (
-        ({"temperature": -1.0}, "temperature: -1.0 is not 0 or above"),
-        ({"top_k": 0}, "top_k: 0 is not 1 or above"),
-        ({"top_p": 0.0}, "top_p: 0.0 is not above 0"),
-    ):
-        with pytest.raises(InputError, match=text):
-            Sampler(**options)  # type: ignore[arg-type]

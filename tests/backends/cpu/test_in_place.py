@@ -1,0 +1,241 @@
+"""Which States a Scatter overwrites where they lie, and that readers of the old value still can."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.backends import reference
+from luminal.backends.cpu import device, target
+from luminal.compiler import lower_to_program
+from luminal.runtime.executable import Executable, Variant
+from tests.backends.cpu.custom_samples import scale, square
+from tests.backends.cpu.skewed import both, skewed
+from tests.fuzz.cpu_run import cut_small
+
+ROWS = COLUMNS = 24
+Build = Callable[[lm.Graph, lm.State], None]
+
+
+def rows(cx: lm.Graph) -> tuple[lm.Tensor, lm.Tensor]:
+    """(indices of all rows in another order, new rows)."""
+    return cx.tensor((ROWS,), lm.int64, name="i"), cx.tensor((ROWS, COLUMNS), name="x")
+
+
+def written(cx: lm.Graph, state: lm.State) -> None:
+    i, x = rows(cx)
+    cx.assign(state, cx.read(state).index_copy(0, i, x))
+    (x * 2.0).output("y")
+
+
+def read_before(cx: lm.Graph, state: lm.State) -> None:
+    i, x = rows(cx)
+    old = cx.read(state)
+    (x @ old.T).output("y")
+    cx.assign(state, old.index_copy(0, i, x))
+
+
+def read_before_in_two_steps(cx: lm.Graph, state: lm.State) -> None:
+    """The sums are stored, then read by rows: two kernels that both come before."""
+    i, x = rows(cx)
+    old = cx.read(state)
+    scaled = (old * 2.0).softmax(0)
+    ((scaled @ x.T).softmax(-1) @ scaled).output("y")
+    cx.assign(state, old.index_copy(0, i, x))
+
+
+def new_value_is_used(cx: lm.Graph, state: lm.State) -> None:
+    i, x = rows(cx)
+    new = cx.read(state).index_copy(0, i, x)
+    cx.assign(state, new)
+    (x @ new.T).output("y")
+
+
+def added(cx: lm.Graph, state: lm.State) -> None:
+    i, x = rows(cx)
+    cx.assign(state, cx.read(state).index_add(0, i, x))
+
+
+def both_are_used_apart(cx: lm.Graph, state: lm.State) -> None:
+    """One kernel reads the old value, another the new one; neither needs the other."""
+    i, x = rows(cx)
+    old = cx.read(state)
+    new = old.index_copy(0, i, x)
+    cx.assign(state, new)
+    (x @ old.T).softmax(-1).output("before")
+    (x @ new.T).softmax(-1).output("after")
+
+
+def both_are_used_together(cx: lm.Graph, state: lm.State) -> None:
+    i, x = rows(cx)
+    old = cx.read(state)
+    new = old.index_copy(0, i, x)
+    cx.assign(state, new)
+    (old @ new.T).output("y")
+
+
+def old_value_meets_what_the_new_one_gave(cx: lm.Graph, state: lm.State) -> None:
+    """The reader of the old value depends on the new one over a stored value between them."""
+    i, x = rows(cx)
+    old = cx.read(state)
+    new = old.index_copy(0, i, x)
+    cx.assign(state, new)
+    weights = (x @ new.T).softmax(-1)
+    (weights @ old).output("y")
+
+
+def old_value_is_what_is_written(cx: lm.Graph, state: lm.State) -> None:
+    i, _ = rows(cx)
+    old = cx.read(state)
+    cx.assign(state, old.index_copy(0, i, old))
+
+
+def old_value_is_inlined_in_what_is_written(cx: lm.Graph, state: lm.State) -> None:
+    i, x = rows(cx)
+    old = cx.read(state)
+    cx.assign(state, old.index_copy(0, i, old.flip(0) + x))
+
+
+def old_value_makes_what_is_written(cx: lm.Graph, state: lm.State) -> None:
+    """By way of a stored value, which is complete before anything is overwritten."""
+    i, x = rows(cx)
+    old = cx.read(state)
+    cx.assign(state, old.index_copy(0, i, (old @ x.T).softmax(-1) @ x))
+
+
+def rows_are_written_twice(cx: lm.Graph, state: lm.State) -> None:
+    i, x = rows(cx)
+    once = cx.read(state).index_copy(0, i, x)
+    cx.assign(state, once.index_add(0, i, x * 3.0))
+
+
+def turned(cx: lm.Graph, state: lm.State) -> None:
+    """The transpose is written and turned back: as it lies in memory, no plain Scatter."""
+    i, x = rows(cx)
+    cx.assign(state, cx.read(state).T.index_copy(1, i, x.T).T)
+
+
+def turned_before(cx: lm.Graph, state: lm.State) -> None:
+    i, x = rows(cx)
+    cx.assign(state, cx.read(state).T.index_copy(0, i, x))
+
+
+def turned_afterwards(cx: lm.Graph, state: lm.State) -> None:
+    i, x = rows(cx)
+    cx.assign(state, cx.read(state).index_copy(0, i, x).T)
+
+
+def readers_are_one_kernel(cx: lm.Graph, state: lm.State) -> None:
+    """Sums of the same rows are merged: this kernel reads the old value and the new one."""
+    i, x = rows(cx)
+    old = cx.read(state)
+    new = old.index_copy(0, i, x)
+    cx.assign(state, new)
+    (x * old).sum(-1).output("before")
+    (x * new).sum(-1).output("after")
+
+
+def readers_are_one_kernel_with_others(cx: lm.Graph, state: lm.State) -> None:
+    i, x = rows(cx)
+    old = cx.read(state)
+    cx.assign(state, old.index_copy(0, i, x))
+    (x * old).sum(-1).output("before")
+    (x + 2.0).sum(-1).output("beside")
+
+
+def a_reader_over_many_paths(cx: lm.Graph, state: lm.State) -> None:
+    """Each step is used twice by the next one: 2**40 paths from the State to its reader."""
+    i, x = rows(cx)
+    old = cx.read(state)
+    step = old
+    for _ in range(40):
+        step = step.relu() * 0.5 - step
+    step.output("y")
+    cx.assign(state, old.index_copy(0, i, x))
+
+
+def another_state_is_written_over(cx: lm.Graph, state: lm.State) -> None:
+    """What is assigned comes from another State, which keeps its own value."""
+    i, x = rows(cx)
+    other = lm.State((ROWS, COLUMNS), init=3, name="other")
+    cx.assign(state, cx.read(other).index_copy(0, i, x))
+    cx.read(other).sum().output("y")
+
+
+def by_a_python_kernel(cx: lm.Graph, state: lm.State) -> None:
+    """It may raise: the State must keep its value then."""
+    i, x = rows(cx)
+    square(x).output("y")
+    cx.assign(state, cx.read(state).index_copy(0, i, x))
+
+
+def by_a_python_kernel_in_a_loop(cx: lm.Graph, state: lm.State) -> None:
+    i, x = rows(cx)
+    last, _ = lm.scan(lambda c, r: (square(r) - c, None), cx.zeros((COLUMNS,)), x)
+    last.output("y")
+    cx.assign(state, cx.read(state).index_copy(0, i, x))
+
+
+def by_a_native_kernel(cx: lm.Graph, state: lm.State) -> None:
+    i, x = rows(cx)
+    scale(x).output("y")
+    cx.assign(state, cx.read(state).index_copy(0, i, x))
+
+
+CASES: dict[Build, bool] = {
+    written: True,
+    read_before: True,
+    read_before_in_two_steps: True,
+    new_value_is_used: True,
+    added: True,
+    both_are_used_apart: True,
+    both_are_used_together: False,
+    old_value_meets_what_the_new_one_gave: False,
+    old_value_is_what_is_written: False,
+    old_value_is_inlined_in_what_is_written: False,
+    old_value_makes_what_is_written: True,
+    rows_are_written_twice: False,
+    turned: False,
+    turned_before: False,
+    turned_afterwards: False,
+    readers_are_one_kernel: False,
+    readers_are_one_kernel_with_others: True,
+    a_reader_over_many_paths: True,
+    another_state_is_written_over: False,
+    by_a_python_kernel: False,
+    by_a_python_kernel_in_a_loop: False,
+    by_a_native_kernel: True,
+}
+
+
+@pytest.mark.parametrize("build", CASES, ids=lambda build: build.__name__)
+def test_states(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch)
+    monkeypatch.setattr(device, "TEAM_GAIN", -math.inf)
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=(ROWS, COLUMNS)).astype(np.float32)
+    state = lm.State((ROWS, COLUMNS), init=first)
+    cx = lm.Graph()
+    build(cx, state)
+    program = lower_to_program(cx.graph(), target.current())
+    assert (state not in program.swaps) == CASES[build]
+
+    given = {
+        "i": rng.permutation(ROWS),
+        "x": rng.normal(size=(ROWS, COLUMNS)).astype(np.float32),
+    }
+    inputs = {node.attrs.name: given[node.attrs.name] for node in cx.graph().by_op()["Input"]}
+    expected = reference.evaluate(cx.graph(), inputs)
+    after = state.numpy()
+    runner = device.CpuRunner(program, target.current())
+    for skew in both(3):
+        state.reset()
+        with skewed(skew):
+            found = Executable(cx.graph(), (Variant({}, runner),))(inputs)
+        for name, array in expected.items():
+            np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(state.numpy(), after, rtol=1e-4, atol=1e-5)

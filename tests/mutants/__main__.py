@@ -1,0 +1,98 @@
+"""`python -m tests.mutants`: do the tests notice when the modules that decide are changed?
+
+Every mutant of a subject's sample is run against the subject's tests. One that they pass survives:
+a test is missing, or the change makes no difference and `survivors.txt` says why. Outcomes are kept
+in `.mutants/`, so that a run that was ended goes on; `table.txt` has the sums.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.mutants import run
+from tests.mutants.mutate import Mutant, mutants
+from tests.mutants.results import Kept, Sum, survivors, write_table
+from tests.mutants.subjects import SUBJECTS, Subject
+
+
+def main() -> int:
+    """Runs the chosen subjects; 1 if a mutant survives that no one has explained."""
+    options = arguments()
+    chosen = [s for s in SUBJECTS if not options.module or s.name in options.module]
+    run.preload()
+    tree = run.Tree(run.WORK / options.shard.replace("/", "-") / "tree")
+    part, parts = (int(number) for number in options.shard.split("/"))
+    sums = []
+    for subject in chosen:
+        sample = sample_of(subject, options.count)[part - 1 :: parts]
+        sums.append(examine(subject, sample, tree, options.again))
+        if parts == 1:
+            write_table(sums)
+    return 1 if any(row.unexplained for row in sums) else 0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    names = ", ".join(subject.name for subject in SUBJECTS)
+    parser.add_argument("--module", action="append", help=f"one of {names}; may be repeated")
+    parser.add_argument("--count", type=int, help="mutants of each subject, at most")
+    parser.add_argument("--shard", default="1/1", help="k/n: every n-th mutant from the k-th on")
+    parser.add_argument("--again", action="store_true", help="forget outcomes of earlier runs")
+    return parser.parse_args()
+
+
+def all_of(subject: Subject) -> list[Mutant]:
+    """The mutants of a subject, in the order of their keys."""
+    found = [m for file in subject.files for m in mutants(file, (run.ROOT / file).read_text())]
+    return sorted(found, key=lambda m: m.key)
+
+
+def sample_of(subject: Subject, count: int | None = None) -> list[Mutant]:
+    """The mutants of a subject that are run: those with the lowest keys."""
+    return all_of(subject)[: count or subject.count]
+
+
+def examine(subject: Subject, sample: Sequence[Mutant], tree: run.Tree, again: bool) -> Sum:
+    """Runs the mutants that have no outcome yet."""
+    kept = Kept(subject)
+    if again:
+        kept.forget(m.key for m in sample)
+    explained = {survivor.key for survivor in survivors()}
+    log = tree.folder / "log.txt"
+    missing = [m for m in sample if m.key not in kept.outcomes]
+    print(f"{subject.name}: {len(sample)} mutants, {len(missing)} to run", flush=True)
+    seconds = baseline(subject, tree, log) if missing else 0.0
+    for mutant in missing:
+        with tree.holding(mutant.file, mutant.source):
+            outcome = run.run(tree, subject.tests, seconds, log)
+        kept.add(mutant, outcome, log)
+    every = {m.key for m in all_of(subject)}
+    alive = [m for m in sample if kept.outcomes[m.key].code == 0]
+    unexplained = [m for m in alive if m.key not in explained]
+    print(f"  {len(alive)} of {len(sample)} survive, {len(unexplained)} of them unexplained")
+    for mutant in unexplained:
+        print(f"  {mutant.key} line {mutant.line} {mutant.name}")
+    for survivor in survivors():
+        if survivor.subject == subject.name and survivor.key not in every:
+            print(f"  no such mutant any more: {survivor.key} {survivor.name}")
+    known = len(alive) - len(unexplained)
+    killed = len(sample) - len(alive)
+    return Sum(subject.name, len(every), len(sample), killed, known, len(unexplained))
+
+
+def baseline(subject: Subject, tree: run.Tree, log: Path) -> float:
+    """CPU seconds of the tests as they are; the second run, which finds its kernels compiled."""
+    for _ in range(2):
+        outcome = run.run(tree, subject.tests, None, log)
+        if outcome.code != 0:
+            print(log.read_text())
+            sys.exit(f"{subject.name}: the tests fail without any change")
+    print(f"  {outcome.seconds:.1f} s of tests", flush=True)
+    return outcome.seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())

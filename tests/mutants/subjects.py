@@ -1,0 +1,68 @@
+"""What is mutated, and the tests that are to notice: quick ones that say what it must do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+COUNT = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Some modules, a sample of whose mutants the tests must kill.
+
+    `count`: the sample's size.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+    count: int = COUNT
+
+
+_SKEWED = "tests/backends/cpu/test_skewed.py"
+_EXECUTABLE = "tests/backends/cpu/test_executable.py"
+_FUZZ = "tests/fuzz/test_cpu_fuzz.py::test_cases_of_seeds"
+_SMALL_FUZZ = "tests/fuzz/test_cpu_fuzz.py::test_cases_of_seeds_in_small_chunks"
+
+SUBJECTS = (
+    Subject("barriers", ("luminal/program/launch_list.py",),
+            ("tests/unit/test_barriers.py", "tests/unit/test_memory_plan.py", _EXECUTABLE)),
+    Subject("memory_plan", ("luminal/program/memory_plan.py",),
+            ("tests/unit/test_memory_plan.py", _EXECUTABLE)),
+    Subject("in_place", ("luminal/program/in_place.py",),
+            ("tests/backends/cpu/test_in_place.py", "tests/unit/test_partition.py")),
+    Subject("prologue", ("luminal/backends/cpu/prologue.py",),
+            ("tests/backends/cpu/test_poison.py",
+             _EXECUTABLE)),
+    Subject("device", ("luminal/backends/cpu/device.py", "luminal/backends/cpu/frame.py",
+                       "luminal/backends/cpu/launch_rows.py"),
+            ("tests/backends/cpu/test_poison.py", _EXECUTABLE,
+             "tests/backends/cpu/test_custom_kernels.py", "tests/backends/cpu/test_profile.py")),
+    Subject("binding", ("luminal/runtime/binding.py",),
+            ("tests/unit/test_session.py", _EXECUTABLE)),
+    Subject("merge", ("luminal/select/merge.py",),
+            ("tests/unit/test_selection.py", "tests/unit/test_partition.py",
+             "tests/backends/cpu/test_kernel_counts.py", f"{_FUZZ}[0]")),
+    Subject("guards", ("luminal/kernel/guards.py",),
+            ("tests/unit/test_placement.py",)),
+    Subject("rules", ("luminal/rules/casts.py", "luminal/rules/commutes.py",
+                      "luminal/rules/constants.py", "luminal/rules/contractions.py",
+                      "luminal/rules/exponentials.py", "luminal/rules/identities.py",
+                      "luminal/rules/maxima.py", "luminal/rules/moves.py",
+                      "luminal/rules/sums.py", "luminal/rules/notation.py"),
+            ("tests/rules/test_rules.py",)),
+    Subject("measure", ("luminal/search/measure.py", "luminal/search/runner.py"),
+            ("tests/unit/test_search_strategy.py",)),
+    Subject("oracle", ("luminal/search/oracle.py", "luminal/search/distance.py"),
+            ("tests/unit/test_search_oracle.py",)),
+    Subject("strategy", ("luminal/search/strategy.py",),
+            ("tests/unit/test_search_strategy.py",)),
+    Subject("sampling", ("luminal/models/sampling.py",), ("tests/unit/test_sampling.py",)),
+    Subject("loaders", ("luminal/loaders/safetensors_file.py", "luminal/loaders/gguf.py",
+                        "luminal/loaders/llama2c.py", "luminal/loaders/llama_config.py",
+                        "luminal/loaders/gguf_llama.py", "luminal/loaders/mapped.py",
+                        "luminal/loaders/json_file.py"),
+            ("tests/unit/test_safetensors_file.py", "tests/unit/test_gguf.py",
+             "tests/unit/test_llama_loaders.py"), count=60),
+)  # fmt: skip

@@ -1,0 +1,78 @@
+"""The mutation run: its mutants are the ones meant, each survivor is explained, few survive."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.mutants.mutate import mutants
+from tests.mutants.results import survivors, table
+from tests.mutants.run import ROOT
+from tests.mutants.subjects import SUBJECTS
+
+SOURCE = '''
+def wanted(a: int, b: list[int]) -> bool:
+    """Text."""
+    if not a:
+        raise ValueError(f"{a} is {a + 1}")
+    return a < 3 and any(b[1:])
+'''
+
+
+def changes(source: str) -> list[str]:
+    return [mutant.name.partition(": ")[2] for mutant in mutants("m.py", source)]
+
+
+def test_every_small_change_is_made_once() -> None:
+    assert changes(SOURCE) == [
+        "not a -> a",
+        "raise ValueError(f'{a} is {a + 1}') -> pass",
+        "a < 3 and any(b[1:]) -> a < 3 or any(b[1:])",
+        "a < 3 and any(b[1:]) -> any(b[1:])",
+        "a < 3 and any(b[1:]) -> a < 3",
+        "_ < _ -> _ <= _",
+        "_ < _ -> _ >= _",
+        "3 -> 4",
+        "any(b[1:]) -> all(b[1:])",
+        "b[1:] -> b[:]",
+        "1 -> 2",
+    ]
+
+
+def test_a_mutant_is_the_module_with_one_change() -> None:
+    plain = ast.unparse(ast.parse(SOURCE))
+    for mutant in mutants("m.py", SOURCE):
+        before, after = plain.splitlines(), mutant.source.splitlines()
+        assert len(before) == len(after)
+        assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
+
+
+def test_lines_above_change_no_key() -> None:
+    keys = [[m.key for m in mutants("m.py", text)] for text in (SOURCE, "import os\n\n" + SOURCE)]
+    assert keys[0] == keys[1]
+    assert len(set(keys[0])) == len(keys[0])
+
+
+def test_faults_that_were_once_planted_are_among_them() -> None:
+    for file, fault in (
+        ("luminal/program/launch_list.py", "or read & writes -> written & (reads | writes)"),
+        ("luminal/models/sampling.py", "Sampler.choose: _ < _ -> _ <= _"),
+        ("luminal/search/measure.py", "0.02 -> 0.04"),
+    ):
+        found = [m.name for m in mutants(file, (ROOT / file).read_text())]
+        assert any(fault in name for name in found), (file, fault)
+
+
+def test_what_subjects_name_is_there() -> None:
+    for subject in SUBJECTS:
+        for name in (*subject.files, *subject.tests):
+            assert (ROOT / name.partition("::")[0]).exists(), name
+
+
+def test_few_survive_and_each_is_explained() -> None:
+    rows = table()
+    assert all(row.unexplained == 0 for row in rows)
+    assert {row.subject for row in rows} <= {subject.name for subject in SUBJECTS}
+    names = {subject.name for subject in SUBJECTS}
+    for survivor in survivors():
+        assert survivor.subject in names
+        assert survivor.reason
