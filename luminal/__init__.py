@@ -30,6 +30,7 @@ from luminal.errors import (
     ShapeError,
     VerifyError,
 )
+from luminal.exchange import as_tensor, asarray, from_dlpack, from_numpy, to_dlpack
 from luminal.frontend import array_api, functions
 from luminal.frontend.array_api import bitwise_invert, cumulative_prod, cumulative_sum
 from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
@@ -109,6 +110,12 @@ __all__ = [
     "compile_count",
     "jit",
     "devices",
+    # arrays of other libraries
+    "as_tensor",
+    "asarray",
+    "from_dlpack",
+    "from_numpy",
+    "to_dlpack",
     # files
     "save",
     "save_gguf",

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import threading
 import warnings
+import weakref
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
 
 from luminal.dtypes import DType, dtype_of
-from luminal.errors import DTypeError, InputError
+from luminal.errors import DTypeError, GraphError, InputError
+from luminal.frontend.handle import describe, is_tensor
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.tree import Tree, flatten
+from luminal.frontend.watched import Seen, watch, watching
 from luminal.hlir.data import array_of, is_array
+from luminal.hlir.ops import Value
 from luminal.hlir.state import Parameter, State
 from luminal.runtime.arrays import Array
 from luminal.runtime.executable import Executable
@@ -48,10 +53,56 @@ class _Entry:
     executable: Executable
     results: tuple[Any, ...]  # a _Name for each Tensor
     tree: Tree
+    seen: tuple[Seen, ...]  # attributes that the recording read
+
+    def holds(self) -> bool:
+        """Would recording the function again give the same?"""
+        return all(each.holds() for each in self.seen)
+
+
+class _Forms:
+    """What is compiled of one function: entries by kinds of arguments, the latest used last."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[Key, list[_Entry]] = OrderedDict()
+        self.lengths: defaultdict[Key, list[tuple[Shape, ...]]] = defaultdict(list)
+        self.lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.entries.values()))
+
+    def find(self, key: Key) -> _Entry | None:
+        """The entry that holds now."""
+        entry = next((e for e in self.entries.get(key, ()) if e.holds()), None)
+        if entry is not None:
+            self.entries.move_to_end(key)
+        return entry
+
+    def add(self, key: Key, entry: _Entry, most: int) -> None:
+        """Keeps an entry, and at most `most` of them."""
+        while self.entries and len(self) >= most:
+            self.entries.popitem(last=False)
+        self.entries.setdefault(key, []).append(entry)
+        self.entries.move_to_end(key)
+
+
+class _Recording(Graph):
+    """The graph of a function under jit: what is recorded has no value yet."""
+
+    def result(self, value: Value) -> Array:
+        """A constant's elements; raises GraphError for all that is computed or given."""
+        found = self.known(value)
+        if found is None:
+            raise GraphError(
+                f"{describe(self.wrap(value))} has no value while jit records {self.name}, which "
+                "it does once for all values; use lm.where for choices, return what you want to "
+                "read, or name in static=(...) what decides the program"
+            )
+        return found
 
 
 class Jitted:
-    """A compiled function; see `jit`. `entries` counts what is compiled now."""
+    """A compiled function, method or module; see `jit`. `entries` counts what is compiled now."""
 
     def __init__(
         self,
@@ -61,55 +112,106 @@ class Jitted:
         max_entries: int,
         options: Mapping[str, Any],
     ) -> None:
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())
         self._function = function
-        self._signature = inspect.signature(function)
+        self._name = getattr(function, "__name__", None) or type(function).__name__
+        self._signature = _signature(function)
         self._shapes = {path: tuple(shape) for path, shape in shapes.items()}
         self._static = frozenset(static)
         self._max_entries = max_entries
         self._options = dict(options)
-        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
-        self._lengths: defaultdict[Key, list[tuple[Shape, ...]]] = defaultdict(list)
-        self._lock = threading.RLock()
+        self._forms = _Forms()
+        self._receiver: Any = getattr(function, "__self__", None)  # of a method
+        self._methods: dict[int, tuple[Callable[[], Any], _Forms]] = {}  # by receiver
+        self._check_names(static, shapes)
+
+    def _check_names(self, static: Sequence[str], shapes: Mapping[str, Shape]) -> None:
         unknown = [name for name in static if name not in self._signature.parameters]
         if unknown:
-            raise InputError(f"jit: static {unknown} are no parameters of {function.__name__}")
+            raise InputError(f"jit: static {unknown} are no parameters of {self._name}")
         unknown = [path for path in shapes if _root(path) not in self._signature.parameters]
         if unknown:
             raise InputError(
-                f"jit: shapes {unknown} are no parameters of {function.__name__}; write x, or "
+                f"jit: shapes {unknown} are no parameters of {self._name}; write x, or "
                 "x[0]['h'] for a part of x"
             )
 
     @property
     def entries(self) -> int:
         """How many compiled forms are kept."""
-        return len(self._entries)
+        return len(self._forms)
+
+    def __repr__(self) -> str:
+        forms = f"{self.entries} compiled form{'' if self.entries == 1 else 's'}"
+        kept = [*self._forms.entries.values()]
+        latest = f", the latest {kept[-1][-1].executable.interface}" if kept else ""
+        names = [p.replace(annotation=p.empty) for p in self._signature.parameters.values()]
+        return f"<jit of {self._name}{inspect.Signature(names)}: {forms}{latest}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"a jitted function has no attribute {name!r}")
+        return getattr(self._function, name)
+
+    def __get__(self, receiver: Any, owner: type | None = None) -> Jitted:
+        """As a method: each receiver has compiled forms of its own."""
+        if receiver is None or not inspect.isfunction(self._function):
+            return self
+        bound = copy.copy(self)
+        bound._function = self._function.__get__(receiver)
+        bound._signature = self._method_signature
+        bound._receiver = receiver
+        bound._forms = self._forms_of(receiver)
+        return bound
+
+    @functools.cached_property
+    def _method_signature(self) -> inspect.Signature:
+        first, *others = self._signature.parameters.values()
+        takes_all = first.kind is inspect.Parameter.VAR_POSITIONAL
+        return self._signature.replace(parameters=[first, *others] if takes_all else others)
+
+    def _forms_of(self, receiver: Any) -> _Forms:
+        """The forms of a receiver; they go when it goes."""
+        known = self._methods.get(id(receiver))
+        if known is not None:
+            return known[1]
+        number, methods = id(receiver), self._methods
+        try:
+            reference: Any = weakref.ref(receiver, lambda _: methods.pop(number, None))
+        except TypeError:  # kept for good, so that its id stays its own
+            reference = functools.partial(lambda x: x, receiver)
+        return methods.setdefault(number, (reference, _Forms()))[1]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function's result with NumPy arrays for its Tensors."""
+        """The function's result with NumPy arrays for its Tensors.
+
+        Called with Tensors it is the plain function, which records into their graph.
+        """
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         static = {n: v for n, v in bound.arguments.items() if n in self._static}
         dynamic = {n: v for n, v in bound.arguments.items() if n not in self._static}
-        leaves, tree = _leaves(dynamic)
+        values, tree = flatten(dynamic)
+        if any(map(is_tensor, values)):
+            watch(self._receiver)
+            return self._function(*args, **kwargs)
+        leaves = _leaves(dynamic, values, tree)
         types = tuple(leaf.type(self._shapes) for leaf in leaves)
         kind = (_static_key(static), tree)
-        with self._lock:
-            entry = self._entries.get((kind, types))
+        forms = self._forms
+        with forms.lock:
+            entry = forms.find((kind, types))
             if entry is None:
-                self._warn_of_lengths(kind, leaves, types)
+                if (kind, types) not in forms.entries:
+                    self._warn_of_lengths(kind, leaves, types)
                 entry = self._compile(static, leaves, tree)
-                while len(self._entries) >= self._max_entries:
-                    self._entries.popitem(last=False)
-                self._entries[kind, types] = entry
-            self._entries.move_to_end((kind, types))
+                forms.add((kind, types), entry, self._max_entries)
         results = entry.executable({leaf.path: leaf.array for leaf in leaves})
-        values = [results[r.name] if isinstance(r, _Name) else r for r in entry.results]
-        return entry.tree.build(values)
+        found = [results[r.name] if isinstance(r, _Name) else r for r in entry.results]
+        return entry.tree.build(found)
 
     def _compile(self, static: Mapping[str, Any], leaves: list[_Leaf], tree: Tree) -> _Entry:
-        graph = Graph(self._function.__name__)
+        graph = _Recording(self._name)
         tensors = []
         for leaf in leaves:
             shape, dtype = leaf.type(self._shapes)
@@ -119,18 +221,20 @@ class Jitted:
         for name in self._signature.parameters:  # BoundArguments keep the signature's order
             if name in arguments:
                 call.arguments[name] = arguments[name]
-        with recording(graph):
+        with recording(graph), watching() as watched:
+            watch(self._receiver)
             result = self._function(*call.args, **call.kwargs)
         values, result_tree = flatten(result)
         results = tuple(_named_output(graph, value) for value in values)
-        return _Entry(compile(graph, **self._options), results, result_tree)
+        made = compile(graph, **self._options)
+        return _Entry(made, results, result_tree, watched.snapshot())
 
     def _warn_of_lengths(
         self, kind: Key, leaves: list[_Leaf], types: tuple[tuple[Shape, DType], ...]
     ) -> None:
         """On the third recompile for arguments that differ in lengths only."""
         ranks = tuple((len(shape), dtype) for shape, dtype in types)
-        seen = self._lengths[kind, ranks]
+        seen = self._forms.lengths[kind, ranks]
         seen.append(tuple(shape for shape, _ in types))
         if len(seen) != RECOMPILES_BEFORE_WARNING + 1:
             return
@@ -143,10 +247,23 @@ class Jitted:
                 text = ", ".join(repr(next(letters, "n")) if v else str(n) for v, n in pairs)
                 declared.append(f'"{leaf.path}": ({text},)')
         warnings.warn(
-            f"jit: {self._function.__name__} was compiled {len(seen)} times for new lengths; "
+            f"jit: {self._name} was compiled {len(seen)} times for new lengths; "
             f"declare the lengths that change, as in @lm.jit(shapes={{{', '.join(declared)}}})",
             stacklevel=3,
         )
+
+
+class JittedModule(Jitted):
+    """A compiled module: called with arrays, else as the module itself, whose attributes it has."""
+
+    def train(self, mode: bool = True) -> JittedModule:
+        """Sets the module's mode; it is compiled once for each."""
+        self._function.train(mode)  # type: ignore[attr-defined]
+        return self
+
+    def eval(self) -> JittedModule:
+        """The module's mode for inference."""
+        return self.train(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +274,15 @@ class _Name:
 
 
 @overload
-def jit(function: Callable[..., Any], /) -> Jitted: ...
+def jit(
+    function: Callable[..., Any],
+    /,
+    *,
+    shapes: Mapping[str, Shape] | None = None,
+    static: str | Sequence[str] = (),
+    max_entries: int = 64,
+    **options: Any,
+) -> Jitted: ...
 @overload
 def jit(
     *,
@@ -177,9 +302,12 @@ def jit(
 ) -> Any:
     """Compiles a function of Tensors; calls take and return nested tuples, lists, dicts of arrays.
 
-    It is recorded once per shapes and dtypes of its arguments. `shapes`: {"x": ("s", 64)} declares
-    symbolic lengths, by argument or path ("batch['ids']"): one program serves them all. `static`:
-    hashable arguments passed on as they are; each value compiles anew. `options`: `lm.compile`'s.
+    `jit(module)` and `@jit` before a method work alike. It is recorded once per shapes and dtypes
+    of its arguments, and anew when an attribute of the method's object, or of a module that it
+    calls, is another one (`model.eval()`). Called with Tensors it records into their graph.
+    `shapes`: {"x": ("s", 64)} declares symbolic lengths, by argument or path ("batch['ids']"): one
+    program serves them all. `static`: hashable arguments passed on as they are; each value compiles
+    anew. `options`: `lm.compile`'s.
     """
     if function is None:
         return functools.partial(
@@ -197,7 +325,8 @@ def jit_function(
 ) -> Jitted:
     """`jit` as a plain function of the function."""
     names = (static,) if isinstance(static, str) else tuple(static)
-    return Jitted(function, shapes or {}, names, max_entries, options)
+    kind = JittedModule if hasattr(function, "named_modules") else Jitted
+    return kind(function, shapes or {}, names, max_entries, options)
 
 
 def _root(path: str) -> str:
@@ -205,16 +334,33 @@ def _root(path: str) -> str:
     return path.partition("[")[0]
 
 
-def _leaves(arguments: dict[str, Any]) -> tuple[list[_Leaf], Tree]:
-    """The arrays in the arguments, named by where they stand."""
-    values, tree = flatten(arguments)
-    parts = zip(arguments, tree.parts, strict=True)
+def _leaves(names: Iterable[str], values: Sequence[Any], tree: Tree) -> list[_Leaf]:
+    """The arrays in the arguments of these names, each with its place."""
+    parts = zip(names, tree.parts, strict=True)
     paths = [path for name, part in parts for path in part.paths(name)]
-    return [_leaf(path, value) for path, value in zip(paths, values, strict=True)], tree
+    return [_leaf(path, value) for path, value in zip(paths, values, strict=True)]
+
+
+def _signature(function: Any) -> inspect.Signature:
+    """The parameters of a function, or of a module's `forward`."""
+    if not callable(function):
+        raise InputError(
+            f"jit: takes a function, a method or a module, got a {type(function).__name__}"
+            + ("; for a Graph there is lm.compile" if isinstance(function, Graph) else "")
+        )
+    if any(kind.__module__.partition(".")[0] == "torch" for kind in type(function).__mro__):
+        raise InputError(
+            f"jit: {type(function).__name__} is a module of PyTorch; write it with luminal.nn, "
+            "whose load_state_dict takes module.state_dict()"
+        )
+    try:
+        return inspect.signature(getattr(function, "forward", function))
+    except ValueError:
+        raise InputError(f"jit: {function!r} has no signature; wrap it in a def") from None
 
 
 def _leaf(path: str, value: Any) -> _Leaf:
-    if isinstance(value, Tensor | Parameter | State) or callable(value):
+    if isinstance(value, Parameter | State) or callable(value):
         raise InputError(
             f"jit: {path} is a {type(value).__name__}; pass arrays, and let the function close "
             "over everything else or name it in static=(...)"

@@ -19,12 +19,14 @@ from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
+from luminal.hlir.ops import Value
 from luminal.hlir.state import State
 from luminal.hlir.substitute import substitute_dims
 from luminal.runtime import garbage
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Interval
 from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.on_demand import OnDemand
 from luminal.runtime.report import CompileSummary, SearchSummary
 from luminal.runtime.results import Results
 from luminal.runtime.runner import Runner
@@ -53,11 +55,23 @@ class Graph(Recorder):
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
         self._executable: Executable | None = None
+        self._backend = "auto"  # of values computed on demand: the last compile's
+        self._on_demand = OnDemand(self._compiled_part)
 
     def compile(self, backend: str = "cpu", **options: Any) -> Executable:
         """Compiles what is recorded so far (see `luminal.compile`); `execute` runs it."""
         self._executable = compile(self, backend, **options)
+        if backend != self._backend:
+            self._backend, self._on_demand = backend, OnDemand(self._compiled_part)
         return self._executable
+
+    def computed(self, value: Value) -> Array:
+        """`value` for the inputs set; see `Tensor.numpy`."""
+        return self._on_demand.array(self, value)
+
+    def _compiled_part(self, part: hlir.Graph) -> Executable:
+        plan = _Plan(registry.find(self._backend), "standard", mode_of("fast"), SearchOptions(), {})
+        return _compiled(self, part, _Choices({}, {}), plan)
 
     def execute(self, dims: Mapping[str, int] | None = None) -> Results:
         """Runs the compiled graph on the values set; afterwards `t.numpy()` gives each output.
@@ -124,6 +138,10 @@ def compile(
     choices = _Choices.of(frozen, dims or {})
     options = _options(frozen, choices.narrow, search)
     plan = _Plan(chosen, numerics, mode_of(mode), options, graph.values)
+    return _compiled(graph, frozen, choices, plan)
+
+
+def _compiled(graph: Graph, frozen: hlir.Graph, choices: _Choices, plan: _Plan) -> Executable:
     # a search takes long and leaves cycles behind
     with nullcontext() if plan.mode.searches else garbage.held():
         made = _executable(graph, frozen, choices, plan)
@@ -225,7 +243,8 @@ def _executable(graph: Graph, frozen: hlir.Graph, choices: _Choices, plan: _Plan
         tracing.debug(1, f"compiled {graph.name} for {plan.backend.name}\n{tracing.summary(spans)}")
         made = CompileSummary(tracing.self_seconds(spans), found)
         variants.append(Variant(intervals, runner, made))
-    return Executable(frozen, variants, graph.values, choices.narrow, dict(graph.leaves))
+    title = f"{graph.name}, {plan.backend.name}, {plan.mode}"
+    return Executable(frozen, variants, graph.values, choices.narrow, dict(graph.leaves), title)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ import numpy as np
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
+from luminal.frontend.creation import literal
 from luminal.frontend.handle import Operand, Shape, apply, describe, is_tensor, together, work_dtype
 from luminal.frontend.power import power as _power
-from luminal.hlir.data import array_of
+from luminal.hlir.state import Parameter, State
 from luminal.shape.expression import Expression
 from luminal.shape.view import broadcast_shapes, expand
 
@@ -62,14 +63,16 @@ def precedence(x: Operand) -> int:
     """Who decides the dtype: 0 for a number, 1 for a 0-d tensor or array, 2 for one with dims."""
     if _is_weak(x):
         return 0
-    return 2 if (x.ndim if is_tensor(x) else array_of(x).ndim) else 1
+    if is_tensor(x) or isinstance(x, Parameter | State):
+        return 2 if x.shape else 1
+    return 2 if literal(x).shape else 1
 
 
 def dtype_of_operand(x: Operand) -> DType:
-    """The dtype of a Tensor, an array, the array that a list makes, or a bare number."""
-    if is_tensor(x):
+    """The dtype of a Tensor, a Parameter, a State, an array, a list's array, or a bare number."""
+    if is_tensor(x) or isinstance(x, Parameter | State):
         return x.dtype
-    return dtypes.default_dtype(_python_scalar(x)) if _is_weak(x) else dtypes.dtype_of(array_of(x))
+    return dtypes.default_dtype(_python_scalar(x)) if _is_weak(x) else dtypes.dtype_of(literal(x))
 
 
 def lifted(what: str, graph: Recorder, x: Operand, dtype: DType) -> Tensor:

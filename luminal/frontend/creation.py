@@ -11,7 +11,7 @@ import numpy as np
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
-from luminal.frontend.handle import Extent, Shape, along, axis_of, listed
+from luminal.frontend.handle import Array, Extent, Shape, along, axis_of, is_tensor, listed
 from luminal.hlir.data import array_of
 from luminal.shape.expression import Expression, ceil_div, const, maximum
 from luminal.shape.view import expand
@@ -25,8 +25,15 @@ def constant(graph: Recorder, value: Any, dtype: Any = None) -> Tensor:
     """`value` as a Tensor: a number, a list, an array, or an Expression of dims (int64)."""
     if isinstance(value, Expression):
         return position(graph, value, (), dtypes.dtype_of(dtype or dtypes.int64))
-    array = array_of(value, None if dtype is None else dtypes.dtype_of(dtype))
+    array = literal(value, None if dtype is None else dtypes.dtype_of(dtype))
     return graph.wrap(graph.builder.constant(array, dtypes.dtype_of(array)))
+
+
+def literal(value: Any, dtype: DType | None = None) -> Array:
+    """The array of a constant. Raises DTypeError for lists of Tensors, which are no constants."""
+    if isinstance(value, list | tuple) and any(map(is_tensor, value)):
+        raise DTypeError("constant: a list that holds Tensors; make one Tensor with lm.stack(...)")
+    return array_of(value, dtype)
 
 
 def position(graph: Recorder, expr: Expression, shape: Shape, dtype: DType) -> Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from luminal.errors import DimError, GraphError, ShapeError
 from luminal.frontend import creation
 from luminal.frontend.handle import Array, Extent, Shape, describe
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.attributes import InputAttrs
+from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.data import array_of
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
 from luminal.hlir.ops import Value
@@ -22,6 +23,11 @@ from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
 from luminal.shape.prove import prove
 
 _numbers = itertools.count()
+
+parameter_names: ContextVar[Mapping[Parameter, str] | None] = ContextVar(
+    "luminal_parameter_names", default=None
+)
+"""The paths of Parameters in the module that is being called."""
 
 
 class Recorder:
@@ -43,9 +49,19 @@ class Recorder:
         self.results: dict[Value, Array] = {}
         self.diffs: dict[str, tuple[Tensor, Tensor]] = {}  # by file: what `diff` took and gave
         self._weights: dict[Parameter, Value] = {}
+        self._numbers: dict[str, itertools.count[int]] = {}  # of names by their stems
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}: {len(self.builder)} nodes>"
+        leaves = self.leaves.values()
+        inputs = [describe(self.wrap(v)) for v in leaves if isinstance(v.node.attrs, InputAttrs)]
+        weights = len(self.leaves) - len(inputs)
+        outputs = [
+            f"{sink.name}: {sink.value.type}" if isinstance(sink, Output) else f"sets {sink.state}"
+            for sink in self.sinks
+        ]
+        parts = [f"{len(self.builder)} nodes", *([f"{weights} weights"] if weights else [])]
+        takes = f"{_some(inputs)} -> {_some(outputs)}"
+        return f"<{type(self).__name__} {self.name}: {', '.join(parts)}; {takes}>"
 
     # --- dims
 
@@ -131,7 +147,8 @@ class Recorder:
         """The one Weight of `parameter` in this graph, named at its first use."""
         value = self._weights.get(parameter)
         if value is None:
-            name = self._free_name(name or parameter.name)
+            paths = parameter_names.get() or {}
+            name = self._free_name(name or paths.get(parameter, parameter.name))
             value = self._weights[parameter] = self.builder.weight(name, parameter)
             self.leaves[name] = value
         return self.wrap(value)
@@ -174,9 +191,10 @@ class Recorder:
         self.sinks.append(Assign(state, found))
 
     def _leaf_name(self, name: str | None, stem: str) -> str:
-        """A name for a new leaf: `name`, or the first free of stem0, stem1 ..."""
+        """A name for a new leaf: `name`, or the next free of stem0, stem1 ..."""
         if name is None:
-            return next(n for k in itertools.count() if (n := f"{stem}{k}") not in self.leaves)
+            numbers = self._numbers.setdefault(stem, itertools.count())
+            return next(n for k in numbers if (n := f"{stem}{k}") not in self.leaves)
         if name in self.leaves:
             known = self.leaves[name].type
             raise GraphError(f"{name}: the name stands for {known} already; choose another name")
@@ -189,7 +207,14 @@ class Recorder:
     # --- tensors from nothing
 
     def constant(self, value: Any, dtype: Any = None) -> Tensor:
-        """A Tensor of exactly this number, list, array, or Expression of dims (int64)."""
+        """A Tensor of exactly this number, list, array, or Expression of dims (int64).
+
+        Of a Parameter its Weight, of a State its value at the start of a run.
+        """
+        if isinstance(value, Parameter):
+            return self.weight_of(value)
+        if isinstance(value, State):
+            return self.read(value)
         if isinstance(value, Tensor):
             inside = value.graph.depth > self.depth  # of a scan's body, where its uses belong
             return value if inside else self.wrap(self.bring(value))
@@ -289,13 +314,47 @@ class Recorder:
         check_shape(attrs.name, converted.shape, attrs.shape)
         self.values[attrs.name] = converted
 
-    def result(self, value: Value) -> Array:
-        """What the last execution computed for `value`; raises GraphError if there is nothing."""
+    def known(self, value: Value) -> Array | None:
+        """What is at hand of `value` without a run.
+
+        The last execution's result, an Input's value, or a constant.
+        """
         if value in self.results:
             return self.results[value]
         attrs = value.node.attrs
-        if isinstance(attrs, InputAttrs) and attrs.name in self.values:
-            return self.values[attrs.name]
+        if isinstance(attrs, InputAttrs):
+            return self.values.get(attrs.name)
+        return attrs.array if isinstance(attrs, ConstantAttrs) else None
+
+    def origin(self, value: Value) -> str:
+        """What `value` is in this graph, and whether its elements are known, in words."""
+        attrs = value.node.attrs
+        if isinstance(attrs, InputAttrs):
+            return f"input of {self.name}" + ("" if attrs.name in self.values else ", no value yet")
+        if isinstance(attrs, WeightAttrs):
+            state = "" if attrs.parameter.has_value else ", no value yet"
+            return f"weight of {self.name}{state}"
+        if isinstance(attrs, StateAttrs):
+            return f"state {attrs.state.name} in {self.name}"
+        if isinstance(attrs, ConstantAttrs):
+            return f"constant of {self.name}"
+        state = "computed" if value in self.results else "not computed"
+        return f"{value.node.op.name} of {self.name}, {state}"
+
+    def result(self, value: Value) -> Array:
+        """The elements of `value`; raises GraphError where this graph cannot compute them."""
+        found = self.known(value)
+        if found is not None:
+            return found
+        attrs = value.node.attrs
+        if isinstance(attrs, WeightAttrs):
+            return attrs.parameter.numpy()
+        if isinstance(attrs, StateAttrs):
+            return attrs.state.numpy()
+        return self.computed(value)
+
+    def computed(self, value: Value) -> Array:
+        """`value` compiled and run, where the graph can do that; raises GraphError here."""
         raise GraphError(
             f"{value.type}: no result yet; call .retrieve() on the Tensor, then compile() and "
             "execute() on its graph"
@@ -316,6 +375,12 @@ class Recorder:
             "record both in one graph (lm.arange and the like record into the default graph, "
             "which is cx inside `with lm.recording(cx):`)"
         )
+
+
+def _some(texts: Sequence[str]) -> str:
+    """The first few of a list."""
+    shown = ", ".join(texts[:4]) or "nothing"
+    return f"{shown} and {len(texts) - 4} more" if len(texts) > 4 else shown
 
 
 def check_shape(name: str, found: tuple[int, ...], wanted: Shape) -> None:

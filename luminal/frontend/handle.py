@@ -19,13 +19,16 @@ from luminal.shape.view import index
 if TYPE_CHECKING:
     from luminal.frontend.graph import Recorder
     from luminal.frontend.tensor import Tensor
+    from luminal.hlir.state import Parameter, State
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Scalar: TypeAlias = bool | int | float
 Extent: TypeAlias = int | str | Expression
 """One entry of a shape: an int, the name of a dim, or an Expression of dims."""
 Shape: TypeAlias = tuple[Expression, ...]
-Operand: TypeAlias = "Tensor | Scalar | Expression | Array | np.generic | Sequence[Any]"
+Operand: TypeAlias = (
+    "Tensor | Scalar | Expression | Array | np.generic | Sequence[Any] | Parameter | State"
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from luminal.errors import GraphError, ShapeError
 from luminal.frontend.binary import graph_of
 from luminal.frontend.graph import Recorder
-from luminal.frontend.handle import Extent, describe
+from luminal.frontend.handle import Array, Extent, describe
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.tree import Tree, flatten
 from luminal.hlir.attributes import Body
@@ -162,6 +162,13 @@ class BodyRecorder(Recorder):
     def output(self, value: Tensor, name: str | None = None, *, hidden: bool = False) -> None:
         """Raises GraphError: what leaves the body is returned from the function."""
         self._refuse("output", "return the value as a y and output scan's result")
+
+    def computed(self, value: Value) -> Array:
+        """Raises GraphError: in the body a value stands for that of every iteration."""
+        raise GraphError(
+            f"{value.type} of {self.name} has no value while the function of scan is recorded: it "
+            "stands for every iteration; use lm.where for choices, return what you want to read"
+        )
 
     def _refuse(self, what: str, fix: str) -> NoReturn:
         raise GraphError(f"{what}: not inside the function of scan; {fix}")

@@ -20,6 +20,7 @@ from luminal.frontend.indexing import gather_at, literal_of, wrapped
 from luminal.frontend.movement import reshape, view_of
 from luminal.frontend.scatter import source_of, written
 from luminal.hlir.data import array_of, is_array
+from luminal.hlir.state import State
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, ceil_div, const, maximum
 
@@ -146,6 +147,8 @@ def _entry(x: Tensor, entry: Any) -> list[Any]:
     """An entry with arrays and lists as Tensors and NumPy's ints as ints; masks as positions."""
     if isinstance(entry, np.integer):
         return [int(entry)]
+    if isinstance(entry, State):
+        entry = x.graph.read(entry)
     if isinstance(entry, list | tuple | range) or (is_array(entry) and not is_tensor(entry)):
         array = array_of(list(entry) if isinstance(entry, range) else entry, None, "index")
         empty = array.size == 0 and isinstance(entry, list | tuple | range)

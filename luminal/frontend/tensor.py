@@ -6,6 +6,8 @@ import builtins
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+import numpy as np
+
 from luminal.errors import GraphError, ShapeError
 from luminal.frontend import (
     activation,
@@ -61,6 +63,7 @@ from luminal.frontend import scatter as writing
 from luminal.frontend import unfold as windows
 from luminal.frontend.handle import Array, Handle, Operand, describe
 from luminal.frontend.subscript import index_put, subscript
+from luminal.hlir import dlpack
 from luminal.hlir.attributes import StateAttrs, WeightAttrs
 from luminal.hlir.state import Parameter, State
 
@@ -103,8 +106,32 @@ class Tensor(Handle):
         return self
 
     def numpy(self) -> Array:
-        """The value from the last execution; raises GraphError before there is one."""
+        """The elements: those of the graph's last execution if this was an output, else computed.
+
+        What was not executed is compiled (once, whatever the inputs' values) and run on the inputs
+        set; States are read, never assigned. Raises InputError where an input has no value,
+        GraphError while `scan` or `lm.jit` record a function.
+        """
         return self.graph.result(self.value)
+
+    def item(self) -> Any:
+        """The only element as a Python number, computed as by `numpy`; ShapeError for several."""
+        return self._single("item").item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers, computed as by `numpy`."""
+        return self.numpy().tolist()
+
+    def _single(self, wanted: str) -> Array:
+        count = self.numel()
+        array = self.numpy() if count == 1 or not isinstance(count, builtins.int) else None
+        if array is None or array.size != 1:
+            count = count if array is None else array.size
+            raise ShapeError(
+                f"{wanted} of {describe(self)}: it has {count} elements, not one; use "
+                f"{'any() or all(), or lm.where for choices' if wanted == 'bool' else 'tolist()'}"
+            )
+        return array
 
     @property
     def state(self) -> State:
@@ -125,7 +152,9 @@ class Tensor(Handle):
     # --- Python's manners
 
     def __repr__(self) -> str:
-        return f"Tensor({describe(self)})"
+        known = self.graph.known(self.value)
+        shown = "" if known is None else f"{_elements(known)}, "
+        return f"Tensor({shown}{describe(self)}, {self.graph.origin(self.value)})"
 
     def __len__(self) -> builtins.int:
         if self.ndim == 0:
@@ -138,29 +167,34 @@ class Tensor(Handle):
     def __iter__(self) -> Iterator[Tensor]:
         return (self[k] for k in range(len(self)))
 
-    def _no_value(self, wanted: str) -> NoReturn:
-        raise GraphError(
-            f"{wanted} of {describe(self)}: a Tensor has no elements before its graph runs; use "
-            "lm.where for choices by element, and .numpy() after execute()"
-        )
-
     def __bool__(self) -> builtins.bool:
-        self._no_value("bool")
+        return builtins.bool(self._single("bool").item())
 
     def __float__(self) -> builtins.float:
-        self._no_value("float")
+        return builtins.float(self._single("float").item())
 
     def __int__(self) -> builtins.int:
-        self._no_value("int")
+        return builtins.int(self._single("int").item())
 
     def __index__(self) -> builtins.int:
-        raise TypeError(f"{describe(self)} is not an int; a Tensor has no elements before a run")
+        if not self.dtype.is_int:
+            raise TypeError(f"{describe(self)} is no integer, so it is no index; cast it")
+        return builtins.int(self._single("index").item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._single("format").item(), spec) if spec else str(self)
 
     def __array__(self, dtype: Any = None, copy: builtins.bool | None = None) -> Array:
-        self._no_value("array")
+        return np.array(self.numpy(), dtype, copy=copy)
 
-    def __contains__(self, item: object) -> builtins.bool:
-        self._no_value("in")
+    def __dlpack__(self, **options: Any) -> Any:
+        return dlpack.capsule_of(self.numpy(), **options)
+
+    def __dlpack_device__(self) -> tuple[builtins.int, builtins.int]:
+        return dlpack.CPU, 0
+
+    def __contains__(self, item: Any) -> builtins.bool:
+        return builtins.bool(reduce.any(self == item))
 
     # --- operators
 
@@ -605,3 +639,8 @@ class Tensor(Handle):
     def mT(self) -> Tensor:
         """The last two dims exchanged."""
         return movement.transpose(self, -1, -2)
+
+
+def _elements(array: Array) -> str:
+    """An array's elements for a repr: a few of many, in lines that follow `Tensor(`."""
+    return np.array2string(array, separator=", ", prefix="Tensor(", threshold=200, precision=4)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from luminal.dtypes import bfloat16
-from luminal.errors import DTypeError, InputError
+from luminal.errors import DTypeError, InputError, LuminalError
 
 Array = np.ndarray[Any, Any]
 
@@ -58,6 +58,8 @@ def capsule_of(array: Array, **options: Any) -> Any:
 
     Raises BufferError for what this consumer cannot be given.
     """
+    if not array.flags.writeable:  # consumers may write, and older ones cannot be told not to
+        array = array.copy()
     if array.dtype != bfloat16.numpy:
         return array.__dlpack__(**options)
     capsule = array.view(np.uint16).__dlpack__(**options)
@@ -76,6 +78,8 @@ def imported(name: str, producer: Any) -> Array:
     try:
         device, number = producer.__dlpack_device__()
         array = _view(producer) if device == CPU else None
+    except LuminalError:  # of a Tensor that cannot be computed
+        raise
     except (BufferError, RuntimeError, ValueError, TypeError, NotImplementedError) as error:
         kind = f"{type(producer).__name__} of {getattr(producer, 'dtype', 'unknown dtype')}"
         raise DTypeError(f"{name}: a {kind} cannot be read as an array: {error}") from None

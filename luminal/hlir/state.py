@@ -13,6 +13,7 @@ import numpy as np
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import ShapeError
+from luminal.hlir import dlpack
 from luminal.hlir.data import array_of
 
 Array = np.ndarray[Any, Any]
@@ -99,6 +100,15 @@ class State:
         copied.set(self.numpy())
         return copied
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.numpy(), dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return dlpack.capsule_of(self.numpy(), **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CPU, 0
+
     def __repr__(self) -> str:
         return f"State({self.name}: {self.dtype.short}{list(self.shape)})"
 
@@ -122,6 +132,11 @@ class Parameter:
         self.shape = _literal_shape(self.name, shape)
         self.version = next(_versions)
         self.array: Array | None = None
+
+    @property
+    def has_value(self) -> bool:
+        """Was it set? One that draws its first value when it is read has one."""
+        return self.array is not None
 
     def set(self, value: Any) -> None:
         """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
@@ -151,5 +166,15 @@ class Parameter:
         copied.id = next(_ids)
         return copied
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.numpy(), dtype)  # a copy: what is written there would not be noticed
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return dlpack.capsule_of(self.numpy().copy(), **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CPU, 0
+
     def __repr__(self) -> str:
-        return f"Parameter({self.name}: {self.dtype.short}{list(self.shape)})"
+        state = "" if self.has_value else ", no value yet"
+        return f"Parameter({self.name}: {self.dtype.short}{list(self.shape)}{state})"

@@ -77,6 +77,15 @@ class LanguageModel:
         self._programs: tuple[Executable, Executable] | None = None
         self._current: object = None  # the generation that the caches belong to
 
+    def __repr__(self) -> str:
+        config = self.model.config
+        state = "not compiled" if self._programs is None else "compiled"
+        return (
+            f"LanguageModel({type(self.model).__name__}, {config.num_hidden_layers} layers of "
+            f"{config.hidden_size}, {config.vocab_size} tokens, context {self.context}; "
+            f"{self.backend}, {self.mode}, {state})"
+        )
+
     # --- programs
 
     def _record(self, lengths: tuple[int, int]) -> Graph:

@@ -68,6 +68,11 @@ class DrawnParameter(Parameter):
         super().__init__(shape, dtype, name)
 
     @property
+    def has_value(self) -> bool:
+        """Always: what was not set is drawn."""
+        return True
+
+    @property
     def array(self) -> Array | None:
         """The value; two threads that read it first draw the same."""
         if self._array is None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextvars import ContextVar
 from typing import Any, TypeVar, overload
 
 from luminal.dtypes import dtype_of
 from luminal.errors import DTypeError, LoadError
+from luminal.frontend.graph import parameter_names
 from luminal.frontend.handle import Array, is_tensor
 from luminal.frontend.tensor import Tensor
+from luminal.frontend.watched import watch
 from luminal.hlir.data import array_of
 from luminal.hlir.state import Parameter, State
 from luminal.nn.init import DrawnParameter
 
 Self = TypeVar("Self", bound="Module")
 Holder = Parameter | State
-
-# The names of all Parameters below the module that was called first, during its call.
-_paths: ContextVar[Mapping[Parameter, str] | None] = ContextVar("luminal_nn_paths", default=None)
 
 
 class Module:
@@ -38,16 +37,17 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__}: write forward(self, ...)")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _paths.get() is not None:
+        if parameter_names.get() is not None:  # a module around this one has named them
             return self.forward(*args, **kwargs)
         names: dict[Parameter, str] = {}
         for path, parameter in self.named_parameters():
             names.setdefault(parameter, path)  # tied: named by the first path
-        token = _paths.set(names)
+        watch(self)
+        token = parameter_names.set(names)
         try:
             return self.forward(*args, **kwargs)
         finally:
-            _paths.reset(token)
+            parameter_names.reset(token)
 
     @overload
     def read(self, parameter: Parameter, x: Tensor) -> Tensor: ...
@@ -62,10 +62,15 @@ class Module:
                 f"{type(self).__name__}: takes Tensors, got a {type(x).__name__}; call it on "
                 "cx.tensor(shape) and compile cx, or in a function under @lm.jit"
             )
-        names = _paths.get() or {}
-        return x.graph.weight_of(parameter, names.get(parameter))
+        return x.graph.weight_of(parameter)
 
     # --- parts
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        inner = getattr(value, "__wrapped__", None)
+        if isinstance(inner, Module):  # of jit(module): the whole is compiled as one program
+            value = inner
+        super().__setattr__(name, value)
 
     def parts(self) -> Iterable[tuple[str, Any]]:
         """What may be a part of this module, by name: its attributes in the order they were set."""
@@ -190,12 +195,28 @@ class Module:
             raise LoadError(f"{name}: the state_dict does not fit; {'; '.join(problems)}")
 
     def __repr__(self) -> str:
+        return f"{self._tree()}  # {self._summary()}"
+
+    def _summary(self) -> str:
+        """How much there is below, and the mode: what a module as a whole is asked for."""
+        parameters = self.parameters()
+        counts = [math.prod(each.shape) for each in parameters]
+        size = sum(n * each.dtype.size for n, each in zip(counts, parameters, strict=True))
+        empty = sum(not each.has_value for each in parameters)
+        modes = [module.training for module in self.modules()]
+        mode = "training" if all(modes) else "partly training" if any(modes) else "eval"
+        told = f"{sum(counts):,} parameters, {size:,} bytes, {mode} mode"
+        return told + (f", {empty} of {len(parameters)} without a value" if empty else "")
+
+    def _tree(self) -> str:
         own = [
             f"{name} {part.dtype.short}{list(part.shape)}"
             for name, part in self.parts()
             if isinstance(part, Parameter)
         ]
-        rows = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self.children()]
+        rows = [
+            f"({name}): {child._tree()}".replace("\n", "\n  ") for name, child in self.children()
+        ]
         inside = ", ".join(own) + "".join(f"\n  {row}" for row in rows) + ("\n" if rows else "")
         return f"{type(self).__name__}({inside})"
 

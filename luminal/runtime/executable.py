@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, NamedTuple, NoReturn
@@ -116,6 +116,7 @@ class Executable:
 
     `values` are the arrays set on the graph: they serve where no call has given an input.
     `declared` are all its inputs and weights: those that no output needs are taken and left aside.
+    `title` says in its repr where it comes from.
     """
 
     def __init__(
@@ -125,8 +126,10 @@ class Executable:
         values: Mapping[str, Array] | None = None,
         intervals: Mapping[str, Interval] | None = None,
         declared: Mapping[str, Value] | None = None,
+        title: str = "",
     ) -> None:
         self.graph = graph
+        self._title = title
         self._variants = tuple(variants)
         self._values = {} if values is None else values
         self._signature = Signature(graph, intervals)
@@ -150,14 +153,31 @@ class Executable:
         self._profiles: dict[frozenset[tuple[str, int]], _Profile] = {}  # by dims
         self._has_weights = False  # once all of them have a value, they keep one
 
-    def __repr__(self) -> str:
+    @property
+    def interface(self) -> str:
+        """What a call takes and gives: `x: f32[s, 4] -> y: f32[s, 4]`."""
         shapes = [", ".join(map(str, spec.shape)) for spec in self._inputs]
         takes = ", ".join(
             f"{spec.name}: {spec.dtype.short}[{shape}]"
             for spec, shape in zip(self._inputs, shapes, strict=True)
         )
         gives = ", ".join(f"{sink.name}: {sink.value.type}" for sink in self._outputs.sinks)
-        return f"Executable({takes} -> {gives})"
+        return f"{takes or 'nothing'} -> {gives or 'nothing'}"
+
+    def __repr__(self) -> str:
+        return f"Executable({'; '.join((self.interface, *filter(None, self._condition())))})"
+
+    def _condition(self) -> Iterator[str]:
+        """Where this comes from, and what it has and lacks now."""
+        yield self._title
+        if self._weights:
+            open_ = sum(not p.has_value for p in self._weights.values())
+            yield f"weights: {len(self._weights)}" + (f", {open_} without a value" if open_ else "")
+        if self._states:
+            yield f"states: {len(self._states)}"
+        last = self._binding
+        dims = ", ".join(f"{name} = {n}" for name, n in last.dims.items()) if last else ""
+        yield ("ran last" + (f" at {dims}" if dims else "")) if last else "has not run"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -27,7 +27,7 @@ def raises(error: type[LuminalError], text: str, make: Callable[[], Any]) -> Non
 def test_a_tuple_is_a_shape_and_a_list_is_data() -> None:
     cx = Recorder()
     x = cx.tensor((2, 3))
-    assert (x.shape, x.dtype.name, repr(x)) == ((2, 3), "float32", "Tensor(in0: f32[2, 3])")
+    assert (x.shape, x.dtype.name) == ((2, 3), "float32")
     y = cx.tensor([[1, 2], [3, 4]])
     assert (y.shape, y.dtype.name) == ((2, 2), "int64")
     np.testing.assert_array_equal(y.numpy(), [[1, 2], [3, 4]])
@@ -155,13 +155,11 @@ def test_graph_freezes_what_is_recorded() -> None:
 def test_a_tensor_has_no_value_before_a_run() -> None:
     cx = Recorder()
     x = cx.tensor((2,), name="x")
-    for use in (bool, float, int, np.asarray, lambda t: 3 in t):
-        raises(
-            GraphError,
-            "of x: f32[2]: a Tensor has no elements before its graph runs",
-            lambda u=use: u(x),
-        )
-    raises(GraphError, "no result yet; call .retrieve() on the Tensor", lambda: (x + 1).numpy())
+    text = "no result yet; call .retrieve() on the Tensor, then compile() and execute()"
+    for use in (np.asarray, lambda t: 3 in t, lambda t: float(t[0]), lambda t: (t + 1).numpy()):
+        raises(GraphError, text, lambda u=use: u(x))
+    raises(ShapeError, "bool of x: f32[2]: it has 2 elements, not one; use any()", lambda: bool(x))
+    raises(ShapeError, "item of x: f32[2]: it has 2 elements, not one", x.item)
     y = (x * 2).output()
     cx.results[y.value] = np.ones(2)
     np.testing.assert_array_equal(y.numpy(), 1)

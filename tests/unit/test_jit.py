@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import warnings
+import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import luminal as lm
+from luminal import nn
 
 F32 = np.float32
 
@@ -111,3 +117,190 @@ def test_jit_records_default_graph_functions_into_its_own(backend: str) -> None:
     assert count(ones(3)).tolist() == [0, 2, 4]
     count(ones(3))
     assert state.numpy().tolist() == [2, 2, 2]
+
+
+# --- modules and methods --------------------------------------------------------------------------
+
+
+class Net(nn.Module):
+    """A layer, a number, a layer that is switched by the mode, and a list."""
+
+    def __init__(self) -> None:
+        self.layer = nn.Linear(2, 2)
+        self.layer.weight.set(np.eye(2))
+        self.layer.bias.set([0, 0])
+        self.norm = nn.BatchNorm1d(2)
+        self.scale = 2.0
+        self.steps = [1.0]
+
+    def forward(self, x: Any, more: float = 0.0) -> Any:
+        self.calls = getattr(self, "calls", 0) + 1  # what it changes itself does not count
+        return self.norm(self.layer(x) * self.scale + sum(self.steps) + more)
+
+    @lm.jit
+    def doubled(self, x: Any) -> Any:
+        """Twice."""
+        return self.layer(x) * (2 * self.scale)
+
+    @lm.jit(static="n", backend="reference")
+    def times(self, x: Any, n: int) -> Any:
+        return self.doubled(x) * n
+
+
+def test_jit_of_a_module_is_the_module(backend: str) -> None:
+    net = Net().eval()
+    f = lm.jit(net, backend=backend)
+    x = ones(3, 2)
+    expected = 3 / np.sqrt(1 + 1e-5)
+    np.testing.assert_allclose(f(x), np.full((3, 2), expected), rtol=1e-6)
+    np.testing.assert_allclose(f(x, more=1.0), np.full((3, 2), expected / 3 * 4), rtol=1e-6)
+    assert f.entries == 1
+    assert f.layer is net.layer
+    assert list(f.state_dict()) == list(net.state_dict())
+    assert isinstance(f(lm.tensor(x)), lm.Tensor)
+    net.layer.bias.set([1, 1])  # a Parameter is read by each run
+    np.testing.assert_allclose(f(x), np.full((3, 2), expected / 3 * 5), rtol=1e-6)
+    assert f.entries == 1
+    outer = nn.Sequential()
+    outer.net = f  # type: ignore[attr-defined]
+    assert outer.net is net  # type: ignore[attr-defined]
+
+
+def test_jit_follows_what_its_modules_are_set_to(backend: str) -> None:
+    net = Net()
+    closed = lm.jit(lambda x: net(x), backend=backend)
+    whole, x = lm.jit(net, backend=backend), ones(4, 2)
+
+    def both(entries: int) -> np.ndarray:
+        a, b = closed(x), whole(x)
+        np.testing.assert_array_equal(a, b)
+        assert closed.entries == whole.entries == entries
+        return np.asarray(a)
+
+    assert both(1).max() == 0  # batch statistics: all rows are equal
+    assert whole.eval() is whole
+    net.norm.running_mean.reset()  # type: ignore[attr-defined]
+    assert both(2).max() > 0
+    net.train()
+    assert both(2).max() == 0
+    net.eval().norm = nn.Identity()  # type: ignore[assignment]
+    assert both(3).tolist() == [[3, 3]] * 4
+    net.scale = 4.0
+    assert both(4).tolist() == [[5, 5]] * 4
+    net.steps.append(10.0)
+    assert both(5).tolist() == [[15, 15]] * 4
+    net.layer = nn.Linear(2, 2, bias=False)
+    net.layer.weight.set(np.zeros((2, 2)))
+    assert both(6).tolist() == [[11, 11]] * 4
+    assert both(6).tolist() == [[11, 11]] * 4
+
+
+def test_jit_before_a_method_keeps_forms_for_each_object() -> None:
+    first, second = Net(), Net()
+    second.scale = 5.0
+    for _ in range(2):
+        assert first.doubled(ones(1, 2)).tolist() == [[4, 4]]
+        assert second.doubled(x=ones(1, 2)).tolist() == [[10, 10]]
+    assert first.doubled.entries == second.doubled.entries == 1
+    assert first.times(ones(1, 2), 3).tolist() == [[12, 12]]
+    assert first.doubled.entries == 1  # called with Tensors it records
+    first.scale = 1.0
+    assert first.doubled(ones(1, 2)).tolist() == [[2, 2]]
+    assert first.times(ones(1, 2), 3).tolist() == [[6, 6]]
+    assert Net.doubled.__doc__ == "Twice."
+    gone, table = weakref.ref(first), Net.doubled._methods
+    assert len(table) >= 2
+    del first
+    gc.collect()
+    assert gone() is None
+    assert id(second) in table
+
+
+def test_jit_before_forward() -> None:
+    class Small(nn.Module):
+        def __init__(self) -> None:
+            self.weight = lm.Parameter((2,))
+            self.weight.set([2, 3])
+
+        @lm.jit
+        def forward(self, x: Any) -> Any:
+            return x * self.weight
+
+    small = Small()
+    assert small(ones(2)).tolist() == small.forward(ones(2)).tolist() == [2, 3]
+    cx = lm.Graph()
+    nn.Sequential(small)(cx.tensor((2,), name="x")).output("y")
+    assert list(cx.leaves) == ["x", "0.weight"]  # Parameters are operands under their paths
+    assert lm.compile(cx)(x=[1, 1])["y"].tolist() == [2, 3]
+
+
+def test_jit_of_objects_that_are_no_modules() -> None:
+    @dataclass
+    class Scaled:  # neither hashable nor a module
+        by: float
+
+        @lm.jit
+        def of(self, x: Any) -> Any:
+            return x * self.by
+
+    class Slotted:  # cannot be referenced weakly
+        __slots__ = ("by",)
+
+        @lm.jit
+        def of(self, x: Any) -> Any:
+            return x * 3
+
+        def plain(self, x: Any) -> Any:
+            return x * 4
+
+        @staticmethod
+        @lm.jit
+        def free(x: Any) -> Any:
+            return x * 5
+
+    scaled = Scaled(2.0)
+    assert scaled.of(ones(1)).tolist() == [2]
+    scaled.by = 7.0
+    assert scaled.of(ones(1)).tolist() == [7]
+    assert Slotted().of(ones(1)).tolist() == [3]
+    assert lm.jit(Slotted().plain)(ones(1)).tolist() == [4]
+    assert Slotted.free(ones(1)).tolist() == Slotted().free(ones(1)).tolist() == [5]
+    assert lm.jit(functools.partial(lambda x, y: x - y, y=3))(ones(1)).tolist() == [-2]
+
+
+def test_jit_of_jit_is_one_program() -> None:
+    inner = lm.jit(lambda x: x.relu())
+    outer = lm.jit(lambda x: inner(x) + inner(-x))
+    before = lm.compile_count()
+    assert outer(np.array([-2, 3], F32)).tolist() == [2, 3]
+    assert lm.compile_count() == before + 1
+    assert inner.entries == 0
+
+
+def test_jit_refuses_what_it_cannot_record() -> None:
+    with pytest.raises(lm.InputError, match=r"a function, .* got a Graph; .* there is lm\.compile"):
+        lm.jit(lm.Graph())  # type: ignore[call-overload]
+    with pytest.raises(lm.InputError, match="Linear is a module of PyTorch; write it with luminal"):
+        lm.jit(torch.nn.Linear(2, 2))
+    for read in (bool, float, lambda t: t.item(), lambda t: f"{t:.2f}", np.asarray):
+        f = lm.jit(functools.partial(lambda x, read: read(x.sum()), read=read), static="read")
+        with pytest.raises(lm.GraphError, match=r"f32\[\] has no value while jit records partial"):
+            f(ones(2))
+    held = lm.weight((1,)).set([1])
+    state = lm.State((1,))
+    for leaf in (
+        lambda: lm.read(state).item(),
+        lambda: lm.default_graph().constant(held.parameter).item(),
+    ):
+        with pytest.raises(lm.GraphError, match="has no value while jit records"):
+            lm.jit(leaf)()
+    assert lm.jit(lambda x: x * lm.constant([2.0]).item())(ones(1)).tolist() == [2]
+
+
+def test_jit_says_what_it_has_compiled() -> None:
+    f = lm.jit(lambda x, y=2.0: x * y)
+    assert repr(f) == "<jit of <lambda>(x, y=2.0): 0 compiled forms>"
+    f(ones(2))
+    form = "x: f32[2], y: f32[] -> out0: f32[2]"
+    assert repr(f) == f"<jit of <lambda>(x, y=2.0): 1 compiled form, the latest {form}>"
+    assert repr(lm.jit(nn.Linear(2, 2))) == "<jit of Linear(x): 0 compiled forms>"

@@ -467,8 +467,6 @@ def test_set_compile_execute() -> None:
     c = (a @ b).retrieve()
     with pytest.raises(lm.GraphError, match="not compiled; call compile"):
         cx.execute()
-    with pytest.raises(lm.GraphError, match="no result yet"):
-        c.numpy()
     cx.compile(BACKEND)
     cx.execute()
     assert c.numpy().tolist() == [[1, 2], [2, 4], [3, 6]]
@@ -532,7 +530,6 @@ def test_reports_read_well() -> None:
     assert exe.memory_report().weight_bytes == 64
     assert exe.memory_report().input_bytes == 32
     assert "weight" in str(exe.memory_report())
-    assert repr(exe) == "Executable(x: f32[s, 4] -> y: f32[s, 4])"
     assert exe.report(dims={"s": 7}).dims == {"s": 7}
     with pytest.raises(lm.DimError, match="s: 513 is outside its interval"):
         exe.report(dims={"s": 513})
