@@ -15,7 +15,7 @@ run: $(VENV)/.installed
 	@$(BIN)/luminal generate --model "$$MODEL" --prompt "$$PROMPT" --stats $(ARGS)
 
 test: $(VENV)/.installed-test
-	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup $(ARGS)
 
 test-long: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest -m long $(ARGS)

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from luminal import config
+from tests import long_share
+from tests.long_share import pytest_collection_modifyitems, pytest_configure
+
+__all__ = ["pytest_collection_modifyitems", "pytest_configure"]  # hooks
 
 SHARED_DATA = Path(__file__).resolve().parents[1] / "../shared/data"
 
@@ -16,6 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write golden texts anew instead of comparing"
     )
+    long_share.pytest_addoption(parser)
 
 
 @pytest.fixture

@@ -1,0 +1,66 @@
+"""`--long-share K/N`: the short tests and one of N shares of the long ones.
+
+A test's share is a hash of its name, so that N runs with K = 0 .. N-1 meet every long test once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import pytest
+
+SHORT_ONLY = "not long"  # what pyproject.toml asks for where nothing else is said
+
+
+class Share(NamedTuple):
+    """The `number`-th of so many shares."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Share:
+        """From "3/10". Raises UsageError for anything that is no share."""
+        number, _, of = text.partition("/")
+        if not (number.isdecimal() and of.isdecimal() and int(number) < int(of)):
+            raise pytest.UsageError(
+                f"--long-share {text}: takes a share and their number, from 0/10 to 9/10"
+            )
+        return cls(int(number), int(of))
+
+    def has(self, name: str) -> bool:
+        """Whether a test is in this share."""
+        digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+        return int.from_bytes(digest) % self.of == self.number
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option; see above."""
+    parser.addoption(
+        "--long-share", type=Share.parse, metavar="K/N", help="a share of the long tests as well"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With a share, it decides which long tests run."""
+    if config.getoption("--long-share") is not None and config.option.markexpr == SHORT_ONLY:
+        config.option.markexpr = ""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the long tests of other shares; a file's short tests run in one process."""
+    share = config.getoption("--long-share")
+    kept, left_out = [], []
+    for item in items:
+        is_long = item.get_closest_marker("long") is not None
+        if share is not None and is_long and not share.has(item.nodeid):
+            left_out.append(item)
+            continue
+        if config.pluginmanager.hasplugin("xdist"):
+            group = item.nodeid if is_long else item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group(group))
+        kept.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
