@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +58,8 @@ def max_pool2d(
     """The greatest of each window of the last two dims, NaN if there is one; as PyTorch.
 
     `stride` is the kernel by default; padding never wins. With `return_indices` a pair (values,
-    indices): where in the plane, flattened, each was found first (int64). Max of Select(inside, x).
-    Raises ShapeError where no window fits or the padding exceeds half of the kernel.
+    indices): where in the plane, flattened, each was found first, or the last NaN (int64). Max of
+    Select(inside, x). Raises ShapeError where no window fits or the padding exceeds half of the kernel.
     """
     windows = _windows("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode)
     return max_of_windows(x, windows, return_indices)
@@ -87,15 +88,18 @@ def max_of_windows(x: Tensor, windows: Sequence[Windows], return_indices: bool) 
         return greatest
     view = window_view(x.extents, windows)
     hit = taps == greatest.unsqueeze(over)
-    if x.dtype.is_float:
-        hit = hit | (taps != taps)
     inside = position(x.graph, view.domain, view.shape, dtypes.bool_)
     flat: Expression = const(0)
     for at, extent in zip(view.map[-len(windows) :], x.extents[-len(windows) :], strict=True):
         flat = flat * extent + at
     last = product_of(x.extents[-len(windows) :]) - 1
-    from_end = position(x.graph, last - flat, view.shape, dtypes.int64)
-    return Extreme(greatest, last - amax(where(hit & inside, from_end, -1), over))
+    first = where(hit & inside, position(x.graph, last - flat, view.shape, dtypes.int64), -1)
+    if not x.dtype.is_float:
+        return Extreme(greatest, last - amax(first, over))
+    # the last NaN counts more than all others: as in PyTorch, where each NaN replaces the one before
+    nan = position(x.graph, last + 1 + flat, view.shape, dtypes.int64)
+    found = amax(where((taps != taps) & inside, nan, first), over)
+    return Extreme(greatest, where(found > last, found - last - 1, last - found))
 
 
 # --- means ----------------------------------------------------------------------------------------
@@ -199,7 +203,8 @@ def lp_pool2d(
 ) -> Tensor:
     """(sum of x ** p) ** (1/p) over each window of the last two dims, as PyTorch.
 
-    Windows cut off by `ceil_mode` are scaled up to the kernel's size; negative sums give 0.
+    Of x, not of |x|: a negative sum gives NaN unless p is 1. Windows cut off by `ceil_mode` are
+    scaled up to the kernel's size. p = inf and -inf are the greatest and the least |x|.
     """
     windows = _windows("lp_pool2d", 2, x, kernel_size, stride, 0, 1, ceil_mode)
     return _power_mean(x, windows, norm_type)
@@ -219,9 +224,12 @@ def lp_pool3d(
 
 @in_float
 def _power_mean(x: Tensor, windows: Sequence[Windows], p: float) -> Tensor:
+    if math.isinf(p):
+        greatest: Tensor = max_of_windows(abs(x) if p > 0 else -abs(x), windows, False)
+        return greatest if p > 0 else -greatest
     mean = mean_of_windows(x**p, windows, (0,) * len(windows))
     size = product_of(each.size for each in windows)
-    return (mean.relu() * size) ** (1.0 / p)
+    return (mean * size) ** (1.0 / p)
 
 
 # --- windows --------------------------------------------------------------------------------------
@@ -249,7 +257,9 @@ def _windows(
     for k in range(rank):
         dim = x.ndim - rank + k
         around = const(pads[k]), const(pads[k])
-        require_fits(what, x, dim, const(gaps[k] * (kernel[k] - 1) + 1), around)
+        beyond = steps[k] - 1 if ceil_mode else 0  # a last window may end behind the padding
+        span = const(gaps[k] * (kernel[k] - 1) + 1)
+        require_fits(what, x, dim, span, (around[0], around[1] + beyond))
         size = const(kernel[k])
         windows.append(sliding(x.extents[dim], size, steps[k], around, gaps[k], ceil=ceil_mode))
     return windows

@@ -111,15 +111,15 @@ def nonzero_static(x: Tensor, size: Extent, fill_value: int = -1) -> Tensor:
 def nonzero(x: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """The positions of the elements that are not 0, of a constant: (count, ndim), int64.
 
-    Raises ShapeError for what is computed: see nonzero_static.
+    As a tuple one tensor a dim; a 0-d constant counts as one of one element. Raises ShapeError for what is computed: see nonzero_static.
     """
     array = literal_of(x)
     if array is None:
         _refuse("nonzero", x, "use nonzero_static(size), which says how many")
-    found = np.nonzero(array)
+    found = np.nonzero(np.atleast_1d(array))  # one row of no columns for a 0-d element
     if as_tuple:
         return tuple(x.graph.constant(part) for part in found)
-    return x.graph.constant(np.stack(found, 1) if found else np.zeros((int(array.any()), 0), int))
+    return x.graph.constant(np.stack(found, 1)[:, : array.ndim])
 
 
 def argwhere(x: Tensor) -> Tensor:
