@@ -130,7 +130,7 @@ def _transposed(
 
 
 def _patches(x: Tensor, dims: Sequence[Residues]) -> Tensor:
-    """x (batch, groups, in, *spatial) by output position and tap."""
+    """x (batch, groups, in, *spatial) by output position and tap; 0 where nothing meets."""
     rank = len(dims)
     shape = (
         *x.extents[:2],
@@ -141,12 +141,16 @@ def _patches(x: Tensor, dims: Sequence[Residues]) -> Tensor:
         *(each.taps for each in dims),
     )
     i = [along(k, n) for k, n in enumerate(shape)]
-    at = [
-        each.reaching(i[3 + k], i[3 + rank + k], i[4 + 2 * rank + k]).at
-        for k, each in enumerate(dims)
+    found = [
+        each.reaching(i[3 + k], i[3 + rank + k], i[4 + 2 * rank + k]) for k, each in enumerate(dims)
     ]
-    inside = [c for n, a in zip(dims, at, strict=True) for c in (a >= 0, a < n.extent)]
-    entries = [i[0], i[1], i[3 + 2 * rank], *at]
+    # 0 also where the kernel has no tap: 0 * inf would be NaN
+    inside = [
+        c
+        for n, f in zip(dims, found, strict=True)
+        for c in (f.at >= 0, f.at < n.extent, f.there, f.tap < n.kernel)
+    ]
+    entries = [i[0], i[1], i[3 + 2 * rank], *(each.at for each in found)]
     return view_of(x, views.made(x.extents, shape, entries, all_of(inside)))
 
 
