@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from luminal.errors import ShapeError
 from luminal.frontend.handle import axes_of, axis_of, in_float, numpy_names
 from luminal.frontend.reduce import Dims, amax, amin, count_nonzero, sum
+from luminal.shape.expression import const
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -33,17 +34,21 @@ def norm(
 def vector_norm(
     x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, dtype: Any = None
 ) -> Tensor:
-    """The norm of order `ord` over `dim` (None: of x flattened), as torch.linalg.vector_norm."""
+    """The norm of order `ord` over `dim` (None: of x flattened), as torch.linalg.vector_norm.
+
+    Powers are formed in x's work dtype: in float32 squares beyond 1e38 are infinite.
+    """
     return _vector_norm(x if dtype is None else x.cast(dtype), ord, dim, keepdim)
 
 
 @in_float
 def _vector_norm(x: Tensor, ord: float, dim: Dims, keepdim: bool) -> Tensor:
     axes = axes_of("norm", dim, x.ndim)
-    if ord == 2:
+    single = all(x.extents[axis] == const(1) for axis in axes)
+    if ord == 2 and not single:
         return sum(x * x, axes, keepdim).sqrt()
     size = abs(x)
-    if ord == 1:
+    if ord == 1 or (single and ord != 0):  # |x| of one element, whose power may overflow
         return sum(size, axes, keepdim)
     if ord == math.inf:
         return amax(size, axes, keepdim)
@@ -51,7 +56,8 @@ def _vector_norm(x: Tensor, ord: float, dim: Dims, keepdim: bool) -> Tensor:
         return amin(size, axes, keepdim)
     if ord == 0:
         return count_nonzero(x, axes, keepdim).cast(x.dtype)
-    return sum(size**ord, axes, keepdim) ** (1 / ord)
+    powers = size**ord if ord > 0 else size.reciprocal() ** -ord
+    return sum(powers, axes, keepdim) ** (1 / ord)
 
 
 @numpy_names

@@ -58,8 +58,9 @@ def max_pool2d(
     """The greatest of each window of the last two dims, NaN if there is one; as PyTorch.
 
     `stride` is the kernel by default; padding never wins. With `return_indices` a pair (values,
-    indices): where in the plane, flattened, each was found first, or the last NaN (int64). Max of
-    Select(inside, x). Raises ShapeError where no window fits or the padding exceeds half of the kernel.
+    indices): where in the plane, flattened, each was found first, or the last NaN (int64).
+    Max of Select(inside, x). Raises ShapeError where no window fits or the padding exceeds half of
+    the kernel.
     """
     windows = _windows("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode)
     return max_of_windows(x, windows, return_indices)
@@ -96,7 +97,7 @@ def max_of_windows(x: Tensor, windows: Sequence[Windows], return_indices: bool) 
     first = where(hit & inside, position(x.graph, last - flat, view.shape, dtypes.int64), -1)
     if not x.dtype.is_float:
         return Extreme(greatest, last - amax(first, over))
-    # the last NaN counts more than all others: as in PyTorch, where each NaN replaces the one before
+    # the last NaN counts most: in PyTorch each one replaces the one before
     nan = position(x.graph, last + 1 + flat, view.shape, dtypes.int64)
     found = amax(where((taps != taps) & inside, nan, first), over)
     return Extreme(greatest, where(found > last, found - last - 1, last - found))

@@ -111,7 +111,8 @@ def nonzero_static(x: Tensor, size: Extent, fill_value: int = -1) -> Tensor:
 def nonzero(x: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """The positions of the elements that are not 0, of a constant: (count, ndim), int64.
 
-    As a tuple one tensor a dim; a 0-d constant counts as one of one element. Raises ShapeError for what is computed: see nonzero_static.
+    As a tuple one tensor a dim; a 0-d constant counts as one of one element. Raises ShapeError for
+    what is computed: see nonzero_static.
     """
     array = literal_of(x)
     if array is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from luminal import dtypes
+from luminal.dtypes import DType
 from luminal.errors import ShapeError
 from luminal.frontend.binary import where
 from luminal.frontend.handle import (
@@ -63,18 +64,24 @@ def var(
     keepdim: bool = False,
     correction: float | None = None,
 ) -> Tensor:
-    """The variance in two passes: sum((x - mean)**2) / (n - correction).
+    """The variance in two passes, in float64: sum((x - mean)**2) / (n - correction).
 
     The correction is 1 by default, as PyTorch's; 0 (NumPy's) also through `unbiased=False`.
     """
     if isinstance(dim, bool):  # PyTorch's x.var(unbiased)
         return var(x, None, dim, keepdim, correction)
     less = int(unbiased) if correction is None else correction
-    return _var(x, axes_of("var", dim, x.ndim), less, keepdim)
+    return _var(x, axes_of("var", dim, x.ndim), less, keepdim).cast(_float_of(x))
 
 
-@in_float
+def _float_of(x: Tensor) -> DType:
+    """x's dtype; float32 for integers and bools."""
+    return x.dtype if x.dtype.is_float else dtypes.float32
+
+
 def _var(x: Tensor, axes: tuple[int, ...], correction: float, keepdim: bool) -> Tensor:
+    """The variance in float64: squares of float32 neither overflow nor vanish there."""
+    x = x.cast(dtypes.float64)
     centred = x - _mean(x, axes, True)
     if float(correction).is_integer():
         freedom = number(x, greater(const(0), count(x, axes) - int(correction)))
@@ -91,9 +98,8 @@ def std(
     keepdim: bool = False,
     correction: float | None = None,
 ) -> Tensor:
-    """The square root of `var`."""
-    wide = var(x.cast(work_dtype(x.dtype)), dim, unbiased, keepdim, correction).sqrt()
-    return wide.cast(x.dtype) if x.dtype.is_storage else wide
+    """The square root of `var`, also where that overflows."""
+    return var(x.cast(dtypes.float64), dim, unbiased, keepdim, correction).sqrt().cast(_float_of(x))
 
 
 class Spread(NamedTuple):
@@ -112,8 +118,7 @@ def var_mean(
     correction: float | None = None,
 ) -> Spread:
     """(var, mean) over `dim`; both share one sum."""
-    over = None if isinstance(dim, bool) else dim
-    return Spread(var(x, dim, unbiased, keepdim, correction), mean(x, over, keepdim))
+    return _with_mean(var, x, dim, unbiased, keepdim, correction)
 
 
 @numpy_names
@@ -125,8 +130,13 @@ def std_mean(
     correction: float | None = None,
 ) -> Spread:
     """(std, mean) over `dim`; both share one sum."""
+    return _with_mean(std, x, dim, unbiased, keepdim, correction)
+
+
+def _with_mean(spread: Callable[..., Tensor], x: Tensor, dim: Dims, *options: Any) -> Spread:
     over = None if isinstance(dim, bool) else dim
-    return Spread(std(x, dim, unbiased, keepdim, correction), mean(x, over, keepdim))
+    centre = mean(x.cast(dtypes.float64), over, options[1]).cast(_float_of(x))
+    return Spread(spread(x, dim, *options), centre)
 
 
 # --- order statistics -----------------------------------------------------------------------------
