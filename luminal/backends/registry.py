@@ -66,9 +66,9 @@ def _cpu_llvm(kernel: Kernel, target: Target) -> str:
 
 
 def _cpu_assembly(kernel: Kernel, target: Target) -> str:
-    from luminal.backends.cpu import compiler
+    from luminal.backends.cpu import machine_code
 
-    return compiler.assembly(_cpu_llvm(kernel, target), target)
+    return machine_code.assembly(_cpu_llvm(kernel, target), target)
 
 
 def _reference_runner(graph: Graph) -> Runner:

@@ -1,25 +1,27 @@
 """Compiled objects kept between processes.
 
-One file an entry, `<first two digits of the key>/<key>.o`: the SHA-256 of the payload, then the
-payload. Files are written under another name and renamed into place, so a reader never sees half
-an entry, and an entry that does not match its hash is deleted and built again. Keys are hashes, so
-one of the 256 folders tells how large the cache is: listing all of it takes seconds. The directory
-holds code that will run, so it must belong to the user and be closed to everybody else.
+One file an entry, `<first two digits of the key>/<key>.o`: a SHA-256 over key and payload, then
+the payload. Files are written under another name and renamed into place, so a reader never sees
+half an entry; one that is damaged, or another key's, is deleted and built again. Keys are hashes,
+so one of the 256 folders tells how large the cache is: listing all of it takes seconds. Entries are
+code that will run, so every folder from the cache's root down must be private (`private_folder`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import stat
-import tempfile
+import secrets
 import threading
 import time
 import warnings
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from luminal import config
+from luminal.runtime.private_folder import opened, read_private
 
 SUFFIX = ".o"
 UNFINISHED = ".part"
@@ -41,7 +43,8 @@ class CacheInfo:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    path: Path
+    folder: str
+    name: str
     size: int
     used: float
 
@@ -58,8 +61,8 @@ def key(*parts: object) -> str:
 class ObjectCache:
     """Objects by key, on disk and at most `limit_bytes` of them; least recently used go first.
 
-    Where the directory cannot be used, one warning says why and entries live in memory.
-    Threads and processes may share a directory.
+    `directory` and the folder it lies in are private to the user. Where they cannot be used, one
+    warning says why and entries live in memory. Threads and processes may share a directory.
     """
 
     def __init__(self, directory: Path, limit_bytes: int) -> None:
@@ -68,101 +71,90 @@ class ObjectCache:
         self._lock = threading.Lock()
         self._memory: dict[str, bytes] = {}
         self._bytes: int | None = None  # files' total as this process knows it; None: not estimated
-        self._usable = self._open()
+        self._usable = True
+        self._try_out()
 
     def get(self, key: str) -> bytes | None:
         """The object, or None where there is none or it is damaged."""
         if not self._usable:
             return self._memory.get(key)
-        path = self._path(key)
         try:
-            data = path.read_bytes()
-            payload = data[HASH_BYTES:]
-            if hashlib.sha256(payload).digest() != data[:HASH_BYTES]:
-                path.unlink(missing_ok=True)
-                return None
-            os.utime(path)
+            with self._folder(_folder_of(key)) as folder:
+                data = read_private(folder, key + SUFFIX)
+                if data is None:
+                    return None
+                payload = data[HASH_BYTES:]
+                if _hash(key, payload) == data[:HASH_BYTES]:
+                    return payload
+                _unlink(folder, key + SUFFIX)
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._fall_back(str(error))
-            return None
-        return payload
+            self._fall_back(error)
+        return None
 
     def put(self, key: str, payload: bytes) -> None:
         """Keep an object, replacing the entry of the same key."""
         if self._usable:
             try:
-                self._write(self._path(key), hashlib.sha256(payload).digest() + payload)
+                self._write(key, _hash(key, payload) + payload)
                 return
             except OSError as error:
-                self._fall_back(str(error))
+                self._fall_back(error)
         self._memory[key] = payload
 
     def info(self) -> CacheInfo:
         """What is there now."""
-        if not self._usable:
+        files = self._files() if self._usable else []
+        if not self._usable:  # or no more
             sizes = [len(payload) for payload in self._memory.values()]
             return CacheInfo(None, len(sizes), sum(sizes), self.limit_bytes)
-        files = _files(self.directory)
-        return CacheInfo(
-            self.directory, len(files), sum(file.size for file in files), self.limit_bytes
-        )
+        total = sum(file.size for file in files)
+        return CacheInfo(self.directory, len(files), total, self.limit_bytes)
 
     def clear(self) -> int:
         """Delete every entry; how many there were."""
-        files = _files(self.directory) if self._usable else []
-        for file in files:
-            file.path.unlink(missing_ok=True)
+        files = self._files() if self._usable else []
+        self._delete(files)
         count = len(files) + len(self._memory)
         self._memory.clear()
         self._bytes = None
         return count
 
-    def _open(self) -> bool:
-        try:
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status = self.directory.lstat()
-            if not stat.S_ISDIR(status.st_mode):
-                return self._fall_back("not a directory")
-            if status.st_uid != os.getuid():
-                return self._fall_back(f"owned by user {status.st_uid}, not by you")
-            if status.st_mode & 0o077:
-                mode = stat.S_IMODE(status.st_mode)
-                return self._fall_back(f"open to other users (mode {mode:o}); chmod it to 700")
-            if not os.access(self.directory, os.W_OK | os.X_OK):
-                return self._fall_back("not writable")
-        except OSError as error:
-            return self._fall_back(str(error))
-        return True
+    def _folder(self, *names: str, create: bool = False) -> AbstractContextManager[int]:
+        return opened(self.directory.parent, self.directory.name, *names, create=create)
 
-    def _fall_back(self, reason: str) -> bool:
+    def _try_out(self) -> None:
+        try:
+            with self._folder(create=True) as folder:
+                if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK):
+                    raise PermissionError(f"{self.directory} is not writable")
+        except OSError as error:
+            self._fall_back(error)
+
+    def _fall_back(self, error: OSError) -> None:
         self._usable = False
         warnings.warn(
-            f"object cache {self.directory}: {reason}; compiled code is kept in memory only. "
+            f"object cache {self.directory}: {error}; compiled code is kept in memory only. "
             "Set LUMINAL_CACHE_DIR to a directory of your own",
             RuntimeWarning,
             stacklevel=4,
         )
-        return False
 
-    def _path(self, key: str) -> Path:
-        return self.directory / key[:2] / (key + SUFFIX)
-
-    def _write(self, path: Path, data: bytes) -> None:
-        folder = path.parent
-        folder.mkdir(mode=0o700, exist_ok=True)
-        handle, name = tempfile.mkstemp(suffix=UNFINISHED, dir=folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+    def _write(self, key: str, data: bytes) -> None:
+        name = _folder_of(key)
+        with self._folder(name, create=True) as folder:
+            draft = secrets.token_hex(8) + UNFINISHED
+            try:
+                with os.fdopen(_created(folder, draft), "wb") as file:
+                    file.write(data)
+                os.replace(draft, key + SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                _unlink(folder, draft)
+                raise
         with self._lock:
             if self._bytes is None:
-                self._bytes = FOLDERS * sum(file.size for file in _files(folder))
+                self._bytes = FOLDERS * sum(file.size for file in self._files([name]))
             else:
                 self._bytes += len(data)
             if self._bytes > self.limit_bytes:
@@ -170,34 +162,76 @@ class ObjectCache:
 
     def _evict(self) -> int:
         """Above the bound the least recently used go, down to `EVICT_TO` of it; what is left."""
-        for part in self.directory.rglob("*" + UNFINISHED):
-            try:
-                if time.time() - part.stat().st_mtime > STALE_SECONDS:
-                    part.unlink(missing_ok=True)
-            except FileNotFoundError:
-                continue
-        files = sorted(_files(self.directory), key=lambda file: file.used)
+        old = time.time() - STALE_SECONDS
+        self._delete(file for file in self._files(ending=UNFINISHED) if file.used < old)
+        files = sorted(self._files(), key=lambda file: file.used)
         total = sum(file.size for file in files)
         if total <= self.limit_bytes:
             return total
+        gone = []
         for file in files:
             if total <= self.limit_bytes * EVICT_TO:
                 break
-            file.path.unlink(missing_ok=True)
+            gone.append(file)
             total -= file.size
+        self._delete(gone)
         return total
 
+    def _files(self, folders: list[str] | None = None, ending: str = SUFFIX) -> list[_File]:
+        """The entries in some folders, or in all; a folder that cannot be used has none."""
+        found = []
+        for name in self._folders() if folders is None else folders:
+            with suppress(OSError), self._folder(name) as folder, os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.endswith(ending):
+                        found += _described(name, entry)
+        return found
 
-def _files(folder: Path) -> list[_File]:
-    """The entries in a folder and below."""
-    files = []
-    for path in folder.rglob("*" + SUFFIX):
+    def _folders(self) -> list[str]:
         try:
-            status = path.stat()
-        except FileNotFoundError:  # another process evicted it
-            continue
-        files.append(_File(path, status.st_size, status.st_mtime))
-    return files
+            with self._folder() as folder:
+                return sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self._fall_back(error)
+            return []
+
+    def _delete(self, files: Iterable[_File]) -> None:
+        by_folder: dict[str, list[str]] = {}
+        for file in files:
+            by_folder.setdefault(file.folder, []).append(file.name)
+        for name, entries in by_folder.items():
+            with suppress(OSError), self._folder(name) as folder:
+                for entry in entries:
+                    _unlink(folder, entry)
+
+
+def _folder_of(key: str) -> str:
+    return key[:2]
+
+
+def _hash(key: str, payload: bytes) -> bytes:
+    """Of the payload as this key's: another key's payload is not this one's."""
+    return hashlib.sha256(f"{len(key)}:{key}".encode() + payload).digest()
+
+
+def _created(folder: int, name: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(name, flags, 0o600, dir_fd=folder)
+
+
+def _unlink(folder: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
+def _described(folder: str, entry: os.DirEntry[str]) -> list[_File]:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:  # another process evicted it
+        return []
+    return [_File(folder, entry.name, status.st_size, status.st_mtime)]
 
 
 _caches: dict[tuple[Path, int], ObjectCache] = {}

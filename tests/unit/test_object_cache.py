@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -96,19 +97,18 @@ def test_one_folder_tells_the_size_of_the_others(
     full = ObjectCache(directory, MEBIBYTE)
     for number in range(40):
         full.put(object_cache.key(number), b"x" * 1000)
-    looked: list[Path] = []
-    files = object_cache._files
+    looked: list[Any] = []
+    files = ObjectCache._files
 
-    def noted(folder: Path) -> Any:
-        looked.append(folder)
-        return files(folder)
+    def noted(cache: ObjectCache, folders: Any = None, ending: str = ".o") -> Any:
+        looked.append(folders)
+        return files(cache, folders, ending)
 
-    monkeypatch.setattr(object_cache, "_files", noted)
+    monkeypatch.setattr(ObjectCache, "_files", noted)
     ObjectCache(directory, MEBIBYTE).put(object_cache.key(40), b"x" * 1000)
-    assert directory not in looked
-    assert len(looked) == 1
+    assert looked == [[object_cache.key(40)[:2]]]
     ObjectCache(directory, 30_000).put(object_cache.key(41), b"x" * 1000)
-    assert looked[-1] == directory
+    assert looked[-1] is None
     assert len(entries(directory)) == 26
 
 
@@ -122,7 +122,8 @@ def test_replacing_an_entry_keeps_one(directory: Path) -> None:
 
 def test_unfinished_files_of_dead_processes_are_removed(directory: Path) -> None:
     cache = ObjectCache(directory, 100)
-    old, fresh = directory / "a.part", directory / "b.part"
+    cache.put("kk", b"x")
+    old, fresh = directory / "kk/a.part", directory / "kk/b.part"
     old.touch()
     fresh.touch()
     past = time.time() - 2 * object_cache.STALE_SECONDS
@@ -151,9 +152,44 @@ def test_two_processes_share_a_directory(directory: Path) -> None:
     assert ObjectCache(directory, 200_000).info().entries > 0
 
 
+# --- what it must not trust -----------------------------------------------------------------------
+
+
+def test_the_object_of_another_key_is_built_again(directory: Path) -> None:
+    """A whole, sound entry under the wrong name is code of another kernel."""
+    cache = ObjectCache(directory, MEBIBYTE)
+    cache.put("k1", b"code of one kernel")
+    cache.put("k2", b"code of another one")
+    (directory / "k2/k2.o").write_bytes((directory / "k1/k1.o").read_bytes())
+    assert cache.get("k2") is None
+    assert not (directory / "k2/k2.o").exists()
+    assert cache.get("k1") == b"code of one kernel"
+
+
+STRANGE: dict[str, Callable[[Path], Any]] = {
+    "link": lambda path: path.symlink_to("/etc/hostname"),
+    "loop": lambda path: path.symlink_to(path.name),
+    "fifo": os.mkfifo,
+    "empty": lambda path: path.touch(),
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_what_is_no_entry_is_replaced(directory: Path, strange: str) -> None:
+    cache = ObjectCache(directory, MEBIBYTE)
+    cache.put("k", b"payload")
+    (directory / "k/k.o").unlink()
+    STRANGE[strange](directory / "k/k.o")
+    assert cache.get("k") is None
+    cache.put("k", b"again")
+    assert cache.get("k") == b"again"
+    assert (directory / "k/k.o").is_file()
+
+
 def check_memory_only(make: Callable[[], ObjectCache], reason: str) -> None:
     def use() -> ObjectCache:
         cache = make()
+        cache.get("k")
         cache.put("k", b"payload")
         assert cache.get("k") == b"payload"
         return cache
@@ -166,38 +202,102 @@ def check_memory_only(make: Callable[[], ObjectCache], reason: str) -> None:
     assert cache.clear() == 1
 
 
-def test_directory_open_to_others_is_refused(directory: Path) -> None:
-    directory.mkdir(mode=0o755)
-    check_memory_only(lambda: ObjectCache(directory, MEBIBYTE), "mode 755.*chmod it to 700")
-    assert list(directory.iterdir()) == []
+def mode_755(folder: Path) -> None:
+    folder.chmod(0o755)
 
 
-def test_directory_of_another_user_is_refused(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+def mode_722(folder: Path) -> None:
+    folder.chmod(0o722)
+
+
+def mode_770(folder: Path) -> None:
+    folder.chmod(0o770)
+
+
+def link(folder: Path) -> None:
+    real = folder.with_name("real")
+    folder.rename(real)
+    folder.symlink_to(real)
+
+
+def file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.touch()
+
+
+def stranger(folder: Path) -> None:
+    os.chown(folder, 12345, -1)
+
+
+UNSAFE = [
+    (0, mode_722, r"root is open to other users \(mode 722\); chmod it to 700"),
+    (0, mode_770, r"root is open to other users \(mode 770\)"),
+    (0, link, "root is not a directory, or a link to one"),
+    (0, stranger, "root is owned by user 12345, not by you"),
+    (1, mode_755, r"objects is open to other users \(mode 755\)"),
+    (1, mode_770, r"objects is open to other users"),
+    (1, link, "objects is not a directory, or a link to one"),
+    (1, file, "objects is not a directory, or a link to one"),
+    (1, stranger, "objects is owned by user 12345, not by you"),
+    (2, mode_755, r"objects/k is open to other users \(mode 755\)"),
+    (2, link, "objects/k is not a directory, or a link to one"),
+    (2, file, "objects/k is not a directory, or a link to one"),
+    (2, stranger, "objects/k is owned by user 12345, not by you"),
+]
+
+
+@pytest.mark.parametrize(("depth", "spoil", "reason"), UNSAFE)
+@pytest.mark.parametrize("is_open", [False, True])
+def test_every_folder_is_checked_each_time(
+    tmp_path: Path, depth: int, spoil: Callable[[Path], None], reason: str, is_open: bool
 ) -> None:
-    directory.mkdir(mode=0o700)
-    stranger = os.getuid() + 1
-    monkeypatch.setattr(os, "getuid", lambda: stranger)
-    check_memory_only(lambda: ObjectCache(directory, MEBIBYTE), "owned by user .*, not by you")
+    """From the cache's root down, before the first use and in the midst of it."""
+    if spoil is stranger and os.getuid() != 0:
+        pytest.skip("only root gives folders away")
+    directory = tmp_path / "root/objects"
+    used = ObjectCache(directory, MEBIBYTE)
+    used.put("k", b"code")
+    folder = (directory.parent, directory, directory / "k")[depth]
+    spoil(folder)
+
+    def cache() -> ObjectCache:
+        return used if is_open else ObjectCache(directory, MEBIBYTE)
+
+    check_memory_only(cache, reason)
+    if spoil is not file:
+        kept = directory / "k/k.o"
+        assert kept.read_bytes().endswith(b"code")  # nothing was written there
 
 
-def test_link_is_refused(directory: Path, tmp_path: Path) -> None:
-    real = tmp_path / "real"
-    real.mkdir(mode=0o700)
-    directory.symlink_to(real)
-    check_memory_only(lambda: ObjectCache(directory, MEBIBYTE), "not a directory")
+def test_others_may_look_into_the_root(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir(mode=0o755)
+    ObjectCache(root / "objects", MEBIBYTE).put("k", b"code")
+    assert ObjectCache(root / "objects", MEBIBYTE).get("k") == b"code"
+
+
+def test_a_new_root_is_private(tmp_path: Path) -> None:
+    ObjectCache(tmp_path / "some/new/root/objects", MEBIBYTE).put("k", b"code")
+    assert (tmp_path / "some/new/root").stat().st_mode & 0o077 == 0
 
 
 def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    check_memory_only(lambda: ObjectCache(file / "objects", MEBIBYTE), "Not a directory")
+    check_memory_only(lambda: ObjectCache(file / "objects", MEBIBYTE), "not a directory")
+    check_memory_only(
+        lambda: ObjectCache(file / "a/objects", MEBIBYTE), "Not a directory|File exists"
+    )
 
 
-def test_directory_that_vanishes(directory: Path) -> None:
+def test_directory_that_vanishes_is_made_again(directory: Path) -> None:
     cache = ObjectCache(directory, MEBIBYTE)
-    directory.rmdir()
-    check_memory_only(lambda: cache, "No such file")
+    cache.put("k", b"one")
+    shutil.rmtree(directory)
+    assert cache.get("k") is None
+    assert cache.info().entries == 0
+    cache.put("k", b"two")
+    assert cache.get("k") == b"two"
 
 
 def test_keys_depend_on_every_part_and_its_place() -> None:

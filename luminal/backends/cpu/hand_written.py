@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.backends.cpu import compiler
+from luminal.backends.cpu import compiler, machine_code
 from luminal.backends.cpu.launch_ir import KERNEL
 from luminal.backends.cpu.team import Records
 from luminal.codegen import llvm_custom
@@ -33,7 +33,7 @@ def check_ir(call: Call) -> None:
         return
     name, wanted = call.kernel.name, llvm_custom.signature(call)
     try:
-        functions, foreign = compiler.functions(call.kernel.ir)
+        functions, foreign = machine_code.functions(call.kernel.ir)
     except CompileError as error:
         raise CompileError(f"{name}: {error}") from None
     found = functions.get(name)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from weakref import WeakValueDictionary
 
 from luminal import config, tracing
-from luminal.backends.cpu import compiler, hand_written, libraries
+from luminal.backends.cpu import compiler, hand_written, libraries, machine_code
 from luminal.backends.cpu.compiler import LoadedCode
 from luminal.codegen.llvm import render
 from luminal.codegen.llvm_product import symbols
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
-from luminal.runtime.source_hash import source_hash
 from luminal.target import Target
 
-RENDERER = ("luminal.codegen", "luminal.kernel")
-"""Other code here makes other code from a kernel."""
+RENDERER = "luminal.codegen.llvm"
+"""What makes IR of a kernel; other code there, or in what it imports, makes other IR."""
 
 _built: WeakValueDictionary[tuple[str, Target], LoadedCode] = WeakValueDictionary()
 
@@ -42,12 +41,12 @@ def _show(kernel: Kernel, text: str, target: Target) -> None:
         ir_text = render(kernel, target)
         tracing.debug(5, ir_text)
         if config.get("LUMINAL_DEBUG") >= 6:
-            tracing.debug(6, compiler.assembly(ir_text, target))
+            tracing.debug(6, machine_code.assembly(ir_text, target))
 
 
 def compiled(kernel: Kernel, text: str, target: Target) -> bytes:
     """The kernel's object code, from the cache or compiled into it. Raises as `build` does."""
-    key = compiler.cache_key(f"{source_hash(*RENDERER)}\n{target.vector_bits}\n{text}", target)
+    key = compiler.cache_key(text, target, RENDERER)
     objects = object_cache.default()
     found = objects.get(key)
     if found is None:
@@ -56,6 +55,6 @@ def compiled(kernel: Kernel, text: str, target: Target) -> bytes:
         with tracing.span("render"):
             ir_text = render(kernel, target)
         with tracing.span("compile"):
-            found = compiler.compile_object(ir_text, target)
+            found = machine_code.compile_object(ir_text, target)
         objects.put(key, found)
     return found

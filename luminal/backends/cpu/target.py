@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from luminal import config
-from luminal.backends.cpu import compiler, libraries
+from luminal.backends.cpu import libraries, machine_code
 from luminal.errors import CompileError
 from luminal.target import Target
 
@@ -48,7 +48,7 @@ def detect() -> Target:
 
     Raises CompileError where this is not Linux on x86-64.
     """
-    host = compiler.host()
+    host = machine_code.host()
     if not re.match("x86_64-.*linux", host.triple):
         raise CompileError(
             f"cpu backend: {host.triple}: only x86-64 Linux is supported; use backend='reference'"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luminal import config
-from luminal.backends.cpu import compiler, target
+from luminal.backends.cpu import compiler, machine_code, target
 from luminal.backends.cpu.launch_ir import KERNEL, LOOP_BEGIN, LOOP_END, MAX_LOOP_DEPTH, RUN
 from luminal.backends.cpu.team_ir import MAX_WORKERS, team_ir
 from luminal.errors import CompileError, VerifyError
@@ -39,7 +39,7 @@ def entry() -> Callable[[int], int]:
     """
     global _entry, _code
     if _entry is None:
-        with compiler.lock:
+        with machine_code.lock:
             if _entry is None:
                 # Plain x86-64: one object serves every target, and it has no vectors to gain.
                 plain = target.cap(target.detect(), "baseline")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from luminal import config
-from luminal.backends.cpu import compiler, target
+from luminal.backends.cpu import compiler, machine_code, target
 from luminal.errors import CompileError
 from luminal.runtime import object_cache
 from luminal.target import Target
@@ -81,7 +81,7 @@ def test_registers_follow_the_level() -> None:
             capped = target.cap(target.detect(), level)
         except CompileError:
             continue
-        text = compiler.assembly(scale_ir(16), capped)
+        text = machine_code.assembly(scale_ir(16), capped)
         registers[level] = next(name for name in ("zmm", "ymm", "xmm") if name in text)
     assert registers == {
         level: name
@@ -91,7 +91,7 @@ def test_registers_follow_the_level() -> None:
 
 
 def test_sroa_leaves_no_stack_slot() -> None:
-    assert "%rsp)" not in compiler.assembly(
+    assert "%rsp)" not in machine_code.assembly(
         scale_ir(4).replace("call float @sinf(float %head)", "fadd float %head, 1.0"),
         target.detect(),
     )
@@ -125,7 +125,7 @@ def test_damaged_cache_entry_is_built_again(tmp_path: Path) -> None:
 
 
 def test_identical_objects_load_once() -> None:
-    object_bytes = compiler.compile_object(scale_ir(4), target.current())
+    object_bytes = machine_code.compile_object(scale_ir(4), target.current())
     assert compiler.load(object_bytes) is compiler.load(object_bytes)
     noted = compiler.build(scale_ir(4, "two texts"), target.current())
     assert noted is compiler.build(scale_ir(4, "of one object"), target.current())
@@ -171,11 +171,11 @@ def test_threads_compile_at_once() -> None:
 )
 def test_bad_ir_names_the_line(before: str, after: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):
-        compiler.compile_object(scale_ir(4).replace(before, after), target.current())
+        machine_code.compile_object(scale_ir(4).replace(before, after), target.current())
 
 
 def test_missing_symbol() -> None:
-    object_bytes = compiler.compile_object(
+    object_bytes = machine_code.compile_object(
         scale_ir(4).replace("@kernel", "@other"), target.current()
     )
     with pytest.raises(CompileError, match=r"linking kernel: .*\[ kernel \]"):
@@ -189,9 +189,11 @@ def test_speed() -> None:
     compiling, loading = [], []
     for number in range(5):
         start = time.perf_counter()
-        object_bytes = compiler.compile_object(scale_ir(4).replace("sinf", f"s{number}"), native)
+        object_bytes = machine_code.compile_object(
+            scale_ir(4).replace("sinf", f"s{number}"), native
+        )
         compiling.append(time.perf_counter() - start)
-        object_bytes = compiler.compile_object(scale_ir(4 + number), native)
+        object_bytes = machine_code.compile_object(scale_ir(4 + number), native)
         start = time.perf_counter()
         code = compiler.load(object_bytes)
         loading.append(time.perf_counter() - start)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from luminal import dtypes
-from luminal.backends.cpu import compiler
+from luminal.backends.cpu import compiler, machine_code
 from luminal.backends.cpu.target import cap, detect
 from luminal.codegen.llvm import render
 from luminal.dtypes import DType
@@ -205,7 +205,7 @@ class Native:
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.kernel = kernel
-        self.code = compiler.load(compiler.compile_object(render(kernel, target), target))
+        self.code = compiler.load(machine_code.compile_object(render(kernel, target), target))
         kinds = [ctypes.c_void_p] * 2 + [ctypes.c_int64] * 2 + [ctypes.c_void_p]
         self.function = ctypes.CFUNCTYPE(None, *kinds)(self.code.address)
 

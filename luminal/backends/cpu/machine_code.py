@@ -1,0 +1,150 @@
+"""LLVM IR text to object code.
+
+The one place that compiles through llvmlite. The IR comes explicit (vectors, fma, tiles), so
+only SROA runs on it, and only where there is an alloca; code generation is at level 3.
+
+This module and what it imports are a part of every cached object's key: what does not change
+code stands in `compiler.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import threading
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from luminal.errors import CompileError
+from luminal.target import Target
+
+OPT_LEVEL = 3
+
+# Held around every use of LLVM, and by a fork: a child never inherits LLVM in mid-call.
+lock = threading.RLock()
+os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What LLVM says of this machine: features by name, True where present."""
+
+    triple: str
+    cpu: str
+    features: dict[str, bool]
+
+
+def host() -> Host:
+    """The machine this process runs on, as LLVM names it."""
+    with lock:
+        return Host(
+            llvm.get_process_triple(), llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
+        )
+
+
+def compile_object(ir_text: str, target: Target) -> bytes:
+    """Object code of a module. Raises CompileError with the offending line of the IR."""
+    with lock:
+        module = _module(ir_text, target)
+        return bytes(_machine(target).emit_object(module))
+
+
+def functions(ir_text: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The functions that a module defines, by name with their types, and those that it only names.
+
+    Raises CompileError as `compile_object`.
+    """
+    with lock:
+        found = [*_parsed(ir_text).functions]
+        defined = {f.name: str(f.global_value_type) for f in found if not f.is_declaration}
+        return defined, tuple(f.name for f in found if f.name not in defined)
+
+
+def assembly(ir_text: str, target: Target) -> str:
+    """The module's assembly text. Raises CompileError as `compile_object` does."""
+    with lock:
+        module = _module(ir_text, target)
+        return str(_machine(target).emit_assembly(module))
+
+
+def _module(ir_text: str, target: Target) -> Any:
+    """The IR parsed, verified and freed of its allocas."""
+    module = _parsed(ir_text)
+    module.triple = target.triple
+    module.data_layout = str(_machine(target).target_data)
+    if " = alloca " in ir_text:
+        _promote_allocas(module, target)
+    return module
+
+
+def _parsed(ir_text: str) -> Any:
+    try:
+        module = llvm.parse_assembly(ir_text)
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(_located(str(error), ir_text)) from None
+    return module
+
+
+def _promote_allocas(module: Any, target: Target) -> None:
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    builder = _pass_builder(target)
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+
+
+def _located(message: str, ir_text: str) -> str:
+    """LLVM's message and the line of the IR it speaks of: by number, else by its text."""
+    lines = ir_text.splitlines()
+    position = re.search(r"<string>:(\d+):\d+", message)
+    if position:
+        number = int(position[1])
+    else:  # the verifier quotes instructions in its own spacing, with defaults at their end
+        quoted = tuple("".join(text.split()) for text in message.splitlines()[1:])
+        compact = ("".join(line.split()) for line in lines)
+        number = next(
+            (
+                i
+                for i, line in enumerate(compact, 1)
+                if line and any(q.startswith(line) for q in quoted)
+            ),
+            0,
+        )
+    line = f"\n  line {number}: {lines[number - 1].strip()}" if 1 <= number <= len(lines) else ""
+    return f"LLVM refuses the IR: {message.strip()}{line}"
+
+
+@functools.cache
+def _initialized() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_triple(llvm.get_process_triple())
+
+
+def new_machine(cpu: str, features: str) -> Any:
+    # Position-independent small code: the linker may place an object anywhere, far from libm.
+    return _initialized().create_target_machine(
+        cpu=cpu, features=features, opt=OPT_LEVEL, reloc="pic", codemodel="small", jit=True
+    )
+
+
+@functools.cache
+def _machine(target: Target) -> Any:
+    return new_machine(target.cpu, target.llvm_features)
+
+
+@functools.cache
+def _pass_builder(target: Target) -> Any:
+    return llvm.create_pass_builder(_machine(target), llvm.create_pipeline_tuning_options(0))
+
+
+@functools.cache
+def llvm_version() -> str:
+    """What makes the code."""
+    return f"llvmlite {version('llvmlite')} LLVM {llvm.llvm_version_info}"
