@@ -113,21 +113,20 @@ class Prologue:
         for number, parameter in self._weights.items():
             self.arrays[number] = parameter.numpy()
         with _lock:
-            stale = {
-                number: aligned_empty((self._bytes(number),), uint8)
-                for number, derived in self._derived.items()
-                if derived.versions != self._made[number].versions()
-            }
+            stale = {n for n, d in self._derived.items() if d.versions != self._made[n].versions()}
             for number, derived in self._derived.items():
                 if derived.array is not None:
                     self.arrays[number] = derived.array
-            self.arrays |= stale
+            if not stale:
+                return
+            launches, written = _needed(self._program, stale)
+            # New arrays, never the old ones overwritten: another program may be reading those.
+            made = {number: aligned_empty((self._bytes(number),), uint8) for number in written}
             if self._poisons:
-                poison(stale.values())
-            if stale:
-                self._run(_needed(self._program, set(stale)))
-            for number, array in stale.items():
-                # A new array, never the old one overwritten: another program may be reading that.
+                poison(made.values())
+            self.arrays |= made
+            self._run(launches)
+            for number, array in made.items():
                 self._derived[number].array = array
                 self._derived[number].versions = self._made[number].versions()
 
@@ -174,15 +173,23 @@ def _shared(key: Key) -> Derived:
         return found
 
 
-def _needed(program: Program, stale: set[int]) -> tuple[Launch, ...]:
-    """The launches of the prologue that the stale buffers depend on."""
-    needed, kept = set(stale), []
-    for launch in reversed(program.prologue):
-        accesses = list(program.accesses(launch))
-        if any(number in needed and role is not Role.IN for number, role in accesses):
-            needed.update(number for number, _ in accesses)
-            kept.append(launch)
-    return tuple(reversed(kept))
+def _needed(program: Program, stale: set[int]) -> tuple[tuple[Launch, ...], set[int]]:
+    """The launches of the prologue that make the stale derived buffers from what is fresh, and all
+    derived buffers that they write.
+    """
+    kinds = {b.id: b.kind for b in program.buffers}
+    while True:
+        needed, kept, written = set(stale), [], set[int]()
+        for launch in reversed(program.prologue):
+            accesses = list(program.accesses(launch))
+            writes = {number for number, role in accesses if role is not Role.IN}
+            if not needed.isdisjoint(writes):
+                needed.update(n for n, _ in accesses if kinds[n] is BufferKind.ARENA)
+                written.update(n for n in writes if kinds[n] is BufferKind.DERIVED)
+                kept.append(launch)
+        if written == stale:
+            return tuple(reversed(kept)), written
+        stale = stale | written  # whoever else writes there must run as well
 
 
 def _derivations(program: Program, texts: Sequence[str]) -> dict[int, _Made]:
