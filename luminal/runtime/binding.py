@@ -61,14 +61,20 @@ class Signature:
             if names.count(name) > 1:
                 raise GraphError(f"{name}: two inputs have this name; rename one")
 
-    def resolve(self, shapes: Sequence[tuple[int, ...]], given: Mapping[Any, int]) -> Bound:
+    def resolve(
+        self,
+        shapes: Sequence[tuple[int, ...]],
+        given: Mapping[Any, int],
+        beside: Sequence[tuple[InputSpec, tuple[int, ...]]] = (),
+    ) -> Bound:
         """The value of every dim, for one shape per input and the dims a caller names.
 
-        Raises ShapeError or DimError that names the value, the rule and the fix.
+        `beside`: shapes of inputs that are not read (see `dim_sources`). Raises ShapeError or DimError that names
+        the value, the rule and the fix.
         """
         dims = self._given(given)
         source = dict.fromkeys(dims, "dims")
-        for spec, shape in zip(self.inputs, shapes, strict=True):
+        for spec, shape in (*zip(self.inputs, shapes, strict=True), *beside):
             _read_dims(spec, shape, dims, source)
         for name in self.needed:
             if name not in dims:
@@ -79,6 +85,11 @@ class Signature:
         for spec, shape, numbers in zip(self.inputs, shapes, self._extents, strict=True):
             for position, (n, number) in enumerate(zip(shape, numbers, strict=True)):
                 if n != values[number]:
+                    raise ShapeError(misfit(spec, shape, position, dims))
+        for spec, shape in beside:
+            for position, extent in enumerate(spec.shape):
+                known = all(symbol.name in dims for symbol in extent.symbols())
+                if known and shape[position] != extent.evaluate(dims):
                     raise ShapeError(misfit(spec, shape, position, dims))
         for condition, number in zip(self.requirements, self._conditions, strict=True):
             if not values[number]:

@@ -25,6 +25,7 @@ from luminal.hlir.state import Parameter, State
 from luminal.hlir.substitute import blocks
 from luminal.runtime.arrays import Array, Given, accept, fitting, merged
 from luminal.runtime.binding import Bound, Dims, Interval, Signature, missing_input
+from luminal.runtime.dim_sources import DimSources, Shapes
 from luminal.runtime.outputs import OutputPlan, Outputs
 from luminal.runtime.report import CompileSummary, MemoryReport, Report
 from luminal.runtime.results import Results
@@ -33,7 +34,7 @@ from luminal.runtime.runner import BoundRunner, Runner
 
 MAX_BINDINGS = 64  # shapes whose bindings are kept, the least recently used go first
 
-_Key = tuple[tuple[tuple[int, ...], ...], tuple[tuple[Any, int], ...]]
+_Key = tuple[tuple[tuple[int, ...], ...], Shapes, tuple[tuple[Any, int], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class _Ready(NamedTuple):
     """A call whose checks are done: what is left cannot fail."""
 
     arrays: list[Array | None]  # given by calls so far
+    shapes: Shapes  # of what only gives dims
     used: list[Array]
     binding: _Binding
     outputs: list[Array]
@@ -83,6 +85,7 @@ class _Received(NamedTuple):
     arrays: list[Array | None]
     slots: set[int]
     weights: list[tuple[Parameter, Array]]
+    shapes: Shapes
 
 
 class _Held:
@@ -115,7 +118,8 @@ class Executable:
     """A compiled graph: `exe({"x": array})` runs it; several threads may call, one runs at a time.
 
     `values` are the arrays set on the graph: they serve where no call has given an input.
-    `declared` are all its inputs and weights: those that no output needs are taken and left aside.
+    `declared` are all its inputs and weights: those that no output needs are taken and left aside,
+    but for dims that only their shapes give.
     `title` says in its repr where it comes from.
     """
 
@@ -140,6 +144,7 @@ class Executable:
         self._read_leaves()
         named = dict(declared or {})
         self._declared: frozenset[Any] = frozenset((*named, *named.values()))
+        self._sources = DimSources(self._signature, named)
         self._states = _states(graph)
         self._states_held = _Held([state.lock for state in self._states])
         self._outputs = Outputs(graph, self._signature.quantities)
@@ -147,6 +152,7 @@ class Executable:
         self._checks = tuple((self._slots[use.name], use) for use in index_inputs(graph))
         self._lock = threading.RLock()
         self._arrays: list[Array | None] = [None] * len(self._inputs)  # given by calls, for good
+        self._shapes = self._sources.none  # likewise
         self._used: list[Array] = []  # what the last run took
         self._binding: _Binding | None = None
         self._bindings: OrderedDict[_Key, _Binding] = OrderedDict()
@@ -219,14 +225,17 @@ class Executable:
             else:
                 with self._states_held:
                     ready.binding.bound.run(ready.used, ready.outputs)
-            self._arrays, self._used, self._binding = ready.arrays, ready.used, ready.binding
+            self._keep(ready)
         return self._outputs.results(ready.outputs)
+
+    def _keep(self, ready: _Ready) -> None:
+        self._arrays, self._shapes, self._used, self._binding, _ = ready
 
     def _ready(self, inputs: Given | None, dims: Mapping[str, int] | None, out: Any) -> _Ready:
         """All checks of a call, then sets the weights that it gives."""
-        given = self._receive(inputs) if inputs else _Received(self._arrays, set(), [])
+        given = self._receive(inputs) if inputs else self._nothing()
         used = self._completed(given.arrays)
-        binding = self._bind(used, dims)
+        binding = self._bind(used, given.shapes, dims)
         if self._checks:
             self._check_indices(used, given.slots, binding)
         if not self._has_weights:
@@ -237,11 +246,14 @@ class Executable:
             outputs = self._outputs.take_into(binding.outputs, out, self._owned(used))
         for parameter, array in given.weights:
             parameter.set(array)
-        return _Ready(given.arrays, used, binding, outputs)
+        return _Ready(given.arrays, given.shapes, used, binding, outputs)
+
+    def _nothing(self) -> _Received:
+        return _Received(self._arrays, set(), [], self._shapes)
 
     def _receive(self, inputs: Given) -> _Received:
         """Checks dtypes and names; changes nothing."""
-        received = _Received(self._arrays.copy(), set(), [])
+        received = _Received(self._arrays.copy(), set(), [], self._shapes)
         for key, value in inputs.items():
             leaf = key if isinstance(key, str) else getattr(key, "value", key)
             slot = self._slots.get(leaf)
@@ -252,6 +264,8 @@ class Executable:
             elif leaf in self._parameters or leaf not in self._declared:
                 name, parameter = self._parameter(key)
                 received.weights.append((parameter, fitting(name, parameter, value)))
+            elif shapes := self._sources.taken(received.shapes, leaf, value):
+                received = received._replace(shapes=shapes)
         return received
 
     def _completed(self, arrays: list[Array | None]) -> list[Array]:
@@ -267,17 +281,20 @@ class Executable:
             used.append(array)
         return used
 
-    def _bind(self, used: list[Array], dims: Mapping[str, int] | None) -> _Binding:
+    def _bind(self, used: list[Array], beside: Shapes, dims: Mapping[str, int] | None) -> _Binding:
         if dims is not None and not isinstance(dims, Mapping):
             raise DimError(f'dims: takes a dict, as {{"s": 3}}; got a {type(dims).__name__}')
+        if beside:
+            beside = self._sources.completed(beside, self._values)
         shapes = tuple([array.shape for array in used])
-        key = (shapes, tuple(dims.items()) if dims else ())
+        key = (shapes, beside, tuple(dims.items()) if dims else ())
         last = self._binding
         if last is not None and last.key == key:
             return last
         found = self._bindings.get(key)
         if found is None:
-            found = self._new_binding(key, self._signature.resolve(shapes, dims or {}))
+            given = self._sources.given(beside)
+            found = self._new_binding(key, self._signature.resolve(shapes, dims or {}, given))
             if len(self._bindings) >= MAX_BINDINGS:
                 self._bindings.popitem(last=False)
             self._bindings[key] = found
@@ -333,7 +350,7 @@ class Executable:
                 check_shape(self._inputs[slot].name, array.shape, self._inputs[slot].shape)
             for parameter, array in received.weights:
                 parameter.set(array)
-            self._arrays = received.arrays
+            self._arrays, self._shapes = received.arrays, received.shapes
 
     def load_state_dict(self, weights: Mapping[str, Any], strict: bool = True) -> None:
         """Sets every weight of the graph by name; not strict: others may be missing or unexpected.
@@ -403,7 +420,7 @@ class Executable:
             finally:
                 for state, values in kept:
                     state.buffer[...] = values
-            self._arrays, self._used, self._binding = ready.arrays, ready.used, ready.binding
+            self._keep(ready)
             at = ready.binding.dims
             peaks = self._variant(at).runner.peaks()
             self._profiles[frozenset(at.items())] = _Profile(sites, median(taken), peaks)

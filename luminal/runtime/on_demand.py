@@ -80,7 +80,9 @@ def _given(graph: Recorder, value: Value, node: Node) -> Array:
 def _check_dims(
     graph: Recorder, value: Value, inputs: tuple[Node, ...], dims: frozenset[Symbol]
 ) -> None:
+    """DimError for a dim that no input gives, neither one that is read nor one that is set."""
     given: set[Expression] = {extent for node in inputs for extent in node.attrs.shape}
+    given.update(n for name in graph.values for n in graph.leaves[name].shape)
     for dim in sorted(dims - given, key=lambda dim: dim.name):
         raise DimError(
             f"{describe(graph.wrap(value))} of {graph.name} needs {dim.name}, and no input's shape "
