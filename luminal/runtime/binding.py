@@ -69,8 +69,8 @@ class Signature:
     ) -> Bound:
         """The value of every dim, for one shape per input and the dims a caller names.
 
-        `beside`: shapes of inputs that are not read (see `dim_sources`). Raises ShapeError or DimError that names
-        the value, the rule and the fix.
+        `beside`: shapes of inputs that are not read (see `dim_sources`). Raises ShapeError or
+        DimError that names the value, the rule and the fix.
         """
         dims = self._given(given)
         source = dict.fromkeys(dims, "dims")

@@ -40,7 +40,7 @@ def given(n: int) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SHAPED)
 def test_an_input_that_is_not_read_gives_its_dims(name: str, backend: str) -> None:
     fn, wanted = SHAPED[name]
-    cx, x, y = graph_of(fn)
+    cx, x, _ = graph_of(fn)
     exe = lm.compile(cx, backend=backend)
     for n in (3, 5, 0):
         np.testing.assert_array_equal(exe(given(n))["y"], wanted(n))
@@ -83,14 +83,14 @@ def test_what_does_not_fit_is_said() -> None:
         exe({"x": np.zeros(3, np.float32)})
     with pytest.raises(DTypeError, match="x: expected float32"):
         exe({"x": np.zeros((3, 2), np.int64)})
-    with pytest.raises(DimError, match="s: 10 is outside its interval 0..9"):
+    with pytest.raises(DimError, match=r"s: 10 is outside its interval 0\.\.9"):
         exe(given(10))
     with pytest.raises(DimError, match=r"s: dims says 4, x of shape \(3, 2\) says 3"):
         exe(given(3), dims={"s": 4})
 
 
 def test_an_input_is_asked_only_where_no_other_gives_the_dim() -> None:
-    cx, x, _ = graph_of(lambda x: lm.zeros_like(x))
+    cx, _, _ = graph_of(lm.zeros_like)
     z = cx.tensor(("s",), name="z")
     (z + 1).output("z1")
     exe = lm.compile(cx)
