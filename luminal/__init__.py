@@ -37,6 +37,7 @@ from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_li
 from luminal.frontend.custom import custom_kernel
 from luminal.frontend.embedding import one_hot
 from luminal.frontend.functions import *  # noqa: F403
+from luminal.frontend.generator import initial_seed, manual_seed
 from luminal.frontend.indexing import take_along_axis
 from luminal.frontend.movement import matrix_transpose
 from luminal.frontend.padding import pad
@@ -51,6 +52,15 @@ from luminal.loaders.write_gguf import save_gguf
 from luminal.loaders.write_safetensors import save_safetensors as save
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode, SearchOptions, TimeBudget
+from luminal.seeded import (
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+)
 from luminal.session import (
     Graph,
     arange,
@@ -110,6 +120,16 @@ __all__ = [
     "compile_count",
     "jit",
     "devices",
+    # random data
+    "manual_seed",
+    "initial_seed",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "rand_like",
+    "randn_like",
+    "randint_like",
     # arrays of other libraries
     "as_tensor",
     "asarray",

@@ -89,6 +89,8 @@ class _Forms:
 class _Recording(Graph):
     """The graph of a function under jit: what is recorded has no value yet."""
 
+    recorded_once = True
+
     def result(self, value: Value) -> Array:
         """A constant's elements; raises GraphError for all that is computed or given."""
         found = self.known(value)

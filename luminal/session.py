@@ -52,6 +52,8 @@ class Graph(Recorder):
     `cx.execute()` and `t.numpy()`.
     """
 
+    recorded_once = False  # for many calls, as jit does
+
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
         self._executable: Executable | None = None
@@ -386,14 +388,14 @@ def iota(shape: Sequence[Extent], dim: int = -1, dtype: Any = int64) -> Tensor:
     return default_graph().iota(shape, dim, dtype)
 
 
-def zeros(shape: Sequence[Extent], dtype: Any = float32) -> Tensor:
+def zeros(*shape: Any, dtype: Any = None) -> Tensor:
     """All zeros, in the default graph."""
-    return default_graph().zeros(shape, dtype)
+    return default_graph().zeros(*shape, dtype=dtype)
 
 
-def ones(shape: Sequence[Extent], dtype: Any = float32) -> Tensor:
+def ones(*shape: Any, dtype: Any = None) -> Tensor:
     """All ones, in the default graph."""
-    return default_graph().ones(shape, dtype)
+    return default_graph().ones(*shape, dtype=dtype)
 
 
 def full(shape: Sequence[Extent], value: Any, dtype: Any = None) -> Tensor:
@@ -406,9 +408,9 @@ def eye(rows: Extent, columns: Extent | None = None, dtype: Any = float32) -> Te
     return default_graph().eye(rows, columns, dtype)
 
 
-def empty(shape: Sequence[Extent], dtype: Any = float32) -> Tensor:
+def empty(*shape: Any, dtype: Any = None) -> Tensor:
     """All zeros, in the default graph: nothing is uninitialised here."""
-    return default_graph().empty(shape, dtype)
+    return default_graph().empty(*shape, dtype=dtype)
 
 
 def linspace(

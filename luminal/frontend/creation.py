@@ -49,6 +49,16 @@ def full(graph: Recorder, shape: Sequence[Extent], value: Any, dtype: Any = None
     return graph.wrap(graph.builder.view(scalar.value, expand((), graph.extents(shape))))
 
 
+def filled(graph: Recorder, shape: Sequence[Any], value: int, dtype: Any) -> Tensor:
+    """`value` in a shape: one argument, which a dtype may follow, or an argument for each dim."""
+    if len(shape) == 2 and isinstance(shape[0], list | tuple):
+        whole, named = shape
+        if dtype is not None:
+            raise DTypeError(f"full: two dtypes, {named!r} and {dtype!r}; give one")
+        return full(graph, whole, value, named)
+    return full(graph, listed(shape), value, dtypes.float32 if dtype is None else dtype)
+
+
 def iota(graph: Recorder, shape: Sequence[Extent], dim: int, dtype: Any) -> Tensor:
     """Positions along `dim`."""
     extents = graph.extents(shape)

@@ -228,13 +228,13 @@ class Recorder:
         """Each element's position along `dim`."""
         return creation.iota(self, shape, dim, dtype)
 
-    def zeros(self, shape: Sequence[Extent], dtype: Any = dtypes.float32) -> Tensor:
-        """All zeros."""
-        return creation.full(self, shape, 0, dtype)
+    def zeros(self, *shape: Any, dtype: Any = None) -> Tensor:
+        """All zeros: `zeros(2, 3)`, `zeros((2, 3))` or `zeros((2, 3), dtype)`, else float32."""
+        return creation.filled(self, shape, 0, dtype)
 
-    def ones(self, shape: Sequence[Extent], dtype: Any = dtypes.float32) -> Tensor:
-        """All ones."""
-        return creation.full(self, shape, 1, dtype)
+    def ones(self, *shape: Any, dtype: Any = None) -> Tensor:
+        """All ones: shapes and dtypes as for `zeros`."""
+        return creation.filled(self, shape, 1, dtype)
 
     def full(self, shape: Sequence[Extent], value: Any, dtype: Any = None) -> Tensor:
         """All `value`, a number; the dtype is the number's own by default."""
@@ -244,9 +244,9 @@ class Recorder:
         """Ones on the main diagonal, zeros elsewhere."""
         return creation.eye(self, rows, columns, dtype)
 
-    def empty(self, shape: Sequence[Extent], dtype: Any = dtypes.float32) -> Tensor:
+    def empty(self, *shape: Any, dtype: Any = None) -> Tensor:
         """All zeros: a value that is not initialised does not exist here."""
-        return creation.full(self, shape, 0, dtype)
+        return creation.filled(self, shape, 0, dtype)
 
     def linspace(
         self, start: Any, stop: Any, num: Extent, dtype: Any = None, endpoint: bool = True

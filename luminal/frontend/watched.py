@@ -86,6 +86,8 @@ class Seen:
             return False
         if not all(map(is_, now, self.values)) and not all(map(_same, now, self.values)):
             return False
+        if not self.contents:
+            return True
         contents = (_content(value) for value in now if isinstance(value, list | dict))
         return all(map(_equal_parts, contents, self.contents))
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import GraphError, InputError, LoadError
+from luminal.frontend.generator import checked_seed
 from luminal.loaders.checkpoint import load_checkpoint
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
 from luminal.models.llama import Llama, LlamaConfig
-from luminal.models.sampling import Sampler
+from luminal.models.sampling import Sampler, checked_count
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode, mode_of
 from luminal.session import Graph, compile
@@ -71,7 +72,8 @@ class LanguageModel:
         self.model, self.tokenizer = model, tokenizer
         self.mode, self.backend = mode, backend
         longest = model.config.max_position_embeddings
-        self.context = min(longest, MAX_CONTEXT) if context is None else min(longest, context)
+        wanted = MAX_CONTEXT if context is None else checked_count("context", context, 1)
+        self.context = min(longest, wanted)
         self.stats = Stats()
         self._caches = model.make_caches(self.context)
         self._programs: tuple[Executable, Executable] | None = None
@@ -150,6 +152,8 @@ class LanguageModel:
 
     def encode(self, prompt: str) -> list[int]:
         """The prompt's tokens; raises InputError if there are none or too many for the context."""
+        if not isinstance(prompt, str):
+            raise InputError(f"prompt: {prompt!r} is no text; give a str")
         ids = self.tokenizer.encode(prompt)
         if not ids:
             raise InputError("prompt: it has no tokens; give some text")
@@ -163,10 +167,9 @@ class LanguageModel:
         self, ids: Sequence[int], max_tokens: int, sampler: Sampler | None = None, seed: int = 0
     ) -> Iterator[int]:
         """The continuation as token ids, up to an end token, `max_tokens` or the context's end."""
-        if seed < 0:
-            raise InputError(f"seed: {seed} is not 0 or above")
+        rng = np.random.default_rng(checked_seed("generate", seed))
+        checked_count("max_tokens", max_tokens, 0)
         self.compile()
-        rng = np.random.default_rng(seed)
         return self._tokens(ids, max_tokens, sampler or Sampler(), rng)
 
     def _tokens(

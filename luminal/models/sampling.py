@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,19 @@ import numpy as np
 from luminal.errors import InputError
 
 Array = np.ndarray[Any, Any]
+
+
+def checked_count(name: str, value: Any, least: int, fix: str = "") -> int:
+    """An int of at least so many; raises InputError that names the option."""
+    if not _is_number(value, Integral):
+        raise InputError(f"{name}: {value!r} is no int{fix}")
+    if value < least:
+        raise InputError(f"{name}: {value} is not {least} or above{fix}")
+    return int(value)
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +37,12 @@ class Sampler:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.temperature >= 0:
-            raise InputError(f"temperature: {self.temperature} is not 0 or above")
-        if self.top_k is not None and self.top_k < 1:
-            raise InputError(f"top_k: {self.top_k} is not 1 or above; leave it out to allow all")
-        if not 0 < self.top_p <= 1:
-            raise InputError(f"top_p: {self.top_p} is not above 0 and at most 1")
+        if not _is_number(self.temperature, Real) or not self.temperature >= 0:
+            raise InputError(f"temperature: {self.temperature!r} is not 0 or above")
+        if self.top_k is not None:
+            checked_count("top_k", self.top_k, 1, "; leave it out to allow all")
+        if not _is_number(self.top_p, Real) or not 0 < self.top_p <= 1:
+            raise InputError(f"top_p: {self.top_p!r} is not above 0 and at most 1")
 
     def choose(self, logits: Array, rng: np.random.Generator) -> int:
         """A token id, for logits (vocab_size,)."""

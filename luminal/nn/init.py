@@ -1,12 +1,11 @@
 """First values of Parameters, PyTorch's formulas over NumPy Generators.
 
 `xavier_uniform(rng, shape)` draws an array; `xavier_uniform_(parameter)` sets a Parameter. What the
-second form and new layers draw follows from `manual_seed` and the order in which they are made.
+second form and new layers draw follows from `lm.manual_seed` and the order in which they are made.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeAlias
@@ -15,6 +14,8 @@ import numpy as np
 
 from luminal.dtypes import DType, float32
 from luminal.errors import InputError, ShapeError
+from luminal.frontend.generator import manual_seed as manual_seed
+from luminal.frontend.generator import take_seed
 from luminal.frontend.handle import Array
 from luminal.hlir.state import Parameter
 
@@ -33,30 +34,6 @@ GAINS = {
     **dict.fromkeys([f"conv_transpose{k}d" for k in (1, 2, 3)], 1.0),
 }
 
-# --- seeds ----------------------------------------------------------------------------------------
-
-
-class _Seeds:
-    """Numbered seeds: the n-th Parameter made draws the same, whatever is drawn before it."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._numbers = itertools.count()
-
-    def take(self) -> tuple[int, int]:
-        return self._seed, next(self._numbers)
-
-
-_seeds = _Seeds(0)
-
-
-def manual_seed(seed: int) -> None:
-    """Layers made from now on draw their first values from `seed` (0 when the process starts)."""
-    if seed < 0:
-        raise InputError(f"manual_seed: {seed} is negative; give an int >= 0")
-    global _seeds
-    _seeds = _Seeds(seed)
-
 
 class DrawnParameter(Parameter):
     """A Parameter whose first value is drawn when it is first read: loading one costs no draw."""
@@ -64,7 +41,7 @@ class DrawnParameter(Parameter):
     def __init__(self, shape: Shape, dtype: Any, draw: Draw, name: str | None = None) -> None:
         self._array: Array | None = None
         self._draw = draw
-        self._seed: tuple[int, ...] = _seeds.take()
+        self._seed: tuple[int, ...] = take_seed()
         super().__init__(shape, dtype, name)
 
     @property
@@ -85,7 +62,7 @@ class DrawnParameter(Parameter):
 
     def draw_with(self, draw: Draw) -> None:
         """Another way to draw, with a seed of its own; a value that was set or drawn is kept."""
-        self._draw, self._seed = draw, _seeds.take()
+        self._draw, self._seed = draw, take_seed()
 
     def redraw(self, *seed: int) -> None:
         """Forgets the value; the next read draws it from `seed`."""
@@ -254,7 +231,7 @@ def _setting(
     draw: Callable[Concatenate[Rng, Shape, P], Array],
 ) -> Callable[Concatenate[Parameter, P], Parameter]:
     def fill(parameter: Parameter, /, *args: P.args, **kwargs: P.kwargs) -> Parameter:
-        rng = np.random.default_rng(_seeds.take())
+        rng = np.random.default_rng(take_seed())
         array = draw(rng, parameter.shape, *args, **kwargs)
         parameter.set(array.astype(parameter.dtype.numpy))
         return parameter

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 
 from luminal.dtypes import dtype_of
 from luminal.errors import DTypeError, LoadError
+from luminal.frontend.generator import checked_seed
 from luminal.frontend.graph import parameter_names
 from luminal.frontend.handle import Array, is_tensor
 from luminal.frontend.tensor import Tensor
@@ -129,6 +130,7 @@ class Module:
 
         States get theirs back; a Parameter that a layer of yours made without a draw is kept.
         """
+        seed = checked_seed("initialize", seed)
         for number, parameter in enumerate(self.parameters()):
             if isinstance(parameter, DrawnParameter):
                 parameter.redraw(seed, number)

@@ -11,7 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/custom_kernels.md", "docs/search.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/custom_kernels.md", "docs/pytorch.md", "docs/search.md"]
+)
 def test_the_examples_run(name: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
     assert blocks

@@ -98,7 +98,7 @@ def test_dims() -> None:
     assert cx.tensor(("s", "n")).shape == (s, cx.dims["n"])
     raises(DimError, "dim s: declared as 1..512 and as 1..9", lambda: cx.dim("s", 1, 9))
     raises(ShapeError, "shape: 1.5 is not an int", lambda: cx.tensor((1.5,)))
-    raises(ShapeError, "shape: s is not a tuple", lambda: cx.zeros(s))  # type: ignore[arg-type]
+    raises(ShapeError, "shape: s is not a tuple", lambda: cx.full(s, 0))  # type: ignore[arg-type]
     raises(ShapeError, "negative extent -1", lambda: cx.tensor((-1,)))
     other = Recorder()
     other.tensor((s + 1,))

@@ -71,7 +71,7 @@ def test_values_follow_from_the_seed_and_the_order_of_making() -> None:
     first, second = values((0, 1)), values((1, 0))
     np.testing.assert_array_equal(first, second)
     assert not np.array_equal(*first)
-    with pytest.raises(InputError, match="-1 is negative"):
+    with pytest.raises(InputError, match="seed=-1 is negative"):
         init.manual_seed(-1)
 
 

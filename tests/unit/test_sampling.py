@@ -86,7 +86,11 @@ def test_half_precision_is_widened() -> None:
     [
         ({"temperature": -1.0}, "temperature: -1.0 is not 0 or above"),
         ({"temperature": math.nan}, "temperature: nan is not 0 or above"),
+        ({"temperature": None}, "temperature: None is not 0 or above"),
+        ({"temperature": "hot"}, "temperature: 'hot' is not 0 or above"),
         ({"top_k": 0}, "top_k: 0 is not 1 or above"),
+        ({"top_k": 1.5}, "top_k: 1.5 is no int; leave it out"),
+        ({"top_p": None}, "top_p: None is not above 0"),
         ({"top_p": 0.0}, "top_p: 0.0 is not above 0"),
         ({"top_p": 1.5}, "top_p: 1.5 is not above 0 and at most 1"),
         ({"top_p": math.nan}, "top_p: nan is not above 0"),
