@@ -2,32 +2,40 @@
 
 `prices`: seconds of kernels, by everything they depend on. `programs`: the genome that a finished
 search chose, by graph, machine and options; the first one stored stays, so that all processes run
-the same program. Nothing here is needed: what goes wrong costs measurements, never a compile.
+the same program. Nothing here is needed: what goes wrong costs measurements, never a compile, and
+a row that is not what this module wrote is passed over.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
+import stat
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from luminal import config
+from luminal.runtime.private_folder import Unsafe, opened
 
 FILE = "search.sqlite3"
+FORMAT = 2  # of the tables; a file of another one begins anew
 BUSY_SECONDS = 5.0  # how long to wait for another process's write
-TABLES = """
-pragma journal_mode = wal;
-pragma synchronous = normal;
-create table if not exists prices (key text primary key, seconds real not null);
-create table if not exists programs (
-    key text primary key, genome text not null, fast_seconds real not null,
-    best_seconds real not null
-);
-"""
+MOST_SECONDS = 1e6  # of a kernel's run
+TABLES = (
+    "drop table if exists prices",
+    "drop table if exists programs",
+    "create table prices (key text primary key, seconds real not null)",
+    "create table programs (key text primary key, genome text not null, "
+    "fast_seconds real not null, best_seconds real not null, hash text not null)",
+    f"pragma user_version = {FORMAT}",
+)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,11 @@ class Decision:
     fast_seconds: float
     best_seconds: float
 
+    def hash(self, key: str) -> str:
+        """Over the decision as this key's: a row that is damaged, or another key's, differs."""
+        text = f"{key}\n{self.genome}\n{self.fast_seconds!r}\n{self.best_seconds!r}"
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
 
 class Database:
     """The file, or if it cannot be used a warning and memory in its place.
@@ -47,17 +60,15 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._connection = self._open()
 
     def prices(self) -> dict[str, float]:
         """A snapshot of all prices."""
-        try:
-            with self._lock:
-                return dict(self._connection.execute("select key, seconds from prices"))
-        except sqlite3.Error as error:
-            self._fall_back(error)
-            return {}
+        query = "select key, seconds from prices where typeof(seconds) = 'real' and seconds >= 0"
+        nothing: list[tuple[Any, float]] = []
+        rows = self._asked(lambda connection: connection.execute(query).fetchall(), nothing)
+        return {key: price for key, price in rows if type(key) is str and price < MOST_SECONDS}
 
     def add_prices(self, prices: Mapping[str, float]) -> None:
         """Adds prices; those that are known stay."""
@@ -65,19 +76,28 @@ class Database:
 
     def decision(self, key: str) -> Decision | None:
         """What a finished search chose, or None."""
-        query = "select genome, fast_seconds, best_seconds from programs where key = ?"
-        try:
-            with self._lock:
-                row = self._connection.execute(query, (key,)).fetchone()
-        except sqlite3.Error as error:
-            self._fall_back(error)
+        query = "select genome, fast_seconds, best_seconds, hash from programs where key = ?"
+        row = self._asked(lambda connection: connection.execute(query, (key,)).fetchone(), None)
+        if row is None:
             return None
-        return None if row is None else Decision(*row)
+        found = Decision(*row[:3])
+        kinds = (type(found.genome), type(found.fast_seconds), type(found.best_seconds))
+        if kinds == (str, float, float) and found.hash(key) == row[3]:
+            return found
+        self.forget(key)
+        return None
 
     def decide(self, key: str, decision: Decision) -> Decision:
         """Stores a choice, unless there is one; the choice that holds."""
+        known = self.decision(key)  # forgets one that is damaged
+        if known is not None:
+            return known
+        decision = Decision(
+            decision.genome, float(decision.fast_seconds), float(decision.best_seconds)
+        )
         row = (key, decision.genome, decision.fast_seconds, decision.best_seconds)
-        self._write("insert or ignore into programs values (?, ?, ?, ?)", [row])
+        statement = "insert or ignore into programs values (?, ?, ?, ?, ?)"
+        self._write(statement, [(*row, decision.hash(key))])
         return self.decision(key) or decision
 
     def forget(self, key: str) -> None:
@@ -87,12 +107,8 @@ class Database:
     def counts(self) -> tuple[int, int]:
         """How many prices and how many programs are stored."""
         query = "select (select count(*) from prices), (select count(*) from programs)"
-        try:
-            with self._lock:
-                prices, programs = self._connection.execute(query).fetchone()
-        except sqlite3.Error as error:
-            self._fall_back(error)
-            return 0, 0
+        found = self._asked(lambda connection: connection.execute(query).fetchone(), (0, 0))
+        prices, programs = found
         return prices, programs
 
     def clear(self) -> tuple[int, int]:
@@ -106,18 +122,29 @@ class Database:
         """Closes the file."""
         self._connection.close()
 
+    def _asked(self, ask: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+        """The answer of a query, or `otherwise` where the file is damaged: then memory follows."""
+        with self._lock:
+            try:
+                return ask(self._connection)
+            except sqlite3.Error as error:
+                self._fall_back(error)
+                return otherwise
+
     def _write(self, statement: str, rows: list[tuple[object, ...]]) -> None:
-        try:
-            with self._lock, self._connection:
-                self._connection.executemany(statement, rows)
-        except sqlite3.Error as error:
-            self._fall_back(error)
-            with self._lock, self._connection:
-                self._connection.executemany(statement, rows)
+        with self._lock:
+            try:
+                with self._connection:
+                    self._connection.executemany(statement, rows)
+            except sqlite3.Error as error:
+                self._fall_back(error)
+                with self._connection:
+                    self._connection.executemany(statement, rows)
 
     def _open(self) -> sqlite3.Connection:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with opened(self.path.parent, create=True) as folder:
+                _check_file(folder, self.path)
             return _connect(str(self.path))
         except (OSError, sqlite3.Error) as error:
             return self._instead_of_it(error)
@@ -129,7 +156,7 @@ class Database:
     def _instead_of_it(self, error: OSError | sqlite3.Error) -> sqlite3.Connection:
         """For a damaged file a new one; for one that is locked, full or unreadable, memory."""
         try:
-            if type(error) is sqlite3.DatabaseError:
+            if _is_damage(error):
                 return self._start_anew(error)
         except (OSError, sqlite3.Error) as another:
             error = another
@@ -139,29 +166,65 @@ class Database:
         )
         return _connect(":memory:")
 
-    def _start_anew(self, error: sqlite3.Error) -> sqlite3.Connection:
+    def _start_anew(self, error: OSError | sqlite3.Error) -> sqlite3.Connection:
         aside = self.path.with_suffix(".damaged")
         self.path.replace(aside)
         for ending in ("-wal", "-shm"):  # what SQLite keeps beside a file that is in use
             Path(f"{self.path}{ending}").unlink(missing_ok=True)
         self._warn(f"{error}; it was renamed to {aside.name}, and a new one begins")
+        with opened(self.path.parent) as folder:
+            _check_file(folder, self.path)
         return _connect(str(self.path))
 
     def _warn(self, text: str) -> None:
         warnings.warn(f"search database {self.path}: {text}", RuntimeWarning, stacklevel=4)
 
 
+def _check_file(folder: int, path: Path) -> None:
+    """The file in its open folder, made if it is not there. Raises Unsafe unless it is private."""
+    try:
+        os.close(os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder))
+    except FileExistsError:
+        status = os.lstat(path.name, dir_fd=folder)
+        if not stat.S_ISREG(status.st_mode):
+            raise Unsafe(f"{path} is a link, or no file") from None
+        if status.st_uid != os.getuid():
+            raise Unsafe(f"{path} is owned by user {status.st_uid}, not by you") from None
+        if status.st_mode & 0o022:
+            mode = stat.S_IMODE(status.st_mode)
+            raise Unsafe(f"others may write {path} (mode {mode:o}); chmod it to 600") from None
+
+
+def _is_damage(error: OSError | sqlite3.Error) -> bool:
+    """Of the file, or of its tables: others than these, or none."""
+    other_tables = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
+    return type(error) is sqlite3.DatabaseError or other_tables
+
+
 def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
     try:
-        connection.executescript(TABLES)
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = normal")
+        if not _has_tables(connection):
+            connection.execute("begin immediate")
+            with connection:
+                for statement in () if _has_tables(connection) else TABLES:
+                    connection.execute(statement)
     except sqlite3.Error:
         connection.close()
         raise
     return connection
 
 
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    found: bool = connection.execute("pragma user_version").fetchone() == (FORMAT,)
+    return found
+
+
 _databases: dict[Path, Database] = {}
+_inherited: list[Database] = []
 _databases_lock = threading.Lock()
 
 
@@ -174,5 +237,12 @@ def default() -> Database:
         return _databases[path]
 
 
-# A connection does not survive a fork.
-os.register_at_fork(after_in_child=_databases.clear)
+def _after_fork() -> None:
+    """A connection neither works in a child nor may be closed there, and a lock may be held."""
+    global _databases_lock
+    _databases_lock = threading.Lock()
+    _inherited.extend(_databases.values())
+    _databases.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

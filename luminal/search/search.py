@@ -14,8 +14,9 @@ import numpy as np
 from luminal import config, tracing
 from luminal.algebra import term_text
 from luminal.assemble import text_key
+from luminal.backends import registry
 from luminal.compiler import Stages
-from luminal.errors import CompileError
+from luminal.errors import CompileError, LuminalError
 from luminal.hlir import printer
 from luminal.hlir.graph import Graph
 from luminal.runtime.arrays import Array
@@ -56,15 +57,16 @@ def search(
     """
     space = Space(graph, target, numerics)
     dims = choose_dims(Signature(space.graph), options.dims)
-    context = _context(target, dims)
+    context = _context(backend, target, dims)
     text = term_text.to_text(space.lowered)
     key = text_key(f"{text}\n{context}\n{numerics}\n{mode}\n{_of_results(options)}")
     known = database.default().decision(key)
     if known is not None:
-        try:
-            return _replay(space, known, mode, options)
-        except ValueError:  # no genome: the file was damaged
-            database.default().forget(key)
+        stages = _replay(space, known)
+        if stages is not None:
+            text = f"{_decision(known, options)} (decided by an earlier search)"
+            return stages, _untimed(mode, options, text, known)
+        database.default().forget(key)
     with tracing.span("search"):
         arrays = draw(space.graph, dims, values or {}, options.seed)
         try:
@@ -75,13 +77,15 @@ def search(
         return _Search(space, backend, mode, options, arrays, shared, context, key).run()
 
 
-def _replay(
-    space: Space, known: Decision, mode: CompilationMode, options: SearchOptions
-) -> tuple[Stages, SearchSummary]:
-    """The program of a search that was finished before. Raises ValueError if it was damaged."""
-    stages = space.decode(Genome.parse(known.genome)).stages
-    decision = f"{_decision(known, options)} (decided by an earlier search)"
-    return stages, _untimed(mode, options, decision, known)
+def _replay(space: Space, known: Decision) -> Stages | None:
+    """The program of a search that was finished before; None where it cannot be made any more.
+
+    The search's own code is no part of the key, so an older one may have written the genome.
+    """
+    try:
+        return space.decode(Genome.parse(known.genome)).stages
+    except (LuminalError, ValueError, LookupError, TypeError):
+        return None
 
 
 def _untimed(
@@ -174,16 +178,18 @@ class _Search:
         except (Lost, Refused) as error:
             self.log.reject(str(error), "the best program, in the last comparison")
         decision = Decision(winner.genome.to_json(), *seconds)
+        stages = winner.stages
         if not interrupted:
-            decision = self.database.decide(self.key, decision)
-        if decision.genome != winner.genome.to_json():  # another process was first
-            winner = self.space.decode(Genome.parse(decision.genome))
+            holds = self.database.decide(self.key, decision)
+            known = None if holds == decision else _replay(self.space, holds)
+            if known is not None:  # another process was first
+                decision, stages = holds, known
         text = _decision(decision, self.options)
         if interrupted:
             text += " (interrupted: the next search goes on from its measurements)"
         self.log.best(decision.best_seconds)
         summary = self._summary(decision.fast_seconds, decision.best_seconds, text)
-        return winner.stages, summary
+        return stages, summary
 
     def _summary(self, fast: float, best: float, decision: str) -> SearchSummary:
         return SearchSummary(
@@ -245,9 +251,10 @@ def _decision(made: Decision, options: SearchOptions) -> str:
     return f"nothing beat the fast program ({fast:,.1f} us); it runs"
 
 
-def _context(target: Target, dims: Mapping[str, int]) -> str:
+def _context(backend: str, target: Target, dims: Mapping[str, int]) -> str:
     """What every measurement and decision depends on beside the graph."""
-    code = source_hash("luminal")
+    makers = registry.find(backend).makers
+    code = source_hash(*makers)
     threads = config.get("LUMINAL_THREADS") or target.cores
     return f"{target}\n{sorted(dims.items())}\n{threads} threads\n{code}\n{config.cache_key()}"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 import luminal as lm
 from luminal import config
+from luminal.search import database as database_module
 from luminal.search.database import FILE, Database, Decision
 from luminal.search.genome import Genome
 from luminal.search.options import CompilationMode, TimeBudget, mode_of
@@ -166,6 +169,145 @@ def test_a_locked_file_is_waited_for(tmp_path: Path) -> None:
     other.close()
     database.add_prices({"a": 1.0})
     assert database.prices() == {"a": 1.0, "b": 2.0}
+
+
+def raw(path: Path, *statements: str) -> None:
+    """What another program does to the file."""
+    with sqlite3.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+PRICE_ROWS = ("'many'", "'1.0'", "x'00ff'", "-1.0", "9e999", "-9e999", "1e300")
+
+
+def test_a_price_that_is_none_is_passed_over(tmp_path: Path) -> None:
+    Database(tmp_path / FILE).add_prices({"sound": 1.0})
+    rows = [f"insert into prices values ('p{k}', {v})" for k, v in enumerate(PRICE_ROWS)]
+    odd = ["x'ff'", "cast(x'ff61' as text)", "7"]
+    raw(tmp_path / FILE, *rows, *(f"insert into prices values ({key}, 1.0)" for key in odd))
+    found = Database(tmp_path / FILE).prices()
+    assert found["sound"] == 1.0
+    assert all(type(k) is str and type(v) is float and 0 <= v < 1e6 for k, v in found.items())
+    assert len(found) <= 1 + 1 + 2  # '1.0' becomes a number, and two keys become texts
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "genome = '[]'",
+        "genome = cast(x'ff' as text)",
+        "genome = x'00'",
+        "fast_seconds = 'slow'",
+        "best_seconds = 3.0",
+        "best_seconds = 9e999",
+        "hash = ''",
+        "key = 'another'",
+    ],
+)
+def test_a_decision_that_was_changed_is_forgotten(tmp_path: Path, change: str) -> None:
+    """Another key's row is not this one's, as sound as it may be."""
+    chosen = Decision(Genome().to_json(), 2.0, 1.0)
+    Database(tmp_path / FILE).decide("program", chosen)
+    raw(tmp_path / FILE, f"update programs set {change}")
+    database = Database(tmp_path / FILE)
+    for key in ("program", "another"):
+        assert database.decision(key) is None
+    assert database.counts() == (0, 0)
+    assert database.decide("program", chosen) == chosen
+    assert Database(tmp_path / FILE).decision("program") == chosen
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("drop table prices",),
+        ("drop table programs",),
+        ("drop table programs", "create table programs (key text, other integer)"),
+        ("alter table prices rename column seconds to minutes",),
+    ],
+)
+def test_other_tables_are_set_aside(tmp_path: Path, statements: tuple[str, ...]) -> None:
+    Database(tmp_path / FILE).add_prices({"a": 1.0})
+    raw(tmp_path / FILE, *statements)
+    database = Database(tmp_path / FILE)
+    with pytest.warns(RuntimeWarning, match=r"renamed to search\.damaged, and a new one begins"):
+        found = database.prices(), database.decision("program")
+    assert found[1] is None
+    database.add_prices({"b": 1.0})
+    assert Database(tmp_path / FILE).prices() == {"b": 1.0}
+
+
+def test_tables_of_another_version_begin_anew(tmp_path: Path) -> None:
+    """Without a word: every release may change them."""
+    raw(
+        tmp_path / FILE,
+        "create table prices (key text primary key, seconds real not null)",
+        "create table programs (key text primary key, genome text not null, "
+        "fast_seconds real not null, best_seconds real not null)",
+        "insert into programs values ('program', '{}', 1.0, 1.0)",
+    )
+    (tmp_path / FILE).chmod(0o600)
+    database = Database(tmp_path / FILE)
+    assert database.counts() == (0, 0)
+    assert database.decide("program", Decision("{}", 2.0, 1.0)) == Decision("{}", 2.0, 1.0)
+
+
+def as_link(path: Path) -> None:
+    path.rename(path.with_name("real"))
+    path.symlink_to("real")
+
+
+def as_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda path: path.chmod(0o666), r"others may write .*\(mode 666\); chmod it to 600"),
+        (lambda path: os.chown(path, 12345, -1), "is owned by user 12345, not by you"),
+        (as_link, "is a link, or no file"),
+        (as_folder, "is a link, or no file"),
+        (lambda path: path.parent.chmod(0o777), r"open to other users \(mode 777\)"),
+        (lambda path: os.chown(path.parent, 12345, -1), "owned by user 12345, not by you"),
+        (lambda path: as_link(path.parent), "is not a directory, or a link to one"),
+    ],
+)
+def test_an_unsafe_place_is_not_used(
+    tmp_path: Path, spoil: Callable[[Path], None], reason: str
+) -> None:
+    if "12345" in reason and os.getuid() != 0:
+        pytest.skip("only root gives files away")
+    root = tmp_path / "root"
+    Database(root / FILE).add_prices({"a": 1.0})
+    assert (root / FILE).stat().st_mode & 0o077 == root.stat().st_mode & 0o077 == 0
+    spoil(root / FILE)
+    with pytest.warns(RuntimeWarning, match=f"{reason}.*kept in memory only") as seen:
+        database = Database(root / FILE)
+    assert len(seen) == 1
+    assert database.prices() == {}
+    database.add_prices({"b": 1.0})
+    assert database.prices() == {"b": 1.0}
+
+
+def test_a_child_opens_the_file_anew(tmp_path: Path) -> None:
+    with config.override(LUMINAL_CACHE_DIR=tmp_path):
+        inherited = database_module.default()
+        inherited.add_prices({"parent": 1.0})
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                own = database_module.default()
+                own.add_prices({"child": 1.0})
+                status = 0 if own is not inherited and len(own.prices()) == 2 else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert inherited.prices() == {"parent": 1.0, "child": 1.0}
 
 
 def test_processes_share_the_file(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from luminal.backends import registry
 from luminal.backends.cpu import compiler, kernels, target
 from luminal.runtime import source_hash
 
 ROOT = Path(source_hash.ROOT)
-CODE = (kernels.RENDERER, compiler.COMPILER)
+CODE = registry.BACKENDS["cpu"].makers
 MODULES = sorted(
     ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
     for path in ROOT.rglob("*.py")
@@ -107,6 +108,10 @@ def test_a_changed_source_makes_another_key(copied: Path, file: str) -> None:
         source.write("\nCHANGED = True\n")
     _forget()
     assert (compiler.cache_key("kernel", native, kernels.RENDERER) != before) is (file in DECIDES)
+
+
+def test_a_search_and_a_kernel_are_made_by_the_same() -> None:
+    assert (kernels.RENDERER, compiler.COMPILER) == CODE
 
 
 def test_a_name_of_a_package_is_the_packages_file(copied: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 import luminal as lm
 from luminal import config
+from luminal.errors import CompileError, VerifyError
 from luminal.search import database, operands
 from luminal.search.genome import Genome
 from luminal.search.log import Log
@@ -228,6 +229,32 @@ def test_a_damaged_decision_is_made_again() -> None:
     stored._write("update programs set genome = ?", [("no genome",)])
     for from_database in (False, True):
         found = lm.compile(mlp(), mode="optimal", search=OPTIONS).report().search
+        assert found is not None
+        assert found.from_database == from_database
+
+
+@pytest.mark.parametrize("error", [CompileError, VerifyError, ValueError, KeyError, TypeError])
+def test_a_decision_of_other_code_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """The search's code is no part of the key: what it once wrote may be illegal by now."""
+    enough = lm.SearchOptions(stop_below_us=1e9)  # fast is stored, nothing else is tried
+    lm.compile(mlp(), mode="optimal", search=enough)
+    stored = database.default()
+    key = stored._connection.execute("select key from programs").fetchone()[0]
+    old = Genome(apart=("of an older search",))
+    stored.forget(key)
+    stored.decide(key, database.Decision(old.to_json(), 2.0, 1.0))
+    decode = Space.decode
+
+    def illegal(space: Space, genome: Genome) -> Any:
+        if genome == old:
+            raise error("knob streams=2 is not legal here")
+        return decode(space, genome)
+
+    monkeypatch.setattr(Space, "decode", illegal)
+    for from_database in (False, True):
+        found = lm.compile(mlp(), mode="optimal", search=enough).report().search
         assert found is not None
         assert found.from_database == from_database
 
