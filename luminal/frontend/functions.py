@@ -339,6 +339,7 @@ trace = products.trace
 kron = products.kron
 tensordot = products.tensordot
 cdist = products.cdist
+pdist = products.pdist
 bilinear = products.bilinear
 einsum = einsums.einsum
 conv1d = convolution.conv1d
@@ -429,11 +430,11 @@ __all__ = [
     "mean", "median", "meshgrid", "min", "minimum", "mm", "mode", "moveaxis", "movedim", "msort",
     "mul", "multi_dot", "multinomial", "multiply", "mv", "mvlgamma", "nan_to_num", "nanmean",
     "nanmedian", "nanquantile", "nansum", "narrow", "narrow_copy", "ne", "neg", "negative",
-    "nextafter", "nonzero", "nonzero_static", "norm", "not_equal", "numel", "outer", "permute",
-    "pinverse", "pixel_shuffle", "pixel_unshuffle", "positive", "pow", "prelu", "prod", "put",
-    "qr", "quantile", "rad2deg", "ravel", "real", "reciprocal", "relu", "remainder", "renorm",
-    "repeat", "repeat_interleave", "reshape", "resolve_conj", "resolve_neg", "rms_norm", "roll",
-    "rot90", "round", "row_stack", "rrelu", "rsqrt", "rsub", "scatter", "scatter_add",
+    "nextafter", "nonzero", "nonzero_static", "norm", "not_equal", "numel", "outer", "pdist",
+    "permute", "pinverse", "pixel_shuffle", "pixel_unshuffle", "positive", "pow", "prelu", "prod",
+    "put", "qr", "quantile", "rad2deg", "ravel", "real", "reciprocal", "relu", "remainder",
+    "renorm", "repeat", "repeat_interleave", "reshape", "resolve_conj", "resolve_neg", "rms_norm",
+    "roll", "rot90", "round", "row_stack", "rrelu", "rsqrt", "rsub", "scatter", "scatter_add",
     "scatter_reduce", "searchsorted", "select", "select_scatter", "selu", "sgn", "sigmoid",
     "sign", "signbit", "sin", "sinc", "sinh", "slice_scatter", "slogdet", "softmax", "solve",
     "sort", "split", "split_with_sizes", "sqrt", "square", "squeeze", "stack", "std", "std_mean",

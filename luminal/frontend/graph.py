@@ -278,6 +278,12 @@ class Recorder:
         """The positions (2, count) at and above a diagonal, row by row."""
         return creation.triu_indices(self, rows, columns, offset, dtype)
 
+    def nested(self) -> Recorder:
+        """A recorder for the body of a Loop that takes nothing from this graph but its operands."""
+        body = Recorder(f"the body of a loop in {self.name}")
+        body.depth = self.depth + 1
+        return body
+
     # --- sinks and results
 
     def output(self, value: Tensor, name: str | None = None, *, hidden: bool = False) -> None:

@@ -22,8 +22,10 @@ from luminal.frontend.handle import (
     numpy_names,
     together,
 )
+from luminal.frontend.indexing import take
 from luminal.frontend.linalg import matmul, product_dtype, sum_products
 from luminal.frontend.movement import permute, reshape, view_of
+from luminal.frontend.norms import vector_norm
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, const
 
@@ -365,3 +367,15 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     if p == 2:
         return (apart * apart).sum(-1).sqrt()
     return (apart**p).sum(-1) ** (1.0 / p)
+
+
+def pdist(x: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norm distances of all pairs of rows (0, 1), (0, 2) ... of x (n, k): n (n - 1) / 2.
+
+    n is literal. In float32, or float64.
+    """
+    if x.ndim != 2 or not x.extents[0].is_const:
+        raise ShapeError(f"pdist: {describe(x)}; it takes (rows, k), rows a literal extent")
+    rows, columns = np.triu_indices(x.extents[0].value, 1)
+    apart = take(x, rows, 0) - take(x, columns, 0)
+    return vector_norm(apart, p, -1)

@@ -27,7 +27,7 @@ def sum_to_size(x: Tensor, *size: Extent | Sequence[Extent]) -> Tensor:
         shape = ", ".join(map(str, wanted))
         raise ShapeError(f"sum_to_size: ({shape}) does not broadcast to {describe(x)}")
     axes = [*range(lead), *(lead + k for k, (n, m) in enumerate(pairs) if n != m)]
-    total = sum(x, axes, keepdim=True, dtype=x.dtype) if axes else x
+    total = sum(x, axes, keepdim=True) if axes else x
     return reshape(total, wanted)
 
 

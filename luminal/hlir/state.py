@@ -6,7 +6,7 @@ import copy
 import itertools
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -116,6 +116,10 @@ class State:
 class Parameter:
     """A tensor set rarely (a weight), shared by every graph and executable that uses it.
 
+    A tuple is its shape (float32 by default), and it has no value yet; a list, a number or an array
+    is its value, as for `cx.tensor`. As an operand beside a Tensor it is a Weight of that graph.
+    `requires_grad` is for training.
+
     Setting it bumps `version`, and programs derive packed forms anew before their next run.
     Read-only arrays (memory maps) are kept by reference, writable ones are copied. While `newest`
     stays the same, no Parameter was set.
@@ -124,14 +128,27 @@ class Parameter:
     newest = 0
 
     def __init__(
-        self, shape: Sequence[int], dtype: Any = dtypes.float32, name: str | None = None
+        self,
+        shape_or_data: Any,
+        dtype: Any = None,
+        name: str | None = None,
+        *,
+        requires_grad: bool = True,
     ) -> None:
         self.id = next(_ids)
         self.name = name or f"parameter{self.id}"
-        self.dtype = dtypes.dtype_of(dtype)
-        self.shape = _literal_shape(self.name, shape)
+        self.requires_grad = requires_grad
+        wanted = None if dtype is None else dtypes.dtype_of(dtype)
+        value = None
+        if not isinstance(shape_or_data, tuple):
+            value = array_of(shape_or_data, wanted, self.name)
+            shape_or_data, wanted = value.shape, dtypes.dtype_of(value)
+        self.dtype = wanted or dtypes.float32
+        self.shape = _literal_shape(self.name, shape_or_data)
         self.version = next(_versions)
         self.array: Array | None = None
+        if value is not None:
+            self.set(value)
 
     @property
     def has_value(self) -> bool:
@@ -159,6 +176,17 @@ class Parameter:
         if self.array is None:
             raise ShapeError(f"{self.name}: no value yet; call set(array) first")
         return self.array
+
+    if not TYPE_CHECKING:  # or every attribute would be Any
+
+        def __getattr__(self, name: str) -> Any:
+            """Asked for what a Parameter has not: AttributeError that says how it is used."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise AttributeError(
+                f"{self!r} has no {name!r}: it is an array outside of graphs; in a module's "
+                "forward read it with self.read(parameter, x), elsewhere cx.weight_of(parameter)"
+            )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         """A Parameter of its own with the same value; arrays are replaced, so both can hold one."""

@@ -4,6 +4,7 @@ Beyond PyTorch: RotaryEmbedding, Attention with KVCache, SwiGLU, MoE.
 """
 
 from luminal.frontend.keys import keyed
+from luminal.hlir.state import Parameter
 from luminal.nn import functional, init
 from luminal.nn.activation import (
     CELU,
@@ -68,6 +69,7 @@ from luminal.nn.loss import (
     CosineEmbeddingLoss,
     CosineSimilarity,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
@@ -161,6 +163,7 @@ __all__ = [
     "init",
     # the base, and what holds parts
     "Module",
+    "Parameter",
     "ModuleDict",
     "ModuleList",
     "ParameterDict",
@@ -250,6 +253,7 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "CTCLoss",
     "GaussianNLLLoss",
     "HingeEmbeddingLoss",
     "HuberLoss",

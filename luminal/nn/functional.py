@@ -20,7 +20,6 @@ from luminal.frontend.activation import (
     prelu,
     relu,
     relu6,
-    rrelu,
     selu,
     silu,
     softshrink,
@@ -38,6 +37,8 @@ from luminal.frontend.adaptive import (
 from luminal.frontend.attention import scaled_dot_product_attention
 from luminal.frontend.classification import cross_entropy, nll_loss
 from luminal.frontend.convolution import conv1d, conv2d, conv3d
+from luminal.frontend.ctc import ctc_loss
+from luminal.frontend.drawing import gumbel_softmax, rrelu
 from luminal.frontend.dropout import (
     alpha_dropout,
     dropout,
@@ -93,9 +94,10 @@ from luminal.frontend.pooling import (
     max_pool2d,
     max_pool3d,
 )
-from luminal.frontend.products import bilinear, linear
-from luminal.frontend.resample import interpolate
+from luminal.frontend.products import bilinear, linear, pdist
+from luminal.frontend.resample import Mode, Scale, Size, interpolate
 from luminal.frontend.shaped_norms import layer_norm, rms_norm
+from luminal.frontend.tensor import Tensor
 from luminal.frontend.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from luminal.frontend.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
 from luminal.frontend.unpool import max_unpool1d, max_unpool2d, max_unpool3d
@@ -106,6 +108,7 @@ __all__ = [
     "elu",
     "gelu",
     "glu",
+    "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
@@ -172,6 +175,9 @@ __all__ = [
     "fold",
     "grid_sample",
     "interpolate",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
     "pixel_shuffle",
     "pixel_unshuffle",
     "unfold",
@@ -192,6 +198,7 @@ __all__ = [
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "gaussian_nll_loss",
     "hinge_embedding_loss",
     "huber_loss",
@@ -204,9 +211,35 @@ __all__ = [
     "multilabel_soft_margin_loss",
     "nll_loss",
     "pairwise_distance",
+    "pdist",
     "poisson_nll_loss",
     "smooth_l1_loss",
     "soft_margin_loss",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]
+
+
+def upsample(
+    x: Tensor,
+    size: Size | None = None,
+    scale_factor: Scale | None = None,
+    mode: Mode = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """`interpolate` under its older name."""
+    return interpolate(x, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(
+    x: Tensor, size: Size | None = None, scale_factor: Scale | None = None
+) -> Tensor:
+    """`interpolate` by the nearest element."""
+    return interpolate(x, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(
+    x: Tensor, size: Size | None = None, scale_factor: Scale | None = None
+) -> Tensor:
+    """`interpolate` of two dims by straight lines, corners aligned."""
+    return interpolate(x, size, scale_factor, "bilinear", True)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from luminal.dtypes import float32
 from luminal.errors import InputError
-from luminal.frontend import classification, loss
+from luminal.frontend import classification, ctc, loss
 from luminal.frontend.handle import Array
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.data import array_of
@@ -133,6 +133,18 @@ class BCEWithLogitsLoss(_Loss):
         self, weight: Weights = None, *, reduction: str = "mean", pos_weight: Weights = None
     ) -> None:
         super().__init__(loss.binary_cross_entropy_with_logits, reduction, weight, pos_weight)
+
+
+class CTCLoss(_Loss):
+    """-log of the probability of a sequence whose places in time are unknown; see `ctc_loss`.
+
+    Called with log_probs, targets, input_lengths, target_lengths. Graves et al. 2006.
+    """
+
+    def __init__(
+        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
+    ) -> None:
+        super().__init__(ctc.ctc_loss, reduction, blank=blank, zero_infinity=zero_infinity)
 
 
 class KLDivLoss(_Loss):

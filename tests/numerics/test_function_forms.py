@@ -143,3 +143,51 @@ def test_a_function_of_pytorchs_name_means_the_same(op: Any, name: str) -> None:
         constant = op.name in opinfo_map.CONSTANTS
         found = luminal_results(call, sample, "reference", constant=constant)
         check(found, torch_result(op.op, sample))
+
+
+# --- what else PyTorch has ------------------------------------------------------------------------
+
+# What the namespaces of PyTorch have and ours have not, by reason.
+BEYOND: dict[str, dict[str, str]] = {
+    "nn.functional": {
+        "not tensors' functions": """Optional assert_int_or_pair boolean_dispatch
+            handle_torch_function has_torch_function has_torch_function_unary
+            has_torch_function_variadic""",
+        "return_indices=True says it": """adaptive_max_pool1d_with_indices
+            adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices
+            max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices""",
+        "internal, or of one kind of device": """conv_tbc grouped_mm native_channel_shuffle
+            scaled_grouped_mm scaled_mm""",
+        "nn.MultiheadAttention has it": "multi_head_attention_forward",
+        "not in the library": """fractional_max_pool2d fractional_max_pool2d_with_indices
+            fractional_max_pool3d fractional_max_pool3d_with_indices linear_cross_entropy""",
+    },
+    "nn": {
+        "parts whose shapes come with the first input": """LazyBatchNorm1d LazyBatchNorm2d
+            LazyBatchNorm3d LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d
+            LazyConvTranspose3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d LazyLinear
+            UninitializedBuffer UninitializedParameter""",
+        "of several devices": "DataParallel SyncBatchNorm",
+        "other names, bases": "Buffer Container NLLLoss2d RNNBase RNNCellBase",
+        "not in the library": """AdaptiveLogSoftmaxWithLoss CrossMapLRN2d FractionalMaxPool2d
+            FractionalMaxPool3d LinearCrossEntropyLoss LinearCrossEntropyOptions""",
+    },
+    "linalg": {
+        "complex numbers": "eig eigvals",
+        "not in the library": "householder_product ldl_factor ldl_factor_ex ldl_solve "
+                              "lu_factor_ex",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", BEYOND)
+def test_what_namespaces_of_pytorch_have_beyond_is_listed(path: str) -> None:
+    theirs, ours = torch, lm
+    for part in path.split("."):
+        theirs, ours = getattr(theirs, part), getattr(ours, part)
+    wanted = inspect.isclass if path == "nn" else _is_function
+    names = {name for name in _public(theirs) if wanted(getattr(theirs, name))}
+    missing = {name for name in names - _public(ours) if not name.endswith("_")}
+    listed = {name for text in BEYOND[path].values() for name in text.split()}
+    assert missing - listed == set(), "implement these, or say here why not"
+    assert listed & _public(ours) == set(), "these are there now: drop them here"
