@@ -22,8 +22,6 @@ class Backend:
 
     `sources` are the texts a kernel becomes on its way to a binary, by name and in order. `build`
     compiles a kernel (with its text, its name in every cache) for later programs, loading nothing.
-    `makers` are the modules that make a kernel's code: with all that they import, other sources
-    make other code.
     """
 
     name: str
@@ -33,7 +31,6 @@ class Backend:
     make_runner: Callable[[Any], Runner]
     sources: Mapping[str, Callable[[Kernel, Target], str]] = field(default_factory=dict)
     build: Callable[[Kernel, str, Target], object] | None = None
-    makers: tuple[str, ...] = ()
 
 
 def _cpu_unavailable() -> str | None:
@@ -91,7 +88,6 @@ BACKENDS = {
             _cpu_runner,
             {"llvm": _cpu_llvm, "asm": _cpu_assembly},
             _cpu_build,
-            ("luminal.codegen.llvm", "luminal.backends.cpu.machine_code"),
         ),
         Backend(
             "reference",

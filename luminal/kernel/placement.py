@@ -307,28 +307,29 @@ class Placement:
         level = self.blocks.depth
         first: dict[Term, Tile] = {}
         last: dict[Term, Tile] = {}
-        axes: dict[Term, set[Symbol]] = {}
         for point in points:
             for reduction, x in zip(stage, reduced, strict=True):
                 operands = self.operands(reduction, x, point)
                 if reduction not in first:
-                    axes[reduction] = self.accumulated(x, operands, points).union(symbols)
+                    carried = self.accumulated(x, operands, points).union(symbols)
                     first[reduction] = last[reduction] = (
-                        self.blocks.new(axes[reduction], reduction.dtype, level)
+                        self.blocks.new(carried, reduction.dtype, level)
                         if symbols
                         else self.values.constant(empty_of(reduction), reduction.dtype)
                     )
-                after = self.blocks.new(axes[reduction], reduction.dtype, level)
+                before = last[reduction]
+                axes = {a for tile in (before, *operands) for a in tile.axes}
+                after = self.blocks.new(axes, reduction.dtype, level)
                 if len(operands) == 2:
-                    self.blocks.put(Contract(after, last[reduction], *operands), level)
+                    self.blocks.put(Contract(after, before, *operands), level)
                 else:
                     combine = COMBINE[reduction.op]
-                    self.blocks.put(Map(after, combine, (last[reduction], *operands)), level)
+                    self.blocks.put(Map(after, combine, (before, *operands)), level)
                 last[reduction] = after
         return [(None if symbols else last[r], first[r], last[r]) for r in stage]
 
     def accumulated(self, x: Term, operands: Sequence[Tile], points: Sequence[Env]) -> set[Symbol]:
-        """The axes of an accumulator: those of the operands, at any of the points."""
+        """The axes of a carried accumulator: those of the operands, at any of the points."""
         axes = {a for tile in operands for a in tile.axes}
         for point in points[1:]:
             axes |= {symbol for a in x.axes for symbol in point.values[a].symbols()}

@@ -91,7 +91,7 @@ def interpret(
     trace: Trace | None = None,
 ) -> Results[T]:
     """Runs `graph` over `domain`. No State changes: their new values are in the results."""
-    run = _Run(domain, inputs, dims, trace)
+    run = Evaluation(domain, inputs, dims, trace)
     values = run.block(_Block.of(graph.roots), {})
     outputs: dict[str, T] = {}
     for sink, value in zip(graph.sinks, values, strict=True):
@@ -119,13 +119,13 @@ class _Block:
 
 
 @dataclass(slots=True)
-class _Run(Generic[T]):
+class Evaluation(Generic[T]):
     """One evaluation: what it was given, and the new values of States met so far."""
 
     domain: Domain[T]
     inputs: Mapping[str, Array]
     dims: Dims
-    trace: Trace | None
+    trace: Trace | None = None
     states: dict[State, T] = field(default_factory=dict)
 
     def block(self, block: _Block, bound: Mapping[Node, tuple[T, ...]]) -> list[T]:
@@ -136,7 +136,7 @@ class _Run(Generic[T]):
             if node in values:
                 continue
             start = time.perf_counter()
-            values[node] = self._node(node, [values[arg.node][arg.index] for arg in node.args])
+            values[node] = self.node(node, [values[arg.node][arg.index] for arg in node.args])
             if self.trace is not None:
                 self.trace(node, values[node], time.perf_counter() - start)
             for arg in node.args:
@@ -145,7 +145,8 @@ class _Run(Generic[T]):
                     del values[arg.node]
         return [values[root.node][root.index] for root in block.roots]
 
-    def _node(self, node: Node, args: Sequence[T]) -> tuple[T, ...]:
+    def node(self, node: Node, args: Sequence[T]) -> tuple[T, ...]:
+        """The results of one node whose operands have these values."""
         match node.attrs:
             case InputAttrs(name=name):
                 if name not in self.inputs:

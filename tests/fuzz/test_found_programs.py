@@ -1,0 +1,29 @@
+"""Shrunk programs on which the compiler once was wrong; each is named after what it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.programs.check import check
+from tests.fuzz.programs.form import Leaf, Program, Step
+
+PROGRAMS = {
+    "a sum written out whose first positions read nothing": Program(
+        (
+            Leaf("input", (9, 3), "float64", 1),
+            Step("F.pad(_0, (2, 0, 2, 1))", (0,)),
+            Leaf("input", (5, 9), "float64", 2),
+            Leaf("input", (9, 4), "float64", 3),
+            Step("(_0 @ _1) @ _2", (1, 2, 3)),
+        ),
+        (4,),
+    ),
+    "a maximum written out whose first positions read nothing": Program(
+        (Leaf("input", (1, 1, 7), "float32", 1), Step("F.max_pool2d(_0, 3, 2, 1)", (0,))), (1,)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_found_by_fuzzing(name: str) -> None:
+    check(PROGRAMS[name])
