@@ -22,6 +22,8 @@ class Backend:
 
     `sources` are the texts a kernel becomes on its way to a binary, by name and in order. `build`
     compiles a kernel (with its text, its name in every cache) for later programs, loading nothing.
+    `makers` are the modules that make a kernel's code: with all that they import, other sources
+    make other code.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Backend:
     make_runner: Callable[[Any], Runner]
     sources: Mapping[str, Callable[[Kernel, Target], str]] = field(default_factory=dict)
     build: Callable[[Kernel, str, Target], object] | None = None
+    makers: tuple[str, ...] = ()
 
 
 def _cpu_unavailable() -> str | None:
@@ -88,6 +91,7 @@ BACKENDS = {
             _cpu_runner,
             {"llvm": _cpu_llvm, "asm": _cpu_assembly},
             _cpu_build,
+            ("luminal.codegen.llvm", "luminal.backends.cpu.machine_code"),
         ),
         Backend(
             "reference",
