@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -32,6 +32,9 @@ Tuned = Mapping[str, Knobs]
 """Knobs by `text_key` of the kernel that the default schedule makes."""
 
 UNTUNED: Tuned = {}
+
+Begin = Callable[[Kernel, str], None]
+"""Told of each kernel as soon as it is placed, with its text: it may be compiled meanwhile."""
 
 
 class Origin(NamedTuple):
@@ -68,13 +71,18 @@ Placements = dict[tuple[int, Knobs], PlacedStep]
 
 
 def assemble(
-    graph: Graph, parts: Partition, target: Target, tuned: Tuned, known: Placements
+    graph: Graph,
+    parts: Partition,
+    target: Target,
+    tuned: Tuned,
+    known: Placements,
+    begin: Begin | None = None,
 ) -> tuple[Program, tuple[Origin, ...]]:
     """The Program, and the origin of each of its kernels.
 
     `known`: kernels placed before; new ones are added.
     """
-    made = _Assembly(target, tuned, known)
+    made = _Assembly(target, tuned, known, begin)
     program = Program(
         dims=graph.dims,
         requirements=graph.requirements,
@@ -96,6 +104,7 @@ class _Assembly:
     target: Target
     tuned: Tuned
     known: Placements
+    begin: Begin | None
     numbers: dict[str, int] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
@@ -110,6 +119,8 @@ class _Assembly:
         if key in self.tuned:
             made = self._tuned(step, self.tuned[key], made)
         origin = Origin(key, step, made.text)
+        if self.begin is not None and made.text not in self.numbers:
+            self.begin(made.kernel, made.text)
         return replace(made.launch, kernel=self._number(made.kernel, made.text, origin))
 
     def _custom(self, step: CustomStep) -> Launch:

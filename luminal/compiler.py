@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from luminal import config, tracing
 from luminal.algebra.lower import Lowered, lower
-from luminal.assemble import UNTUNED, Origin, Placements, Tuned, assemble
+from luminal.assemble import UNTUNED, Begin, Origin, Placements, Tuned, assemble
 from luminal.hlir import verify as hlir_verify
 from luminal.hlir.graph import Graph
 from luminal.hlir.roll import roll
@@ -41,12 +41,17 @@ def lower_to_program(graph: Graph, target: Target, numerics: str = "standard") -
     return lower_by_stages(graph, target, numerics).program
 
 
-def lower_by_stages(graph: Graph, target: Target, numerics: str = "standard") -> Stages:
-    """HLIR to a Program by `fast`. Every step takes one IR and gives the next."""
+def lower_by_stages(
+    graph: Graph, target: Target, numerics: str = "standard", begin: Begin | None = None
+) -> Stages:
+    """HLIR to a Program by `fast`. Every step takes one IR and gives the next.
+
+    `begin` is told of every kernel as it is placed.
+    """
     graph, lowered = lower_to_algebra(graph)
     with tracing.span("select"):
         selection = layouts.by_rule(fast.select(lowered, numerics), target, numerics)
-    return finish(graph, lowered, selection, target)
+    return finish(graph, lowered, selection, target, begin=begin)
 
 
 def lower_to_algebra(graph: Graph) -> tuple[Graph, Lowered]:
@@ -62,7 +67,12 @@ def lower_to_algebra(graph: Graph) -> tuple[Graph, Lowered]:
 
 
 def finish(
-    graph: Graph, lowered: Lowered, selection: Selection, target: Target, tuned: Tuned = UNTUNED
+    graph: Graph,
+    lowered: Lowered,
+    selection: Selection,
+    target: Target,
+    tuned: Tuned = UNTUNED,
+    begin: Begin | None = None,
 ) -> Stages:
     """A Selection to its Program; `tuned` holds the schedules that differ from the defaults."""
     if config.get("LUMINAL_VERIFY"):
@@ -72,7 +82,7 @@ def finish(
     with tracing.span("partition"):
         parts = partition(graph, selection)
     placed: Placements = {}
-    program, origins = assemble(graph, parts, target, tuned, placed)
+    program, origins = assemble(graph, parts, target, tuned, placed, begin)
     return Stages(graph, lowered, selection, parts, program, origins, placed)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from luminal import config, tracing
@@ -210,7 +211,8 @@ class _Plan:
         from luminal import compiler  # late: the compiler is most of what there is to import
 
         if not self.mode.searches:
-            return compiler.lower_by_stages(graph, target, self.numerics), None
+            begin = self.backend.begin and partial(self.backend.begin, target)
+            return compiler.lower_by_stages(graph, target, self.numerics, begin), None
         from luminal.search.search import search
 
         mode, name = self.mode.shared_by(share), self.backend.name

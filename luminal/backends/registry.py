@@ -21,9 +21,9 @@ class Backend:
     """One backend. One with a target runs Programs compiled for it, one without runs HLIR.
 
     `sources` are the texts a kernel becomes on its way to a binary, by name and in order. `build`
-    compiles a kernel (with its text, its name in every cache) for later programs, loading nothing.
-    `makers` are the modules that make a kernel's code: with all that they import, other sources
-    make other code.
+    compiles a kernel (with its text, its name in every cache) for later programs, loading nothing;
+    `begin` lets that happen while others are placed. `makers` are the modules that make a kernel's
+    code: with all that they import, other sources make other code.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Backend:
     sources: Mapping[str, Callable[[Kernel, Target], str]] = field(default_factory=dict)
     build: Callable[[Kernel, str, Target], object] | None = None
     makers: tuple[str, ...] = ()
+    begin: Callable[[Target, Kernel, str], None] | None = None
 
 
 def _cpu_unavailable() -> str | None:
@@ -60,6 +61,12 @@ def _cpu_build(kernel: Kernel, text: str, target: Target) -> object:
     from luminal.backends.cpu import kernels
 
     return kernels.compiled(kernel, text, target)
+
+
+def _cpu_begin(target: Target, kernel: Kernel, text: str) -> None:
+    from luminal.backends.cpu import kernels
+
+    kernels.begin(kernel, text, target)
 
 
 def _cpu_llvm(kernel: Kernel, target: Target) -> str:
@@ -92,6 +99,7 @@ BACKENDS = {
             {"llvm": _cpu_llvm, "asm": _cpu_assembly},
             _cpu_build,
             ("luminal.codegen.llvm", "luminal.backends.cpu.machine_code"),
+            _cpu_begin,
         ),
         Backend(
             "reference",

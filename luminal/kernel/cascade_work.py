@@ -44,7 +44,7 @@ class Blocking:
 
 def contiguous(group: Group, term: Term, axis: Symbol) -> bool:
     """Do neighbours along the axis lie side by side, or in one place, wherever `term` reads?"""
-    bound = [a for r in group.reductions() for a in r.attrs]
+    bound = [a for r in group.reductions for a in r.attrs]
     stored = [a for store in group.stores for a in store.axes]
     loops = tuple(LoopAxis(a, (a,)) for a in dict.fromkeys((*stored, *bound)))
     reads = below((term,), group.reads.__contains__)

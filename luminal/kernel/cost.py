@@ -21,7 +21,7 @@ def points(axes: Iterable[Symbol]) -> Expression:
 def flops(group: Group) -> Expression:
     """Operations of one launch, each distinct value counted once per point of its axes."""
     total = const(0)
-    for term in group.terms():
+    for term in group.terms:
         if term in group.reads:
             continue
         if term.is_pointwise and term.op not in ("Cast", "Bitcast"):
@@ -39,7 +39,7 @@ def bytes_moved(group: Group) -> Expression:
     An operand counts whole, or as many elements as are read of it where indices choose them.
     """
     total = const(0)
-    chosen = {t.args[0]: t for t in group.terms() if t.op == "At" and len(t.args) > 1}
+    chosen = {t.args[0]: t for t in group.terms if t.op == "At" and len(t.args) > 1}
     for term, place in group.reads.items():
         size = place.size
         if term in chosen:
@@ -53,7 +53,7 @@ def bytes_moved(group: Group) -> Expression:
 def label(group: Group) -> str:
     """What the kernel computes, by its operations from first to last: `Sum.Exp.Div`."""
     names: list[str] = []
-    for term in group.terms():
+    for term in group.terms:
         if term in group.reads or term.op in ("Literal", "Index", "At", "Leaf"):
             continue
         product = term.is_reduction and term.args[0].op == "Mul" and term.args[0].axes - term.axes

@@ -24,7 +24,7 @@ class Facts:
     label: str
     axes: tuple[LoopAxis, ...]
     accesses: list[Access]
-    reductions: list[Term]
+    reductions: tuple[Term, ...]
     grid: tuple[LoopAxis, ...]
     sequential: tuple[LoopAxis, ...]
     inner: tuple[LoopAxis, ...]
@@ -34,7 +34,7 @@ class Facts:
 
     @classmethod
     def of(cls, group: Group, target: Target) -> Facts:
-        axes, reductions = loop_axes(group), group.reductions()
+        axes, reductions = loop_axes(group), group.reductions
         reads = accesses(group, axes)
         bound = {a for r in reductions for a in r.attrs}
         stored = {a for store in group.stores for a in store.axes}
@@ -56,7 +56,7 @@ class Facts:
             grid,
             sequential,
             inner=tuple(x for x in axes if x.members[0] in stored - free),
-            operations=max(1, len(group.terms()) - len(group.reads)),
+            operations=max(1, len(group.terms) - len(group.reads)),
             lanes=Lanes(most, grid, sequential),
             strips=Strips(group, reads, sequential, target),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from luminal.algebra.frames import linear, shape_of
@@ -76,7 +77,7 @@ class Store:
         return (self.term, *(i for i in self.index or () if isinstance(i, Term)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """One kernel to be: its stores, the terms it reads from memory, those it keeps local (the rest
     is inlined), and conditions known to hold.
@@ -87,11 +88,13 @@ class Group:
     local: frozenset[Term]
     facts: tuple[Expression, ...] = ()
 
-    def terms(self) -> list[Term]:
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
         """Every term computed or read, operands first."""
         roots = (root for store in self.stores for root in store.roots)
-        return term_order(roots, self.reads.__contains__)
+        return tuple(term_order(roots, self.reads.__contains__))
 
-    def reductions(self) -> list[Term]:
+    @cached_property
+    def reductions(self) -> tuple[Term, ...]:
         """The reductions computed, operands first."""
-        return [t for t in self.terms() if t.is_reduction and t not in self.reads]
+        return tuple(t for t in self.terms if t.is_reduction and t not in self.reads)

@@ -99,7 +99,7 @@ def loop_axes(group: Group) -> tuple[LoopAxis, ...]:
     ordered: list[Symbol] = []
     for store in group.stores:
         ordered += [a for a in store.axes if a not in ordered]
-    for reduction in group.reductions():
+    for reduction in group.reductions:
         ordered += [a for a in _in_memory_order(reduction, group) if a not in ordered]
     follows = _neighbours(group)
     runs: list[list[Symbol]] = []
@@ -128,7 +128,7 @@ def _in_memory_order(reduction: Term, group: Group) -> Axes:
 
 def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
     """Pairs (outer, inner) that nothing in the group tells apart from one merged axis."""
-    terms = group.terms()
+    terms = group.terms
     flat = [run for t in terms if t in group.reads for run in _runs(group.reads[t])]
     flat += [store.axes for store in group.stores]
     pairs = {pair for frame in flat for pair in pairwise(frame)}

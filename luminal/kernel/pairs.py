@@ -42,7 +42,7 @@ def paired(group: Group) -> Group:
     if not any(map(_is_paired, group.reads.values())):
         return group
     terms, reads = Terms(), dict(group.reads)
-    new = {r: _over_words(r, terms, reads) for r in group.reductions()}
+    new = {r: _over_words(r, terms, reads) for r in group.reductions}
     return _replaced(group, terms, {r: total for r, total in new.items() if total}, reads)
 
 
@@ -120,7 +120,7 @@ def _in_memory(factor: Term, reads: Mapping[Term, Place]) -> Source | None:
 
 def _replaced(group: Group, terms: Terms, new: dict[Term, Term], reads: dict[Term, Place]) -> Group:
     """The group with terms replaced, and those above them."""
-    for term in group.terms():
+    for term in group.terms:
         if term not in new:
             is_read = term in group.reads
             args = term.args if is_read else tuple(new[arg] for arg in term.args)

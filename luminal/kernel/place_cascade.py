@@ -24,11 +24,11 @@ Plan = tuple[str, Blocking]
 
 def cascade_of(group: Group) -> Cascade | None:
     """The cascade that a group's reductions form, if they do."""
-    reductions = group.reductions()
+    reductions = group.reductions
     for reduction in reductions:
         if reduction.op == "Max":
             above = {reduction}
-            for term in group.terms():
+            for term in group.terms:
                 if not above.isdisjoint(term.args):
                     above.add(term)
             found = derive(reduction, reductions, above, group.reads.__contains__)

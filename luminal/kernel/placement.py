@@ -59,7 +59,7 @@ class Placement:
         self.schedule = schedule
         self.values = Evaluator(group)
         self.blocks = self.values.blocks
-        self.pending = group.reductions()
+        self.pending = [*group.reductions]
 
     def run(self) -> Placed:
         is_packed = self.schedule.packed_along is not None
@@ -108,7 +108,7 @@ class Placement:
 
     def cut(self) -> tuple[int, list[Expression]] | None:
         """The innermost loop along which conditions change, by its number, and where."""
-        conditions = [t.attrs for t in self.group.terms() if t.op == "Index" and t.dtype is bool_]
+        conditions = [t.attrs for t in self.group.terms if t.op == "Index" and t.dtype is bool_]
         for number, (loop, _) in reversed(list(enumerate(self.schedule.grid))):
             extent, lanes = self.values.canonical(loop.extent), self.schedule.tile(loop).vector
             points = cut_points(map(self.values.canonical, conditions), loop.symbol, extent)
@@ -212,7 +212,7 @@ class Placement:
         if any(self.schedule.tile(loop).size > 1 for loop, _ in self.schedule.grid):
             return
         outer = {a for loop, _ in self.schedule.grid for a in loop.members}
-        for term in self.group.terms():
+        for term in self.group.terms:
             if term in self.group.local and not term.is_reduction and term.axes - outer:
                 axes = tuple(
                     a for x in self.schedule.axes for a in x.members if a in term.axes - outer

@@ -30,7 +30,7 @@ class Strips:
         """Those that depend on the columns and not on the rows, unless they lie in panels."""
         found: list[Term] = []
         in_panels = {a.source for a in self.accesses if a.panel(columns)}
-        for reduction in self.group.reductions():
+        for reduction in self.group.reductions:
             (product,) = reduction.args
             if product.op != "Mul" or product in self.group.reads:
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,20 +33,24 @@ class Pass:
         return self.inner.union(self.roots, self.cascade.scope, self.cascade.reductions)
 
 
-def find(order: Sequence[Term], forced: set[Term]) -> tuple[Pass, ...]:
-    """The cascades whose results leave the pass only through a few pointwise values."""
-    return examine(order, forced)[0]
+def find(
+    order: Sequence[Term], forced: set[Term], among: Set[Term] | None = None
+) -> tuple[Pass, ...]:
+    """The cascades whose results leave the pass only through a few pointwise values; those of the
+    maxima `among` a set, if that is given.
+    """
+    return examine(order, forced, among)[0]
 
 
 def examine(
-    order: Sequence[Term], forced: set[Term]
+    order: Sequence[Term], forced: set[Term], among: Set[Term] | None = None
 ) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
     """The cascades, and why other maxima have none.
 
     Nothing outside may need what depends on the contractions per step: it is never stored. A pass
     is one kernel, so no other may stand between its parts (see `program.kernel_graph`).
     """
-    maxima = [term for term in order if term.op == "Max"]
+    maxima = [t for t in order if t.op == "Max" and (among is None or t in among)]
     if not maxima:
         return (), ()
     near = _Neighbours(order, forced)

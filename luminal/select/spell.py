@@ -7,7 +7,7 @@ nor the quotient is ever stored.
 
 from __future__ import annotations
 
-from luminal.algebra.terms import Term, Terms
+from luminal.algebra.terms import Term, Terms, below
 from luminal.select import cascades
 from luminal.select.rewrite import Respelled
 from luminal.select.weights import KERNEL_TERMS, stored_anyway
@@ -20,7 +20,10 @@ def spell(program: Respelled) -> Respelled:
         return program
     spelled, new = _pulled_out(program, wanted)
     after = spelled.order()
-    found = cascades.find(after, stored_anyway(spelled.lowered.roots, after))
+    products = (new[term].args[0].args[0] for term in wanted)
+    near = below(products, lambda t: t.is_reduction)
+    forced = stored_anyway(spelled.lowered.roots, after)
+    found = cascades.find(after, forced, near.keys())
     in_pass = {member.term for each in found for member in each.cascade.members}
     useful = {term for term in wanted if new[term].args[0] in in_pass}
     return spelled if useful == wanted else _pulled_out(program, useful)[0]

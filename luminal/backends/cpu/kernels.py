@@ -5,7 +5,7 @@ from __future__ import annotations
 from weakref import WeakValueDictionary
 
 from luminal import config, tracing
-from luminal.backends.cpu import compiler, hand_written, libraries, machine_code
+from luminal.backends.cpu import ahead, compiler, hand_written, libraries, machine_code
 from luminal.backends.cpu.compiler import LoadedCode
 from luminal.codegen.llvm import render
 from luminal.codegen.llvm_product import symbols
@@ -35,6 +35,16 @@ def build(kernel: Kernel, text: str, target: Target) -> LoadedCode:
     return code
 
 
+def begin(kernel: Kernel, text: str, target: Target) -> None:
+    """Lets a kernel be compiled while others are placed, for `compiled` to find it."""
+    if kernel.call is None and (text, target) not in _built:
+        ahead.ahead.begin((text, target), kernel, _is_cached)
+
+
+def _is_cached(key: ahead.Key) -> bool:
+    return object_cache.default().get(compiler.cache_key(*key, RENDERER)) is not None
+
+
 def _show(kernel: Kernel, text: str, target: Target) -> None:
     tracing.debug(4, text)
     if config.get("LUMINAL_DEBUG") >= 5:
@@ -46,15 +56,20 @@ def _show(kernel: Kernel, text: str, target: Target) -> None:
 
 def compiled(kernel: Kernel, text: str, target: Target) -> bytes:
     """The kernel's object code, from the cache or compiled into it. Raises as `build` does."""
-    key = compiler.cache_key(text, target, RENDERER)
-    objects = object_cache.default()
+    objects, key = object_cache.default(), compiler.cache_key(text, target, RENDERER)
+    begun = ahead.ahead.take((text, target))
     found = objects.get(key)
     if found is None:
-        if kernel.call is not None:
-            hand_written.check_ir(kernel.call)
-        with tracing.span("render"):
-            ir_text = render(kernel, target)
-        with tracing.span("compile"):
-            found = machine_code.compile_object(ir_text, target)
+        found = object_code(kernel, target) if begun is None else begun
         objects.put(key, found)
     return found
+
+
+def object_code(kernel: Kernel, target: Target) -> bytes:
+    """The kernel rendered and compiled. Raises as `build` does."""
+    if kernel.call is not None:
+        hand_written.check_ir(kernel.call)
+    with tracing.span("render"):
+        ir_text = render(kernel, target)
+    with tracing.span("compile"):
+        return machine_code.compile_object(ir_text, target)

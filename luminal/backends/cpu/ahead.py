@@ -1,0 +1,201 @@
+"""Kernels compiled by other processes while this one places the next ones.
+
+LLVM works for one thread of a process at a time, so parallel means processes. Helpers take the
+newest of the kernels that wait, the caller compiles them from the oldest on, and so they meet. A
+helper that cannot be started or dies is only missed: the caller does its share.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import selectors
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO, Any
+
+from luminal.errors import LuminalError
+from luminal.kernel.tile_ir import Kernel
+from luminal.target import Target
+
+Compile = Callable[[Kernel, Target], bytes]
+Key = tuple[str, Target]
+"""A kernel's canonical text, and what it is compiled for."""
+
+MANY = 48  # kernels that wait from which a helper, which starts in 0.3 s, is worth its while
+BATCH = 8  # kernels a helper is given at a time: 50 ms of work
+MOST_HELPERS = 4
+PIPE_BYTES = 1 << 20  # a batch and its answer fit in: neither side waits for the other to read
+HEADER = struct.Struct("<q")
+
+
+class Ahead(threading.local):
+    """What a thread that compiles has told of and not taken yet."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Key, Kernel] = {}
+        self._made: dict[Key, bytes] = {}
+        self._helpers: list[Helper] = []
+        self._may_start = min(len(os.sched_getaffinity(0)) - 1, MOST_HELPERS)
+        self._looks = False  # there may be work for helpers
+
+    def begin(self, key: Key, kernel: Kernel, is_made: Callable[[Key], bool]) -> None:
+        """Lets a kernel be compiled, should a helper come to it. `is_made`: it needs not be."""
+        self._waiting[key] = kernel
+        if self._looks and is_made(key):
+            del self._waiting[key]
+        if len(self._waiting) < MANY:
+            return
+        if not self._looks:
+            self._looks = True
+            self._waiting = {k: v for k, v in self._waiting.items() if not is_made(k)}
+        if len(self._waiting) >= MANY and len(self._helpers) < self._may_start:
+            self._start()
+        self._feed()
+
+    def take(self, key: Key) -> bytes | None:
+        """The object code of a kernel; None where the caller has to make it."""
+        self._waiting.pop(key, None)
+        self._feed()
+        for helper in [*self._helpers]:
+            if key in helper.batch:
+                self._collect(helper)
+        self._rest()
+        return self._made.pop(key, None)
+
+    def _start(self) -> None:
+        try:
+            self._helpers.append(Helper())
+        except OSError:
+            self._may_start = 0
+
+    def _feed(self) -> None:
+        """Takes what helpers have finished and gives them more."""
+        for helper in [*self._helpers]:
+            if helper.batch and helper.has_answered():
+                self._collect(helper)
+            if not helper.batch and self._waiting:
+                some = [self._waiting.popitem() for _ in range(min(BATCH, len(self._waiting)))]
+                if not helper.send(dict(some)):
+                    self._lose(helper, dict(some))
+
+    def _collect(self, helper: Helper) -> None:
+        """Waits for a helper's answer."""
+        batch, answer = helper.batch, helper.answer()
+        if answer is None:
+            self._lose(helper, batch)
+        else:
+            made = zip(batch, answer, strict=True)
+            self._made.update({key: code for key, code in made if code is not None})
+
+    def _lose(self, helper: Helper, batch: dict[Key, Kernel]) -> None:
+        self._helpers.remove(helper)
+        self._may_start = 0
+        self._waiting |= batch
+        helper.end()
+
+    def _rest(self) -> None:
+        """Ends the helpers once nothing waits any more."""
+        if not self._waiting and not any(helper.batch for helper in self._helpers):
+            self._looks = False
+            while self._helpers:
+                self._helpers.pop().end()
+
+
+class Helper:
+    """A process that compiles batches of kernels. Raises OSError where none can be started."""
+
+    def __init__(self) -> None:
+        self.batch: dict[Key, Kernel] = {}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "luminal.backends.cpu.ahead_helper"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pipesize=PIPE_BYTES,
+        )
+
+    def send(self, batch: dict[Key, Kernel]) -> bool:
+        """Hands over a batch; False if the process is gone."""
+        assert self._process.stdin is not None
+        try:
+            write(self._process.stdin, [(target, kernel) for (_, target), kernel in batch.items()])
+        except OSError:
+            return False
+        self.batch = batch
+        return True
+
+    def has_answered(self) -> bool:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]
+            return bool(selector.select(0))
+
+    def answer(self) -> list[bytes | None] | None:
+        """The batch's object code, None for a kernel that it could not compile; waits for it. None
+        if the process is gone.
+        """
+        assert self._process.stdout is not None
+        try:
+            found: list[bytes | None] = read(self._process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            return None
+        self.batch = {}
+        return found
+
+    def end(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # what it still held cannot be sent any more
+                    pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def write(stream: IO[bytes], value: Any) -> None:
+    data = pickle.dumps(value)
+    stream.write(HEADER.pack(len(data)) + data)
+    stream.flush()
+
+
+def read(stream: IO[bytes]) -> Any:
+    """Raises EOFError where the other side is gone."""
+    header = stream.read(HEADER.size)
+    if len(header) < HEADER.size:
+        raise EOFError
+    (size,) = HEADER.unpack(header)
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return pickle.loads(data)
+
+
+def serve(requests: IO[bytes], answers: IO[bytes], compile_: Compile) -> None:
+    """Answers batches until there are no more."""
+    while True:
+        try:
+            batch = read(requests)
+        except EOFError:
+            return
+        codes: list[bytes | None] = []
+        for target, kernel in batch:
+            try:
+                codes.append(compile_(kernel, target))
+            except LuminalError:  # the caller meets it as well, and says so
+                codes.append(None)
+        write(answers, codes)
+
+
+ahead = Ahead()
+
+
+def _begin_anew() -> None:
+    """A forked child shares no helpers with its parent."""
+    global ahead
+    ahead = Ahead()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
