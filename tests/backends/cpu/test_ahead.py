@@ -1,0 +1,94 @@
+"""Kernels compiled by helper processes: the same code, whatever becomes of a helper."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import luminal as lm
+from luminal import config
+from luminal.backends.cpu import ahead, kernels, target
+from luminal.backends.cpu.ahead import Ahead
+from luminal.compiler import lower_by_stages
+from luminal.kernel.tile_ir import Kernel, to_text
+
+COUNT = 24
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ahead]:
+    """Helpers start early, and nothing is in the object cache."""
+    monkeypatch.setattr(ahead, "MANY", 6)
+    monkeypatch.setattr(ahead, "BATCH", 3)
+    mine = Ahead()
+    monkeypatch.setattr(mine, "_may_start", 1)
+    monkeypatch.setattr(ahead, "ahead", mine)
+    with config.override(LUMINAL_CACHE_DIR=tmp_path):
+        yield mine
+
+
+def graph() -> lm.Graph:
+    """One that needs many kernels."""
+    cx = lm.Graph()
+    for k in range(COUNT):
+        cx.tensor((2 * k + 3, k + 2), name=f"x{k}").exp().sum(0).output(f"y{k}")
+    return cx
+
+
+def some_kernels() -> list[tuple[str, Kernel]]:
+    program = lower_by_stages(graph().graph(), target.current()).program
+    assert len(program.kernels) == COUNT
+    return [(to_text(kernel), kernel) for kernel in program.kernels]
+
+
+def nothing(helper: ahead.Helper) -> None:
+    pass
+
+
+def killed(helper: ahead.Helper) -> None:
+    os.kill(helper._process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("fate", [nothing, killed])
+def test_code_is_the_same_whoever_makes_it(
+    few: Ahead, fate: Callable[[ahead.Helper], None]
+) -> None:
+    found, here = some_kernels(), target.current()
+    alone = [kernels.object_code(kernel, here) for _, kernel in found]
+    for text, kernel in found:
+        few.begin((text, here), kernel, lambda key: False)
+    (helper,) = few._helpers
+    fate(helper)
+    made = [few.take((text, here)) for text, _ in found]
+    assert all(code in (None, wanted) for code, wanted in zip(made, alone, strict=True))
+    assert any(made) == (fate is nothing)
+    assert not few._helpers
+    assert helper._process.poll() is not None  # it ended with its work
+
+
+def test_a_compile_takes_what_helpers_made(few: Ahead, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = []
+    here = kernels.object_code
+    monkeypatch.setattr(kernels, "object_code", lambda *args: mine.append(args) or here(*args))
+    cx = graph()
+    lm.compile(cx)
+    assert len(mine) <= COUNT - 3  # a batch at least came from the helper
+    mine.clear()
+    lm.compile(cx)  # and put it into the cache
+    assert not mine
+    assert not few._waiting
+    assert not few._made
+
+
+def test_where_no_process_starts_the_caller_compiles_all(
+    few: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead.sys, "executable", "/nowhere/python")
+    for text, kernel in some_kernels():
+        few.begin((text, target.current()), kernel, lambda key: False)
+        assert not few._helpers
+    assert [few.take((text, target.current())) for text, _ in some_kernels()] == [None] * COUNT
