@@ -3,117 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import luminal as lm
 from luminal import nn
-from luminal.hlir.attributes import StateAttrs
-from luminal.hlir.graph import Assign
-from luminal.hlir.state import State
-from luminal.hlir.substitute import all_nodes
 from luminal.models.llama import Llama, LlamaConfig
+from tests.fuzz.genome_drafts import Draft, decided, tamed
 from tests.fuzz.graphs import Case
-
-Array = np.ndarray[Any, Any]
-SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 3e38)
-
-
-@dataclass
-class Draft:
-    """A graph under construction, and how its inputs are drawn."""
-
-    sizes: tuple[dict[str, int], ...] = ({},)  # values of the dims, one Case each
-    cx: lm.Graph = field(default_factory=lm.Graph)
-    draws: dict[str, tuple[Any, Callable[[np.random.Generator, tuple[int, ...]], Array]]] = field(
-        default_factory=dict
-    )
-
-    def __post_init__(self) -> None:
-        nn.init.manual_seed(0)
-
-    def given(self, *shape: Any, dtype: Any = lm.float32, below: int = 9, wild: float = 0) -> Any:
-        """An input: floats are normal (a share of them `wild`), integers in [0, below)."""
-
-        def draw(rng: np.random.Generator, sizes: tuple[int, ...]) -> Array:
-            if not dtype.is_float:
-                return np.asarray(rng.integers(0, below, sizes)).astype(dtype.numpy)
-            values = rng.normal(size=sizes)
-            strange = rng.choice(SPECIAL, sizes)
-            mixed = np.where(rng.random(sizes) < wild, strange, values)
-            return np.asarray(mixed).astype(dtype.numpy)
-
-        name = f"x{len(self.draws)}"
-        self.draws[name] = tuple(shape), draw
-        return self.cx.tensor(tuple(shape), dtype, name=name)
-
-    def weight(self, *shape: int, dtype: Any = lm.float32) -> Any:
-        weight = self.cx.weight(shape, dtype)
-        weight.set(np.random.default_rng(sum(shape)).normal(size=shape).astype(dtype.numpy))
-        return weight
-
-    def cases(self, *results: Any) -> list[Case]:
-        """The graph of the results at every value of the dims; States hold random values."""
-        for k, result in enumerate(results):
-            result.output(f"y{k}")
-        graph = self.cx.graph()
-        rng = np.random.default_rng(0)
-        states = {s: _first(s, rng) for s in _states(graph)}
-        found = []
-        for dims in self.sizes:
-            inputs: dict[str, Array] = {}
-            for name, (shape, draw) in self.draws.items():
-                sizes = tuple(n if isinstance(n, int) else n.evaluate(dims) for n in shape)
-                inputs[name] = draw(rng, sizes)
-            found.append(Case(graph, inputs, dims, states))
-        return found
-
-
-def _states(graph: Any) -> list[State]:
-    sinks = [sink.state for sink in graph.sinks if isinstance(sink, Assign)]
-    read = [n.attrs.state for n in all_nodes(graph) if isinstance(n.attrs, StateAttrs)]
-    return list(dict.fromkeys([*sinks, *read]))
-
-
-def _first(state: State, rng: np.random.Generator) -> Array:
-    """Random values, except where a State holds more than zeros."""
-    now = state.numpy()
-    if now.any() or not state.dtype.is_float:
-        return now
-    return np.asarray(np.abs(rng.normal(size=state.shape))).astype(state.dtype.numpy)
-
 
 # --- language models ------------------------------------------------------------------------------
 
 
 def llama_layers() -> list[Case]:
-    """Three rolled layers with caches: prompts and single tokens. In float64, where few points are
-    unstable after so many steps.
-    """
+    """Three rolled layers with caches: prompts and single tokens."""
     d = Draft(
         ({"s": 4, "past": 3}, {"s": 1, "past": 0}, {"s": 1, "past": 15}, {"s": 16, "past": 0})
     )
-    model = Llama(LlamaConfig(16, 24, 3, 4, 2, 4, 20, 16), dtype=lm.float64).eval()
+    model = tamed(Llama(LlamaConfig(32, 48, 3, 4, 2, 8, 70, 16)).eval())
     s, past = d.cx.dim("s", 1, 16), d.cx.dim("past", 0, 15)
     d.cx.require(past + s <= 16)
-    ids = d.given(s, dtype=lm.int32, below=20)
-    return d.cases(model(ids, model.make_caches(16, lm.float64), past))
+    ids = d.given(s, dtype=lm.int32, below=70)
+    return d.cases(model(ids, model.make_caches(16), past))
 
 
 def llama_decode() -> list[Case]:
     """The step of one token in bfloat16."""
     d = Draft(({"past": 5}, {"past": 0}, {"past": 31}))
-    model = Llama(LlamaConfig(32, 48, 2, 4, 2, 8, 20, 32), dtype=lm.bfloat16).eval()
+    model = tamed(Llama(LlamaConfig(32, 48, 2, 4, 2, 8, 70, 32), dtype=lm.bfloat16).eval())
     past = d.cx.dim("past", 0, 31)
-    return d.cases(model(d.given(1, dtype=lm.int32, below=20), model.make_caches(32), past))
+    return d.cases(model(d.given(1, dtype=lm.int32, below=70), model.make_caches(32), past))
 
 
 def llama_block() -> list[Case]:
     """One layer with grouped heads and caches, of any number of tokens."""
     d = Draft(({"s": 40, "past": 20}, {"s": 1, "past": 63}, {"s": 64, "past": 0}))
-    model = Llama(LlamaConfig(32, 48, 1, 4, 2, 8, 50, 64)).eval()
+    model = tamed(Llama(LlamaConfig(32, 48, 1, 4, 2, 8, 50, 64)).eval())
     s, past = d.cx.dim("s", 1, 64), d.cx.dim("past", 0, 63)
     d.cx.require(past + s <= 64)
     return d.cases(model(d.given(s, dtype=lm.int32, below=50), model.make_caches(64), past))
@@ -122,18 +49,19 @@ def llama_block() -> list[Case]:
 def moe_blocks() -> list[Case]:
     """Enough tokens that experts take them by blocks."""
     d = Draft(({"s": 40}, {"s": 1}, {"s": 64}))
-    return d.cases(nn.MoE(8, 16, 4, 2)(d.given(d.cx.dim("s", 1, 64), 8)))
+    moe = nn.MoE(16, 24, 4, 2)
+    return d.cases(moe(d.given(d.cx.dim("s", 1, 64), 16, settle=partial(decided, moe))))
 
 
 def attention_grouped() -> list[Case]:
     """Projections, four heads of queries over two of keys, a residual and a norm."""
     d = Draft()
     x = d.given(24, 32)
-    q = (x @ d.weight(32, 32) * 0.2).reshape(24, 2, 2, 8).permute(1, 2, 0, 3)
-    k = (x @ d.weight(32, 16) * 0.2).reshape(24, 2, 1, 8).permute(1, 2, 0, 3)
-    v = (x @ d.weight(32, 16)).reshape(24, 2, 1, 8).permute(1, 2, 0, 3)
+    q = d.dense(x, 32).reshape(24, 2, 2, 8).permute(1, 2, 0, 3)
+    k = d.dense(x, 16).reshape(24, 2, 1, 8).permute(1, 2, 0, 3)
+    v = d.dense(x, 16).reshape(24, 2, 1, 8).permute(1, 2, 0, 3)
     y = ((q @ k.mT * 0.35).softmax(-1) @ v).permute(2, 0, 1, 3).reshape(24, 32)
-    return d.cases((y @ d.weight(32, 32) * 0.2 + x).layer_norm(-1))
+    return d.cases((d.dense(y, 32) + x).layer_norm(-1))
 
 
 def _seen(d: Draft, n: Any, m: Any, window: int) -> Any:
@@ -185,7 +113,7 @@ def batch_norm() -> list[Case]:
     """Training mode: running statistics are States."""
     d = Draft()
     x = d.given(3, 4, 5, 5)
-    return d.cases(nn.BatchNorm2d(4)(x.conv2d(d.weight(4, 4, 3, 3))).relu().mean((2, 3)))
+    return d.cases(nn.BatchNorm2d(8)(x.conv2d(d.weight(8, 4, 3, 3))).relu().mean((2, 3)))
 
 
 # --- local rows ---------------------------------------------------------------------------------
@@ -208,7 +136,7 @@ def local_rows() -> list[Case]:
 def ordered() -> list[Case]:
     """Scans and sorts, with what is computed before and after them."""
     d = Draft(({"s": 5}, {"s": 1}, {"s": 60}))
-    x = d.given(d.cx.dim("s", 1, 64), 7, wild=0.05)
+    x = d.given(d.cx.dim("s", 1, 64), 7, wild=0.03)
     values, order = (x * 2).sort(-1)
     tamed = lm.where(x == x, x.clamp(-3, 3), 0)
     return d.cases(
@@ -242,9 +170,9 @@ def wide_floats() -> list[Case]:
     """float64: a product of three, a softmax, a norm."""
     d = Draft(({"s": 9}, {"s": 1}, {"s": 64}))
     x = d.given(d.cx.dim("s", 1, 64), 12, dtype=lm.float64)
-    w = d.weight(12, 12, dtype=lm.float64)
-    y = (x @ w @ w * 0.1).softmax(-1)
-    return d.cases(y @ w, (x - x.mean(0)).square().mean(0).sqrt())
+    w = d.weight(12, 12, dtype=lm.float64, sums=12)
+    y = (x @ w @ w).softmax(-1)
+    return d.cases(y @ w, ((x - x.mean(0)).square().mean(0) + 0.5).sqrt())
 
 
 def narrow_floats() -> list[Case]:
@@ -252,11 +180,8 @@ def narrow_floats() -> list[Case]:
     d = Draft(({"s": 9}, {"s": 1}, {"s": 64}))
     s = d.cx.dim("s", 1, 64)
     x, h = d.given(s, 32, dtype=lm.bfloat16), d.given(s, 16, dtype=lm.float16)
-    w = d.weight(32, 48, dtype=lm.bfloat16)
-    y = (x @ w).relu()
-    return d.cases(
-        y @ d.weight(48, 16, dtype=lm.bfloat16), y * 2 + 1, h.softmax(0), x.cast(lm.float32).sum()
-    )
+    y = d.dense(x, 48).relu()
+    return d.cases(d.dense(y, 16), y * 2 + 1, h.softmax(0), x.cast(lm.float32).sum())
 
 
 def empty() -> list[Case]:
@@ -286,7 +211,8 @@ def custom() -> list[Case]:
 
     d = Draft(({"s": 9}, {"s": 1}, {"s": 33}))
     x = d.given(d.cx.dim("s", 1, 64), 8)
-    return d.cases(square(scale(x.exp() + 1)).sum(0), (scale(x) @ d.weight(8, 6)).softmax(-1))
+    exact = x.relu()  # what computes with rounding before a kernel leaves nothing to compare
+    return d.cases(square(exact).sum(0), d.dense(scale(x.flip(-1)), 6).softmax(-1))
 
 
 GRAPHS: dict[str, Callable[[], list[Case]]] = {

@@ -23,6 +23,7 @@ class Subject:
 _SKEWED = "tests/backends/cpu/test_skewed.py"
 _EXECUTABLE = "tests/backends/cpu/test_executable.py"
 _FUZZ = "tests/fuzz/test_cpu_fuzz.py::test_cases_of_seeds"
+_SEARCH = ("tests/unit/test_search_comparisons.py", "tests/unit/test_search_strategy.py")
 _SMALL_FUZZ = "tests/fuzz/test_cpu_fuzz.py::test_cases_of_seeds_in_small_chunks"
 
 SUBJECTS = (
@@ -52,11 +53,10 @@ SUBJECTS = (
                       "luminal/rules/sums.py", "luminal/rules/notation.py"),
             ("tests/rules/test_rules.py",)),
     Subject("measure", ("luminal/search/measure.py", "luminal/search/runner.py"),
-            ("tests/unit/test_search_strategy.py",)),
+            _SEARCH),
     Subject("oracle", ("luminal/search/oracle.py", "luminal/search/distance.py"),
-            ("tests/unit/test_search_oracle.py",)),
-    Subject("strategy", ("luminal/search/strategy.py",),
-            ("tests/unit/test_search_strategy.py",)),
+            ("tests/unit/test_search_verdicts.py", "tests/unit/test_search_oracle.py")),
+    Subject("strategy", ("luminal/search/strategy.py",), _SEARCH),
     Subject("sampling", ("luminal/models/sampling.py",), ("tests/unit/test_sampling.py",)),
     Subject("loaders", ("luminal/loaders/safetensors_file.py", "luminal/loaders/gguf.py",
                         "luminal/loaders/llama2c.py", "luminal/loaders/llama_config.py",

@@ -105,6 +105,15 @@ GRAPHS = {
       }
       %3 = Gather %2.1 [i0 + 5, i0] : f32[2]
       output y = %3""",
+    "a short sum whose first position is padding reads along one axis less there": """
+      dim s in 1..6
+      %0 = Input a : i64[s, 2]
+      %1 = View %0 [i0, 2 - i2] where (i2 <= 2 & i2 >= 1) : i64[s, 3, 4]
+      %2 = Input b : i64[4, 3]
+      %3 = View %2 [i2, i1] : i64[s, 3, 4]
+      %4 = Mul %1, %3 : i64[s, 3, 4]
+      %5 = Sum %4 axis=2 : i64[s, 3]
+      output y = %5""",
 }
 
 
