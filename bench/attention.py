@@ -33,7 +33,7 @@ def _rows(length: int) -> Rows:
     calls = {}
     for causal in (False, True):
         name = f"attention {length}{' causal' if causal else ''}"
-        exe = lm.compile(_graph(length, causal))
+        exe = lm.compile(graph(length, causal))
         if len(exe.report().kernels) != 1:
             raise AssertionError(f"{name}: {len(exe.report().kernels)} kernels; it should be one")
 
@@ -49,26 +49,27 @@ def _rows(length: int) -> Rows:
         memory = exe.memory_report()
         used, most = memory.arena_bytes + memory.scratch_bytes, 64 * length * HEADS + (8 << 20)
         yield Row(f"{name}: arena, scratch", used / 2**20, most / 2**20, "MiB", (0, used / 2**20))
-        error = _error(ours(), inputs, causal, random)
-        yield Row(f"{name}: error", error, 1e-5, "of the norm", (error, error))
+        off = error(ours(), inputs, causal, random)
+        yield Row(f"{name}: error", off, 1e-5, "of the norm", (off, off))
     pairs = in_turns(calls[True], calls[False])
     ratios = [ours / other for ours, other in pairs]
     spread = (min(ratios), max(ratios))
     yield Row(f"attention {length}: causal", statistics.median(ratios), 0.6, "of whole", spread)
 
 
-def _graph(length: int, causal: bool) -> lm.Graph:
-    graph = lm.Graph()
-    q, k, v = (graph.tensor((HEADS, length, WIDTH), name=name) for name in "qkv")
+def graph(length: int, causal: bool) -> lm.Graph:
+    """Attention as anyone writes it."""
+    cx = lm.Graph()
+    q, k, v = (cx.tensor((HEADS, length, WIDTH), name=name) for name in "qkv")
     scores = q @ k.transpose(-1, -2) * WIDTH**-0.5
     if causal:
-        i, j = graph.arange(length).reshape(length, 1), graph.arange(length).reshape(1, length)
+        i, j = cx.arange(length).reshape(length, 1), cx.arange(length).reshape(1, length)
         scores = lm.where(j <= i, scores, -np.inf)
     (scores.softmax(-1) @ v).output("y")
-    return graph
+    return cx
 
 
-def _error(
+def error(
     found: Array, inputs: dict[str, Array], causal: bool, random: np.random.Generator
 ) -> float:
     """The norm of the error relative to float64, over some rows."""

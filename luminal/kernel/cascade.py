@@ -200,8 +200,12 @@ def _rescaled(sum_: Term, maximum: Term, is_read: Callable[[Term], bool]) -> Mem
     if sum_.op != "Sum" or sum_.dtype is not maximum.dtype:
         return f"it is a {sum_.op} of {sum_.dtype}"
     (x,), (product,) = maximum.args, sum_.args
-    order = term_order((product,), lambda t: t is maximum or is_read(t))
-    slopes, growths = _slopes(order, maximum, is_read), _slopes(order, x, is_read)
+
+    def ends(term: Term) -> bool:
+        return term is maximum or is_read(term)
+
+    order = term_order((product,), ends)
+    slopes, growths = _slopes(order, maximum, ends), _slopes(order, x, ends)
     rates: dict[Term, _Rate | str] = {}  # of the factors that use the maximum
     for term in order:
         if term not in slopes:
@@ -239,7 +243,7 @@ def _product(term: Term, factors: Sequence[_Rate | str]) -> _Rate | str:
 
 
 def _slopes(
-    order: Sequence[Term], unit: Term, is_read: Callable[[Term], bool]
+    order: Sequence[Term], unit: Term, ends: Callable[[Term], bool]
 ) -> dict[Term, float | None]:
     """By each term that depends on `unit`, operands first: c where it is `p + c*unit`, p free of
     it; None if it is not of that form.
@@ -250,7 +254,7 @@ def _slopes(
             found[term] = 1.0
             continue
         moving = [found[arg] for arg in term.args if arg in found]
-        if not moving or is_read(term):
+        if not moving or ends(term):
             continue
         found[term] = None
         slopes = [slope for slope in moving if slope is not None]

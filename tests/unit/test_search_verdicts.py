@@ -132,6 +132,25 @@ def test_no_element_may_be_strange_where_it_is_a_number(strange: float) -> None:
     assert "0.5% of the sampled elements are off" in judged.text
 
 
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_bounds_grow_with_the_size_of_all_elements(size: float) -> None:
+    for factor, right in ((0.9, True), (1.1, False)):
+        moved = off(0.005, lambda v, k=factor: k * 1e-4 * (SCALE + np.abs(v)))
+        judged = judge(sample(EXACT * size, float32), EXACT * size, moved * size)
+        assert judged.right == right
+    judged = judge(sample(EXACT * size), EXACT * size, off(0.005, lambda v: SCALE + 0 * v) * size)
+    assert judged.text == "0.5% of the sampled elements are off, by up to 1"
+
+
+def test_infinities_and_nan_are_no_part_of_the_size() -> None:
+    values = EXACT * 1e-6
+    values[::2], values[50:60] = np.inf, np.nan
+    found = values.copy()
+    found[1] += 1e-9
+    assert not judge(sample(values, float32), values, found).right
+    assert distance(found + 1e-7, values).far > COUNT / 4
+
+
 def test_infinities_do_not_widen_the_bounds() -> None:
     values = EXACT.copy()
     values[3], values[4] = np.inf, np.nan
@@ -177,6 +196,7 @@ def test_distances_of_integers_infinities_and_nothing() -> None:
     assert distance(rows, rows) == (6, 0, (0, 0))
     assert distance(rows + np.eye(2, 3, dtype=int)[::-1], rows) == (6, 2, (0, 1))
     assert distance(np.zeros((0, 3)), np.zeros((0, 3))) == (0, 0, ())
+    assert distance(np.ones(3), np.zeros(3)) == (3, 3, (0,))
     strange = np.array([np.inf, -np.inf, np.nan, 1.0])
     assert distance(strange, strange) == (4, 0, (0,))
     assert distance(-strange, strange) == (4, 3, (0,))
@@ -210,6 +230,35 @@ def test_corners_and_the_worst_element_are_looked_at() -> None:
     assert found.values.shape == (len(rows), 1, len(columns))
     other = sampled(lambda cx: cx.tensor((100, 1, 90), name="x").exp() + 1, (41, 0, 77), seed=1)
     assert set(other.positions[0]) != set(rows)
+
+
+@pytest.mark.parametrize(("shape", "each"), [((1000,), 64), ((90, 100), 8), ((9,) * 7, 2)])
+def test_as_many_positions_along_each_axis_as_make_64_elements(
+    shape: tuple[int, ...], each: int
+) -> None:
+    def build(cx: lm.Graph) -> Any:
+        return cx.tensor(shape, name="x").exp()
+
+    found = sampled(build, tuple(0 for _ in shape))
+    assert [len(set(positions)) for positions in found.positions] == [each] * len(shape)
+
+
+def test_every_position_may_be_looked_at() -> None:
+    met: set[int] = set()
+    for seed in range(40):
+        found = sampled(lambda cx: cx.tensor((12, 40), name="x").exp(), (0, 0), seed)
+        met |= set(found.positions[0].tolist())
+    assert met == set(range(12))
+
+
+def test_values_are_those_of_float64() -> None:
+    cx = lm.Graph()
+    cx.tensor((50, 60), name="x").exp().sum(-1).output("y")
+    graph = cx.graph()
+    arrays = draw(graph, {}, {}, 0)
+    found = oracle.samples(lower(graph), arrays, 0, {"y": (0,)})["y"]
+    exact = np.exp(arrays.inputs["x"].astype(np.float64)).sum(-1)[found.positions[0]]
+    np.testing.assert_allclose(found.values, exact, rtol=1e-14)
 
 
 def test_few_elements_are_all_looked_at() -> None:
