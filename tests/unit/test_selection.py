@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import luminal as lm
 from luminal.algebra.lower import lower
+from luminal.errors import VerifyError
 from luminal.program.selection import Residence, Selection, verify
 from luminal.select.fast import select
 from luminal.select.weights import KERNEL_TERMS, MERGED
@@ -137,3 +140,15 @@ def test_a_value_belongs_to_one_pass() -> None:
     arrays = {name: rng.standard_normal((24, 24), dtype=np.float32) for name in "xabc"}
     expected = lm.compile(cx, "reference")(arrays)["y"]
     np.testing.assert_allclose(lm.compile(cx)(arrays)["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_weights_decide_shares_no_kernel_with_the_run() -> None:
+    cx = lm.Graph()
+    early = cx.weight((4, 8), name="w").sum(-1).output("early")
+    late = cx.tensor((4, 8), name="x").sum(-1).output("late")
+    (early + late).output("both")
+    selection = select(lower(cx.graph()))
+    verify(selection)
+    sums = frozenset(t for t in selection.choices if t.op == "Sum")
+    with pytest.raises(VerifyError, match="a merge spans prologue and run"):
+        verify(replace(selection, merges=(sums,)))
