@@ -405,10 +405,12 @@ class LUFactor(NamedTuple):
     pivots: Tensor
 
 
-def lu_factor(x: Tensor) -> LUFactor:
+def lu_factor(x: Tensor, *, pivot: bool = True) -> LUFactor:
     """L (unit lower) and U (upper) in one matrix, and the row (from 1, int32) that each row was
     exchanged with. Gaussian elimination with partial pivoting; U has zeros where x is singular."""
     a = matrix("linalg.lu_factor", x)
+    if not pivot:
+        raise ShapeError("linalg.lu_factor: pivot=False; rows are exchanged, as PyTorch's on CPUs")
     found, pivots = _operation("lu_factor", lapack.lu, 1, SINGULAR, _lu)(a)
     return LUFactor(back(found, x.dtype), pivots)
 

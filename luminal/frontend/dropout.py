@@ -99,9 +99,9 @@ def feature_alpha_dropout(
     key: Tensor | None = None,
 ) -> Tensor:
     """`alpha_dropout` of whole channels (dims 0 and 1)."""
-    if x.ndim < 2:
+    if training and p != 0 and x.ndim < 2:
         raise ShapeError(f"feature_alpha_dropout: {describe(x)}; it takes 2 dims or more")
-    return _alpha("feature_alpha_dropout", x, p, training, key, whole=x.ndim - 2)
+    return _alpha("feature_alpha_dropout", x, p, training, key, whole=max(x.ndim - 2, 0))
 
 
 def _check_rank(what: str, x: Tensor, ranks: Sequence[int]) -> None:

@@ -121,6 +121,8 @@ def cond(x: Tensor, p: float | str | None = None) -> Tensor:
     if p in (None, 2, -2):
         a = matrix("linalg.cond", x)
         size = svdvals(a)
+        if size.extents[-1] == const(0):
+            return x.graph.full(size.extents[:-1], 0, x.dtype)
         most, least = amax(size, -1), amin(size, -1)
         return back(least / most if p == -2 else most / least, x.dtype)
     a = square("linalg.cond", x)
@@ -234,9 +236,9 @@ class LU(NamedTuple):
     U: Tensor
 
 
-def lu(x: Tensor) -> LU:
+def lu(x: Tensor, *, pivot: bool = True) -> LU:
     """P, L, U with P @ L @ U = x (m, n): a permutation (m, m), unit lower (m, k), upper (k, n)."""
-    return lu_unpack(*lu_factor(x))
+    return lu_unpack(*lu_factor(x, pivot=pivot))
 
 
 def lu_unpack(factors: Tensor, pivots: Tensor) -> LU:
@@ -274,6 +276,7 @@ def tensorsolve(a: Tensor, b: Tensor, dims: Sequence[int] | None = None) -> Tens
 
 def vander(x: Tensor, N: Extent | None = None) -> Tensor:
     """Powers of x along a new last dim: 0 .. N-1, N is by default x's last extent."""
+    x = x.reshape(1) if x.ndim == 0 else x
     extent = x.extents[-1] if N is None else x.graph.extent(N)
     powers = x.graph.arange(extent, dtype=x.dtype if x.dtype.is_int else dtypes.int64)
     return x.unsqueeze(-1) ** powers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from luminal.errors import ShapeError
@@ -11,12 +12,12 @@ from luminal.frontend.decompositions import svdvals
 from luminal.frontend.handle import axes_of, axis_of, describe, in_float, numpy_names
 from luminal.frontend.movement import movedim
 from luminal.frontend.norms import vector_norm
-from luminal.frontend.reduce import Dims, amax, amin, sum
+from luminal.frontend.reduce import Dims, amin, greatest, sum
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
-SINGULAR = (2, -2, "nuc")  # orders by singular values: the greatest, the least, their sum
+BY_SINGULAR_VALUES = (2, -2, "nuc")  # the greatest, the least, their sum
 
 
 @numpy_names
@@ -29,22 +30,33 @@ def matrix_norm(
 ) -> Tensor:
     """Of matrices in the two dims `dim`: "fro", or the extreme sum of |x| of a column (1, -1) or
     row (inf, -inf), or of the singular values the greatest (2), the least (-2), the sum ("nuc").
+
+    The greatest of nothing is 0. Raises ShapeError for other orders.
     """
-    x = x if dtype is None else x.cast(dtype)
-    if ord not in SINGULAR:
-        return norms.matrix_norm(x, ord, dim, keepdim)
     rows, columns = (axis_of("matrix_norm", d, x.ndim) for d in dim)
     if rows == columns:
         raise ShapeError(f"matrix_norm: dims {dim} name one dimension twice; name two")
-    return _by_singular_values(x, ord, rows, columns, keepdim)
+    if ord == "fro":
+        return vector_norm(x, 2, (rows, columns), keepdim, dtype)
+    if ord not in (1, -1, math.inf, -math.inf, *BY_SINGULAR_VALUES):
+        known = '"fro", "nuc", 1, -1, 2, -2, inf, -inf'
+        raise ShapeError(f"matrix_norm: ord={ord!r} is not one of {known}")
+    return _matrix_norm(x if dtype is None else x.cast(dtype), ord, rows, columns, keepdim)
 
 
 @in_float
-def _by_singular_values(
-    x: Tensor, ord: float | str, rows: int, columns: int, keepdim: bool
-) -> Tensor:
-    values = svdvals(movedim(x, (rows, columns), (-2, -1)))
-    found = {2: amax, -2: amin, "nuc": sum}[ord](values, -1)
+def _matrix_norm(x: Tensor, ord: float | str, rows: int, columns: int, keepdim: bool) -> Tensor:
+    x = movedim(x, (rows, columns), (-2, -1))
+    if ord in BY_SINGULAR_VALUES:
+        sizes = svdvals(x)
+    else:
+        sizes = sum(abs(x), -2 if abs(float(ord)) == 1 else -1)
+    if ord == "nuc":
+        found = sum(sizes, -1)
+    elif float(ord) < 0:
+        found = amin(sizes, -1)
+    else:
+        found = greatest(sizes, (sizes.ndim - 1,), False).maximum(0)
     return found.unsqueeze(tuple(sorted((rows, columns)))) if keepdim else found
 
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from luminal.errors import ShapeError
-from luminal.frontend.handle import axes_of, axis_of, in_float, numpy_names
+from luminal.frontend.handle import axes_of, in_float, numpy_names
 from luminal.frontend.reduce import Dims, amax, amin, count_nonzero, sum
 from luminal.shape.expression import const
 
@@ -58,29 +58,6 @@ def _vector_norm(x: Tensor, ord: float, dim: Dims, keepdim: bool) -> Tensor:
         return count_nonzero(x, axes, keepdim).cast(x.dtype)
     powers = size**ord if ord > 0 else size.reciprocal() ** -ord
     return sum(powers, axes, keepdim) ** (1 / ord)
-
-
-@numpy_names
-@in_float
-def matrix_norm(
-    x: Tensor, ord: float | str = "fro", dim: tuple[int, int] = (-2, -1), keepdim: bool = False
-) -> Tensor:
-    """Of matrices in the two dims `dim`: "fro", or the extreme sum of |x| of a column (1, -1) or
-    row (inf, -inf): the greatest, or for negative orders the least.
-
-    Orders that take singular values (2, -2, "nuc") raise ShapeError.
-    """
-    rows, columns = (axis_of("matrix_norm", d, x.ndim) for d in dim)
-    if rows == columns:
-        raise ShapeError(f"matrix_norm: dims {dim} name one dimension twice; name two")
-    if ord == "fro":
-        return _vector_norm(x, 2, (rows, columns), keepdim)
-    if ord not in (1, -1, math.inf, -math.inf):
-        raise ShapeError(f'matrix_norm: ord={ord!r} is not one of "fro", 1, -1, inf, -inf')
-    summed, kept = (rows, columns) if abs(float(ord)) == 1 else (columns, rows)
-    extreme = amax if float(ord) > 0 else amin
-    result = extreme(sum(abs(x), summed, keepdim=True), kept, keepdim=True)
-    return result if keepdim else result.squeeze((rows, columns))
 
 
 @numpy_names

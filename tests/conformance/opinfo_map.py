@@ -13,7 +13,13 @@ from typing import Any, NamedTuple, cast
 
 import luminal as lm
 from tests.conformance import opinfo_compose, opinfo_masked, opinfo_windows
-from tests.conformance.opinfo_samples import Check, equal_where_kept, same_type, within
+from tests.conformance.opinfo_samples import (
+    Check,
+    equal_at,
+    equal_where_kept,
+    same_type,
+    within,
+)
 
 INF = float("inf")
 
@@ -107,7 +113,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "nn.functional.embedding": lambda weight, ids, **how: lm.Tensor.embedding(ids, weight, **how),
     "repeat": lambda x, dims: x.repeat(dims),
     "where": lambda x, condition, other: lm.where(condition, x, other),
-    "bernoulli": lambda p: lm.random.bernoulli(lm.random.key(0), p).cast(p.dtype),
     "normal": lambda mean, std, **how: lm.random.normal(lm.random.key(0), mean.shape, mean, std),
     "normal/number_mean": lambda std, mean, shape=(), **how: lm.random.normal(
         lm.random.key(0), getattr(mean, "shape", shape), mean, std
@@ -137,6 +142,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "empty_strided": lambda shape, stride, **how: lm.empty(shape, **how),
     "new_empty_strided": lambda x, shape, stride, dtype=None: lm.empty(shape, dtype or x.dtype),
     "scalar_tensor": lambda value, dtype=None: lm.constant(float(value), dtype),
+    "as_strided_copy": lambda x, *how, **named: x.as_strided(*how, **named),
     "expand_copy": lambda x, shape: x.expand(shape),
     "diagonal_copy": lambda x, *how, **named: x.diagonal(*how, **named),
     "narrow_copy": lambda x, *how: x.narrow(*how),
@@ -148,13 +154,24 @@ CALLS: dict[str, Callable[..., Any]] = {
     "view_copy": lambda x, shape: x.view(shape),
     "cauchy": opinfo_compose.cauchy,
     "to": opinfo_compose.to,
-    "nn.functional.dropout": opinfo_compose.nn_functional_dropout,
     "slice": opinfo_compose.slice,
-    "add": opinfo_compose.add,
-    "sub": opinfo_compose.sub,
     "unfold": opinfo_compose.unfold,
-    "equal": opinfo_compose.equal,
     "meshgrid/list_of_tensors": lambda tensors, **how: lm.meshgrid(*tensors, **how),
+    "multinomial": opinfo_compose.with_key(lm.multinomial),
+    "bernoulli": opinfo_compose.with_key(lm.bernoulli),
+    "nn.functional.rrelu": opinfo_compose.with_key(lm.nn.functional.rrelu),
+    **{
+        f"nn.functional.{name}": opinfo_compose.with_key(getattr(lm.nn.functional, name))
+        for name in (
+            "dropout",
+            "dropout1d",
+            "dropout2d",
+            "dropout3d",
+            "alpha_dropout",
+            "feature_alpha_dropout",
+        )
+    },
+    "linalg.diagonal": lm.linalg.diagonal,
     "floor_divide": lambda x, other: x // other,
     "remainder": lambda x, other: x % other,
 }
@@ -189,6 +206,9 @@ CHECKS: dict[str, Check] = {
     "randn": same_type,
     "randn_like": same_type,
     "uniform": same_type,
+    "svd": equal_at(1),
+    "linalg.svd": equal_at(1),
+    "linalg.eigh": equal_at(0),
 }
 
 
@@ -212,13 +232,8 @@ REASONS: dict[str, str] = {
     **_because("sparse tensors: not in the library", "sparse.sampled_addmm sparse.mm to_sparse"),
     **_because(
         "matrix decomposition: not in the library",
-        """cholesky cholesky_inverse cholesky_solve geqrf linalg.cholesky linalg.cholesky_ex
-        linalg.cond linalg.det linalg.eigh linalg.eigvalsh linalg.householder_product linalg.inv
-        linalg.inv_ex linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve linalg.lstsq linalg.lu
-        linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve linalg.matrix_rank linalg.pinv
-        linalg.qr linalg.slogdet linalg.solve linalg.solve_ex linalg.solve_triangular linalg.svd
-        linalg.svdvals linalg.tensorinv linalg.tensorsolve logdet lu lu_solve lu_unpack ormqr
-        pca_lowrank pinverse qr svd svd_lowrank triangular_solve""",
+        """geqrf linalg.householder_product linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve
+        linalg.lu_factor_ex lu ormqr pca_lowrank svd_lowrank""",
     ),
     **_because("a Python number from a lazy Tensor: it has no value before its graph runs", "item"),
     **_because(

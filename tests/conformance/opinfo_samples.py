@@ -195,6 +195,16 @@ def equal_where_kept(found: Sequence[Any], wanted: Any) -> None:
         _equal_arrays("", np.where(kept, x, 0), torch.from_numpy(np.where(kept, array_of(y), 0)))
 
 
+def equal_at(position: int) -> Check:
+    """As `same_type`, and one result equal; the others are vectors with signs of their own."""
+
+    def check(found: Sequence[Any], wanted: Any) -> None:
+        same_type(found, wanted)
+        equal([found[position]], leaves(wanted)[position])
+
+    return check
+
+
 def within(low: float, high: float) -> Check:
     """As `same_type`, and every value in low..high: for random numbers."""
 

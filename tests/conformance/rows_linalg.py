@@ -1,10 +1,11 @@
-"""Rows of products: matrices, dots, einsum."""
+"""Rows of products (matrices, dots, einsum) and of linear algebra."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import torch
 
 from tests.conformance.rows import Row, Shape, by_torch, function, several
@@ -65,4 +66,62 @@ EINSUM = [
     einsum("ij,jk,kl->il", (3, 5), (5, 7), (7, 2)),
 ]
 
-ROWS: list[Row] = [*MATRICES, *EINSUM]
+WIDE = ("float32", "float64")
+
+
+def of_matrices(op: str, expected: Any, *others: Shape, **more: Any) -> Row:
+    """Of well-conditioned matrices: the drawn ones plus a multiple of 1."""
+    more.setdefault("others", {"empty": [(0, 5, 5), *((0, *n[1:]) for n in others)]})
+    ours = function(f"linalg.{op}")
+    return several(f"linalg.{op}", lambda x, *rest: expected(x + _heavy(x), *rest),
+                   [(2, 5, 5), *others], dtypes=WIDE, largest=True, ulp=16, **more,
+                   call=lambda x, *rest: ours(_plus(x, 16), *rest))  # fmt: skip
+
+
+def _plus(x: Any, number: float) -> Any:
+    return x + x.graph.eye(x.extents[-1]) * number
+
+
+def _heavy(x: Any) -> Any:
+    return 16 * np.eye(x.shape[-1])
+
+
+def _symmetric(x: Any) -> Any:
+    return x + x.swapaxes(-1, -2)
+
+
+def _torch(op: str) -> Any:
+    return by_torch(getattr(torch.linalg, op))
+
+
+DECOMPOSITIONS = [
+    of_matrices("det", np.linalg.det, against="numpy.linalg.det",
+                note="from LAPACK's factors, as both, computed in float64"),
+    of_matrices("slogdet", lambda x: tuple(np.linalg.slogdet(x)), against="numpy.linalg.slogdet"),
+    of_matrices("inv", np.linalg.inv, against="numpy.linalg.inv",
+                note="a singular matrix is an InputError of the run that says which one; "
+                "`inv_ex` gives NaN and its info, PyTorch's infinities"),
+    of_matrices("solve", np.linalg.solve, (2, 5, 3), against="numpy.linalg.solve",
+                note="b is a batch of vectors where it has the shape of `a` without its last dim, "
+                "as PyTorch; NumPy: only where b has one dim"),
+    of_matrices("qr", _torch("qr"), against="torch.linalg.qr", note="signs as LAPACK's, in both"),
+    of_matrices("lu_factor", _torch("lu_factor"), against="torch.linalg.lu_factor"),
+    of_matrices("svdvals", lambda x: np.linalg.svdvals(x), against="numpy.linalg.svdvals",
+                note="of NaN and infinities an InputError of the run; PyTorch raises for NaN only"),
+    of_matrices("pinv", np.linalg.pinv, against="numpy.linalg.pinv"),
+    several("linalg.matrix_exp", _torch("matrix_exp"), [(2, 5, 5)], dtypes=WIDE,
+            call=function("linalg.matrix_exp"), against="torch.linalg.matrix_exp", largest=True),
+    several("linalg.cholesky", lambda x: np.linalg.cholesky(_symmetric(x) + 2 * _heavy(x)),
+            [(2, 5, 5)], dtypes=WIDE, against="numpy.linalg.cholesky", largest=True,
+            call=lambda x: function("linalg.cholesky")(_plus(x + x.mT, 32)),
+            note="not positive-definite is an InputError of the run; only one triangle is read"),
+    several("linalg.eigvalsh", lambda x: np.linalg.eigvalsh(_symmetric(x)), [(2, 5, 5)],
+            dtypes=WIDE, call=lambda x: function("linalg.eigvalsh")(x + x.mT), largest=True,
+            against="numpy.linalg.eigvalsh", note="NaN of what is not finite"),
+    several("linalg.solve_triangular",
+            lambda x, y: scipy.linalg.solve_triangular(x + _heavy(x), y, lower=True),
+            [(5, 5), (5, 3)], dtypes=WIDE, largest=True, against="scipy.linalg.solve_triangular",
+            call=lambda x, y: function("linalg.solve_triangular", upper=False)(_plus(x, 16), y)),
+]  # fmt: skip
+
+ROWS: list[Row] = [*MATRICES, *EINSUM, *DECOMPOSITIONS]

@@ -94,7 +94,8 @@ ORDER = [
 
 MORE = [
     moved("repeat", lambda x: np.tile(x, (2, 1, 3)), "numpy.tile", lambda x: x.repeat(2, 1, 3),
-          note="tiles, as PyTorch's method; NumPy's repeats elements (`repeat_interleave`)"),
+          note="tiles, as PyTorch's, also as `lm.repeat`; NumPy's repeats elements: "
+          "`repeat_interleave`, `lm.array_api.repeat`"),
     moved("tile", lambda x: np.tile(x, (2, 3)), "numpy.tile", lambda x: x.tile((2, 3))),
     moved("repeat_interleave", lambda x: np.repeat(x, 3, 1), "numpy.repeat",
           lambda x: x.repeat_interleave(3, 1)),
@@ -124,7 +125,8 @@ JOINING = [
     joined("dstack", lambda *x: np.dstack(x), [(3, 5), (3, 5)], lambda *x: lm.dstack(x),
            against="numpy.dstack", others={"0-d": [(), ()]}),
     joined("meshgrid", lambda *x: np.meshgrid(*x, indexing="ij"), [(3,), (5,)],
-           function("meshgrid", indexing="ij"), against="numpy.meshgrid"),
+           function("meshgrid"), against="numpy.meshgrid", note='indexing="ij", as PyTorch; '
+           'NumPy\'s default is "xy", which `lm.array_api.meshgrid` has'),
 ]  # fmt: skip
 
 ROWS: list[Row] = [*SHAPE, *PARTS, *ORDER, *MORE, *JOINING]

@@ -92,6 +92,10 @@ BITWISE = [
     unary("invert", np.invert, (-99, 99), BITS, call=lambda x: ~x),
     pointwise("shift_left", np.left_shift, (-99, 99), (0, 7), dtypes=BITS[1:],
               call=lambda x, y: x << y, note="0 past the width, as NumPy; PyTorch: undefined"),
+    pointwise("gcd", np.gcd, (-99, 99), (-99, 99), dtypes=("int32", "int64", "int8", "uint8"),
+              note="of the least integer 2**63 or a divisor; PyTorch's may be negative"),
+    pointwise("lcm", np.lcm, (-11, 11), (-11, 11), dtypes=("int32", "int64", "int8", "uint8"),
+              note="wraps in 8 and 16 bits to negative numbers, as PyTorch"),
     pointwise("shift_right", np.right_shift, (-99, 99), (0, 7), dtypes=BITS[1:],
               call=lambda x, y: x >> y),
 ]  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import luminal as lm
-from tests.conformance.rows import ANY, Draw, Row, along, by_torch, several
+from tests.conformance.rows import ANY, Draw, Row, along, by_torch, function, several
 
 NUMBERS = ("float32", "float64", "bfloat16", "int64", "uint8")
 FOUR = Draw(0, 4, "int64")  # positions in an extent of 5
@@ -128,6 +128,25 @@ SEARCH = [
 ]  # fmt: skip
 
 
+COUNTS = [
+    indexed("bincount", lambda i: np.bincount(i[(i >= 0) & (i < 5)], minlength=5), [(13,)],
+            [Draw(-2, 8, "int64")], call=lambda i: i.bincount(size=5), dtypes=("int64",),
+            against="numpy.bincount", others={"empty": [(0,)]},
+            note="`size` counts, since shapes are known before a run; without it, of constants. "
+            "What lies beyond is left out; of constants below 0 an error, as both"),
+    indexed("bincount of weights", lambda i, w: np.bincount(i, w, 5).astype(w.dtype),
+            [(13,), (13,)], [FOUR, VALUES], call=lambda i, w: i.bincount(w, size=5),
+            dtypes=("float32", "float64"), against="numpy.bincount", largest=True),
+    along("histc", by_torch(lambda x: torch.histc(x, 6, -2, 2)), (-3, 3), ("float32", "float64"),
+          call=lambda x: x.histc(6, -2, 2), against="torch.histc", zero_d=True,
+          note="of a range with NaN or infinities nothing is counted; PyTorch raises"),
+    indexed("isin", np.isin, [(3, 5), (7,)], [FOUR, FOUR], call=function("isin"),
+            dtypes=("int64",), others={"empty": [(0,), (7,)], "0-d": [(), ()]}),
+    indexed("combinations", by_torch(torch.combinations), [(5,)], [VALUES], dynamic=False,
+            call=function("combinations"), against="torch.combinations"),
+]  # fmt: skip
+
+
 def made(op: str, expected: Any, call: Any, against: str, **more: Any) -> Row:
     """A row of an op that makes a tensor: the operand only gives its graph, shape and dtype."""
     return along(op, expected, dtypes=("float32", "float64", "int64"), call=call, against=against,
@@ -151,4 +170,4 @@ CREATION = [
          lambda x: x.graph.eye(x.extents[0], x.extents[1], x.dtype), "numpy.eye"),
 ]  # fmt: skip
 
-ROWS: list[Row] = [*READING, *WRITING, *MASKS, *ORDER, *SEARCH, *CREATION]
+ROWS: list[Row] = [*READING, *WRITING, *MASKS, *ORDER, *SEARCH, *COUNTS, *CREATION]

@@ -25,7 +25,7 @@ FAMILIES: dict[str, list[Row]] = {
     "Reductions, running sums, norms, losses": rows_reduce.ROWS,
     "Shape, order and parts": rows_movement.ROWS,
     "Positions, sorting, creation": rows_positions.ROWS,
-    "Products": rows_linalg.ROWS,
+    "Products and linear algebra": rows_linalg.ROWS,
     "Windows: convolution, pooling, resampling": rows_windows.ROWS,
 }
 ROWS = [row for rows in FAMILIES.values() for row in rows]
@@ -39,13 +39,28 @@ compared with each other and with the function named under "tested against".
 Cases are dtype x shape class. The classes: {classes}.
 """
 DIFFERENCES = """
-## Where NumPy and PyTorch differ
+## Where NumPy and PyTorch differ, or we do
 
-Methods follow torch.Tensor, functions of the array API follow it.
+Methods follow torch.Tensor, functions of `lm` PyTorch's of their name: `lm.f` is `Tensor.f`.
+`lm.array_api` has functions of the array API in its own sense.
 
 | op | whom we follow |
 |---|---|
 """
+# Differences that no row stands for.
+FURTHER = {
+    "equal": "one bool for whole tensors, as torch.equal; by element: `eq`, `lm.array_api.equal`",
+    "bernoulli, multinomial, dropout and the like": "the key is one of `nn.keyed`'s, or `key=`; "
+    "PyTorch has a hidden generator",
+    "multinomial": "without replacement and with too few weights above 0 others follow; PyTorch "
+    "raises",
+    "unique, masked_select, nonzero, bincount": "of constants only, or with the size given; what "
+    "has as many elements as the data says is an error before the run",
+    "stride": "that of the array a run gives, row-major; PyTorch's views keep other strides",
+    "linalg.lstsq": "by the pseudoinverse, whatever the driver",
+    "layer_norm, rms_norm, embedding, batch_norm, dropout": "as functions of `lm`: "
+    "torch.nn.functional's order of arguments, not torch's undocumented ones",
+}
 SHORT = {"float": "f", "bfloat": "bf", "uint": "u", "int": "i"}
 
 
@@ -60,6 +75,7 @@ def document() -> str:
         parts += [_line(row) for row in rows]
     parts.append(DIFFERENCES)
     parts += [f"| {row.op} | {row.note} |\n" for row in ROWS if row.note]
+    parts += [f"| {op} | {note} |\n" for op, note in FURTHER.items()]
     return "".join(parts)
 
 

@@ -114,7 +114,7 @@ def test_vector_and_matrix_norms() -> None:
         X,
         ulp=16,
     )  # fmt: skip
-    matrix = lm.frontend.norms.matrix_norm
+    matrix = lm.linalg.matrix_norm
     _agree(
         lambda x: [matrix(x, p, (0, 2)) for p in ("fro", 1, -1, INF, -INF)],
         lambda x: [torch.linalg.matrix_norm(x, p, (0, 2)) for p in ("fro", 1, -1, INF, -INF)],
