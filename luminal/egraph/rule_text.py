@@ -129,14 +129,13 @@ class _Compiled:
         match name:
             case "literal":
                 return f"(= {first} (Literal {self.fresh()} {self.fresh()}))"
-            case "positive":
+            case "number" | "positive":
                 number = self.fresh()
-                return f"(= {first} (Literal {self.fresh()} {number})) (positive {number})"
+                return f"(= {first} (Literal {self.fresh()} {number})) ({name} {number})"
             case "nonempty":
-                bound = notation.guard(f"{first} == {{}}")
-                assert isinstance(bound, Compare)
+                bound = self.set(notation.axes(first))
                 never = self.known.setdefault("(never-empty)", "never_empty")
-                return f"(= 0 (set-length (set-diff {self.set(bound.left)} {never})))"
+                return f"(= 0 (set-length (set-diff {bound} {never})))"
             case "weight":
                 return f"(< {self.read('phase', first)} 2)"
             case "varies":

@@ -13,6 +13,7 @@ from luminal.algebra.terms import Term, term_order
 from luminal.egraph import dot
 from luminal.egraph.classes import Classes, Report, RuleRow
 from luminal.egraph.decode import Decoder
+from luminal.egraph.guards import Guards
 from luminal.egraph.handlers import HANDLERS
 from luminal.egraph.session import Session, session
 from luminal.egraph.table import New, Node, Table
@@ -129,7 +130,8 @@ def _handle(egraph: Session, table: Table, rules: tuple[Rule, ...], matches: Cou
     found: list[tuple[int, New | int, str]] = []
     for rule in rules:
         start = time.perf_counter()
-        for number, new in HANDLERS[rule.handler](table, _looked_at(table, rule)):
+        guards = Guards(rule, table)
+        for number, new in HANDLERS[rule.handler](table, _looked_at(table, rule), guards):
             there = table.find(new)
             if there != number:
                 found.append((number, new, rule.name))

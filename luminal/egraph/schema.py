@@ -117,6 +117,7 @@ _DECLARATIONS = """
 (relation integral (String))
 (relation holds (String String))
 (relation widens (String String))
+(relation number (String))
 (relation positive (String))
 """
 

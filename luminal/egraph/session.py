@@ -92,8 +92,10 @@ class Session:
         """Writes a node on written nodes: any but a Leaf or an opaque operation. `rule` made it."""
         if op == "Literal":
             assert dtype is not None
-            if _is_positive(attrs):
-                self.lines.append(f'(positive "{attrs}")')
+            if _is_number(attrs):
+                self.lines.append(f'(number "{attrs}")')
+                if float(attrs) > 0:
+                    self.lines.append(f'(positive "{attrs}")')
             return self._write(op, [f'"{dtype.short}" "{attrs}"'], rule)
         if op == "Index":
             return self._write(op, [self._index(attrs, dtype)], rule)
@@ -201,5 +203,6 @@ class Session:
         return Reader(self.egraph, self.interned, self.terms).read(makers)
 
 
-def _is_positive(text: str) -> bool:
-    return not text.startswith(("nan", "-", "inf")) and float(text) > 0
+def _is_number(text: str) -> bool:
+    """Is the literal neither NaN nor infinite?"""
+    return not text.startswith(("nan", "inf", "-inf"))

@@ -2,17 +2,15 @@
 
 from luminal.rules.rule import EXACT, ROUNDING, Rule
 
-_BOTH = ("varies(x)", "literal(c)", "literal(d)")  # a literal x would be made over and over
+_BOTH = ("growth(varies(x))", "growth(literal(c))", "growth(literal(d))")
 
 RULES = (
     Rule("fold", "op(literals)", "literal", EXACT, handler="fold", example="x[i] * (2 * 3 + 1)",
          twin="x[i] * 3 + 1"),
-    Rule("add-constants", "(x + c) + d", "x + (c + d)", ROUNDING, ("float(x)", *_BOTH),
-         "(x[i] + 2) + y[i]"),
+    Rule("add-constants", "(x + c) + d", "x + (c + d)", ROUNDING, _BOTH, "(x[i] + 2) + y[i]"),
     Rule("add-constants-integer", "(x + c) + d", "x + (c + d)", EXACT, ("integer(x)", *_BOTH),
          "(x[i] + 2) + 3"),
-    Rule("mul-constants", "(x * c) * d", "x * (c * d)", ROUNDING, ("float(x)", *_BOTH),
-         "(x[i] * 2) * y[i]"),
+    Rule("mul-constants", "(x * c) * d", "x * (c * d)", ROUNDING, _BOTH, "(x[i] * 2) * y[i]"),
     Rule("mul-constants-integer", "(x * c) * d", "x * (c * d)", EXACT, ("integer(x)", *_BOTH),
          "(x[i] * 2) * 3"),
     Rule("maximum-constants", "Maximum(Maximum(x, c), d)", "Maximum(x, Maximum(c, d))", EXACT,

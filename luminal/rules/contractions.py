@@ -5,29 +5,35 @@ What depends on Weights only (`weight`) is computed when they are set, not in ru
 
 from luminal.rules.rule import EXACT, ROUNDING, Rule
 
+_OF_RUN = ("growth(run(x))",)
+
 RULES = (
     Rule("matmul-associates", "Sum(K, Sum(J, a * b) * c)", "Sum(J, a * Sum(K, b * c))", ROUNDING,
-         ("J & K == {}", "J & axes(c) == {}", "K & axes(a) == {}", "K & axes(b) != {}",
-          "float(a)"),
+         ("J & axes(c) == {}", "K & axes(a) == {}", "growth(K & axes(b) != {})",
+          "nonempty(J)", "nonempty(K)"),
          "Sum({k}, Sum({j}, a[i, j, k] * b[j, k]) * c[k, l])"),
-    Rule("scale-operand", "Sum(K, a * b) * c", "Sum(K, (a * c) * b)", ROUNDING, ("literal(c)",),
+    Rule("scale-operand", "Sum(K, a * b) * c", "Sum(K, (a * c) * b)", ROUNDING, ("number(c)",),
          "Sum({k}, a[i, k] * b[k]) * c[i]"),
     Rule("scale-weight", "Sum(K, x * w) * s", "Sum(K, x * (w * s))", ROUNDING,
-         ("weight(w)", "weight(s)", "K & axes(s) == {}", "axes(s) <= axes(w)"),
+         ("growth(weight(w))", "growth(weight(s))", "K & axes(s) == {}",
+          "growth(axes(s) <= axes(w))", "nonempty(K)"),
          "Sum({k}, x[i, k] * weight(w[k, j])) * s[j]"),
     Rule("mul-weights", "(x * v) * w", "x * (v * w)", ROUNDING,
-         ("run(x)", "weight(v)", "weight(w)", "axes(v) <= axes(w)"),
+         (*_OF_RUN, "growth(weight(v))", "growth(weight(w))", "growth(axes(v) <= axes(w))"),
          "(x[i, k] * v[k]) * weight(w[k, j])"),
     Rule("add-weights", "(x + v) + w", "x + (v + w)", ROUNDING,
-         ("run(x)", "weight(v)", "weight(w)", "axes(v) <= axes(w)"),
+         (*_OF_RUN, "growth(weight(v))", "growth(weight(w))", "growth(axes(v) <= axes(w))"),
          "(x[i, k] + v[k]) + weight(w[k])"),
     Rule("scale-bias", "(x + b) * w", "x * w + b * w", ROUNDING,
-         ("run(x)", "weight(b)", "weight(w)", "axes(w) <= axes(b)"),
+         (*_OF_RUN, "growth(weight(b))", "growth(weight(w))", "growth(axes(w) <= axes(b))"),
          "(x[i, k] + b[k]) * weight(w[k])"),
     Rule("sum-of-bias", "Sum(K, (x + b) * w)", "Sum(K, x * w) + Sum(K, b * w)", ROUNDING,
-         ("run(x)", "weight(b)", "weight(w)"), "Sum({k}, (x[i, k] + b[k]) * weight(w[k, j]))"),
+         (*_OF_RUN, "growth(weight(b))", "growth(weight(w))"),
+         "Sum({k}, (x[i, k] + b[k]) * weight(w[k, j]))"),
     Rule("merge-contractions", "Sum(K, x * v), Sum(K, x * w)", "parts of Sum(K, x * [v, w])",
-         EXACT, handler="merge", last=True,
+         EXACT, ("growth(given(y))", "growth(run(x))", "growth(weight(w))",
+          "growth(nonempty(J))"),
+         handler="merge", last=True,  # y: a sum; J: the axes that only w has
          example="Sum({k}, x[i, k] * weight(v[j, k])) + Sum({k}, x[i, k] * weight(w[l, k]))",
          twin="Sum({k}, x[i, k] * v[j, k]) + Sum({k}, x[i, k] * weight(w[l, k]))"),
 )  # fmt: skip

@@ -5,8 +5,8 @@ from luminal.rules.rule import DOMAIN, EXACT, ROUNDING, Rule
 RULES = (
     Rule("mul-one", "x * 1", "x", EXACT, twin="x[i] * 2", subsumes=True),
     Rule("div-one", "x / 1", "x", EXACT, twin="1 / x[i]", subsumes=True),
-    Rule("add-negative-zero", "x + -0.0", "x", EXACT, ("float(x)",), "x[i] + 0", subsumes=True),
-    Rule("add-zero", "x + 0", "x", ROUNDING, ("float(x)",), "x[i] + 1", subsumes=True),
+    Rule("add-negative-zero", "x + -0.0", "x", EXACT, twin="x[i] + 0", subsumes=True),
+    Rule("add-zero", "x + 0", "x", ROUNDING, twin="x[i] + 1", subsumes=True),
     Rule("add-zero-integer", "x + 0", "x", EXACT, ("integer(x)",), "x[i] + 0", subsumes=True),
     Rule("floordiv-one", "x // 1", "x", EXACT, ("integer(x)",), "x[i] // 1", subsumes=True),
     Rule("shl-zero", "x << 0", "x", EXACT, twin="i32(x[i]) << 1", subsumes=True),

@@ -1,31 +1,29 @@
 """Maxima of monotone functions, and Select that is a Maximum."""
 
-from luminal.rules.rule import EXACT, ROUNDING, Rule
-
-_MONOTONE = "nonempty(K)"
+from luminal.rules.rule import DOMAIN, EXACT, ROUNDING, Rule
 
 RULES = (
-    Rule("max-of-max", "Max(J, Max(K, x))", "Max(J | K, x)", EXACT, ("J & K == {}",),
-         "Max({i, k}, Max({k}, x[i, k]))"),
+    Rule("max-of-max", "Max(J, Max(K, x))", "Max(J | K, x)", EXACT,
+         twin="Max({i}, Sum({k}, x[i, k]))"),
     Rule("max-nests", "Max(J | K, x), Max(K, x)", "Max(J, Max(K, x))", EXACT, handler="nest",
          example="Max({i, k}, x[i, k]) + Max({k}, x[i, k])",
          twin="Max({i, k}, x[i, k]) + Max({k}, y[i, k])"),
     Rule("max-of-broadcast", "Max(K, x)", "Max(K & axes(x), x)", EXACT,
-         ("K - axes(x) != {}", "nonempty(K - axes(x))"), "Max({k}, x[i, k])"),
+         ("growth(K - axes(x) != {})", "nonempty(K - axes(x))"), "Max({k}, x[i, k])"),
     Rule("max-of-sum", "Max(K, x + c)", "Max(K, x) + c", ROUNDING,
-         ("K & axes(c) == {}", _MONOTONE, "float(x)"), "Max({k}, x[k] + c[k])"),
+         ("K & axes(c) == {}", "nonempty(K)", "float(x)"), "Max({k}, x[k] + c[k])"),
     Rule("max-of-scaled", "Max(K, x * c)", "Max(K, x) * c", ROUNDING,
-         ("positive(c)", _MONOTONE, "float(x)"), "Max({k}, x[k] * -2)"),
+         ("positive(c)", "float(x)"), "Max({k}, x[k] * -2)"),
     Rule("max-of-maximum", "Max(K, Maximum(x, y))", "Maximum(Max(K, x), Max(K, y))", EXACT,
          twin="Max({k}, x[k] + y[k])"),
-    Rule("max-of-exp", "Max(K, Exp(x))", "Exp(Max(K, x))", ROUNDING, (_MONOTONE,),
+    Rule("max-of-exp", "Max(K, Exp(x))", "Exp(Max(K, x))", ROUNDING, ("nonempty(K)",),
          "Max({empty}, Exp(x[empty]))"),
-    Rule("max-of-exp2", "Max(K, Exp2(x))", "Exp2(Max(K, x))", ROUNDING, (_MONOTONE,),
+    Rule("max-of-exp2", "Max(K, Exp2(x))", "Exp2(Max(K, x))", ROUNDING, ("nonempty(K)",),
          "Max({empty}, Exp2(x[empty]))"),
-    Rule("max-of-log", "Max(K, Log(x))", "Log(Max(K, x))", ROUNDING, (_MONOTONE,),
+    Rule("max-of-log", "Max(K, Log(x))", "Log(Max(K, x))", DOMAIN, ("nonempty(K)",),
          "Max({empty}, Log(x[empty]))"),
-    Rule("max-of-sqrt", "Max(K, Sqrt(x))", "Sqrt(Max(K, x))", ROUNDING, (_MONOTONE,),
+    Rule("max-of-sqrt", "Max(K, Sqrt(x))", "Sqrt(Max(K, x))", DOMAIN, ("nonempty(K)",),
          "Max({empty}, Sqrt(x[empty]))"),
-    Rule("select-as-maximum", "Select(x < y, y, x)", "Maximum(x, y)", ROUNDING,
-         twin="Select(x[i] < y[i], x[i], y[i])"),
+    Rule("select-as-maximum", "Select(x < c, c, x)", "Maximum(x, c)", ROUNDING,
+         ("number(c)",), "Select(x[i] < y[i], y[i], x[i])"),
 )  # fmt: skip

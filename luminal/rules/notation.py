@@ -4,6 +4,7 @@
     Sum(K, a * b)  sets of axes are upper case: K - axes(a), K & J, K | J, {}
     Cast(d, x)     d stands for a dtype; f32 is one
     K & axes(a) == {}, literal(c), float(x)    guards; all are listed in `egraph.rule_text`
+    growth(run(x)) a guard without which the rule is as right and the e-graph larger: tests see both
 
 Concrete terms, for examples: `a[i, k]` is a leaf over two axes, `{k}` a set, `i32(a[k])` a leaf of
 another dtype than f32, `weight(a[k])` one that is set rarely; `At(a[i], i=3 - j)` and
@@ -147,14 +148,28 @@ def pattern(text: str) -> Pattern:
 
 @functools.cache
 def guard(text: str) -> Guard:
-    """The guard that the text stands for; ValueError if it stands for none."""
+    """The guard of a text, marked `growth` or not; ValueError if it is none."""
     node = ast.parse(text, mode="eval").body
+    if is_growth(text):
+        assert isinstance(node, ast.Call)
+        (node,) = node.args
     if isinstance(node, ast.Compare):
         op = {ast.Eq: "==", ast.NotEq: "!=", ast.LtE: "<="}[type(node.ops[0])]
         return Compare(op, _set(node.left), _set(node.comparators[0]))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return Property(node.func.id, tuple(ast.unparse(arg) for arg in node.args))
     raise ValueError(f"rule: {text!r} is no guard; see rules/notation.py")
+
+
+@functools.cache
+def axes(text: str) -> SetPattern:
+    """The set of axes that the text stands for; ValueError if it stands for none."""
+    return _set(ast.parse(text, mode="eval").body)
+
+
+def is_growth(text: str) -> bool:
+    """Does the guard only keep the e-graph small?"""
+    return text.startswith("growth(")
 
 
 def parts(term: Pattern) -> Iterator[Pattern]:

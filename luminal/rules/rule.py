@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 
 class Class(enum.IntEnum):
-    """How equal both sides are.
+    """How equal both sides are; `tests/rules/agreement.py` says the same as a predicate.
 
     EXACT: the same bits for every input (a NaN is a NaN). ROUNDING: the same value in real
-    arithmetic at the same accumulator precision; differs in rounding, in the sign of a zero, and
-    where an intermediate of either side overflows or is NaN or infinite. DOMAIN: may be defined
-    where the original is not, or keep digits that the original rounds away.
+    arithmetic, with NaN and infinities as IEEE 754 has them, at the same accumulator precision;
+    differs in rounding, in the sign of a zero, where an intermediate of either side overflows or
+    rounds to 0, and, where the left side meets NaN or an infinity on its way, in whether the result
+    is NaN or infinite: a number stays this number, and NaN never becomes one. DOMAIN: the right
+    side may also be defined where the left one is NaN, or keep digits that the left one rounds
+    away. Integers and bools have the same bits in every class.
     """
 
     EXACT = 0
@@ -31,13 +34,14 @@ NUMERICS = {"exact": EXACT, "standard": ROUNDING, "relaxed": DOMAIN}
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`lhs -> rhs` where the guards hold.
+    """`lhs -> rhs` where the guards hold. Without a guard the rule would be wrong, or, if it is
+    marked `growth(...)`, the e-graph larger for nothing.
 
     `twin` is a term that the rule must leave alone, close to one it takes: the test of its guards.
-    A rule that needs Python names a `handler` (of `egraph.handlers`); then lhs and rhs are for
-    readers, and `example` is a term that it takes. A rule that `subsumes` makes its left side
-    useless: nothing matches that again, and it is no spelling. A `last` rule runs once, when the
-    others are done, and nothing else looks at what it makes.
+    A rule that needs Python names a `handler` (of `egraph.handlers`), which asks the guards; then
+    lhs and rhs are for readers, and `example` is a term that it takes. A rule that `subsumes` makes
+    its left side useless: nothing matches that again, and it is no spelling. A `last` rule runs
+    once, when the others are done, and nothing else looks at what it makes.
     """
 
     name: str

@@ -2,6 +2,9 @@
 
 from luminal.rules.rule import EXACT, ROUNDING, Rule
 
+# of a value y; J: the longest axis of K
+_LONG = ("growth(long(K, y))", "growth(J <= axes(x))", "growth(uncut(J))")
+
 RULES = (
     Rule("sum-of-sum", "Sum(J, Sum(K, x))", "Sum(J | K, x)", ROUNDING, ("J & K == {}",),
          "Sum({i, k}, Sum({k}, x[i, k]))"),
@@ -10,21 +13,23 @@ RULES = (
          twin="Sum({i, k}, x[i, k]) + Sum({k}, y[i, k])"),
     Rule("sum-factor", "Sum(K, a * b)",
          "Sum(K & axes(a) & axes(b), Sum(K - axes(b), a) * Sum(K - axes(a), b))", ROUNDING,
-         ("float(a)", "K <= axes(a) | axes(b)", "K - (axes(a) & axes(b)) != {}", "nonempty(K)"),
+         ("K <= axes(a) | axes(b)", "growth(K - (axes(a) & axes(b)) != {})", "nonempty(K)"),
          "Sum({k}, a[k] * b[i, k])"),
     Rule("sum-factors", "Sum(K, (a * (b / c)) * d)", "a / c * Sum(K, b * d), at any depth",
-         ROUNDING, handler="factor_out", example="Sum({k}, (a[i] * b[k] / c[i]) * d[k])",
+         ROUNDING, ("nonempty(K)",), handler="factor_out",
+         example="Sum({k}, (a[i] * b[k] / c[i]) * d[k])",
          twin="Sum({k}, (a[k] * b[k] / c[k]) * d[k])"),
     Rule("sum-of-quotient", "Sum(K, a / b)", "Sum(K, a) / b", ROUNDING,
          ("K & axes(b) == {}", "nonempty(K)"), "Sum({k}, a[k] / b[k])"),
     Rule("sum-of-broadcast", "Sum(K, x)", "extent(K - axes(x)) * Sum(K & axes(x), x)", ROUNDING,
-         handler="sum_broadcast", example="Sum({i, k}, x[i])", twin="Sum({i}, x[i])"),
+         ("nonempty(K - axes(x))",), handler="sum_broadcast", example="Sum({i, k}, x[i])",
+         twin="Sum({i}, x[i])"),
     Rule("add-of-sums", "Sum(K, a) + Sum(K, b)", "Sum(K, a + b)", ROUNDING,
          twin="Sum({k}, a[i, k]) + Sum({i, k}, b[i, k])"),
     Rule("add-of-products", "x * a + x * b", "x * (a + b)", ROUNDING,
          twin="x[i] * a[i] + y[i] * b[i]"),
     Rule("split-sum", "Sum(K, x)", "Sum(k.chunk, Sum(k.in, x)) with k = chunk * n + in", ROUNDING,
-         handler="split", example="Sum({z}, x[z])", twin="Sum({k}, x[k])"),
+         _LONG, handler="split", example="Sum({z}, x[z])", twin="Sum({k}, x[k])"),
     Rule("split-max", "Max(K, x)", "Max(k.chunk, Max(k.in, x)) with k = chunk * n + in", EXACT,
-         handler="split", example="Max({z}, x[z])", twin="Max({k}, x[k])"),
+         _LONG, handler="split", example="Max({z}, x[z])", twin="Max({k}, x[k])"),
 )  # fmt: skip

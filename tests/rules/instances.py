@@ -9,38 +9,43 @@ from typing import Any
 import numpy as np
 
 from luminal import dtypes
-from luminal.algebra.evaluate import Evaluator
 from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.terms import Term, Terms, axis_order
 from luminal.dtypes import DType
-from luminal.egraph.base import holds
 from luminal.egraph.intern import literal_data
-from luminal.egraph.session import never_empty
 from luminal.hlir.graph import Builder, Output
 from luminal.hlir.ops import OPS, Value
 from luminal.hlir.state import Parameter
 from luminal.rules import notation
-from luminal.rules.notation import Apply, Compare, Leaf, Move, Number, Pattern, Position, Property
-from luminal.rules.rule import Class, Rule
+from luminal.rules.notation import Apply, Leaf, Move, Number, Pattern, Position
 from luminal.shape.expression import Symbol, axis, symbol
 from luminal.shape.parse import parse
 
 Array = np.ndarray[Any, Any]
 
-DIMS = {"n": 0, "s": 3}
+DIMS = {"n": 0, "m": 2, "s": 3}
 AXES = {
     "i": axis("i", 4),
     "j": axis("j", 3),
     "k": axis("k", 4),
     "l": axis("l", 2),
     "s": axis("s", symbol("s", 1, 8)),
+    "p": axis("p", 16),
     "z": axis("z", 1 << 17),
+    "long": axis("long", (1 << 17) + 8),  # in 8 parts, but not in 64
+    "z.in": axis("z.in", 1 << 17),
+    "none": axis("none", 0),
     "empty": axis("empty", symbol("n", 0, 8)),
+    "maybe": axis("maybe", symbol("m", 0, 8)),
 }
 DRAWN = ("i", "j", "k", "s")
-SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, -1.0, 1e-40, 3e38)
-LITERALS = ("2", "-3", "0.5", "1.5")
-DTYPES = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.bool_)
+EMPTY = ("none", "none", "empty", "empty", "maybe")  # axes that are empty, or may be
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, -1.0)
+EXTREME = (*SPECIAL, 1e-40, 3e38)  # whose products leave the range of float32
+
+
+class IllTyped(AssertionError):
+    """An operation on operands that it does not take."""
 
 
 @dataclass
@@ -48,29 +53,40 @@ class Instance:
     """Terms over random leaves, under one table."""
 
     rng: random.Random
-    special: bool = False  # NaN, infinities and zeros among the values
+    special: tuple[float, ...] = ()  # among the values of floats
     terms: Terms = field(default_factory=Terms)
     builder: Builder = field(default_factory=Builder)
-    leaves: dict[Value, Array] = field(default_factory=dict)
     names: dict[str, Term] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.arrays = np.random.default_rng(self.rng.getrandbits(32))
+    given: dict[Value, Array] = field(default_factory=dict)
+    waiting: list[tuple[Value | Parameter, DType, tuple[int, ...]]] = field(default_factory=list)
 
     # --- leaves
+
+    @property
+    def leaves(self) -> dict[Value, Array]:
+        """Arrays of the inputs; weights have theirs. Drawn when first read: most draws are in vain,
+        because a guard does not hold.
+        """
+        if self.waiting:
+            self.arrays = np.random.default_rng(self.rng.getrandbits(32))
+        for leaf, dtype, sizes in self.waiting:
+            if isinstance(leaf, Parameter):
+                leaf.set(self.array(sizes, dtype))
+            else:
+                self.given[leaf] = self.array(sizes, dtype)
+        self.waiting.clear()
+        return self.given
 
     def leaf(self, name: str, axes: tuple[Symbol, ...], dtype: DType, *, weight: bool) -> Term:
         if name not in self.names:
             shape = tuple(a.extent for a in axes)
+            sizes = tuple(int(n.evaluate(DIMS)) for n in shape)
             if weight:
-                sizes = tuple(int(n.evaluate(DIMS)) for n in shape)
                 parameter = Parameter(sizes, dtype, name)
-                parameter.set(self.array(sizes, dtype))
                 value = self.builder.weight(name, parameter)
             else:
                 value = self.builder.input(name, shape, dtype)
-                sizes = tuple(int(n.evaluate(DIMS)) for n in shape)
-                self.leaves[value] = self.array(sizes, dtype)
+            self.waiting.append((parameter if weight else value, dtype, sizes))
             self.names[name] = self.terms.leaf(value, tuple((a,) for a in axes))
         return self.names[name]
 
@@ -78,12 +94,15 @@ class Instance:
         if dtype.kind == "bool":
             return np.asarray(self.arrays.random(sizes) < 0.5)
         if dtype.is_int:
-            return self.arrays.integers(-9, 9, sizes).astype(dtype.numpy)
+            limits = np.iinfo(dtype.numpy)
+            small = self.arrays.integers(max(limits.min, -9), 9, sizes).astype(dtype.numpy)
+            ends = np.asarray([limits.min, limits.max, 0, 1], dtype.numpy)
+            return np.where(self.arrays.random(sizes) < 0.3, self.arrays.choice(ends, sizes), small)
         values = self.arrays.uniform(0.3, 2, sizes) * self.arrays.choice((1, 1, -1), sizes)
         if self.special:
-            values = np.where(
-                self.arrays.random(sizes) < 0.4, self.arrays.choice(SPECIAL, sizes), values
-            )
+            few = self.arrays.choice(self.special, 3)
+            some = self.arrays.random(sizes) < self.arrays.choice((0.05, 0.4, 1, 1))
+            values = np.where(some, self.arrays.choice(few, sizes), values)
         with np.errstate(over="ignore"):
             return np.asarray(values).astype(dtype.numpy)
 
@@ -108,7 +127,7 @@ class Instance:
             case Apply(op=op, args=args, attrs=attrs):
                 base = dtype
                 for part in args[1:] if op == "Select" else args:
-                    if not isinstance(part, Number):
+                    if any(not isinstance(p, Number | Apply) for p in notation.parts(part)):
                         base = self.concrete(part).dtype
                 kinds = [base] * len(args)
                 if op == "Select":
@@ -118,6 +137,12 @@ class Instance:
         raise AssertionError(term)
 
     def apply(self, op: str, args: list[Term], attrs: Any) -> Term:
+        """One operation; IllTyped where it does not take such operands."""
+        taken = args[1:] if op == "Select" else args
+        if op not in ("Cast", "Bitcast") and (
+            len({arg.dtype for arg in taken}) > 1 or args[-1].dtype not in OPS[op].takes
+        ):
+            raise IllTyped(f"{op} of {', '.join(str(arg.dtype) for arg in args)}")
         if op in ("Sum", "Max"):
             bound = attrs.names if isinstance(attrs, notation.SetOf) else attrs
             axes = [AXES[a] if isinstance(a, str) else a for a in bound]
@@ -135,159 +160,3 @@ class Instance:
         frame = tuple((a,) for a in axis_order(term.axes))
         value = next(iter(self.builder)).value
         return Lowered(self.terms, (Root(Output(value, "y"), term, frame),), {})
-
-    def value(self, term: Term, axes: frozenset[Symbol], *, wide: bool) -> Array:
-        """Over the grid of these axes."""
-        frame = tuple((a,) for a in axis_order(axes))
-        for extra in term.axes - axes:
-            term = self.terms.at(term, {extra: parse("0", {})})
-        return Evaluator(self.leaves, DIMS, wide=wide).tensor(term, frame)
-
-
-@dataclass
-class Binding:
-    """What the variables of a rule stand for."""
-
-    terms: dict[str, Term]
-    sets: dict[str, frozenset[Symbol]]
-    dtypes: dict[str, DType]
-
-
-def draw(rule: Rule, instance: Instance) -> Binding | None:
-    """Random terms for a rule's variables; None if its guards do not hold for them."""
-    rng = instance.rng
-    lhs = notation.pattern(rule.lhs)
-    guards = [notation.guard(text) for text in rule.guards]
-    asked = {(g.name, g.args[-1]) for g in guards if isinstance(g, Property)}
-    dtype = rng.choice([d for d in DTYPES if all(_takes(part, d) for part in notation.parts(lhs))])
-    binding = Binding({}, {}, {})
-    conditions = {
-        part.args[0].name
-        for part in notation.parts(lhs)
-        if isinstance(part, Apply) and part.op == "Select"
-        if isinstance(part.args[0], notation.Variable)
-    }
-    for part in notation.parts(lhs):
-        if isinstance(part, notation.Variable) and part.name not in binding.terms:
-            kind = dtypes.bool_ if part.name in conditions else dtype
-            name = part.name
-            if ("literal", name) in asked or ("positive", name) in asked:
-                number = rng.choice(LITERALS if kind.is_float else ("2", "-3"))
-                binding.terms[name] = instance.number(number, kind)
-            else:
-                axes = tuple(AXES[a] for a in DRAWN if rng.random() < 0.5)
-                if ("weight", name) in asked:
-                    axes = tuple(a for a in axes if a.name != "s")
-                binding.terms[name] = instance.leaf(
-                    name, axes, kind, weight=("weight", name) in asked
-                )
-        if isinstance(part, Apply) and isinstance(part.attrs, notation.SetVariable):
-            drawn = frozenset(AXES[a] for a in DRAWN if rng.random() < 0.4)
-            binding.sets.setdefault(part.attrs.name, drawn)
-        if isinstance(part, Apply) and isinstance(part.attrs, str):
-            binding.dtypes.setdefault(part.attrs, rng.choice(dtypes.ALL))
-    return binding if all(holds_here(g, binding) for g in guards) else None
-
-
-def _takes(part: Pattern, dtype: DType) -> bool:
-    if isinstance(part, Number) and "inf" in part.text:
-        return dtype.is_float
-    if not isinstance(part, Apply) or part.op in ("Cast", "Bitcast", "Select"):
-        return True
-    return dtype in OPS[part.op].takes
-
-
-def axes_here(axes: notation.SetPattern, binding: Binding) -> frozenset[Symbol]:
-    match axes:
-        case notation.SetVariable(name=name):
-            return binding.sets[name]
-        case notation.AxesOf(name=name):
-            return binding.terms[name].axes
-        case notation.SetOf(names=names):
-            return frozenset(AXES[n] for n in names)
-        case notation.SetOperation(op=op, left=left, right=right):
-            a, b = axes_here(left, binding), axes_here(right, binding)
-            return {"-": a - b, "|": a | b, "&": a & b}[op]
-    raise AssertionError(axes)
-
-
-def holds_here(guard: notation.Guard, binding: Binding) -> bool:
-    """Does a guard hold? Written apart from the compiler of rules, which it checks."""
-    if isinstance(guard, Compare):
-        left, right = axes_here(guard.left, binding), axes_here(guard.right, binding)
-        return {"==": left == right, "!=": left != right, "<=": left <= right}[guard.op]
-    name, args = guard.name, guard.args
-    if name == "nonempty":
-        bound = notation.guard(f"{args[0]} == {{}}")
-        assert isinstance(bound, Compare)
-        return all(map(never_empty, axes_here(bound.left, binding)))
-    if name == "floating":
-        return binding.dtypes[args[0]].is_float
-    x = binding.terms[args[-1]]
-    match name:
-        case "literal":
-            return x.op == "Literal"
-        case "positive":
-            return x.op == "Literal" and x.attrs.value(x.dtype) > 0
-        case "weight":
-            return x.phase < 2
-        case "varies":
-            return x.phase > 0
-        case "run":
-            return x.phase == 2
-        case "float":
-            return x.dtype.is_float
-        case "integer":
-            return x.dtype.is_int
-        case "boolean":
-            return x.dtype is dtypes.bool_
-        case "dtype":
-            return binding.dtypes[args[0]] is x.dtype
-        case "holds":
-            return holds(binding.dtypes[args[0]], x.dtype)
-        case "widens":
-            wide = binding.dtypes[args[0]]
-            alike = x.dtype.is_float == wide.is_float
-            return holds(wide, x.dtype) and (x.dtype is dtypes.bool_ or alike)
-        case "alike":
-            return binding.terms[args[0]].dtype is x.dtype
-    raise AssertionError(guard)
-
-
-def build(term: Pattern, binding: Binding, instance: Instance, dtype: DType) -> Term:
-    """One side of a rule; numbers take the dtype of what they are computed with, else `dtype`."""
-    match term:
-        case notation.Variable(name=name):
-            return binding.terms[name]
-        case Number(text=text):
-            return instance.number(text, dtype)
-        case Apply(op=op, args=args, attrs=attrs):
-            base = dtype
-            for part in args[1:] if op == "Select" else args:
-                if not isinstance(part, Number):
-                    base = build(part, binding, instance, dtype).dtype
-            kinds = [base] * len(args)
-            if op == "Select":
-                kinds[0] = dtypes.bool_
-            built = [build(a, binding, instance, kind) for a, kind in zip(args, kinds, strict=True)]
-            if isinstance(attrs, str):
-                return instance.apply(op, built, binding.dtypes.get(attrs, attrs))
-            return instance.apply(op, built, axes_here(attrs, binding) if attrs else None)
-    raise AssertionError(term)
-
-
-def agree(instance: Instance, one: Term, other: Term, kind: Class) -> int:
-    """Raises unless both terms are equal by the class; how many points could be compared."""
-    axes = one.axes & other.axes
-    if kind is Class.EXACT:
-        x, y = (instance.value(t, axes, wide=False) for t in (one, other))
-        assert x.dtype == y.dtype
-        same = (x == y) | ((x != x) & (y != y))
-        if x.dtype.kind == "f":
-            same &= (np.signbit(x) == np.signbit(y)) | (x != x)
-        assert np.all(same), (x, y)
-        return int(x.size)
-    x, y = (np.asarray(instance.value(t, axes, wide=True), np.float64) for t in (one, other))
-    fine = np.isfinite(x) & (np.isfinite(y) if kind is Class.ROUNDING else True)
-    np.testing.assert_allclose(y[fine], x[fine], rtol=3e-7, atol=1e-7)
-    return int(fine.sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from luminal.egraph.guards import Guards
 from luminal.egraph.handlers.handler import each
 from luminal.egraph.intern import literal_data, literal_text
 from luminal.egraph.table import New, Node, Table
@@ -12,7 +13,7 @@ from luminal.hlir.ops import OPS
 
 
 @each()
-def fold(table: Table, number: int, node: Node) -> New | None:
+def fold(table: Table, number: int, node: Node, guards: Guards) -> New | None:
     """`op(literals) -> literal`, by the reference's own operation."""
     if not node.is_pointwise:
         return None

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from luminal import dtypes
-from luminal.algebra.frames import extent_of, linear, never_empty, spread
-from luminal.algebra.terms import Axes, Phase, axis_order
+from luminal.algebra.frames import extent_of, linear, spread
+from luminal.algebra.terms import Axes, axis_order
 from luminal.dtypes import DType
+from luminal.egraph.guards import Guards
 from luminal.egraph.handlers.handler import Found
-from luminal.egraph.intern import is_fixed
 from luminal.egraph.table import New, Node, Table
 from luminal.shape.expression import ZERO, Expression, Symbol, axis
 
@@ -27,14 +27,12 @@ def product(factors: Sequence[New | int]) -> New | int:
     return result
 
 
-def factor_out(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
+def factor_out(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Found:
     """`Sum(K, (a * (b / c)) * d) -> a / c * Sum(K, b * d)` for a, c without axes of K."""
     for number, node in nodes:
         (x,) = node.args
-        if node.op != "Sum" or not table.dtype[number].is_float:
-            continue
         bound = frozenset(node.attrs)
-        if not all(map(never_empty, bound)):  # 0 times infinity would come from an empty sum
+        if not guards.hold(K=bound):
             continue
         products = [n for n in table.nodes[x] if n.op in ("Mul", "Div") and x not in n.args]
         for each in products[:MAX_PRODUCTS]:
@@ -89,23 +87,19 @@ class Member(NamedTuple):
     own: Axes
 
 
-def merge(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
+def merge(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Found:
     """Contractions of one value with several weights are one with the weights side by side.
 
-    Only where the other operands are Weights: they are joined when they are set, not in a run. And
-    only those contractions that the program itself has: a run needs them all.
+    Weights are joined when they are set, not in a run; and a run needs all contractions that the
+    program itself has.
     """
     groups: defaultdict[tuple[Axes, int, frozenset[Symbol]], dict[int, Member]] = defaultdict(dict)
     for number, node in nodes:
-        if (number, "Sum") not in table.program or table.phase[number] is not Phase.RUN:
-            continue
         for factors in table.of(node.args[0], "Mul"):
             x, w = factors.args
-            if table.phase[x] is not Phase.RUN or table.phase[w] is Phase.RUN:
-                continue
             shared = table.axes[x] | frozenset(node.attrs)
             own = axis_order(table.axes[w] - shared)
-            if own and all(is_fixed(a) and never_empty(a) for a in own):
+            if own and guards.hold(y=number, x=x, w=w, J=frozenset(own)):
                 key = (node.attrs, x, table.axes[w] & shared)
                 groups[key].setdefault(number, Member(number, w, own))
     for (bound, x, _), group in groups.items():

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 
+from luminal.egraph.guards import Guards
 from luminal.egraph.table import New, Node, Table
 
 Found = Iterator[tuple[int, "New | int"]]
-Handler = Callable[[Table, Iterable[tuple[int, Node]]], Found]
-"""Gets the e-graph and (class, node) of the operations that the rule looks at."""
+Handler = Callable[[Table, Iterable[tuple[int, Node]], Guards], Found]
+"""Gets the e-graph, (class, node) of the operations that the rule looks at, and the rule's guards,
+which it asks about everything that it makes.
+"""
 
-OfNode = Callable[[Table, int, Node], "New | int | None"]
+OfNode = Callable[[Table, int, Node, Guards], "New | int | None"]
 
 
 def each(*ops: str) -> Callable[[OfNode], Handler]:
@@ -19,10 +22,10 @@ def each(*ops: str) -> Callable[[OfNode], Handler]:
 
     def lift(function: OfNode) -> Handler:
         @wraps(function)
-        def handler(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
+        def handler(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Found:
             for number, node in nodes:
                 if (not ops or node.op in ops) and number not in node.args:
-                    made = function(table, number, node)
+                    made = function(table, number, node, guards)
                     if made is not None:
                         yield number, made
 

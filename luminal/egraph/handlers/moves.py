@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from luminal.algebra.terms import AtAttrs, Phase, axis_order
+from luminal.algebra.terms import axis_order
+from luminal.egraph.guards import Guards
 from luminal.egraph.handlers.handler import each
 from luminal.egraph.intern import positions
 from luminal.egraph.table import New, Node, Table
@@ -34,13 +33,8 @@ def where_of(node: Node) -> Where:
     return {a: node.args[1 + i] if isinstance(i, int) else i for a, i in node.attrs}
 
 
-def is_rename(entries: AtAttrs) -> bool:
-    """Is each index another axis, free to read under its name?"""
-    return all(isinstance(index, Symbol) and index.extent is not None for _, index in entries)
-
-
 @each("At")
-def drop(table: Table, number: int, node: Node) -> int | None:
+def drop(table: Table, number: int, node: Node, guards: Guards) -> int | None:
     """`x[s] -> x` where x depends on none of the axes."""
     x = node.args[0]
     replaced = {a for a, _ in node.attrs}
@@ -48,7 +42,7 @@ def drop(table: Table, number: int, node: Node) -> int | None:
 
 
 @each("At")
-def substitute(table: Table, number: int, node: Node) -> New | None:
+def substitute(table: Table, number: int, node: Node, guards: Guards) -> New | None:
     """`e[s] -> e of s` for an Index."""
     index = next(iter(table.of(node.args[0], "Index")), None)
     if index is None:
@@ -60,7 +54,7 @@ def substitute(table: Table, number: int, node: Node) -> New | None:
 
 
 @each("At")
-def compose(table: Table, number: int, node: Node) -> New | int | None:
+def compose(table: Table, number: int, node: Node, guards: Guards) -> New | int | None:
     """`x[s][t] -> x[s of t]`."""
     inner = next(iter(table.of(node.args[0], "At")), None)
     if inner is None or number == node.args[0]:
@@ -82,11 +76,11 @@ def compose(table: Table, number: int, node: Node) -> New | int | None:
 
 
 @each("At")
-def push(table: Table, number: int, node: Node) -> New | None:
+def push(table: Table, number: int, node: Node, guards: Guards) -> New | None:
     """`f(x, y)[s] -> f(x[s], y[s])`; renames cost nothing where they are, and nor does what is
     computed before runs.
     """
-    if is_rename(node.attrs) or table.phase[number] is not Phase.RUN:
+    if not guards.hold(y=number, s=node.attrs):
         return None
     x = node.args[0]
     inner = next((n for n in table.nodes[x] if n.is_pointwise and x not in n.args), None)
@@ -98,12 +92,11 @@ def push(table: Table, number: int, node: Node) -> New | None:
 
 
 @each("At")
-def push_below(table: Table, number: int, node: Node) -> New | None:
+def push_below(table: Table, number: int, node: Node, guards: Guards) -> New | None:
     """`Sum(K, x)[s] -> Sum(K, x[s])` for shifts and flips; bound axes of K that occur in the
     indices are renamed first. So with Max.
     """
-    shifts = all(map(_is_shift, dict(node.attrs).values()))
-    if not shifts or is_rename(node.attrs) or table.phase[number] is not Phase.RUN:
+    if not guards.hold(y=number, s=node.attrs):
         return None
     x = node.args[0]
     inner = next((n for n in table.nodes[x] if n.op in ("Sum", "Max") and x not in n.args), None)
@@ -111,7 +104,7 @@ def push_below(table: Table, number: int, node: Node) -> New | None:
         return None
     (operand,) = inner.args
     where = where_of(node)
-    used = frozenset[Symbol]().union(*(positions(i) for _, i in node.attrs))
+    used = frozenset[Symbol]().union(*(_axes_of(table, i) for i in where.values()))
     taken = used | table.axes[operand] | frozenset(inner.attrs)
     renamed = {k: _other(k, taken) for k in inner.attrs if k in used}
     inside = {a: i for a, i in where.items() if a not in inner.attrs}
@@ -120,13 +113,12 @@ def push_below(table: Table, number: int, node: Node) -> New | None:
     return New(inner.op, bound, (moved,))
 
 
-def _is_shift(index: Expression | int) -> bool:
-    """`axis + c` or `c - axis`."""
-    if isinstance(index, int):
-        return False
-    found: Sequence[Symbol] = [*positions(index)]
-    stride = index.coefficient(found[0]) if len(found) == 1 else None
-    return stride is not None and stride.is_const and abs(stride.value) == 1
+def _axes_of(table: Table, index: Expression | New | int) -> frozenset[Symbol]:
+    """The axes that an index depends on."""
+    if isinstance(index, Expression):
+        return positions(index)
+    assert isinstance(index, int)
+    return table.axes[index]
 
 
 def _other(bound: Symbol, taken: frozenset[Symbol]) -> Symbol:

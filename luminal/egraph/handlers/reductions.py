@@ -5,47 +5,39 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-import numpy as np
-
-from luminal.algebra.frames import extent_of, never_empty
+from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import axis_order
 from luminal.dtypes import DType
+from luminal.egraph.guards import Guards
 from luminal.egraph.handlers.handler import Found, each
-from luminal.egraph.intern import is_fixed
+from luminal.egraph.intern import is_fixed, literal_data, literal_text
 from luminal.egraph.table import New, Node, Table
-from luminal.select.weights import FEW_POINTS, MUCH_WORK, upper
+from luminal.select.weights import upper
 from luminal.shape.expression import Expression, Symbol, axis
 
 CHUNKS = (8, 64)  # chunks that a long reduction is cut into: a small team's, and even shares
 
 
 @each("Sum")
-def sum_broadcast(table: Table, number: int, node: Node) -> New | int | None:
+def sum_broadcast(table: Table, number: int, node: Node, guards: Guards) -> New | int | None:
     """`Sum(K, x) -> extent(K - axes(x)) * Sum(K & axes(x), x)`."""
     (x,) = node.args
     idle = [a for a in node.attrs if a not in table.axes[x]]
-    if not idle or not all(map(never_empty, idle)):
+    if not idle or not guards.hold(K=frozenset(node.attrs), x=x):
         return None
-    dtype = table.dtype[number]
-    count = _number(extent_of(tuple(idle)), dtype)
-    if count is None:
-        return None
+    count = _number(extent_of(tuple(idle)), table.dtype[number])
     rest = tuple(a for a in node.attrs if a not in idle)
     return New("Mul", None, (New("Sum", rest, (x,)) if rest else x, count))
 
 
-def _number(value: Expression, dtype: DType) -> New | None:
-    """A positive count as a term, if the dtype has all its values."""
-    hi = value.interval.hi
-    exact = 2 / dtype.epsilon if dtype.is_float else np.iinfo(dtype.numpy).max
-    if hi is None or hi > exact:
-        return None
+def _number(value: Expression, dtype: DType) -> New:
+    """A count as a term: rounded as floats are, or wrapped as sums of integers are."""
     if value.is_const:
-        return New("Literal", str(value.value), (), dtype)
+        return New("Literal", literal_text(literal_data(str(value.value), dtype), dtype), (), dtype)
     return New("Index", value, (), dtype)
 
 
-def nest(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
+def nest(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Found:
     """`Sum(J | K, x) -> Sum(J, Sum(K, x))` where `Sum(K, x)` is there as well; so with Max."""
     alike: defaultdict[tuple[str, int], list[tuple[int, Node]]] = defaultdict(list)
     for number, node in nodes:
@@ -58,17 +50,15 @@ def nest(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
                     yield number, New(node.op, rest, (inner,))
 
 
-def split(table: Table, nodes: Iterable[tuple[int, Node]]) -> Found:
+def split(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Found:
     """`Sum{k} x -> Sum{k.chunk} Sum{k.in} x[k := chunk * n + in]` where the results are too few
     to keep a team busy; so with Max.
     """
     for number, node in nodes:
         (x,) = node.args
         along = max(axis_order(node.attrs), key=lambda a: upper((a,)))
-        points = upper(table.axes[number])
-        if points >= FEW_POINTS or points * upper(node.attrs) <= MUCH_WORK:
-            continue
-        if not is_fixed(along) or along not in table.axes[x] or "." in along.name:
+        bound = frozenset(node.attrs)
+        if not is_fixed(along) or not guards.hold(y=number, x=x, K=bound, J=frozenset((along,))):
             continue
         for chunks in CHUNKS:
             made = _split(node, x, along, chunks)

@@ -1,0 +1,104 @@
+"""The guards of rules with a handler, over what the handler found: as rows, they can be tested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from luminal.algebra.frames import never_empty
+from luminal.algebra.terms import AtAttrs, Phase
+from luminal.egraph.intern import positions
+from luminal.egraph.table import Table
+from luminal.rules import Rule, notation
+from luminal.rules.notation import AxesOf, Compare, Property, SetOf, SetOperation, SetPattern
+from luminal.select.weights import FEW_POINTS, MUCH_WORK, upper
+from luminal.shape.expression import Expression, Symbol
+
+Bound = Mapping[str, "int | frozenset[Symbol] | AtAttrs"]
+"""What the variables of a rule stand for: classes, sets of axes, index maps."""
+
+
+class Guards:
+    """The guards of one rule in one e-graph."""
+
+    def __init__(self, rule: Rule, table: Table) -> None:
+        self.rule = rule
+        self.table = table
+        self.guards = [notation.guard(text) for text in rule.guards]
+
+    def hold(self, **bound: int | frozenset[Symbol] | AtAttrs) -> bool:
+        """Do all hold, with each of their variables given?"""
+        return all(self._holds(guard, bound) for guard in self.guards)
+
+    def _holds(self, guard: notation.Guard, bound: Bound) -> bool:
+        if isinstance(guard, Compare):
+            left, right = self._axes(guard.left, bound), self._axes(guard.right, bound)
+            return {"==": left == right, "!=": left != right, "<=": left <= right}[guard.op]
+        return self._property(guard, bound)
+
+    def _property(self, guard: Property, bound: Bound) -> bool:
+        name, args = guard.name, guard.args
+        if name == "nonempty":
+            return all(map(never_empty, self._axes(notation.axes(args[0]), bound)))
+        if name in ("moves", "shifts"):
+            indices = [index for _, index in _map(bound, args[0])]
+            return all(map(_is_shift, indices)) if name == "shifts" else not _is_rename(indices)
+        if name == "uncut":
+            return all("." not in axis.name for axis in _set(bound, args[0]))
+        x = _class(bound, args[-1])
+        match name:
+            case "run":
+                return self.table.phase[x] is Phase.RUN
+            case "weight":
+                return self.table.phase[x] is not Phase.RUN
+            case "given":
+                return (x, self.rule.lhs.partition("(")[0]) in self.table.program
+            case "long":
+                points = upper(self.table.axes[x])
+                axes = self._axes(notation.axes(args[0]), bound)
+                return points < FEW_POINTS and points * upper(axes) > MUCH_WORK
+        raise ValueError(f"rule {self.rule.name}: {name} is no guard of a handler")
+
+    def _axes(self, axes: SetPattern, bound: Bound) -> frozenset[Symbol]:
+        match axes:
+            case notation.SetVariable(name=name):
+                return _set(bound, name)
+            case AxesOf(name=name):
+                return self.table.axes[_class(bound, name)]
+            case SetOf(names=()):
+                return frozenset()
+            case SetOperation(op=op, left=left, right=right):
+                a, b = self._axes(left, bound), self._axes(right, bound)
+                return {"-": a - b, "|": a | b, "&": a & b}[op]
+        raise ValueError(f"rule {self.rule.name}: {axes} is only for examples")
+
+
+def _class(bound: Bound, name: str) -> int:
+    found = bound[name]
+    assert isinstance(found, int), name
+    return found
+
+
+def _set(bound: Bound, name: str) -> frozenset[Symbol]:
+    found = bound[name]
+    assert isinstance(found, frozenset), name
+    return found
+
+
+def _map(bound: Bound, name: str) -> AtAttrs:
+    found = bound[name]
+    assert isinstance(found, tuple), name
+    return found
+
+
+def _is_rename(indices: Sequence[Expression | int]) -> bool:
+    """Is each index another axis, free to read under its name?"""
+    return all(isinstance(index, Symbol) and index.extent is not None for index in indices)
+
+
+def _is_shift(index: Expression | int) -> bool:
+    """`axis + c` or `c - axis`."""
+    if isinstance(index, int):
+        return False
+    found = [*positions(index)]
+    stride = index.coefficient(found[0]) if len(found) == 1 else None
+    return stride is not None and stride.is_const and abs(stride.value) == 1
