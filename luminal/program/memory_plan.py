@@ -123,13 +123,12 @@ def aligned(size: int) -> int:
 
 def _best_gap(starts: Sequence[int], ends: Sequence[int], size: int) -> int:
     """Where `size` bytes fit between the taken ranges, which are sorted by their starts."""
-    best, best_gap, reached = -1, -1, 0
+    gaps, reached = [], 0
     for start, end in zip(starts, ends, strict=True):
-        gap = start - reached
-        if gap >= size and (best < 0 or gap < best_gap):
-            best, best_gap = reached, gap
+        if start - reached >= size:
+            gaps.append((start - reached, reached))
         reached = max(reached, end)
-    return best if best >= 0 else reached
+    return min(gaps)[1] if gaps else reached
 
 
 def _uses(

@@ -45,7 +45,7 @@ SUBJECTS = (
             ("tests/unit/test_selection.py", "tests/unit/test_partition.py",
              "tests/backends/cpu/test_kernel_counts.py", f"{_FUZZ}[0]")),
     Subject("guards", ("luminal/kernel/guards.py",),
-            ("tests/unit/test_placement.py",)),
+            ("tests/unit/test_guards.py",)),
     Subject("rules", ("luminal/rules/casts.py", "luminal/rules/commutes.py",
                       "luminal/rules/constants.py", "luminal/rules/contractions.py",
                       "luminal/rules/exponentials.py", "luminal/rules/identities.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -102,6 +103,100 @@ def test_bodies_of_two_loops_share_memory() -> None:
 def test_an_update_keeps_its_buffer_from_iteration_to_iteration() -> None:
     made = program(2, launch(0), LoopLaunch(const(3), (launch(0, update=True), launch(0, 1))))
     assert planned(made)[0] == Lifetime((), 0, 1)
+
+
+def test_lifetimes_count_barriers_and_loops() -> None:
+    loop = LoopLaunch(const(2), (launch(0, 1), launch(1, 2), launch(2, 3)))
+    made = program(8, launch(0), loop, launch(3, 4), launch(5), launch(4, 6), launch(7), launch(7))
+    assert planned(made) == {
+        0: Lifetime((), 0, 1),
+        1: Lifetime((1,), 0, 1),
+        2: Lifetime((1,), 1, 2),
+        3: Lifetime((), 1, 2),  # the Loop is an epoch, and it ends with a barrier
+        4: Lifetime((), 2, 3),
+        5: Lifetime((), 2, 2),
+        6: Lifetime((), 3, 3),
+        7: Lifetime((), 3, 4),
+    }
+
+
+def test_what_several_inner_loops_touch_lives_in_the_body_around_them() -> None:
+    one = LoopLaunch(const(2), (launch(0, 1), launch(1, 2)))
+    other = LoopLaunch(const(2), (launch(2, 3), launch(3, 4)))
+    outer = LoopLaunch(const(2), (one, other, launch(4, 5)))
+    lives = planned(program(7, launch(0), outer, launch(5, 6)))
+    assert lives[0] == Lifetime((), 0, 1)
+    assert lives[1] == Lifetime((1, 0), 0, 1)
+    assert lives[2] == Lifetime((1,), 0, 1)
+    assert lives[3] == Lifetime((1, 1), 0, 1)
+    assert lives[4] == Lifetime((1,), 1, 2)
+    assert lives[5] == Lifetime((), 1, 2)
+
+
+def test_a_buffer_of_two_loops_side_by_side_belongs_to_neither() -> None:
+    one = LoopLaunch(const(2), (launch(0, 1),))
+    other = LoopLaunch(const(2), (launch(1, 2),))
+    assert planned(program(3, launch(0), one, other))[1] == Lifetime((), 1, 2)
+
+
+def test_what_moves_with_a_loop_lives_through_it() -> None:
+    """Other iterations need it, though each one writes before it reads."""
+    now, after = Operand(1, 1, const(0), 2), Operand(1, 1, const(1), 2)
+    turns = LoopLaunch(const(4), (launch(0, after), launch(now, 3)))
+    lives = planned(program(4, launch(0), turns))
+    assert lives[1] == lives[2] == Lifetime((), 1, 1)
+    here = Operand(1, 1, stride=const(64))
+    stack = LoopLaunch(const(4), (launch(0, here), launch(here, 2)))
+    assert planned(program(3, launch(0), stack))[1] == Lifetime((), 1, 1)
+
+
+def test_what_a_body_reads_before_it_writes_lives_through_the_loop() -> None:
+    made = program(4, launch(0), LoopLaunch(const(4), (launch(1, 2), launch(2, 1), launch(0, 3))))
+    lives = planned(made)
+    assert lives[1] == Lifetime((), 1, 1)
+    assert lives[2].loops == (1,)
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+def placed(lives: list[tuple[int, int]], sizes: list[int]) -> tuple[list[int], int]:
+    """Offsets in lines of 64 bytes, and their number."""
+    lifetimes = tuple(Lifetime((), first, last) for first, last in lives)
+    found = MemoryPlan(tuple(range(len(lives))), lifetimes, all_conflicts(lifetimes))
+    placement = place(found, [64 * size for size in sizes])
+    return [offset // 64 for offset in placement.offsets], placement.arena_bytes // 64
+
+
+def test_the_largest_comes_first() -> None:
+    assert placed([(0, 1), (1, 2), (2, 3)], [2, 2, 4]) == ([0, 4, 0], 6)
+
+
+def test_equals_come_in_their_order() -> None:
+    assert placed([(0, 9), (0, 9), (0, 9)], [2, 2, 2]) == ([0, 2, 4], 6)
+
+
+@pytest.mark.parametrize(
+    ("size", "offset"), [(1, 25), (6, 25), (7, 9), (8, 9)], ids=["small", "exact", "next", "large"]
+)
+def test_the_smallest_gap_that_holds_a_buffer_is_taken(size: int, offset: int) -> None:
+    """In epoch 0, between lines 0..9, 17..25 and 31..39, which are taken."""
+    lives = [(5, 5), (0, 1), (1, 1), (0, 1), (0, 5)]
+    sizes = [31, 9, 8, 8, 8]
+    assert placed(lives, sizes)[0] == [0, 0, 9, 17, 31]
+    assert placed([*lives, (0, 0)], [*sizes, size])[0][-1] == offset
+
+
+def test_of_equal_gaps_the_first_is_taken() -> None:
+    taken, free = (0, 1), (1, 1)
+    lives, sizes = [taken, free, taken, free, taken], [9, 8, 8, 8, 8]
+    assert placed(lives, sizes)[0] == [0, 9, 17, 25, 33]
+    assert placed([*lives, (0, 0)], [*sizes, 7])[0][-1] == 9
+
+
+def test_a_buffer_that_spans_others_closes_gaps() -> None:
+    """[0, 9) is taken by one of epoch 0; what lies in it of other epochs leaves no gap before 9."""
+    assert placed([(0, 0), (1, 1), (0, 1)], [9, 4, 3]) == ([0, 0, 9], 12)
 
 
 @st.composite
