@@ -272,6 +272,13 @@ def test_one_cut_that_depends_on_dims_or_none() -> None:
     assert cut_points([2 * I < S], I, const(EXTENT)) == []
 
 
+def test_what_another_loop_takes_part_in_is_cut_where_all_of_it_is_decided() -> None:
+    t = symbol("t", 4, 5)
+    found = cut_points([t >= I + J], I, const(EXTENT))  # holds up to 0, fails from 6
+    assert [point.value for point in found] == [1, 6]
+    assert cut_points([I + J <= S], I, const(EXTENT)) == []
+
+
 def test_an_extent_that_depends_on_dims_takes_no_literal_cuts() -> None:
     loop = axis("n", S)
     assert cut_points([loop < 3], loop, S) == []
@@ -297,6 +304,8 @@ def test_an_extent_that_depends_on_dims_takes_no_literal_cuts() -> None:
         ([60], 16, 127, []),  # no room for two pieces
         ([8], 8, 64, [8]),
         ([], 16, 200, []),
+        ([191], 16, 192, [176]),
+        ([192, 0], 16, 192, []),  # the ends are no cuts
     ],
 )
 def test_whole_vectors(points: list[int], lanes: int, extent: int, expected: list[int]) -> None:

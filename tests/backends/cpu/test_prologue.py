@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.backends.cpu import prologue, target
+from luminal import config
+from luminal.backends.cpu import prologue, target, team
 from luminal.backends.cpu.device import CpuRunner
 from luminal.backends.cpu.prologue import Prologue
 from luminal.hlir.attributes import ConstantAttrs
+from luminal.hlir.state import aligned_empty
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand
 from luminal.shape.expression import const
 from tests.backends.cpu.hand_programs import ProgramBuilder
@@ -247,6 +251,24 @@ def test_loops_are_written_out_and_shared(runs: list[list[str]]) -> None:
     assert runs == [["add", "add"]]
 
 
+def test_a_loop_over_slices_stays_and_is_not_shared(runs: list[list[str]]) -> None:
+    """rows[i] = w + w, three times."""
+    parameter = weight()
+
+    def runner() -> CpuRunner:
+        p = Made()
+        w, rows = p.weight(parameter), p.buffer("derived", rows=3)
+        target = Operand(rows, 1, stride=const(4 * N))
+        return p.runner(LoopLaunch(const(3), (p.launch("Add", w, w, target),)))
+
+    one, two = runner(), runner()
+    for made in (one, two):
+        np.testing.assert_array_equal(derived(made)[0].reshape(3, N), 3 * [2 * W])
+    assert len(runs) == 2
+    parameter.set(ONES)
+    np.testing.assert_array_equal(derived(one)[0].reshape(3, N), 3 * [2 * ONES])
+
+
 def test_a_buffer_of_two_writers_is_the_programs_own(runs: list[list[str]]) -> None:
     """t = w + w, then t = w * w: its key is no name for either."""
     parameter, other = weight(), weight(ONES, "v")
@@ -263,6 +285,54 @@ def test_a_buffer_of_two_writers_is_the_programs_own(runs: list[list[str]]) -> N
     parameter.set(ONES)
     np.testing.assert_array_equal(derived(one), [ONES])
     assert len(runs) == 3
+
+
+def test_every_member_of_the_team_has_scratch_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[np.ndarray] = []
+    records = []
+
+    def noted(shape: tuple[int, ...], dtype: lm.DType) -> np.ndarray:
+        held.append(aligned_empty(shape, dtype))
+        return held[-1]
+
+    def record(*arguments: Any) -> Any:
+        records.append(arguments[3:])
+        return run_record(*arguments)
+
+    run_record = team.run_record
+    monkeypatch.setattr(prologue, "aligned_empty", noted)
+    monkeypatch.setattr(team, "run_record", record)
+    k = TileBuilder()
+    k.buffer("w", N)
+    k.buffer("d", N, "out")
+    k.scratch("s", N + 1)
+    k.grid("c", 1)
+    with k.loop("i", N) as i:
+        k.store("s", i.axis, k.load("w", i.axis))
+    with k.loop("j", N) as j:
+        k.store("d", j.axis, k.load("s", N - 1 - j.axis))
+    p = Made()
+    w, d = p.weight(weight()), p.buffer("derived")
+    p.launch("Add", w, w, d)
+    p.kernels.append(k.kernel())
+    launch = KernelLaunch(1, (Operand(w), Operand(d)), (), const(1), "turn")
+    with config.override(LUMINAL_THREADS=3):
+        np.testing.assert_array_equal(derived(p.runner(launch)), [W[::-1]])
+    ((threads, start, stride),) = records
+    memory = held[-1]
+    assert threads == 3
+    assert start % 128 == stride % 128 == 0
+    assert stride >= 4 * (N + 1)
+    first = memory.ctypes.data
+    assert first <= start
+    assert start + threads * stride <= first + memory.nbytes
+
+
+def test_a_run_looks_at_no_weight_while_none_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = doubled(weight())
+    stamp = runner.prologue.refresh()
+    monkeypatch.setattr(runner.prologue, "_parameters", None)
+    assert runner.prologue.refresh() == stamp
 
 
 def test_memory_and_report() -> None:
