@@ -287,21 +287,37 @@ def test_a_buffer_of_two_writers_is_the_programs_own(runs: list[list[str]]) -> N
     assert len(runs) == 3
 
 
+class Memory:
+    """What prologues take and what they give to the driver."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.held: list[np.ndarray] = []
+        self.records: list[tuple[Any, ...]] = []
+        run_record = team.run_record
+
+        def taken(shape: tuple[int, ...], dtype: lm.DType) -> np.ndarray:
+            """Half-way between two pairs of cache lines."""
+            (size,) = shape
+            whole = aligned_empty((size + 192,), dtype)
+            start = (64 - whole.ctypes.data) % 128
+            self.held.append(whole[start : start + size])
+            return self.held[-1]
+
+        def noted(*arguments: Any) -> Any:
+            self.records.append(arguments)
+            return run_record(*arguments)
+
+        monkeypatch.setattr(prologue, "aligned_empty", taken)
+        monkeypatch.setattr(team, "run_record", noted)
+
+    def holds(self, address: int, size: int) -> bool:
+        """Do these bytes lie in an array that was taken?"""
+        ends = [(array.ctypes.data, array.ctypes.data + array.nbytes) for array in self.held]
+        return any(first <= address and address + size <= last for first, last in ends)
+
+
 def test_every_member_of_the_team_has_scratch_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    held: list[np.ndarray] = []
-    records = []
-
-    def noted(shape: tuple[int, ...], dtype: lm.DType) -> np.ndarray:
-        held.append(aligned_empty(shape, dtype))
-        return held[-1]
-
-    def record(*arguments: Any) -> Any:
-        records.append(arguments[3:])
-        return run_record(*arguments)
-
-    run_record = team.run_record
-    monkeypatch.setattr(prologue, "aligned_empty", noted)
-    monkeypatch.setattr(team, "run_record", record)
+    memory = Memory(monkeypatch)
     k = TileBuilder()
     k.buffer("w", N)
     k.buffer("d", N, "out")
@@ -318,14 +334,23 @@ def test_every_member_of_the_team_has_scratch_of_its_own(monkeypatch: pytest.Mon
     launch = KernelLaunch(1, (Operand(w), Operand(d)), (), const(1), "turn")
     with config.override(LUMINAL_THREADS=3):
         np.testing.assert_array_equal(derived(p.runner(launch)), [W[::-1]])
-    ((threads, start, stride),) = records
-    memory = held[-1]
+    ((*_, threads, start, stride),) = memory.records
     assert threads == 3
     assert start % 128 == stride % 128 == 0
     assert stride >= 4 * (N + 1)
-    first = memory.ctypes.data
-    assert first <= start
-    assert start + threads * stride <= first + memory.nbytes
+    assert memory.holds(start, threads * stride)
+
+
+def test_what_lies_in_the_arena_lies_inside_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory(monkeypatch)
+    p = Made()
+    w, s, t, d = p.weight(weight()), p.buffer("arena"), p.buffer("arena"), p.buffer("derived")
+    runner = p.runner(p.launch("Add", w, w, s), p.launch("Mul", w, w, t), p.launch("Add", s, t, d))
+    np.testing.assert_array_equal(derived(runner), [2 * W + W * W])
+    ((_, _, table, *_),) = memory.records
+    addresses = [int(table[number]) for number in (s, t, d)]
+    assert all(memory.holds(address, 4 * N) for address in addresses)
+    assert abs(addresses[0] - addresses[1]) >= 4 * N
 
 
 def test_a_run_looks_at_no_weight_while_none_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
