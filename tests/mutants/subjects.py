@@ -37,7 +37,7 @@ SUBJECTS = (
             ("tests/backends/cpu/test_prologue.py", "tests/backends/cpu/test_poison.py")),
     Subject("device", ("luminal/backends/cpu/device.py", "luminal/backends/cpu/frame.py",
                        "luminal/backends/cpu/launch_rows.py"),
-            ("tests/backends/cpu/test_poison.py", _EXECUTABLE,
+            ("tests/backends/cpu/test_device.py", "tests/backends/cpu/test_poison.py", _EXECUTABLE,
              "tests/backends/cpu/test_custom_kernels.py", "tests/backends/cpu/test_profile.py")),
     Subject("binding", ("luminal/runtime/binding.py",),
             ("tests/unit/test_session.py", _EXECUTABLE)),
