@@ -15,14 +15,14 @@ from typing import Any, overload
 
 import numpy as np
 
+from luminal.closure import Closed, Recording, values_of
 from luminal.dtypes import DType, dtype_of
-from luminal.errors import DTypeError, GraphError, InputError
-from luminal.frontend.handle import describe, is_tensor
+from luminal.errors import DTypeError, InputError
+from luminal.frontend.handle import is_tensor
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.tree import Tree, flatten
 from luminal.frontend.watched import Seen, watch, watching
-from luminal.hlir.data import array_of, is_array
-from luminal.hlir.ops import Value
+from luminal.hlir.data import array_of, is_array, is_list_of_numbers
 from luminal.hlir.state import Parameter, State
 from luminal.runtime.arrays import Array
 from luminal.runtime.executable import Executable
@@ -54,6 +54,7 @@ class _Entry:
     results: tuple[Any, ...]  # a _Name for each Tensor
     tree: Tree
     seen: tuple[Seen, ...]  # attributes that the recording read
+    closed: Mapping[str, Closed]
 
     def holds(self) -> bool:
         """Would recording the function again give the same?"""
@@ -84,23 +85,6 @@ class _Forms:
             self.entries.popitem(last=False)
         self.entries.setdefault(key, []).append(entry)
         self.entries.move_to_end(key)
-
-
-class _Recording(Graph):
-    """The graph of a function under jit: what is recorded has no value yet."""
-
-    recorded_once = True
-
-    def result(self, value: Value) -> Array:
-        """A constant's elements; raises GraphError for all that is computed or given."""
-        found = self.known(value)
-        if found is None:
-            raise GraphError(
-                f"{describe(self.wrap(value))} has no value while jit records {self.name}, which "
-                "it does once for all values; use lm.where for choices, return what you want to "
-                "read, or name in static=(...) what decides the program"
-            )
-        return found
 
 
 class Jitted:
@@ -193,7 +177,7 @@ class Jitted:
         bound.apply_defaults()
         static = {n: v for n, v in bound.arguments.items() if n in self._static}
         dynamic = {n: v for n, v in bound.arguments.items() if n not in self._static}
-        values, tree = flatten(dynamic)
+        values, tree = flatten(dynamic, is_list_of_numbers)
         if any(map(is_tensor, values)):
             watch(self._receiver)
             return self._function(*args, **kwargs)
@@ -208,12 +192,15 @@ class Jitted:
                     self._warn_of_lengths(kind, leaves, types)
                 entry = self._compile(static, leaves, tree)
                 forms.add((kind, types), entry, self._max_entries)
-        results = entry.executable({leaf.path: leaf.array for leaf in leaves})
+        arrays = {leaf.path: leaf.array for leaf in leaves}
+        if entry.closed:
+            arrays |= values_of(entry.closed)
+        results = entry.executable(arrays)
         found = [results[r.name] if isinstance(r, _Name) else r for r in entry.results]
         return entry.tree.build(found)
 
     def _compile(self, static: Mapping[str, Any], leaves: list[_Leaf], tree: Tree) -> _Entry:
-        graph = _Recording(self._name)
+        graph = Recording(self._name)
         tensors = []
         for leaf in leaves:
             shape, dtype = leaf.type(self._shapes)
@@ -229,7 +216,7 @@ class Jitted:
         values, result_tree = flatten(result)
         results = tuple(_named_output(graph, value) for value in values)
         made = compile(graph, **self._options)
-        return _Entry(made, results, result_tree, watched.snapshot())
+        return _Entry(made, results, result_tree, watched.snapshot(), graph.closed)
 
     def _warn_of_lengths(
         self, kind: Key, leaves: list[_Leaf], types: tuple[tuple[Shape, DType], ...]
@@ -307,6 +294,7 @@ def jit(
     `jit(module)` and `@jit` before a method work alike. It is recorded once per shapes and dtypes
     of its arguments, and anew when an attribute of the method's object, or of a module that it
     calls, is another one (`model.eval()`). Called with Tensors it records into their graph.
+    Tensors of other graphs that it closes over have the value that is set at each call.
     `shapes`: {"x": ("s", 64)} declares symbolic lengths, by argument or path ("batch['ids']"): one
     program serves them all. `static`: hashable arguments passed on as they are; each value compiles
     anew. `options`: `lm.compile`'s.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,10 +39,19 @@ class Tree:
         return [path for key, part in pairs for path in part.paths(f"{prefix}[{key!r}]")]
 
 
-def flatten(tree: Any) -> tuple[list[Any], Tree]:
-    """The leaves from left to right, and the shape that builds the tree again."""
+def _no_leaf(part: Any) -> bool:
+    return False
+
+
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] = _no_leaf) -> tuple[list[Any], Tree]:
+    """The leaves from left to right, and the shape that builds the tree again.
+
+    `is_leaf`: containers that are taken as leaves.
+    """
     if tree is None:
         return [], Tree(type(None))
+    if is_leaf(tree):
+        return [tree], Tree(None)
     if isinstance(tree, dict):
         keys: tuple[Any, ...] = tuple(tree)
         children = list(tree.values())
@@ -50,6 +59,6 @@ def flatten(tree: Any) -> tuple[list[Any], Tree]:
         keys, children = tuple(range(len(tree))), list(tree)
     else:
         return [tree], Tree(None)
-    flat = [flatten(child) for child in children]
+    flat = [flatten(child, is_leaf) for child in children]
     kind = dict if isinstance(tree, dict) else type(tree)
     return [leaf for part, _ in flat for leaf in part], Tree(kind, keys, tuple(s for _, s in flat))

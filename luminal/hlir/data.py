@@ -21,6 +21,7 @@ from luminal.errors import DTypeError, ShapeError
 from luminal.hlir.dlpack import imported
 
 Array = np.ndarray[Any, Any]
+NUMBERS = (bool, int, float, np.generic)
 NO_ARRAYS = (type, np.generic, str, bytes, bytearray)
 
 
@@ -53,6 +54,14 @@ def is_array(data: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def is_list_of_numbers(data: Any) -> bool:
+    """A list, not empty, of numbers or of such lists: what is an array in all but name."""
+    if not isinstance(data, list):
+        return False
+    kinds = _leaf_types(data) - {list, tuple}
+    return bool(kinds) and all(issubclass(kind, NUMBERS) for kind in kinds)
 
 
 # --- arrays ---------------------------------------------------------------------------------------

@@ -304,3 +304,53 @@ def test_jit_says_what_it_has_compiled() -> None:
     form = "x: f32[2], y: f32[] -> out0: f32[2]"
     assert repr(f) == f"<jit of <lambda>(x, y=2.0): 1 compiled form, the latest {form}>"
     assert repr(lm.jit(nn.Linear(2, 2))) == "<jit of Linear(x): 0 compiled forms>"
+
+
+# --- what a function closes over, and lists -------------------------------------------------------
+
+
+def test_jit_reads_what_it_closes_over_at_each_call(backend: str) -> None:
+    cx = lm.Graph("outer")
+    w, rows = cx.tensor([1.0, 2.0]), cx.tensor(("n", 2), name="x")
+    held, state = cx.weight((2,), name="held").set([1, 1]), lm.State((2,), init=2)
+    computed = (w * 10).relu() + cx.arange(2) + held + cx.read(state)
+
+    @lm.jit(backend=backend)
+    def f(x: Any) -> Any:
+        _, sums = lm.scan(lambda c, row: (c + row.sum() * w.sum(), c), x[0] * 0, rows)
+        return x + w + computed, rows.sum() + sums[-1]
+
+    with pytest.raises(lm.InputError, match=r"f32\[n, 2\] of outer, which has no value yet; call"):
+        f(ones(2))
+    rows.set(ones(1, 2))
+    before = lm.compile_count()
+    assert [y.tolist() for y in f(ones(2))] == [[15, 27], 2]
+    assert lm.compile_count() == before
+    w.set([0, 1]), held.set([0, 0]), state.set([0, 5]), rows.set(ones(3, 2))
+    assert [y.tolist() for y in f(ones(2))] == [[1, 18], 6 + 2 * 2]
+    assert f.entries == 1
+    assert lm.jit(lambda: lm.arange(3) * w.sum(), backend=backend)().tolist() == [0, 1, 2]
+
+
+def test_jit_tells_where_a_tensor_left_its_function() -> None:
+    left: list[Any] = []
+    lm.jit(lambda x: left.append(x) or x)(ones(2))
+    with pytest.raises(lm.GraphError, match="tensors of two graphs meet: x: f32"):
+        lm.jit(lambda x: x + left[0])(ones(2))
+    with pytest.raises(lm.GraphError, match="tensors of two graphs meet"):
+        lm.ones(2) + left[0]
+
+
+def test_a_list_of_numbers_is_an_array() -> None:
+    @lm.jit
+    def f(x: Any, pair: Any = (1.0, 2.0), trees: Any = None) -> Any:
+        a, b = pair
+        return x * a + b, trees
+
+    assert f([1, 2])[0].tolist() == [3, 4]
+    assert f([[1.5], [2]], [3, 4])[0].tolist() == [[8.5], [10]]
+    assert f([1.0], trees=[[1, 2], {"k": [3.0]}])[1][1]["k"].tolist() == [3]
+    assert f([1.0], trees=[])[1] == []
+    assert len(f([1.0], trees=[ones(1), 2.0])[1]) == 2
+    with pytest.raises(lm.ShapeError, match="jit: x: rows of unequal lengths"):
+        f([[1.0], [1.0, 2.0]])
