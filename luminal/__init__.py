@@ -31,11 +31,12 @@ from luminal.errors import (
     VerifyError,
 )
 from luminal.exchange import as_tensor, asarray, from_dlpack, from_numpy, to_dlpack
-from luminal.frontend import array_api, functions
+from luminal.frontend import array_api, foreign, functions
 from luminal.frontend.array_api import bitwise_invert, cumulative_prod, cumulative_sum
 from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
 from luminal.frontend.custom import custom_kernel
 from luminal.frontend.embedding import one_hot
+from luminal.frontend.foreign import inference_mode, no_grad
 from luminal.frontend.functions import *  # noqa: F403
 from luminal.frontend.generator import initial_seed, manual_seed
 from luminal.frontend.indexing import take_along_axis
@@ -120,6 +121,9 @@ __all__ = [
     "compile_count",
     "jit",
     "devices",
+    # what means nothing here
+    "no_grad",
+    "inference_mode",
     # random data
     "manual_seed",
     "initial_seed",
@@ -222,4 +226,6 @@ __all__ += functions.__all__
 def __getattr__(name: str) -> object:
     if name in ("nn", "models"):  # late: models bring tokenizers and file formats
         return importlib.import_module(f"luminal.{name}")
-    raise AttributeError(f"module 'luminal' has no attribute {name!r}")
+    if name in foreign.DTYPES:
+        return foreign.DTYPES[name]
+    raise foreign.absent("luminal", name, lambda known: False)

@@ -45,6 +45,7 @@ class Recording(Graph):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
+        self.done = False  # the function has returned
         self.closed: dict[str, Closed] = {}  # by the input that stands for it
         self._copies: dict[Node, Node] = {}
 
@@ -54,6 +55,9 @@ class Recording(Graph):
         Their inputs become inputs, whose values each call looks up. Raises GraphError for what
         another function under jit recorded.
         """
+        for graph in (self, x.graph):
+            if isinstance(graph, Recording) and graph.done:
+                raise graph.left()
         if x.graph is self or x.graph.depth:
             return super().bring(x)
         for node in topological([x.value]):
@@ -74,6 +78,8 @@ class Recording(Graph):
 
     def result(self, value: Value) -> Array:
         """A constant's elements; raises GraphError for all that is computed or given."""
+        if self.done:
+            raise self.left()
         found = self.known(value)
         if found is None:
             raise GraphError(
@@ -82,3 +88,10 @@ class Recording(Graph):
                 "read, or name in static=(...) what decides the program"
             )
         return found
+
+    def left(self) -> GraphError:
+        """The error for a Tensor that is used after the function has returned."""
+        return GraphError(
+            f"a Tensor that jit recorded in {self.name} is used after {self.name} has returned; "
+            "return it from the function, and use what a call gives"
+        )

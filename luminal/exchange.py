@@ -13,6 +13,7 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import DTypeError
+from luminal.frontend.foreign import placed
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.data import array_of
@@ -40,6 +41,7 @@ def to_dlpack(x: Any) -> Holder:
     return Holder(array_of(x, None, "to_dlpack"))
 
 
+@placed
 def as_tensor(data: Any, dtype: Any = None) -> Tensor:
     """Data as an Input with that value, a Tensor as it is; in `dtype`, if one is given."""
     if is_tensor(data):

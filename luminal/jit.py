@@ -216,6 +216,7 @@ class Jitted:
         values, result_tree = flatten(result)
         results = tuple(_named_output(graph, value) for value in values)
         made = compile(graph, **self._options)
+        graph.done = True
         return _Entry(made, results, result_tree, watched.snapshot(), graph.closed)
 
     def _warn_of_lengths(

@@ -18,6 +18,7 @@ import numpy as np
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, GraphError, ShapeError
+from luminal.frontend.foreign import placed
 from luminal.frontend.generator import Array, Rng, draw
 from luminal.frontend.handle import listed
 from luminal.frontend.tensor import Tensor
@@ -26,16 +27,19 @@ from luminal.session import default_graph, tensor
 Shape = tuple[int, ...]
 
 
+@placed
 def rand(*shape: Any, dtype: Any = dtypes.float32) -> Tensor:
     """Floats of 0 <= x < 1: `rand(2, 3)` or `rand((2, 3))`."""
     return _floats("rand", shape, dtype, lambda rng, n, work: rng.random(n, work))
 
 
+@placed
 def randn(*shape: Any, dtype: Any = dtypes.float32) -> Tensor:
     """Floats of the normal distribution: `randn(2, 3)` or `randn((2, 3))`."""
     return _floats("randn", shape, dtype, lambda rng, n, work: rng.standard_normal(n, work))
 
 
+@placed
 def randint(low: int, *high_and_size: Any, dtype: Any = dtypes.int64) -> Tensor:
     """Integers of low <= x < high: `randint(low, high, size)`, or `randint(high, size)` from 0.
 
@@ -45,30 +49,37 @@ def randint(low: int, *high_and_size: Any, dtype: Any = dtypes.int64) -> Tensor:
         raise ShapeError("randint: takes (high, size) or (low, high, size)")
     start, stop = (0, low) if len(high_and_size) == 1 else (low, high_and_size[0])
     size, wanted = _literal("randint", (high_and_size[-1],)), dtypes.dtype_of(dtype)
-    limits = np.iinfo(wanted.numpy) if wanted.is_int else None
-    if limits is None or not limits.min <= start < stop <= limits.max + 1:
+    work = wanted if wanted.is_int else dtypes.int64  # floats get whole numbers, as PyTorch's
+    limits = np.iinfo(work.numpy)
+    if wanted is dtypes.bool_ or not limits.min <= start < stop <= limits.max + 1:
         raise DTypeError(
             f"randint: {start}..{stop} (high excluded) is no interval of {wanted.name}"
         )
-    return _drawn("randint", lambda rng: rng.integers(start, stop, size, wanted.numpy))
+    return _drawn(
+        "randint", lambda rng: rng.integers(start, stop, size, work.numpy).astype(wanted.numpy)
+    )
 
 
+@placed
 def randperm(n: int, *, dtype: Any = dtypes.int64) -> Tensor:
     """The integers 0..n-1 in random order."""
     (count,), wanted = _literal("randperm", (n,)), dtypes.dtype_of(dtype)
     return _drawn("randperm", lambda rng: rng.permutation(count).astype(wanted.numpy))
 
 
+@placed
 def rand_like(x: Tensor, *, dtype: Any = None) -> Tensor:
     """`rand` in the shape and dtype of x."""
     return rand(x.shape, dtype=x.dtype if dtype is None else dtype)
 
 
+@placed
 def randn_like(x: Tensor, *, dtype: Any = None) -> Tensor:
     """`randn` in the shape and dtype of x."""
     return randn(x.shape, dtype=x.dtype if dtype is None else dtype)
 
 
+@placed
 def randint_like(x: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
     """`randint` in the shape and dtype of x; `randint_like(x, high)` starts at 0."""
     start, stop = (0, low) if high is None else (low, high)

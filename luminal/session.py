@@ -15,6 +15,7 @@ from luminal.backends import registry
 from luminal.backends.reference.device import OpTrace, ReferenceRunner
 from luminal.dtypes import float32, int64
 from luminal.errors import CompileError, DimError, GraphError, InputError
+from luminal.frontend.foreign import placed
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
@@ -345,6 +346,7 @@ def execute(dims: Mapping[str, int] | None = None) -> Results:
     return default_graph().execute(dims)
 
 
+@placed
 def tensor(shape_or_data: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """An Input of the default graph: a tuple is a shape, a list, number or array is its value."""
     return default_graph().tensor(shape_or_data, dtype, name)
@@ -380,6 +382,7 @@ def constant(value: Any, dtype: Any = None) -> Tensor:
     return default_graph().constant(value, dtype)
 
 
+@placed
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
     """`start, start + step, ...` below `stop`, in the default graph."""
     return default_graph().arange(start, stop, step, dtype)
@@ -390,31 +393,37 @@ def iota(shape: Sequence[Extent], dim: int = -1, dtype: Any = int64) -> Tensor:
     return default_graph().iota(shape, dim, dtype)
 
 
+@placed
 def zeros(*shape: Any, dtype: Any = None) -> Tensor:
     """All zeros, in the default graph."""
     return default_graph().zeros(*shape, dtype=dtype)
 
 
+@placed
 def ones(*shape: Any, dtype: Any = None) -> Tensor:
     """All ones, in the default graph."""
     return default_graph().ones(*shape, dtype=dtype)
 
 
+@placed
 def full(shape: Sequence[Extent], value: Any, dtype: Any = None) -> Tensor:
     """All `value`, in the default graph."""
     return default_graph().full(shape, value, dtype)
 
 
+@placed
 def eye(rows: Extent, columns: Extent | None = None, dtype: Any = float32) -> Tensor:
     """Ones on the main diagonal, in the default graph."""
     return default_graph().eye(rows, columns, dtype)
 
 
+@placed
 def empty(*shape: Any, dtype: Any = None) -> Tensor:
     """All zeros, in the default graph: nothing is uninitialised here."""
     return default_graph().empty(*shape, dtype=dtype)
 
 
+@placed
 def linspace(
     start: float, stop: float, num: Extent, dtype: Any = None, endpoint: bool = True
 ) -> Tensor:
@@ -422,6 +431,7 @@ def linspace(
     return default_graph().linspace(start, stop, num, dtype, endpoint)
 
 
+@placed
 def logspace(
     start: float, stop: float, num: Extent, base: float = 10.0, dtype: Any = None
 ) -> Tensor:
@@ -436,11 +446,13 @@ def tri(
     return default_graph().tri(rows, columns, diagonal, dtype)
 
 
+@placed
 def tril_indices(rows: int, columns: int, offset: int = 0, dtype: Any = int64) -> Tensor:
     """The positions (2, count) at and below a diagonal, in the default graph."""
     return default_graph().tril_indices(rows, columns, offset, dtype)
 
 
+@placed
 def triu_indices(rows: int, columns: int, offset: int = 0, dtype: Any = int64) -> Tensor:
     """The positions (2, count) at and above a diagonal, in the default graph."""
     return default_graph().triu_indices(rows, columns, offset, dtype)

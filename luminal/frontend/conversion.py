@@ -9,7 +9,8 @@ import numpy as np
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
-from luminal.frontend.handle import describe, is_tensor
+from luminal.frontend.foreign import wanted_dtype
+from luminal.frontend.handle import describe
 from luminal.frontend.movement import reshape, select, stack
 from luminal.frontend.unary import bitcast, cast
 from luminal.shape.expression import const
@@ -18,9 +19,20 @@ if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
 
-def to(x: Tensor, dtype: Any) -> Tensor:
-    """`x` as another dtype, or as that of another Tensor: one Cast."""
-    return cast(x, dtype.dtype if is_tensor(dtype) else dtype)
+def to(
+    x: Tensor,
+    *targets: Any,
+    dtype: Any = None,
+    device: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+) -> Tensor:
+    """`x` as another dtype, or as that of another Tensor: one Cast. A device may be the CPU.
+
+    `non_blocking` and `copy` are accepted and change nothing. Raises InputError for other devices.
+    """
+    found = wanted_dtype("to", targets, dtype, device)
+    return x if found is None else cast(x, found)
 
 
 def type_as(x: Tensor, other: Tensor) -> Tensor:

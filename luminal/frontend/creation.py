@@ -11,6 +11,7 @@ import numpy as np
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
+from luminal.frontend.foreign import placed
 from luminal.frontend.handle import Array, Extent, Shape, along, axis_of, is_tensor, listed
 from luminal.hlir.data import array_of
 from luminal.shape.expression import Expression, ceil_div, const, maximum
@@ -150,6 +151,7 @@ def eye(graph: Recorder, rows: Extent, columns: Extent | None, dtype: Any) -> Te
 # --- as another tensor ----------------------------------------------------------------------------
 
 
+@placed
 def full_like(x: Tensor, value: Any, dtype: Any = None) -> Tensor:
     """One number in the shape and dtype of `x`."""
     wanted = x.dtype if dtype is None else dtypes.dtype_of(dtype)
@@ -158,11 +160,13 @@ def full_like(x: Tensor, value: Any, dtype: Any = None) -> Tensor:
     return full(x.graph, x.extents, value, wanted)
 
 
+@placed
 def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
     """All zeros in the shape and dtype of `x`."""
     return full_like(x, 0, dtype)
 
 
+@placed
 def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
     """All ones in the shape and dtype of `x`."""
     return full_like(x, 1, dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from luminal.frontend import (
     movement,
     normalization,
     norms,
+    numpy_calls,
     older_linalg,
     ordered,
     padding,
@@ -61,6 +62,7 @@ from luminal.frontend import (
 from luminal.frontend import embedding as tables
 from luminal.frontend import scatter as writing
 from luminal.frontend import unfold as windows
+from luminal.frontend.foreign import absent
 from luminal.frontend.handle import Array, Handle, Operand, describe
 from luminal.frontend.subscript import index_put, subscript
 from luminal.hlir import dlpack
@@ -75,7 +77,6 @@ class Tensor(Handle):
     """
 
     __slots__ = ()
-    __array_ufunc__ = None  # makes NumPy leave `array + tensor` to Tensor
     __hash__ = object.__hash__
 
     # --- setting, keeping, reading
@@ -149,7 +150,30 @@ class Tensor(Handle):
             return attrs.parameter
         raise GraphError(f"parameter: {describe(self)} is not a Weight; use cx.weight(...)")
 
+    # --- where it is, as PyTorch asks
+
+    device = "cpu"
+    is_cuda = requires_grad = False
+
+    def cpu(self) -> Tensor:
+        """This itself, as torch.Tensor.cpu of a tensor there."""
+        return self
+
+    def is_contiguous(self) -> builtins.bool:
+        """True: a Tensor has no strides before it is compiled."""
+        return True
+
+    @property
+    def data(self) -> Tensor:
+        """This itself: there are no gradients that would look at it."""
+        return self
+
     # --- Python's manners
+
+    if not TYPE_CHECKING:  # or every attribute would be Any
+
+        def __getattr__(self, name: str) -> Any:
+            raise absent(self, name, lambda known: hasattr(Tensor, known))
 
     def __repr__(self) -> str:
         known = self.graph.known(self.value)
@@ -186,6 +210,12 @@ class Tensor(Handle):
 
     def __array__(self, dtype: Any = None, copy: builtins.bool | None = None) -> Array:
         return np.array(self.numpy(), dtype, copy=copy)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return numpy_calls.ufunc(ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return numpy_calls.function(function, args, kwargs)
 
     def __dlpack__(self, **options: Any) -> Any:
         return dlpack.capsule_of(self.numpy(), **options)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -45,13 +46,44 @@ def _checked(what: str, array: Any, shape: tuple[int, ...], dtype: DType) -> Arr
     return found
 
 
-class State:
+class _Held:
+    """What is asked of an array that lives outside of graphs."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def dim(self) -> int:
+        """The number of dimensions, as torch.Tensor.dim."""
+        return len(self.shape)
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the extent of one dim; IndexError beyond the dims."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def detach(self) -> Self:
+        """Itself, as there are no gradients; so is `cpu()`."""
+        return self
+
+    cpu = detach
+
+
+class State(_Held):
     """A tensor that graphs read at the start of a run and assign for its end (a KV cache).
 
     It owns its buffer outside every executable; those whose graphs use it share it. A run holds its
     lock, so `numpy`, `set` and `reset` wait for a run in progress. `shape`: ints; `init`: the value
     that `reset` restores, a scalar or an array of the shape.
     """
+
+    persistent = True  # is it part of a module's state_dict?
 
     def __init__(
         self,
@@ -94,10 +126,19 @@ class State:
         with self.lock:
             self.buffer[...] = self._init
 
+    def rounded(self, dtype: DType) -> State:
+        """A State of its own with the value, and the initial one, rounded to `dtype`."""
+        with np.errstate(over="ignore"):
+            made = State(self.shape, dtype, self._init.astype(dtype.numpy), self.name)
+            made.set(self.numpy().astype(dtype.numpy))
+        made.persistent = self.persistent
+        return made
+
     def __deepcopy__(self, memo: dict[int, Any]) -> State:
         """A State of its own with the same value."""
         copied = State(self.shape, self.dtype, self._init, self.name)
         copied.set(self.numpy())
+        copied.persistent = self.persistent
         return copied
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -113,7 +154,7 @@ class State:
         return f"State({self.name}: {self.dtype.short}{list(self.shape)})"
 
 
-class Parameter:
+class Parameter(_Held):
     """A tensor set rarely (a weight), shared by every graph and executable that uses it.
 
     A tuple is its shape (float32 by default), and it has no value yet; a list, a number or an array
@@ -182,11 +223,19 @@ class Parameter:
         def __getattr__(self, name: str) -> Any:
             """Asked for what a Parameter has not: AttributeError that says how it is used."""
             if name.startswith("_"):
-                raise AttributeError(name)
+                raise AttributeError(f"a Parameter has no attribute {name!r}", name=name, obj=self)
             raise AttributeError(
                 f"{self!r} has no {name!r}: it is an array outside of graphs; in a module's "
                 "forward read it with self.read(parameter, x), elsewhere cx.weight_of(parameter)"
             )
+
+    def rounded(self, dtype: DType) -> Parameter:
+        """A Parameter of its own with the value, if there is one, rounded to `dtype`."""
+        made = Parameter(self.shape, dtype, self.name, requires_grad=self.requires_grad)
+        if self.array is not None:
+            with np.errstate(over="ignore"):
+                made.set(self.array.astype(dtype.numpy))
+        return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         """A Parameter of its own with the same value; arrays are replaced, so both can hold one."""

@@ -21,6 +21,10 @@ class _Numbered(Module, Generic[T]):
         """The parts by number."""
         return ((str(number), part) for number, part in enumerate(self._parts))
 
+    def set_part(self, name: str, part: Any) -> None:
+        """Puts `part` at the number that `name` is."""
+        self._parts[int(name)] = part
+
     def append(self, part: T) -> None:
         """Adds a part at the end."""
         self._parts.append(part)
@@ -55,6 +59,10 @@ class _Named(Module, Generic[T]):
     def parts(self) -> Iterable[tuple[str, T]]:
         """The parts by name."""
         return self._parts.items()
+
+    def set_part(self, name: str, part: Any) -> None:
+        """Puts `part` under this name."""
+        self._parts[name] = part
 
     def keys(self) -> Iterable[str]:
         """The names."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from luminal.dtypes import dtype_of
+from luminal.dtypes import bfloat16, dtype_of, float16, float32, float64
 from luminal.errors import DTypeError, LoadError
+from luminal.frontend.foreign import absent, wanted_dtype
 from luminal.frontend.generator import checked_seed
 from luminal.frontend.graph import parameter_names
 from luminal.frontend.handle import Array, is_tensor
@@ -60,8 +61,8 @@ class Module:
             return None
         if not is_tensor(x):
             raise DTypeError(
-                f"{type(self).__name__}: takes Tensors, got a {type(x).__name__}; call it on "
-                "cx.tensor(shape) and compile cx, or in a function under @lm.jit"
+                f"{type(self).__name__}: takes Tensors, got a {type(x).__name__}; pass "
+                "lm.as_tensor(x), or call lm.jit(model) or a function under @lm.jit with arrays"
             )
         return x.graph.weight_of(parameter)
 
@@ -73,9 +74,38 @@ class Module:
             value = inner
         super().__setattr__(name, value)
 
+    if not TYPE_CHECKING:  # or every attribute would be Any
+
+        def __getattr__(self, name: str) -> Any:
+            raise absent(self, name, lambda known: False)
+
+    def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
+        """Sets attribute `name` to a State of this value; one not `persistent` is no part of files.
+
+        Graphs read it; `None` stays None.
+        """
+        state = None
+        if tensor is not None:
+            array = array_of(tensor, None, name)
+            state = State(array.shape, array.dtype, array, name)
+            state.persistent = persistent
+        setattr(self, name, state)
+
+    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
+        """Sets attribute `name`."""
+        setattr(self, name, parameter)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Sets attribute `name`."""
+        setattr(self, name, module)
+
     def parts(self) -> Iterable[tuple[str, Any]]:
         """What may be a part of this module, by name: its attributes in the order they were set."""
         return vars(self).items()
+
+    def set_part(self, name: str, part: Any) -> None:
+        """Puts `part` where `parts` has another one of this name."""
+        setattr(self, name, part)
 
     def children(self) -> Iterator[tuple[str, Module]]:
         """The modules right below this one."""
@@ -123,6 +153,49 @@ class Module:
         """The mode for inference: no dropout, batch norms read their running statistics."""
         return self.train(False)
 
+    # --- dtypes
+
+    def to(self: Self, *targets: Any, dtype: Any = None, device: Any = None) -> Self:
+        """Gives Parameters and States that hold floats another dtype; a device may be the CPU.
+
+        They become other Parameters and States, with rounded values: graphs recorded before keep
+        theirs. Raises InputError for other devices, DTypeError for a dtype that is no float.
+        """
+        found = wanted_dtype(f"{type(self).__name__}.to", targets, dtype, device)
+        if found is not None:
+            wanted = dtype_of(found)
+            if not wanted.is_float:
+                raise DTypeError(f"{type(self).__name__}.to: {wanted.name} is no float")
+            made: dict[Holder, Holder] = {}  # tied ones stay tied
+            for module in self.modules():
+                for name, part in [*module.parts()]:
+                    held = isinstance(part, Parameter | State) and part.dtype.is_float
+                    if held and part.dtype is not wanted:
+                        if part not in made:
+                            made[part] = part.rounded(wanted)
+                        module.set_part(name, made[part])
+        return self
+
+    def cpu(self: Self) -> Self:
+        """Itself."""
+        return self
+
+    def float(self: Self) -> Self:
+        """As `to(float32)`."""
+        return self.to(float32)
+
+    def double(self: Self) -> Self:
+        """As `to(float64)`."""
+        return self.to(float64)
+
+    def half(self: Self) -> Self:
+        """As `to(float16)`."""
+        return self.to(float16)
+
+    def bfloat16(self: Self) -> Self:
+        """As `to(bfloat16)`."""
+        return self.to(bfloat16)
+
     # --- values
 
     def initialize(self: Self, seed: int) -> Self:
@@ -150,7 +223,13 @@ class Module:
 
         Raises ShapeError if a Parameter has no value.
         """
-        return {path: held.numpy() for path, held in self._named(Parameter, State)}
+        return {path: held.numpy() for path, held in self._held()}
+
+    def _held(self) -> Iterator[tuple[str, Holder]]:
+        """What files hold, by path."""
+        for path, held in self._named(Parameter, State):
+            if isinstance(held, Parameter) or held.persistent:
+                yield path, held
 
     def load_state_dict(
         self, state: Mapping[str, Any], strict: bool = True, adopt_dtypes: bool = False
@@ -161,7 +240,7 @@ class Module:
         arrays' dtypes, before any graph uses them; else arrays must convert without loss. Raises
         LoadError that lists what is missing, unexpected or misshapen, and then changes nothing.
         """
-        wanted: dict[str, Holder] = dict(self._named(Parameter, State))
+        wanted: dict[str, Holder] = dict(self._held())
         self._check_names(wanted, state, strict)
         arrays: dict[Holder, Array] = {}
         for path, held in wanted.items():

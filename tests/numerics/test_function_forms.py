@@ -32,17 +32,17 @@ REASONS: dict[str, str] = {
         sparse_dim sparse_mask sspaddmm to_dense to_padded_tensor to_sparse to_sparse_bsc
         to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr values""",
     "storage and devices: a lazy value has none": """
-        const_data_ptr cpu cuda data data_ptr device dim_order get_device hash_tensor ipu
-        is_contiguous is_cpu is_cuda is_distributed is_inference is_ipu is_maia is_meta is_mkldnn
+        const_data_ptr cuda data_ptr dim_order get_device hash_tensor ipu
+        is_cpu is_distributed is_inference is_ipu is_maia is_meta is_mkldnn
         is_mps is_mtia is_pinned is_set_to is_shared is_vulkan is_xla is_xpu layout mtia new
         new_empty_strided new_tensor pin_memory record_stream resize resize_as slice_inverse storage
         storage_offset storage_type to_mkldnn type untyped_storage xpu""",
     "derivatives, which are planned": """backward grad grad_dtype grad_fn is_leaf output_nr
-        register_hook register_post_accumulate_grad_hook reinforce requires_grad retain_grad
+        register_hook register_post_accumulate_grad_hook reinforce retain_grad
         retains_grad volatile""",
     "PyTorch's own machinery": "as_subclass index module_load name",
     "removed from PyTorch, they only raise": "eig lstsq symeig",
-    "values from a run": "is_nonzero item tolist",
+    "values from a run": "is_nonzero",
     "not in the library": "geqrf i0 igamma igammac lu orgqr ormqr polygamma",
 }
 
@@ -93,7 +93,7 @@ def test_what_tensors_of_pytorch_have_beyond_is_listed_with_its_reason() -> None
     missing = {name for name in beyond if not name.endswith("_")}
     listed = {name for names in REASONS.values() for name in names.split()}
     assert missing - listed == set(), "implement these, or say here why not"
-    assert listed & _public(lm.Tensor) <= {"item", "tolist"}, "these are there now: drop them here"
+    assert listed & _public(lm.Tensor) == set(), "these are there now: drop them here"
 
 
 # --- values ---------------------------------------------------------------------------------------

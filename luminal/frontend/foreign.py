@@ -1,0 +1,106 @@
+"""What users of PyTorch write and Luminal has not: taken where it means nothing, else explained."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import ContextDecorator
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from luminal import dtypes
+from luminal.errors import GraphError, InputError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hip|meta)(:\d+)?")
+NO_DEVICES = "Luminal runs on the CPU so far; leave the device out (lm.devices() lists backends)"
+NO_GRADIENTS = "Luminal has no gradients and optimizers yet: models run, they are not trained"
+
+DTYPES = {
+    "bool": dtypes.bool_,
+    "float": dtypes.float32,
+    "double": dtypes.float64,
+    "half": dtypes.float16,
+    "short": dtypes.int16,
+    "int": dtypes.int32,
+    "long": dtypes.int64,
+}
+"""PyTorch's older names of dtypes: attributes of `luminal`, left out of `from luminal import *`."""
+
+WHY = {
+    **dict.fromkeys(("backward", "grad", "grad_fn", "requires_grad_", "retain_grad"), NO_GRADIENTS),
+    **dict.fromkeys(("zero_grad", "optim", "autograd", "enable_grad", "func"), NO_GRADIENTS),
+    **dict.fromkeys(("cuda", "mps", "xpu", "device", "get_device", "pin_memory"), NO_DEVICES),
+    "Size": "shapes are plain tuples",
+    "Generator": "there are lm.manual_seed, and keys of lm.random",
+    "set_default_dtype": "name the dtype where a tensor is made; numbers are float32",
+    "data_ptr": "a Tensor has no memory of its own; x.numpy() has",
+    "storage": "a Tensor has no memory of its own; x.numpy() has",
+    "copy_": "Tensors do not change; a State does: lm.assign(state, value), or state.set(array)",
+}
+
+
+def is_device(x: Any) -> bool:
+    """Does `x` name a device, as "cpu", "cuda:1" or a torch.device?"""
+    named = isinstance(x, str) or type(x).__name__ == "device"
+    return named and DEVICE.fullmatch(str(x)) is not None
+
+
+def check_device(what: str, device: Any) -> None:
+    """Raises InputError for any device but the CPU; None is the CPU."""
+    if device is not None and not (is_device(device) and str(device).startswith("cpu")):
+        raise InputError(f"{what}: device {str(device)!r}: {NO_DEVICES}")
+
+
+def wanted_dtype(what: str, targets: Sequence[Any], dtype: Any, device: Any) -> Any:
+    """What `to(...)` asks for: the dtype, or of what holds one; None where it names a device only.
+
+    Raises InputError for a device that is not the CPU.
+    """
+    for target in targets:
+        if is_device(target):
+            device = target
+        else:
+            dtype = target if isinstance(target, type) else getattr(target, "dtype", target)
+    check_device(what, device)
+    return dtype
+
+
+def placed(function: Callable[P, R]) -> Callable[P, R]:
+    """Lets a function that makes a Tensor take `device="cpu"` and `requires_grad=False`."""
+
+    @wraps(function)
+    def making(*args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs:
+            check_device(function.__name__, kwargs.pop("device", None))
+            kwargs.pop("pin_memory", None)
+            if kwargs.pop("requires_grad", False):
+                raise GraphError(f"{function.__name__}: requires_grad=True: {NO_GRADIENTS}")
+        return function(*args, **kwargs)
+
+    return making
+
+
+class no_grad(ContextDecorator):
+    """Nothing, as a context or decorator: no graph records gradients."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+inference_mode = no_grad
+
+
+def absent(owner: Any, name: str, has: Callable[[str], bool]) -> AttributeError:
+    """The error for an attribute that is not there; `has` says which names are."""
+    kind = owner if isinstance(owner, str) else f"a {type(owner).__name__}"
+    why = WHY.get(name)
+    if why is None and name.endswith("_") and has(name[:-1]):
+        why = f"Tensors do not change; write x = x.{name[:-1]}(...)"
+    text = f"{kind} has no attribute {name!r}" + (f": {why}" if why else "")
+    return AttributeError(text, name=name, obj=None if isinstance(owner, str) else owner)
