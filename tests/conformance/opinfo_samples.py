@@ -44,8 +44,9 @@ class Unsupported(Exception):
 class Inputs:
     """Turns a sample's arguments into Tensors of `graph`."""
 
-    def __init__(self, graph: Recorder, *, constant: bool = False) -> None:
+    def __init__(self, graph: Recorder, *, constant: bool = False, stem: str = "x") -> None:
         self.graph = graph
+        self.stem = stem
         self.constant = constant  # pass integer and bool tensors as NumPy arrays
         self.count = 0
 
@@ -78,8 +79,9 @@ class Inputs:
         array = array_of(x)
         if self.constant and not x.dtype.is_floating_point:
             return array if x.ndim else array.item()
-        tensor = self.graph.tensor(array.shape, array.dtype, f"x{self.count}")
-        self.graph.values[f"x{self.count}"] = array
+        name = f"{self.stem}{self.count}"
+        tensor = self.graph.tensor(array.shape, array.dtype, name)
+        self.graph.values[name] = array
         self.count += 1
         return tensor
 
@@ -139,14 +141,15 @@ def luminal_results(
             graph.output(value, names[position])
     if not names:
         return found
-    computed = _computed(graph, backend)
+    arrays = computed(graph, backend)
     return [
-        computed[names[position]] if position in names else value
+        arrays[names[position]] if position in names else value
         for position, value in enumerate(found)
     ]
 
 
-def _computed(graph: Any, backend: str) -> Any:
+def computed(graph: Any, backend: str) -> Any:
+    """Every output by name, for the values set on the graph."""
     frozen = graph.graph()
     if backend == "reference":
         return evaluate(frozen, graph.values, {})
