@@ -9,7 +9,7 @@ export MODEL ?= raincandy-u/TinyStories-656K
 export PROMPT ?= Once upon a time
 ARGS ?=
 
-.PHONY: run test test-long conformance lint mutants bench clean
+.PHONY: run test test-long conformance lint mutants bench bench-check clean
 
 run: $(VENV)/.installed
 	@$(BIN)/luminal generate --model "$$MODEL" --prompt "$$PROMPT" --stats $(ARGS)
@@ -34,6 +34,9 @@ mutants: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-test
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-check: $(VENV)/.installed-test
+	@$(BIN)/python -m bench.check $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
