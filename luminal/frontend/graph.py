@@ -90,7 +90,10 @@ class Recorder:
                     self.dim(each.name, each.lo or 0, MAX_DIM if each.hi is None else each.hi)
             return n
         if isinstance(n, bool) or not isinstance(n, int | np.integer):
-            raise ShapeError(f"shape: {n!r} is not an int, the name of a dim, or an Expression")
+            hint = "; a tuple is a shape, data is a list: [1.0, 2.0]" if _is_number(n) else ""
+            raise ShapeError(
+                f"shape: {n!r} is not an int, the name of a dim, or an Expression{hint}"
+            )
         return const(int(n))
 
     def extents(self, shape: Sequence[Extent]) -> Shape:
@@ -381,6 +384,10 @@ class Recorder:
             "record both in one graph (lm.arange and the like record into the default graph, "
             "which is cx inside `with lm.recording(cx):`)"
         )
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, bool | float | np.number)
 
 
 def _some(texts: Sequence[str]) -> str:

@@ -72,7 +72,7 @@ def _given(graph: Recorder, value: Value, node: Node) -> Array:
         raise InputError(
             f"{describe(graph.wrap(value))} of {graph.name} needs {name}, which has no value yet; "
             f"call set(array) on {describe(graph.wrap(node.value))}, or compile the graph and pass "
-            f'{{"{name}": array}}'
+            f'{{"{name}": array}} (of lm.tensor, a tuple is a shape; data is a list)'
         )
     return array
 

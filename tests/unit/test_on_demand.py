@@ -174,6 +174,11 @@ def test_what_lacks_a_value_says_what_it_needs() -> None:
         lm.InputError, match=r"^f32\[\] of net needs x, .* call set\(array\) on x: f"
     ):
         x.sum().item()
+    for data in ((1.0, 2.0), (True, False)):
+        with pytest.raises(
+            lm.ShapeError, match=r"a tuple is a shape, data is a list: \[1.0, 2.0\]"
+        ):
+            lm.tensor(data)
     with pytest.raises(lm.ShapeError, match="w: no value yet; call set"):
         cx.weight((2,), name="w").numpy()
     n = cx.dim("n")
