@@ -33,7 +33,8 @@ def _einsum(equation: str, *x: Any) -> Any:
 MATRICES = [
     product("matmul", np.matmul, [(3, 5), (5, 7)], dtypes=WITH_INT,
             others={"empty": [(3, 0), (0, 7)], "broadcast": [(2, 1, 3, 5), (4, 5, 7)]},
-            note="int8 gives int32; both others wrap in int8"),
+            note="int8, uint8, int16 and bool give int32, uint16 uint32, so that sums do not wrap; "
+            "both others keep the dtype"),
     product("matmul of vectors", np.matmul, [(5,), (5,)], "numpy.matmul", lambda x, y: x @ y,
             dtypes=WITH_INT, others={"empty": [(0,), (0,)], "broadcast": [(5,), (2, 5, 7)]}),
     product("dot", np.dot, [(5,), (5,)], "numpy.dot"),

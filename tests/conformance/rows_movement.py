@@ -76,7 +76,9 @@ PARTS = [
     moved("subscript: ints, None, ...", lambda x: x[..., None, 2], "numpy",
           lambda x: x[..., None, 2]),
     moved("subscript: integer lists", lambda x: x[:, [0, 3, 3], [-1, 0, 2]], "numpy",
-          lambda x: x[:, [0, 3, 3], [-1, 0, 2]]),
+          lambda x: x[:, [0, 3, 3], [-1, 0, 2]],
+          note="an int leaves the dims of tensors in place, as PyTorch: x[0, :, i]; NumPy moves "
+          "them to the front"),
     moved("diagonal", lambda x: x.diagonal(1, 1, 2), "numpy.diagonal",
           lambda x: x.diagonal(1, 1, 2), dynamic=False),
     moved("tril", lambda x: np.tril(x, 1).astype(x.dtype), "numpy.tril", lambda x: x.tril(1)),

@@ -15,7 +15,8 @@ WIDE_FLOATS = ("float32", "float64", "bfloat16")
 ROUNDING = [
     unary("abs", np.abs, (-9, 9), (*FLOATS, *INTS)),
     unary("neg", np.negative, (-9, 9), (*FLOATS, *INTS)),
-    unary("sign", np.sign, (-9, 9), (*FLOATS, *INTS)),
+    unary("sign", np.sign, (-9, 9), (*FLOATS, *INTS),
+          note="NaN of NaN, as NumPy; PyTorch gives 0"),
     unary("floor", np.floor, (-9, 9)),
     unary("ceil", np.ceil, (-9, 9)),
     unary("round", np.round, (-9, 9), note="halves go to the even neighbour, in both"),
@@ -29,7 +30,8 @@ ROUNDING = [
     unary("isposinf", np.isposinf, dtypes=WIDE_FLOATS),
     unary("isneginf", np.isneginf, dtypes=WIDE_FLOATS),
     unary("signbit", np.signbit, dtypes=(*WIDE_FLOATS, "int32")),
-    pointwise("heaviside", np.heaviside, (-2, 2), (0, 1), dtypes=WIDE_FLOATS),
+    pointwise("heaviside", np.heaviside, (-2, 2), (0, 1), dtypes=WIDE_FLOATS,
+              note="NaN of NaN, as NumPy; PyTorch gives 0"),
     pointwise("isclose", np.isclose, (-1, 1), (-1, 1), dtypes=("float32", "float64"),
               special=False),
     unary("nan_to_num", by_torch(lambda x: torch.nan_to_num(x, 0.0, 9.0, -9.0)), (-9, 9),
@@ -38,19 +40,25 @@ ROUNDING = [
 ]  # fmt: skip
 
 ARITHMETIC = [
-    pointwise("add", np.add, (-9, 9), (-9, 9), dtypes=(*NUMBERS, "bool")),
+    pointwise("add", np.add, (-9, 9), (-9, 9), dtypes=(*NUMBERS, "bool"),
+              note="0-d tensors and numbers promote as in PyTorch; a negative number wraps in an "
+              "unsigned dtype, as there, also in comparisons; one beyond the dtype's range raises, "
+              "PyTorch wraps it"),
     pointwise("sub", np.subtract, (0, 9), (-9, 9), dtypes=NUMBERS,
               note="bools have no difference, in both"),
     pointwise("mul", np.multiply, (-9, 9), (-9, 9), dtypes=(*NUMBERS, "bool")),
     pointwise("div", np.true_divide, (-9, 9), (1, 9), dtypes=(*FLOATS, "int32"),
-              note="integers give float32, as PyTorch; NumPy gives float64"),
+              note="integers give float32, as PyTorch; NumPy gives float64. n / x is rounded "
+              "once, PyTorch's is n * (1 / x)"),
     pointwise("floor_div", np.floor_divide, (-9, 9), (1, 4), dtypes=("float32", "int32", "uint8"),
               call=lambda x, y: x // y, special=False,
               note="integers by 0 give 0, as NumPy; PyTorch raises"),
     pointwise("mod", np.mod, (-9, 9), (1, 4), dtypes=("float32", "int32", "uint8"),
               call=lambda x, y: x % y, special=False,
               note="the sign of the divisor, as Python; integers by 0 give 0, PyTorch raises"),
-    pointwise("pow", np.power, (0.1, 4), (-3, 3), dtypes=WIDE_FLOATS),
+    pointwise("pow", np.power, (0.1, 4), (-3, 3), dtypes=WIDE_FLOATS,
+              note="integers to a negative number raise, as both; to negative elements they "
+              "truncate toward 0, as PyTorch"),
     unary("pow of a number", lambda x: x**3, (-4, 4), NUMBERS, call=lambda x: x**3),
     pointwise("maximum", np.maximum, (-9, 9), (-9, 9), dtypes=(*NUMBERS, "bool")),
     pointwise("minimum", np.minimum, (-9, 9), (-9, 9), dtypes=(*NUMBERS, "bool")),
@@ -80,7 +88,8 @@ COMPARISON = [
     pointwise("where", lambda a, b: np.where(a > 0, a, b), (-9, 9), (-9, 9), dtypes=ANY[:-1],
               call=lambda a, b: lm.where(a > 0, a, b)),
     pointwise("masked_fill", lambda a, b: np.where(b > 0, 7, a), (-9, 9), (-9, 9),
-              dtypes=WIDE_FLOATS, call=lambda a, b: a.masked_fill(b > 0, 7)),
+              dtypes=WIDE_FLOATS, call=lambda a, b: a.masked_fill(b > 0, 7),
+              note="a fraction among integers raises; PyTorch cuts it off"),
 ]  # fmt: skip
 
 BITWISE = [

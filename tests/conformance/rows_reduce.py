@@ -40,7 +40,9 @@ def _wide_sum(x: np.ndarray[Any, Any], **how: Any) -> Any:
 
 SUMS = [
     along("sum", _wide_sum, dtypes=(*NUMBERS, "bool"), zero_d=True, largest=True,
-          against="numpy.sum", note="0 of nothing; narrow integers give int64 or uint64, as NumPy"),
+          against="numpy.sum",
+          note="0 of nothing; narrow integers give int64, unsigned ones uint64, as NumPy; "
+          "PyTorch gives int64 for uint8"),
     along("sum over 1", lambda x: x.sum(1), dtypes=(*NUMBERS, "bool"), largest=True,
           call=lambda x: x.sum(1), against="numpy.sum"),
     along("sum over (0, -1)", lambda x: x.sum((0, -1), keepdims=True), dtypes=NUMBERS, largest=True,
@@ -50,7 +52,7 @@ SUMS = [
     along("mean over 1", lambda x: x.mean(1), dtypes=FLOATS, largest=True,
           call=lambda x: x.mean(1), against="numpy.mean", note="NaN of nothing, as both"),
     along("prod", lambda x: x.prod(1), (-2, 2), (*WIDE, "int32", "int8", "uint8"),
-          call=lambda x: x.prod(1), against="numpy.prod", note="1 of nothing"),
+          call=lambda x: x.prod(1), against="numpy.prod", note="1 of nothing; dtypes as of sum"),
     along("var", lambda x: x.var(1, ddof=1), dtypes=(*FLOATS, "int32"), largest=True, empty=None,
           call=lambda x: x.var(1), against="numpy.var(ddof=1)",
           note="correction=1, as PyTorch; NumPy's ddof is 0"),
@@ -93,9 +95,10 @@ EXTREMES = [
 
 RUNNING = [
     along("cumsum", lambda x: np.cumsum(x, 1), dtypes=(*NUMBERS, "bool"), largest=True,
-          call=lambda x: x.cumsum(1), against="numpy.cumsum"),
+          call=lambda x: x.cumsum(1), against="numpy.cumsum",
+          note="narrow integers give int64, unsigned ones uint64, as NumPy; PyTorch gives int64"),
     along("cumprod", lambda x: np.cumprod(x, 1), (-2, 2), (*WIDE, "int32", "int8", "uint8"),
-          call=lambda x: x.cumprod(1), against="numpy.cumprod"),
+          call=lambda x: x.cumprod(1), against="numpy.cumprod", note="dtypes as of cumsum"),
     along("cummax", **by(torch, "cummax", 1), dtypes=(*WIDE, "int32"), call=lambda x: x.cummax(1),
           note="(values, indices), the last of equals, as PyTorch"),
     along("cummin", **by(torch, "cummin", 1), dtypes=(*WIDE, "int32"), call=lambda x: x.cummin(1)),
