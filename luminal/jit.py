@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import threading
 import warnings
 import weakref
 from collections import OrderedDict, defaultdict
@@ -15,7 +14,11 @@ from typing import Any, overload
 
 import numpy as np
 
+<<<<<<< HEAD
 from luminal.closure import Closed, Recording, values_of
+=======
+from luminal import forks
+>>>>>>> 4f9edfc (A child forked while other threads run or compile works: their locks are free there, a fork waits a second for runs to end, and forgets those that go on)
 from luminal.dtypes import DType, dtype_of
 from luminal.errors import DTypeError, InputError
 from luminal.frontend.handle import is_tensor
@@ -67,7 +70,7 @@ class _Forms:
     def __init__(self) -> None:
         self.entries: OrderedDict[Key, list[_Entry]] = OrderedDict()
         self.lengths: defaultdict[Key, list[tuple[Shape, ...]]] = defaultdict(list)
-        self.lock = threading.RLock()
+        self.lock = forks.rlock()
 
     def __len__(self) -> int:
         return sum(map(len, self.entries.values()))

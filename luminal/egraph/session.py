@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from luminal import config
+from luminal import config, forks
 from luminal.algebra.frames import never_empty
 from luminal.algebra.terms import Phase, Term
 from luminal.dtypes import DType
@@ -31,15 +31,19 @@ from luminal.shape.expression import Expression, Symbol
 if TYPE_CHECKING:
     from egglog.bindings import EGraph
 
-_lock = threading.Lock()
+_lock = forks.lock()
+_current: EGraph | None = None  # that is at work
+_abandoned: list[EGraph] = []
 _ANALYSE = "(saturate (run analyse))"
 
 
 @contextmanager
 def session(rules: tuple[Rule, ...]) -> Iterator[Session]:
     """An e-graph with these rules; one at a time in a process."""
+    global _current
     with _lock:
         egraph, text = base(rules)
+        _current = egraph
         run(egraph, ["(push)"])
         if config.get("LUMINAL_PRINT_EGGLOG"):
             print(text, file=sys.stderr)
@@ -47,6 +51,19 @@ def session(rules: tuple[Rule, ...]) -> Iterator[Session]:
             yield Session(egraph)
         finally:
             run(egraph, ["(pop)"])
+            _current = None
+
+
+def _begin_anew() -> None:
+    """A forked child has no use for the e-graph that another thread was at work on."""
+    global _current
+    if _current is not None:
+        _abandoned.append(_current)  # never given back: who knows what state it is in
+        _current = None
+        base.cache_clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 @dataclass(slots=True)

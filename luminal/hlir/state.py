@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import itertools
+<<<<<<< HEAD
 import math
 import threading
+=======
+>>>>>>> 4f9edfc (A child forked while other threads run or compile works: their locks are free there, a fork waits a second for runs to end, and forgets those that go on)
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from luminal import dtypes
+from luminal import dtypes, forks
 from luminal.dtypes import DType
 from luminal.errors import ShapeError
 from luminal.hlir import dlpack
@@ -97,7 +100,7 @@ class State(_Held):
         self.dtype = dtypes.dtype_of(dtype)
         self.shape = _literal_shape(self.name, shape)
         self._init = self._first(init)
-        self.lock = threading.RLock()  # runs take the locks of their states in id order
+        self.lock = forks.rlock()  # runs take the locks of their states in id order
         self.buffer = aligned_empty(self.shape, self.dtype)  # replaced only under the lock
         self.spare: Array | None = None  # second buffer, made by runs that cannot update in place
         self.reset()

@@ -6,6 +6,7 @@ leaves inputs and States as they were.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -13,9 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, NamedTuple, NoReturn
+from weakref import WeakValueDictionary
 
 import numpy as np
 
+from luminal import forks
 from luminal.errors import DimError, InputError
 from luminal.frontend.graph import check_shape
 from luminal.hlir.graph import Assign, Graph
@@ -33,6 +36,9 @@ from luminal.runtime.roofline import Peaks
 from luminal.runtime.runner import BoundRunner, Runner
 
 MAX_BINDINGS = 64  # shapes whose bindings are kept, the least recently used go first
+
+FORK_SECONDS = 1.0
+"""How long a fork waits for runs in other threads: what they change is whole in the child then."""
 
 _Key = tuple[tuple[tuple[int, ...], ...], Shapes, tuple[tuple[Any, int], ...]]
 
@@ -150,7 +156,7 @@ class Executable:
         self._outputs = Outputs(graph, self._signature.quantities)
         self._input_names = tuple(spec.name for spec in self._inputs)
         self._checks = tuple((self._slots[use.name], use) for use in index_inputs(graph))
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
         self._arrays: list[Array | None] = [None] * len(self._inputs)  # given by calls, for good
         self._shapes = self._sources.none  # likewise
         self._used: list[Array] = []  # what the last run took
@@ -158,6 +164,7 @@ class Executable:
         self._bindings: OrderedDict[_Key, _Binding] = OrderedDict()
         self._profiles: dict[frozenset[tuple[str, int]], _Profile] = {}  # by dims
         self._has_weights = False  # once all of them have a value, they keep one
+        _live[id(self)] = self
 
     @property
     def interface(self) -> str:
@@ -376,6 +383,27 @@ class Executable:
             raise InputError(f"{name}: no such input or weight; this graph takes {known}")
         return found
 
+    # --- forks
+
+    def _pause(self, seconds: float) -> bool:
+        """Waits for a run in another thread to end, and lets none begin before `_resume`."""
+        return self._lock.acquire(timeout=max(0.0, seconds))
+
+    def _resume(self) -> None:
+        self._lock.release()
+
+    def _abandon_run(self) -> None:
+        """In a child: forgets a run that another thread of the parent goes on with.
+
+        A State may hold some of its elements from before the run and some from after it.
+        """
+        self._binding = None
+        self._bindings.clear()
+        for variant in self._variants:
+            variant.runner.abandon_run()
+        for state in self._states:
+            state.spare = None  # it may be the buffer, if the two were just being exchanged
+
     # --- reports
 
     def report(self, dims: Mapping[str, int] | None = None) -> Report:
@@ -454,3 +482,34 @@ def _states(graph: Graph) -> tuple[State, ...]:
 
 def _bytes_of(arrays: Iterable[Array | None]) -> int:
     return sum(array.nbytes for array in arrays if array is not None)
+
+
+_live: WeakValueDictionary[int, Executable] = WeakValueDictionary()
+_paused: dict[int, list[Executable]] = {}  # by the thread that forks
+
+
+def _before_fork() -> None:
+    end = time.monotonic() + FORK_SECONDS
+    paused = _paused[threading.get_ident()] = []
+    for each in list(_live.values()):
+        if each._pause(end - time.monotonic()):
+            paused.append(each)
+
+
+def _after_in_parent() -> list[Executable]:
+    paused = _paused.pop(threading.get_ident(), [])
+    for each in paused:
+        each._resume()
+    return paused
+
+
+def _after_in_child() -> None:
+    whole = set(map(id, _after_in_parent()))
+    for each in list(_live.values()):
+        if id(each) not in whole:
+            each._abandon_run()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+)

@@ -7,11 +7,13 @@ walk them again and again to find nothing: 40% of the time that 128 layers take.
 from __future__ import annotations
 
 import gc
-import threading
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_lock = threading.Lock()
+from luminal import forks
+
+_lock = forks.lock()
 _holders = 0
 _was_enabled = False
 
@@ -35,3 +37,14 @@ def held() -> Iterator[None]:
             _holders -= 1
             if _holders == 0 and _was_enabled:
                 gc.enable()
+
+
+def _without_holders() -> None:
+    """The threads that held it are not in a forked child."""
+    global _holders
+    if _holders > 0 and _was_enabled:
+        gc.enable()
+    _holders = 0
+
+
+os.register_at_fork(after_in_child=_without_holders)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import threading
 import time
 import warnings
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from luminal import config
+from luminal import config, forks
 from luminal.runtime.private_folder import opened, read_private
 
 SUFFIX = ".o"
@@ -68,7 +67,7 @@ class ObjectCache:
     def __init__(self, directory: Path, limit_bytes: int) -> None:
         self.directory = directory
         self.limit_bytes = limit_bytes
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._memory: dict[str, bytes] = {}
         self._bytes: int | None = None  # files' total as this process knows it; None: not estimated
         self._usable = True
@@ -235,7 +234,7 @@ def _described(folder: str, entry: os.DirEntry[str]) -> list[_File]:
 
 
 _caches: dict[tuple[Path, int], ObjectCache] = {}
-_caches_lock = threading.Lock()
+_caches_lock = forks.lock()
 
 
 def default() -> ObjectCache:

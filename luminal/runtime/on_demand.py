@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
+from luminal import forks
 from luminal.errors import DimError, InputError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import describe
@@ -36,7 +36,7 @@ class OnDemand:
     def __init__(self, compile: Callable[[Graph], Executable]) -> None:
         self._compile = compile
         self._programs: OrderedDict[Hashable, _Program] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def array(self, graph: Recorder, value: Value) -> Array:
         """`value` for the inputs set on `graph`; States are read, not assigned.

@@ -46,3 +46,6 @@ class Runner(Protocol):
 
     def memory(self) -> WorkMemory:
         """What is held now."""
+
+    def abandon_run(self) -> None:
+        """Forgets a run under way: this is a forked child, its thread is another process's."""

@@ -12,14 +12,13 @@ import hashlib
 import os
 import sqlite3
 import stat
-import threading
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from luminal import config
+from luminal import config, forks
 from luminal.runtime.private_folder import Unsafe, opened
 
 FILE = "search.sqlite3"
@@ -60,7 +59,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
         self._connection = self._open()
 
     def prices(self) -> dict[str, float]:
@@ -225,7 +224,7 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
 
 _databases: dict[Path, Database] = {}
 _inherited: list[Database] = []
-_databases_lock = threading.Lock()
+_databases_lock = forks.lock()
 
 
 def default() -> Database:
@@ -238,9 +237,7 @@ def default() -> Database:
 
 
 def _after_fork() -> None:
-    """A connection neither works in a child nor may be closed there, and a lock may be held."""
-    global _databases_lock
-    _databases_lock = threading.Lock()
+    """A connection neither works in a child nor may be closed there."""
     _inherited.extend(_databases.values())
     _databases.clear()
 

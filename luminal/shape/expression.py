@@ -11,13 +11,13 @@ conditions). Conditions are Expressions with the values 0 and 1.
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from luminal import forks
 from luminal.errors import DimError
 from luminal.shape.interval import Interval
 
@@ -254,7 +254,7 @@ class Symbol(Expression):
 
 
 _interned: WeakValueDictionary[tuple[Any, ...], Expression] = WeakValueDictionary()
-_intern_lock = threading.Lock()
+_intern_lock = forks.lock()
 
 
 def _intern(

@@ -94,6 +94,11 @@ class CpuRunner:
         """The arena, scratch and derived weights held now."""
         return WorkMemory(self.prologue.nbytes, self.arena.nbytes, self.scratch.nbytes)
 
+    def abandon_run(self) -> None:
+        """Drops all records: a run under way may have emptied its grids (see PythonCalls.stop)."""
+        self._frames.clear()
+        self.python.abandon()
+
     def reserve(self, arena_bytes: int, scratch_bytes: int) -> None:
         """Grows the arena and the scratch; they never shrink."""
         if self.arena.nbytes < arena_bytes:

@@ -76,6 +76,11 @@ class PythonCalls:
         finally:
             self._is_running = False
 
+    def abandon(self) -> None:
+        """Forgets the run under way."""
+        self._is_running = False
+        self._failure = None
+
     def enter(self, entry: Callable[[int], Any], record: int, rows: Records) -> None:
         """A run over these launches; raises what a kernel has raised, after the team is home."""
         grids = rows["grid"].copy()

@@ -18,15 +18,29 @@ from importlib.metadata import version
 from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.binding import ffi
 
 from luminal.errors import CompileError
 from luminal.target import Target
 
 OPT_LEVEL = 3
 
-# Held around every use of LLVM, and by a fork: a child never inherits LLVM in mid-call.
 lock = threading.RLock()
-os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+"""Held around every use of LLVM, and by a fork: a child never inherits LLVM in mid-call."""
+
+
+def _before_fork() -> None:
+    lock.acquire()
+    # llvmlite's own: objects that are given back call LLVM too, whenever and wherever that happens.
+    ffi.lib._lock.__enter__()
+
+
+def _after_fork() -> None:
+    ffi.lib._lock.__exit__()
+    lock.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ texts, their parameters and, at the leaves, Parameters and literals. Two program
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from luminal import config
+from luminal import config, forks
 from luminal.backends.cpu import team
 from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
 from luminal.backends.cpu.poison import poison
@@ -56,7 +55,7 @@ class _Made:
 
 
 _known: WeakValueDictionary[Key, Derived] = WeakValueDictionary()
-_lock = threading.RLock()  # held while derived arrays are looked up or made
+_lock = forks.rlock()  # held while derived arrays are looked up or made
 
 
 class Prologue:

@@ -37,6 +37,9 @@ class ReferenceRunner:
         """Nothing is held between runs."""
         return WorkMemory()
 
+    def abandon_run(self) -> None:
+        """A run leaves nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class BoundReference:
