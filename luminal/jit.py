@@ -14,11 +14,8 @@ from typing import Any, overload
 
 import numpy as np
 
-<<<<<<< HEAD
-from luminal.closure import Closed, Recording, values_of
-=======
 from luminal import forks
->>>>>>> 4f9edfc (A child forked while other threads run or compile works: their locks are free there, a fork waits a second for runs to end, and forgets those that go on)
+from luminal.closure import Closed, Recording, values_of
 from luminal.dtypes import DType, dtype_of
 from luminal.errors import DTypeError, InputError
 from luminal.frontend.handle import is_tensor

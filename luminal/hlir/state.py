@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-<<<<<<< HEAD
 import math
-import threading
-=======
->>>>>>> 4f9edfc (A child forked while other threads run or compile works: their locks are free there, a fork waits a second for runs to end, and forgets those that go on)
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
