@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import sys
 from typing import Annotated
 
@@ -11,6 +12,8 @@ import typer
 from luminal import config
 from luminal.cli import cache, compile, devices, env, generate
 from luminal.errors import LuminalError
+
+INTERRUPTED = 130  # the status of a process that Ctrl-C ended: 128 + SIGINT
 
 app = typer.Typer(
     name="luminal",
@@ -56,6 +59,15 @@ def main() -> None:
         if debug >= 1:
             raise
         sys.exit(f"luminal: {error}")
+    except SystemExit as done:
+        if done.code == INTERRUPTED:  # typer ends a command so, without a word
+            print("luminal: interrupted", file=sys.stderr)
+        raise
+    except OSError as error:  # of the output: commands turn others into errors that name a file
+        if debug >= 1 or error.filename is not None:
+            raise
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (what is left would fail again)
+        sys.exit(f"luminal: the output cannot be written: {error.strerror}")
 
 
 if __name__ == "__main__":

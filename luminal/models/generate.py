@@ -154,6 +154,12 @@ class LanguageModel:
         """The prompt's tokens; raises InputError if there are none or too many for the context."""
         if not isinstance(prompt, str):
             raise InputError(f"prompt: {prompt!r} is no text; give a str")
+        try:
+            prompt.encode()
+        except UnicodeEncodeError as error:  # from a command line that is no UTF-8
+            raise InputError(
+                f"prompt: character {error.start} is no text ({prompt[error.start]!a}); give UTF-8"
+            ) from None
         ids = self.tokenizer.encode(prompt)
         if not ids:
             raise InputError("prompt: it has no tokens; give some text")

@@ -45,7 +45,12 @@ class Sampler:
             raise InputError(f"top_p: {self.top_p!r} is not above 0 and at most 1")
 
     def choose(self, logits: Array, rng: np.random.Generator) -> int:
-        """A token id, for logits (vocab_size,)."""
+        """A token id, for logits (vocab_size,). Raises InputError where one is NaN."""
+        if np.isnan(logits).any():
+            raise InputError(
+                "logits: the model computes NaN; its weights are damaged, or overflow in their "
+                "dtype: load the model's original file"
+            )
         if self.temperature == 0:
             return int(np.argmax(logits))
         wide = logits.astype(np.float64)

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from luminal import config
 from luminal.cli.compile import Stage
 from luminal.cli.main import main
 from luminal.errors import InputError
+from luminal.models.sampling import Sampler
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -153,6 +155,40 @@ def test_an_error_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     message = run(monkeypatch, "env")
     assert isinstance(message, str)
     assert message.startswith("luminal: LUMINAL_THREADS=0: LUMINAL_THREADS takes an integer >= 1")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_an_output_that_is_full_is_one_line() -> None:
+    command = [sys.executable, "-m", "luminal.cli.main", "cache", "info"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT
+        )
+    assert done.returncode == 1
+    assert done.stderr == "luminal: the output cannot be written: No space left on device\n"
+
+
+def test_an_interrupt_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("luminal.runtime.object_cache.info", interrupted)
+    assert run(monkeypatch, "cache", "info") == 130
+    assert capsys.readouterr().err.strip() == "luminal: interrupted"
+
+
+def test_a_prompt_that_is_no_text(monkeypatch: pytest.MonkeyPatch, shared_data: Path) -> None:
+    model = ["--model", str(shared_data / "tinystories-656k"), "--prompt", "Once \udcff"]
+    message = str(run(monkeypatch, "generate", *model))
+    assert message == r"luminal: prompt: character 5 is no text ('\udcff'); give UTF-8"
+
+
+def test_nan_logits_are_one_line() -> None:
+    for temperature in (0.0, 1.0):
+        with pytest.raises(InputError, match="logits: the model computes NaN; its weights are"):
+            Sampler(temperature).choose(np.array([1.0, np.nan]), np.random.default_rng(0))
 
 
 def test_debug_lets_the_error_through(monkeypatch: pytest.MonkeyPatch) -> None:
