@@ -110,12 +110,12 @@ class Signature:
     def fitted(self, dims: Dims, fixed: Iterable[str]) -> Dims:
         """The dims, those that are not fixed halved until the requirements hold."""
         dims, fixed = dict(dims), frozenset(fixed)
-        for _ in range(64 * len(dims)):
-            broken = [c for c in self.requirements if not c.evaluate(dims)]
-            free = [s.name for s in broken[0].symbols() if s.name not in fixed] if broken else []
+        while broken := [c for c in self.requirements if not c.evaluate(dims)]:
+            names = {symbol.name for symbol in broken[0].symbols()} - fixed
+            free = [name for name in names if dims[name] > max(0, self.intervals[name][0])]
             if not free:
                 break
-            name = max(free, key=lambda name: dims[name])
+            name = max(free, key=lambda name: (dims[name], name))
             dims[name] = max(self.intervals[name][0], dims[name] // 2)
         return dims
 

@@ -40,7 +40,7 @@ SUBJECTS = (
             ("tests/backends/cpu/test_device.py", "tests/backends/cpu/test_poison.py", _EXECUTABLE,
              "tests/backends/cpu/test_custom_kernels.py", "tests/backends/cpu/test_profile.py")),
     Subject("binding", ("luminal/runtime/binding.py",),
-            ("tests/unit/test_session.py", _EXECUTABLE)),
+            ("tests/unit/test_binding.py", "tests/unit/test_session.py")),
     Subject("merge", ("luminal/select/merge.py",),
             ("tests/unit/test_selection.py", "tests/unit/test_partition.py",
              "tests/backends/cpu/test_kernel_counts.py", f"{_FUZZ}[0]")),
