@@ -108,10 +108,11 @@ class LanguageModel:
         if self._programs is None:
             start = time.perf_counter()
             mode = mode_of(self.mode).shared_by(2)
-            prefill, decode = (
-                compile(self._record(lengths), backend=self.backend, mode=mode)
-                for lengths in ((1, self.context), (1, 1))
-            )
+            prefill = compile(self._record((1, self.context)), backend=self.backend, mode=mode)
+            found = prefill.report().search
+            if found is not None and found.interrupted:  # Ctrl-C ends all searching at once
+                mode = CompilationMode.FAST
+            decode = compile(self._record((1, 1)), backend=self.backend, mode=mode)
             self._programs = prefill, decode
             self.stats.compile = time.perf_counter() - start
         return self._programs

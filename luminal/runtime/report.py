@@ -94,6 +94,7 @@ class SearchSummary:
     structure: SideSummary = NOTHING
     schedules: SideSummary = NOTHING
     from_database: bool = False
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,8 @@ class _Search:
         except (Lost, Refused, pickle.PicklingError, TypeError, KeyboardInterrupt) as error:
             reason = str(error) or "interrupted"
             stages = self.space.decode(Genome()).stages
-            return stages, _untimed(self.mode, self.options, _kept(reason))
+            made = _untimed(self.mode, self.options, _kept(reason))
+            return stages, replace(made, interrupted=isinstance(error, KeyboardInterrupt))
         interrupted = False
         try:
             strategy.run()
@@ -189,7 +190,7 @@ class _Search:
             text += " (interrupted: the next search goes on from its measurements)"
         self.log.best(decision.best_seconds)
         summary = self._summary(decision.fast_seconds, decision.best_seconds, text)
-        return stages, summary
+        return stages, replace(summary, interrupted=interrupted)
 
     def _summary(self, fast: float, best: float, decision: str) -> SearchSummary:
         return SearchSummary(

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal import config
 from luminal.models import LanguageModel, load
+from luminal.search.strategy import Strategy
 
 STORY = (
     "Once upon a time, there was a little girl named Lily. She loved to play outside in the big "
@@ -71,3 +73,22 @@ def test_backends_agree(shared_data: Path) -> None:
     }
     assert texts["cpu"] == texts["reference"]
     assert len(texts["cpu"]) > 20
+
+
+def test_an_interrupt_ends_the_searches_of_both_programs(
+    shared_data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And the text comes from what was found so far."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Strategy, "run", interrupt)
+    with config.override(LUMINAL_CACHE_DIR=tmp_path):
+        found = load(shared_data / "stories-260k/stories260K.gguf", mode="20s", context=16)
+        prefill, decode = found.compile()
+    search = prefill.report().search
+    assert search is not None
+    assert search.interrupted
+    assert decode.report().search is None  # it was not searched
+    assert found.generate("Tom", 3)
