@@ -46,7 +46,9 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
     """
     if weight.ndim > 1:
         raise ShapeError(f"prelu: the weight is {describe(weight)}; it takes 0 or 1 dims")
-    if weight.ndim == 1 and x.ndim > 1:
+    if weight.ndim == 1 and x.ndim == 0:
+        weight = weight.reshape(())
+    elif weight.ndim == 1 and x.ndim > 1:
         weight = weight.reshape(-1, *(1,) * (x.ndim - 2))
     return where(x > 0, x, x * weight)
 

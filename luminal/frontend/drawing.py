@@ -48,12 +48,19 @@ def multinomial(
         x.graph.require(count <= x.extents[-1], "multinomial: samples without replacement")
         noise = random.exponential(key, x.extents, dtype=weights.dtype)
         return topk(weights / noise, count).indices
+    return chosen(weights, random.uniform(key, (*x.extents[:-1], count), dtype=weights.dtype))
+
+
+def chosen(weights: Tensor, shares: Tensor) -> Tensor:
+    """The positions whose part of the running sum holds each share (0 <= share < 1) of the whole.
+
+    None whose weight is 0, but for the first where all are.
+    """
     sums = cumsum(weights, -1)
-    drawn = random.uniform(key, (*x.extents[:-1], count), dtype=weights.dtype)
-    found = searchsorted(sums, drawn * sums[..., -1:], right=True)
-    places = x.graph.iota(x.extents, -1)
-    last = greatest(where(weights > 0, places, 0), (x.ndim - 1,), keepdim=True)
-    return found.minimum(last)  # where the product was rounded up to the sum
+    found = searchsorted(sums, shares * sums[..., -1:], right=True)
+    places = weights.graph.iota(weights.extents, -1)
+    last = greatest(where(weights > 0, places, 0), (weights.ndim - 1,), keepdim=True)
+    return found.minimum(last)
 
 
 def gumbel_softmax(

@@ -66,6 +66,8 @@ DEFINITE = [
     for name in (".cholesky", ".cholesky_ex", ".eigvalsh", ".svdvals", ".matrix_rank", ".pinv")
 ]
 LOWER = np.linalg.cholesky(definite(2, 4, 4))
+# of ranks 1, 0, 2
+DEFICIENT = np.stack([np.ones((3, 3)), np.zeros((3, 3)), np.diag([5, 0, 3])]).astype(np.float32)
 FACTORS, PIVOTS = (x.numpy() for x in torch.linalg.lu_factor(torch.from_numpy(normal(2, 4, 4))))
 SOLVED = [
     both(".solve", regular(3, 3), normal(3)),
@@ -84,6 +86,13 @@ SOLVED = [
     both(".tensorinv", regular(6, 6).reshape(6, 2, 3), ind=1),
     both(".tensorsolve", regular(6, 6).reshape(2, 3, 6), normal(2, 3)),
     both(".tensorsolve", regular(6, 6).reshape(2, 6, 3), normal(2, 3), dims=(1,)),
+    both(".pinv", DEFICIENT),
+    both(".matrix_rank", DEFICIENT),
+    both("pinverse", DEFICIENT[0]),
+    both(".pinv", DEFICIENT[:1], hermitian=True),
+    both(".matrix_rank", DEFICIENT, tol=4.0),
+    both(".pinv", normal(2, 3, 5), atol=1.0),
+    both(".pinv", normal(3, 0)),
     both("cholesky_solve", normal(2, 4, 3), LOWER),
     both("cholesky_solve", normal(2, 4, 3), LOWER.swapaxes(-1, -2), upper=True),
     both("cholesky_inverse", LOWER),
@@ -103,6 +112,11 @@ TRIANGULAR = [
         for upper in (False, True)
         for unit in (False, True)
     )
+]
+LARGE = (rng.normal(0, 0.02, (2, 70, 70)) + np.eye(70)).astype(np.float32)  # more than one block
+TRIANGULAR += [
+    both(".solve_triangular", LARGE, normal(70, 2), upper=False),
+    both(".solve_triangular", LARGE, normal(2, 3, 70), upper=True, left=False),
 ]
 FACTORED = [
     *(both(".qr", normal(2, *shape), mode=mode)

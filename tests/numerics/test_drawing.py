@@ -10,6 +10,7 @@ import torch
 
 import luminal as lm
 from luminal.errors import GraphError, InputError, ShapeError
+from luminal.frontend.drawing import chosen
 from tests.numerics.recording import close, on, run
 
 F = lm.nn.functional
@@ -50,6 +51,13 @@ def test_multinomial_never_draws_what_has_no_weight() -> None:
     found = drawn(lambda t: [t.multinomial(50, True), t.multinomial(1)], x)
     for each in found:
         assert (each == (np.arange(64) % 33)[:, None]).all()
+
+
+def test_shares_of_the_running_sum() -> None:
+    ends = np.array([0, 1 / 16, 0.5, np.nextafter(np.float32(1), 0)], np.float32)
+    weights = np.array([[0, 1, 0, 7, 8, 0], [0] * 6, [0, 0, 3, 0, 0, 0]], np.float32)
+    found = run(chosen, weights, np.broadcast_to(ends, (3, 4)))
+    assert found.tolist() == [[1, 3, 4, 4], [0] * 4, [2] * 4]
 
 
 def test_multinomial_needs_as_many_places_as_samples() -> None:

@@ -35,6 +35,22 @@ def test_the_last_of_equal_positions_wins() -> None:
     close(found, np.array([0, 7, 0, 6], np.float32))
 
 
+def test_tuples_and_ranges_are_lists_of_positions() -> None:
+    t = torch.from_numpy(X)
+    keys: list[tuple[object, ...]] = [
+        ((0, 2),), (slice(None), (1, -1, 1)), (0, (1, 2)), ((0, 1), slice(None), (2, 5)),
+        (..., (0, 0, 3)), (((0, 1), (2, 3)),), (slice(None), ()), ((True, False, True, True),),
+        (range(1, 3), 0), (slice(None), range(0)), (None, (1,)),
+    ]  # fmt: skip
+    found = run(lambda x: [x[key] for key in keys], X)
+    for key, mine in zip(keys, found, strict=True):
+        lists = tuple(list(k) if isinstance(k, range) else k for k in key)
+        close(mine, t[lists].numpy())
+    put = run(lambda x: x.index_put(((0, 1), (2, 3)), 7.0), X[0])
+    assert (put == 7).sum() == 2
+    assert put[0, 2] == put[1, 3] == 7
+
+
 def test_take() -> None:
     index = np.array([[0, -1], [3, 2]])
     for dim in (None, 0, 1, -1):

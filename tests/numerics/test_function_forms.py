@@ -7,8 +7,10 @@ import itertools
 import pkgutil
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,10 +19,8 @@ from luminal.frontend import functions
 from tests.conformance import opinfo_map
 from tests.conformance.opinfo_run import database
 from tests.conformance.opinfo_samples import equal, luminal_results, torch_result
-
-# Functions that torch.Tensor has no method of, and torch only has beside torch.nn.functional's of
-# the same name, with their arguments in another order. Those of `lm` are torch.nn.functional's.
-FUNCTIONAL = {"dropout", "layer_norm", "rms_norm"}
+from tests.numerics.batch import Case, check
+from tests.numerics.recording import run
 
 # What torch.Tensor has and Tensor has not, by reason.
 REASONS: dict[str, str] = {
@@ -61,12 +61,12 @@ TORCH = {name for name in _public(torch) if _is_function(getattr(torch, name))}
 SHARED = TORCH & _public(lm) - {"compile", "load", "save"}
 
 
-@pytest.mark.parametrize("name", sorted(METHODS & TORCH))
-def test_every_method_that_pytorch_has_as_a_function_is_one(name: str) -> None:
-    function = getattr(lm, name, None)
-    assert _is_function(function), f"lm.{name} is missing: add it to luminal/frontend/functions.py"
-    if hasattr(torch.Tensor, name) and name not in ("clone", "numel", "where"):
-        assert function is getattr(lm.Tensor, name)
+def test_every_method_that_pytorch_has_as_a_function_is_one() -> None:
+    missing = {name for name in METHODS & TORCH if not _is_function(getattr(lm, name, None))}
+    assert missing == set(), "add these to luminal/frontend/functions.py"
+    own = METHODS & TORCH & _public(torch.Tensor) - {"clone", "numel", "where"}
+    others = {name for name in own if getattr(lm, name) is not getattr(lm.Tensor, name)}
+    assert others == set(), "these functions of lm are not the methods"
 
 
 def test_the_list_of_functions_is_what_the_module_defines() -> None:
@@ -98,12 +98,54 @@ def test_what_tensors_of_pytorch_have_beyond_is_listed_with_its_reason() -> None
 
 # --- values ---------------------------------------------------------------------------------------
 
-SAMPLES = 3
+X = np.random.default_rng(0).normal(0, 1, (3, 5)).astype(np.float32)
+V = np.array([1, -2, 2, 0, 3], np.float32)
+
+# Calls whose meaning PyTorch and the array API, or PyTorch's own two namespaces, do not share.
+CALLS: dict[str, Any] = {
+    "max of a dim": lambda f, x, v: list(f.max(x, 1)),
+    "max of two": lambda f, x, v: f.max(x, v),
+    "min of a dim": lambda f, x, v: list(f.min(x, dim=0, keepdim=True)),
+    "std, var": lambda f, x, v: [f.std(x), f.var(x, 1), f.var(x, 0, unbiased=False)],
+    "std_mean": lambda f, x, v: list(f.std_mean(x, 0)),
+    "sums": lambda f, x, v: [f.sum(x, 1, True), f.prod(x, 1), f.mean(x, (0, 1)), f.cumsum(x, 1)],
+    "where": lambda f, x, v: [f.argmax(x), f.argmin(x, 1), f.any(x, 1), f.all(x, 0)],
+    "equal": lambda f, x, v: [f.eq(x, v), f.not_equal(x, v)],
+    "meshgrid": lambda f, x, v: list(f.meshgrid(v, x[0], indexing="ij")),
+    "divide": lambda f, x, v: [f.divide(x, v, rounding_mode="floor"), f.div(x, v)],
+    "add": lambda f, x, v: [f.add(x, v, alpha=2), f.sub(x, v, alpha=3), f.rsub(x, v)],
+    "norms": lambda f, x, v: [f.layer_norm(x, (5,), v), f.rms_norm(x, [5], v)],
+    "batch_norm": lambda f, x, v: f.nn.functional.batch_norm(x, v, f.abs(v) + 1),
+    "splits": lambda f, x, v: [*f.split(x, 2, 1), *f.chunk(x, 2, 1)],
+    "sizes": lambda f, x, v: [*f.split_with_sizes(v, [1, 4]), *f.split(x, [2, 1])],
+    "tiles": lambda f, x, v: [f.tile(v, (2, 2)), f.repeat_interleave(v, 2)],
+    "sort": lambda f, x, v: [*f.sort(x, 1, descending=True), *f.topk(v, 2), *f.median(x, 1)],
+    "clip": lambda f, x, v: [f.clip(x, -0.5, 0.5), f.clamp(x, min=v), f.round(x, decimals=1)],
+    "take": lambda f, x, v: [f.take(x, f.argsort(v)), f.index_select(x, 1, f.argsort(v))],
+    "cross": lambda f, x, v: [f.cross(x, x * 2 + 1, 0), f.linalg.norm(x, 1), f.norm(x, 1)],
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_names_mean_is_pytorchs(name: str) -> None:
+    check([Case(name, *(partial(CALLS[name], f) for f in (lm, torch)), [X, V])], "reference")
+
+
+def test_meshgrid_and_repeat_have_no_other_sense() -> None:
+    found = run(lambda v: [*lm.meshgrid(v, v[:2]), lm.repeat(v, 2), v.repeat(2)], V)
+    grids = np.meshgrid(V, V[:2], indexing="ij")
+    for mine, wanted in zip(found, [*grids, np.tile(V, 2), np.tile(V, 2)], strict=True):
+        np.testing.assert_array_equal(mine, wanted)
+
+
+SAMPLES = 12
 
 # OpInfo's samples that say something else here, by name (and variant), with the reason.
 OTHERWISE = {
     "arange": "bools as ends",
     "as_strided/partial_views": "positions beyond the tensor, which PyTorch finds in its storage",
+    "randint": "floats as dtype",
+    "randint_like": "floats as dtype",
     "where": "OpInfo calls it with the condition second",
     "einsum": "OpInfo calls it with the operands first",
     "embedding": "torch.nn.functional's order of arguments",
@@ -117,7 +159,7 @@ OTHERWISE = {
 LINALG = ("linalg.det", "linalg.slogdet", "linalg.inv", "linalg.solve", "linalg.matrix_power")
 
 
-def _operations() -> list[Any]:
+def _operations() -> list[tuple[str, Any, str]]:
     """OpInfos with samples for a function of `lm` that PyTorch has too, with its name there."""
     found = []
     for op in database():
@@ -126,23 +168,34 @@ def _operations() -> list[Any]:
         last = last.removeprefix("linalg.") if op.name in LINALG else last
         if last not in SHARED or op.name in OTHERWISE or full in OTHERWISE:
             continue
-        found.append(pytest.param(op, last, id=full))
+        found.append((full, op, last))
     return found
 
 
-@pytest.mark.parametrize(("op", "name"), _operations())
-def test_a_function_of_pytorchs_name_means_the_same(op: Any, name: str) -> None:
+@pytest.mark.long
+def test_a_function_of_pytorchs_name_means_the_same() -> None:
+    """In one test, since PyTorch's list of operations takes seconds to import."""
+    failed = []
+    for label, op, name in _operations():
+        try:
+            _agrees(op, name)
+        except Exception as error:  # every function that is wrong is listed
+            failed.append(f"{label}: {type(error).__name__}: {str(error)[:200]}")
+    assert not failed, "\n".join(failed)
+
+
+def _agrees(op: Any, name: str) -> None:
     def call(*args: Any, **named: Any) -> Any:
         with lm.nn.keyed(lm.random.key(0)):
             return getattr(lm, name)(*args, **named)
 
     full = f"{op.name}/{op.variant_test_name}"
-    check = opinfo_map.CHECKS.get(full) or opinfo_map.CHECKS.get(op.name) or equal
+    wanted = opinfo_map.CHECKS.get(full) or opinfo_map.CHECKS.get(op.name) or equal
     samples = op.sample_inputs("cpu", torch.float32, requires_grad=False)
     for sample in itertools.islice(samples, SAMPLES):
         constant = op.name in opinfo_map.CONSTANTS
         found = luminal_results(call, sample, "reference", constant=constant)
-        check(found, torch_result(op.op, sample))
+        wanted(found, torch_result(op.op, sample))
 
 
 # --- what else PyTorch has ------------------------------------------------------------------------
