@@ -24,6 +24,7 @@ _SKEWED = "tests/backends/cpu/test_skewed.py"
 _EXECUTABLE = "tests/backends/cpu/test_executable.py"
 _FUZZ = "tests/fuzz/test_cpu_fuzz.py::test_cases_of_seeds"
 _SEARCH = ("tests/unit/test_search_comparisons.py", "tests/unit/test_search_strategy.py")
+_RUNNER = "tests/unit/test_search_runner.py"
 _SMALL_FUZZ = "tests/fuzz/test_cpu_fuzz.py::test_cases_of_seeds_in_small_chunks"
 
 SUBJECTS = (
@@ -53,7 +54,7 @@ SUBJECTS = (
                       "luminal/rules/sums.py", "luminal/rules/notation.py"),
             ("tests/rules/test_rules.py",)),
     Subject("measure", ("luminal/search/measure.py", "luminal/search/runner.py"),
-            _SEARCH),
+            (_RUNNER, *_SEARCH)),
     Subject("oracle", ("luminal/search/oracle.py", "luminal/search/distance.py"),
             ("tests/unit/test_search_verdicts.py", "tests/unit/test_search_oracle.py")),
     Subject("strategy", ("luminal/search/strategy.py",), _SEARCH),

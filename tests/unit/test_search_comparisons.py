@@ -13,7 +13,7 @@ from luminal.program.launch_list import walk
 from luminal.search.cost_model import cost
 from luminal.search.genome import Genome
 from luminal.search.strategy import Strategy
-from tests.unit.invented_machine import Runner, Speed, make, only_key, product, rows
+from tests.unit.invented_machine import Runner, Speed, layers, make, only_key, product, rows
 
 
 def measured(tmp_path: Path, runner: Runner) -> Strategy:
@@ -160,3 +160,36 @@ def test_kernels_of_small_share_are_not_tuned(tmp_path: Path) -> None:
         (x.exp() @ x.T).output("z")
         strategy = make(cx, tmp_path / str(share), Uneven(lambda p: 1.0))
         assert len(strategy.untuned()) == tuned
+
+
+def test_so_many_schedules_are_timed_at_once_and_confirmed(tmp_path: Path) -> None:
+    strategy = make(product(), tmp_path, runner := Runner(lambda p: 1.0))
+    key, schedules = only_key(strategy.space), strategy.space.knobs(strategy.fast.candidate, 0)
+    assert len(schedules) > 20
+    steps = strategy.measurements.ranked(strategy.fast.candidate, {key: schedules})
+    assert [len(next(steps)[key]) for _ in range(3)] == [6, 12, 18]
+    before = len(runner.programs)
+    strategy.measurements.confirmed(strategy.fast.candidate, {key: [*schedules[1:10]]})
+    assert len(runner.programs) - before == 3 * (1 + 3)  # thrice the present one and three rivals
+
+
+def test_many_kernels_are_timed_in_shorter_steps(tmp_path: Path) -> None:
+    strategy = make(layers(), tmp_path, Runner(lambda p: 1.0))
+    spaces = strategy.untuned()
+    assert len(spaces) == 4
+    (first, *_) = strategy.measurements.ranked(strategy.fast.candidate, spaces)
+    assert {len(found) for found in first.values()} <= {1, 2, 3}
+
+
+def test_a_schedule_without_code_costs_no_other_kernel_its_time(tmp_path: Path) -> None:
+    strategy = make(layers(), tmp_path, Runner(lambda p: 1.0))
+    candidate, spaces = strategy.fast.candidate, strategy.untuned()
+    refused = next(key for key, schedules in spaces.items() if len(schedules) > 2)
+    tuned = candidate.genome.with_tuned({refused: spaces[refused][1]})
+    text = next(o.text for o in strategy.space.decode(tuned).stages.origins if o.name == refused)
+    strategy.measurements.builders.refuses = lambda each: each == text  # type: ignore[attr-defined]
+    (*_, ranked) = strategy.measurements.ranked(candidate, spaces)
+    for key, schedules in spaces.items():
+        missing = {spaces[refused][1]} if key == refused else set()
+        assert set(ranked[key]) == set(schedules) - missing
+    assert [row.reason for row in strategy.log.rejected()] == ["does not compile"]

@@ -28,6 +28,7 @@ from luminal.search.space import Space
 from luminal.search.strategy import Strategy, Timed
 
 OPTIONS = lm.SearchOptions(max_candidates=12, stop_below_us=0)
+QUICK = lm.SearchOptions(max_candidates=3, stop_below_us=0, workers=1)  # for what goes wrong
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +91,7 @@ from luminal.search.search import search
 cx = lm.Graph()
 x = cx.tensor((64, 96), name="x")
 (x.exp().sum(-1) * 2).output("y")
-options = lm.SearchOptions(max_candidates=10, stop_below_us=0)
+options = lm.SearchOptions(max_candidates=5, stop_below_us=0)
 stages, _ = search(cx.graph(), target.current(), "cpu", mode_of("optimal"), options)
 print(launch_text.to_text(stages.program, kernels=True))
 """
@@ -139,7 +140,7 @@ def test_a_killed_process_is_replaced(monkeypatch: Any) -> None:
         return profile(self, number, slow)
 
     monkeypatch.setattr(Runner, "profile", killing)
-    exe = lm.compile(mlp(), mode="optimal", search=OPTIONS)
+    exe = lm.compile(mlp(), mode="optimal", search=QUICK)
     found = exe.report().search
     assert found is not None
     assert len(kills) == 2
@@ -157,7 +158,7 @@ def test_a_request_is_made_again_when_its_process_was_killed(monkeypatch: Any) -
             self._process.send_signal(signal.SIGKILL)
 
     monkeypatch.setattr(Process, "start", killing)
-    found = lm.compile(mlp(), mode="optimal", search=OPTIONS).report().search
+    found = lm.compile(mlp(), mode="optimal", search=QUICK).report().search
     assert found is not None
     assert not [row for row in found.rejected if "signal" in row.reason + row.example]
     assert not found.decision.startswith("the fast program runs")
@@ -189,7 +190,7 @@ def test_a_machine_without_room_runs_the_fast_program(monkeypatch: Any, call: st
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(call, full)
-    exe = lm.compile(mlp(), mode="optimal", search=OPTIONS)
+    exe = lm.compile(mlp(), mode="optimal", search=QUICK)
     found = exe.report().search
     assert found is not None
     assert found.decision.startswith("the fast program runs: no ")
@@ -208,7 +209,7 @@ def test_arrays_lie_on_disk_where_memory_has_no_room(monkeypatch: Any) -> None:
         return made()
 
     monkeypatch.setattr(tempfile, "TemporaryFile", small)
-    found = lm.compile(mlp(), mode="optimal", search=OPTIONS).report().search
+    found = lm.compile(mlp(), mode="optimal", search=QUICK).report().search
     assert found is not None
     assert found.fast_seconds > 0
     assert places[:2] == [operands.MEMORY, None] or not operands.MEMORY.is_dir()
@@ -224,11 +225,11 @@ def test_a_fast_program_is_enough_where_the_options_say_so() -> None:
 
 
 def test_a_damaged_decision_is_made_again() -> None:
-    lm.compile(mlp(), mode="optimal", search=OPTIONS)
+    lm.compile(mlp(), mode="optimal", search=QUICK)
     stored = database.default()
     stored._write("update programs set genome = ?", [("no genome",)])
     for from_database in (False, True):
-        found = lm.compile(mlp(), mode="optimal", search=OPTIONS).report().search
+        found = lm.compile(mlp(), mode="optimal", search=QUICK).report().search
         assert found is not None
         assert found.from_database == from_database
 
@@ -265,7 +266,7 @@ def test_a_kernel_that_raises_is_named_with_its_error() -> None:
 
     cx = lm.Graph()
     lm.custom_kernel("unlucky", fails, results=lambda x: x)(cx.tensor((8,), name="x")).output("y")
-    found = lm.compile(cx, mode="optimal", search=OPTIONS).report().search
+    found = lm.compile(cx, mode="optimal", search=QUICK).report().search
     assert found is not None
     assert "ValueError: no luck; in the custom kernel unlucky" in found.decision
 
@@ -286,7 +287,7 @@ def test_a_wrong_candidate_stops_the_build(monkeypatch: Any, tmp_path: Path) -> 
     monkeypatch.setattr(Strategy, "run", wrong)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # leaves nothing behind
     with pytest.raises(lm.CompileError, match=r"computes something else: y: .* are off") as e:
-        lm.compile(scaled(2), mode="optimal", search=OPTIONS)
+        lm.compile(scaled(2), mode="optimal", search=QUICK)
     folder = Path(str(e.value).split("the folder ")[1].split(",")[0])
     names = {path.name for path in folder.iterdir()}
     assert names == {"graph.hlir", "genome.json", "seed.txt", "inputs.npz"}
@@ -299,7 +300,7 @@ def test_states_are_as_before_a_search() -> None:
     total = cx.read(cache) + x
     cx.assign(cache, total)
     total.sum(-1).output("y")
-    exe = lm.compile(cx, mode="optimal", search=OPTIONS)
+    exe = lm.compile(cx, mode="optimal", search=QUICK)
     np.testing.assert_array_equal(cache.numpy(), np.full((8, 16), 0.5, np.float32))
     exe({"x": np.ones((8, 16), np.float32)})
     np.testing.assert_array_equal(cache.numpy(), np.full((8, 16), 1.5, np.float32))
@@ -314,7 +315,7 @@ def test_python_kernels_travel_with_the_program() -> None:
     x = cx.tensor((16, 32), name="x")
     (twice(x.exp()) + 1).sum(-1).output("y")
     array = np.random.default_rng(0).standard_normal((16, 32), np.float32)
-    exe = lm.compile(cx, mode="optimal", search=OPTIONS)
+    exe = lm.compile(cx, mode="optimal", search=QUICK)
     found = exe.report().search
     assert found is not None
     assert found.candidates > 0
@@ -332,7 +333,7 @@ def test_what_cannot_travel_is_not_timed() -> None:
     cx = lm.Graph()
     x = cx.tensor((16, 32), name="x")
     copied(x).sum(-1).output("y")
-    exe = lm.compile(cx, mode="optimal", search=OPTIONS)
+    exe = lm.compile(cx, mode="optimal", search=QUICK)
     found = exe.report().search
     assert found is not None
     assert found.decision.startswith("the fast program runs: cannot pickle")
@@ -353,7 +354,7 @@ def test_a_search_writes_no_file_of_diff(tmp_path: Path) -> None:
     cx = lm.Graph()
     x = cx.tensor((16, 32), name="x")
     x.exp().diff(str(tmp_path / "exp")).sum(-1).output("y")
-    exe = lm.compile(cx, mode="optimal", search=OPTIONS)
+    exe = lm.compile(cx, mode="optimal", search=QUICK)
     found = exe.report().search
     assert found is not None
     assert found.candidates > 0
