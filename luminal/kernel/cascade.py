@@ -1,8 +1,9 @@
 """Cascaded reductions: sums that depend on a running maximum, all in one pass.
 
 Let `r1 = Max(J, x)` and `r2 = Sum(J, f)`. r2 is *rescalable* in r1 if f, flattened to a product,
-is `A * prod exp(p + c*r1)` with c < 0 a literal and r1 nowhere else. Then one pass over J keeps
-(r1, r2): when r1 moves to r1', r2 is multiplied by `exp(c*(r1' - r1))`, which never exceeds 1.
+is `A * prod exp(p + c*r1 + d*x)` with literals c < 0 and d >= -c, and r1 nowhere else. Then one
+pass over J keeps (r1, r2): when r1 moves to r1', r2 is multiplied by `exp(c*(r1' - r1))`, which
+never exceeds 1. Since x <= r1, exponents are bounded by p + (c + d)*r1 under any maximum so far.
 
 This is a law on expressions (compare RedFuser, arXiv 2603.10026): it knows of no operation that
 uses it. The derivation refuses by default, and says why.
@@ -21,19 +22,16 @@ from luminal.shape.condition import negation
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of
 
 MOST_TERMS = 1000  # read or computed for one sum of a pass: bounds the time to look at it
+ROUNDED = 1e-5  # relative error of products of float literals
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A sum in the pass: `base` (Exp or Exp2) and `factor` c of what it is rescaled by.
-
-    `vanishes`: its terms are 0 where what is maximised is -inf.
-    """
+    """A sum in the pass: `base` (Exp or Exp2) and `factor` c of what it is rescaled by."""
 
     term: Term
     base: str
     factor: float
-    vanishes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +225,9 @@ def _rescaled(sum_: Term, maximum: Term, is_read: Callable[[Term], bool]) -> Mem
         return rate
     if not rate.slope < 0:
         return f"it changes by exp({rate.slope:g} * the maximum), which may grow"
-    return Member(sum_, rate.base, rate.slope, rate.growth > 0)
+    if rate.growth + rate.slope < -ROUNDED * abs(rate.slope):
+        return "an early maximum does not bound it: it could overflow where the last one is larger"
+    return Member(sum_, rate.base, rate.slope)
 
 
 def _product(term: Term, factors: Sequence[_Rate | str]) -> _Rate | str:

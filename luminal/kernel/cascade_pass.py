@@ -111,8 +111,11 @@ class Pass(Workspace, ABC):
         return env
 
     def visited(self, env: Env, extent: Expression) -> Range:
-        """The steps outside of which all lanes are masked, in whole rows; also sets `free`."""
-        if self.mask is TRUE or not all(m.vanishes for m in self.cascade.members):
+        """The steps outside of which all lanes are masked, in whole rows; also sets `free`.
+
+        Sums have nothing there either: their exponents grow with what is maximised, which is -inf.
+        """
+        if self.mask is TRUE:
             return const(0), extent
         lanes = self.start, self.stop - 1
         condition = self.values.canonical(self.mask.substitute(env.values))

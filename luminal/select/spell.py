@@ -7,6 +7,7 @@ nor the quotient is ever stored.
 
 from __future__ import annotations
 
+from luminal.algebra.frames import never_empty
 from luminal.algebra.terms import Term, Terms, below
 from luminal.select import cascades
 from luminal.select.rewrite import Respelled
@@ -31,8 +32,8 @@ def spell(program: Respelled) -> Respelled:
 
 def _quotient(term: Term) -> tuple[int, ...] | None:
     """Where in a sum of products, by operand numbers, a quotient stands that can be pulled out."""
-    if term.op != "Sum" or term.args[0].op != "Mul":
-        return None
+    if term.op != "Sum" or term.args[0].op != "Mul" or not all(map(never_empty, term.attrs)):
+        return None  # an empty sum is 0, its quotient may be NaN
     seen: set[Term] = set()
     stack: list[tuple[Term, tuple[int, ...]]] = [(term.args[0], ())]
     while stack:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 import luminal as lm
 from luminal.algebra.evaluate import evaluate, inputs_of
@@ -58,16 +57,12 @@ def test_what_is_no_number_comes_out_as_in_two_passes() -> None:
         compare(cx, exe, arrays)
 
 
-@pytest.mark.xfail(reason="select/spell.py: 0 / 0 where a sum is empty", strict=False)
 def test_no_keys_give_zeros() -> None:
     cx = attention(1.0, None, low=0)
     shapes = {"q": (8, 16), "k": (0, 16), "v": (0, 16), "mask": (8, 0)}
     compare(cx, lm.compile(cx), {n: np.ones(s, np.float32) for n, s in shapes.items()})
 
 
-@pytest.mark.xfail(
-    reason="kernel/cascade.py: exp(s/2 - max) overflows at an early maximum: inf * 0", strict=False
-)
 def test_exponents_that_an_early_maximum_does_not_bound() -> None:
     """Scores of -400, then 0: at the first maximum, e is exp(200)."""
     cx = attention(0.5, 2048)

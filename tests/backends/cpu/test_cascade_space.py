@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import luminal as lm
 from luminal.assemble import place_step, text_key
 from luminal.backends import registry
 from luminal.compiler import Stages, lower_by_stages
@@ -68,3 +70,15 @@ def test_a_choice_that_is_not_legal_is_refused() -> None:
         place_step(step, target(), (("along", "rows"),))
     with pytest.raises(CompileError, match=r"no knob lines here; its knobs are: along"):
         place_step(step, target(), (("lines", 8),))
+
+
+def test_sums_of_what_the_maximum_leaves_out_take_two_passes() -> None:
+    """Scores that only the maximum leaves out may exceed it: exp(s - m) could overflow."""
+    cx = lm.Graph()
+    q, k, v = (cx.tensor((2, n, 16), name=name) for name, n in (("q", 70), ("k", 70), ("v", 70)))
+    scores = q @ k.mT * 0.2
+    kept = cx.arange(70) <= cx.arange(70).unsqueeze(-1)
+    top = lm.where(kept, scores, -np.inf).amax(-1, keepdim=True)
+    ((scores - top).exp() @ v).output("y")
+    stages = lower_by_stages(cx.graph(), target())
+    assert not spaces(stages)
