@@ -22,6 +22,8 @@ from tests.fuzz.programs.grown import torch_program
 from tests.fuzz.programs.shrink import failure_of, same_failure, shrink
 from tests.fuzz.programs.wide import dag
 
+MOST_SHRUNK = 4  # failures that say the same
+
 
 @dataclass
 class Tally:
@@ -94,7 +96,7 @@ def _tell(tally: Tally, seed: int, program: Program, how: How, error: Exception)
     what = failure_of(checked, program) or "a failure that did not come again"
     tally.failures[what] += 1
     print(f"seed {seed} ({program.steps()} steps): {type(error).__name__}: {error}", flush=True)
-    if tally.failures[what] == 1:
+    if tally.failures[what] <= MOST_SHRUNK:
         small = shrink(program, same_failure(checked, program))
         print(f"\n{to_text(small)}\n\n{literal(small)}\n", flush=True)
 

@@ -81,6 +81,9 @@ class Style:
     finite: bool = False
 
 
+TORCH_REFUSES = (RuntimeError, IndexError, ValueError, TypeError, ArithmeticError)
+
+
 class Rejected(Exception):
     """A drawn step is no use; another one is drawn."""
 
@@ -238,7 +241,7 @@ class Growth:
         for run, env in enumerate(self.envs):
             try:
                 value = meaning(node, [arrays[run] for arrays in tensors], env, run)
-            except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError) as error:
+            except TORCH_REFUSES as error:
                 raise Rejected from error
             leaf, finite = isinstance(node, Leaf), 1.0 if self.style.finite else LEAST_FINITE
             if value.numel() > self.style.max_points or (not leaf and _useless(value, finite)):

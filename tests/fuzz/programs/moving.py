@@ -19,7 +19,12 @@ def permuted(g: Growth) -> None:
 
 def reshaped(g: Growth) -> None:
     x = g.pick(MOVED)
-    kinds = ["_0.reshape(-1)", f"_0.unsqueeze({g.rng.randint(0, x.rank)})", "_0.squeeze()"]
+    kinds = [
+        "_0.reshape(-1)",
+        f"_0.unsqueeze({g.rng.randint(0, x.rank)})",
+    ]
+    if x.is_static:
+        kinds.append("_0.squeeze()")
     if x.rank >= 2:
         rest = ", ".join(map(str, x.shape[2:]))
         kinds += ["_0.flatten(0, 1)", f"_0.reshape({_times(*x.shape[:2])}, {rest})"] * 2

@@ -12,7 +12,7 @@ UNARY = (
     *("-_0", "_0.square()", "_0.abs().sqrt()", "(_0 * _0 + 1).rsqrt()", "_0.log()", "_0.erf()"),
     *("_0.reciprocal()", "F.gelu(_0)", "F.silu(_0)", "F.softplus(_0)", "_0.exp2()", "_0.atan()"),
     *("_0.expm1()", "_0.abs().log1p()", "F.elu(_0)", "F.leaky_relu(_0)", "F.hardswish(_0)"),
-    *("_0.floor()", "_0.round()", "_0.trunc()", "_0.frac()", "_0.sign()", "_0.ceil()"),
+    *("_0.floor()", "_0.round()", "_0.trunc()", "_0.frac()", "_0.clamp(-9, 9).ceil()"),
     *("_0.clamp(-1, 2)", "_0.clamp(min=0.5)", "_0.nan_to_num(0.5, 2, -2)", "F.logsigmoid(_0)"),
     *("F.relu6(_0)", "F.hardtanh(_0)", "F.softsign(_0)", 'F.gelu(_0, approximate="tanh")'),
 )

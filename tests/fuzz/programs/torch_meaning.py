@@ -17,6 +17,7 @@ import torch
 from luminal import dtypes
 from tests.fuzz.programs.form import Array, Leaf, Node, Program, code_of
 
+ALIKE = 0.1  # relative; a float16 step of several operations stays well below
 NARROW = (torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -51,7 +52,10 @@ def meaning(
     run: int,
     given: Array | None = None,
 ) -> torch.Tensor:
-    """The value of a node; PyTorch's errors pass through."""
+    """The value of a node; PyTorch's errors pass through.
+
+    ArithmeticError where its own dtype is too narrow for what the step computes on the way.
+    """
     if isinstance(node, Leaf):
         return to_torch(node.array(env, run) if given is None else given)
     code = code_of(node.torch or node.text)
@@ -62,7 +66,18 @@ def meaning(
         if node.by_bits or (not plain.is_floating_point() and not any(map(_narrow, operands))):
             return plain
         wide = _evaluated(code, [x.double() if _narrow(x) else x for x in operands], env)
-    return wide.to(plain.dtype)
+    found = wide.to(plain.dtype)
+    if found.is_floating_point() and not _alike(plain.double(), found.double()):
+        raise ArithmeticError("PyTorch's own precision is not enough, or it overflows on the way")
+    return found
+
+
+def _alike(plain: torch.Tensor, wide: torch.Tensor) -> bool:
+    """Whether float64 gives what PyTorch gives by itself, roughly."""
+    finite = wide.isfinite()
+    if not torch.equal(plain.isfinite(), finite):
+        return False
+    return bool(((plain - wide).abs()[finite] <= ALIKE * (wide.abs()[finite] + 0.1)).all())
 
 
 def _narrow(x: torch.Tensor) -> bool:
