@@ -269,8 +269,12 @@ class Strategy:
 
     def challenge(self, genomes: Sequence[tuple[Genome, str]], side: str) -> bool:
         """Builds and times some genomes' programs; True if one of them is the new best."""
-        candidates = [(self.decode(genome, note), note) for genome, note in genomes]
-        fresh = [(c, note) for c, note in candidates if c is not None]
+        programs: dict[str, tuple[Candidate, str]] = {}  # two genomes may make one program
+        for genome, note in genomes:
+            candidate = self.decode(genome, note)
+            if candidate is not None:
+                programs.setdefault(candidate.text, (candidate, note))
+        fresh = [*programs.values()]
         self.measurements.build([candidate for candidate, _ in fresh])
         before = self.best
         for candidate, note in fresh:

@@ -23,7 +23,11 @@ class Subject:
 _SKEWED = "tests/backends/cpu/test_skewed.py"
 _EXECUTABLE = "tests/backends/cpu/test_executable.py"
 _FUZZ = "tests/fuzz/test_cpu_fuzz.py::test_cases_of_seeds"
-_SEARCH = ("tests/unit/test_search_comparisons.py", "tests/unit/test_search_strategy.py")
+_SEARCH = (
+    "tests/unit/test_search_comparisons.py",
+    "tests/unit/test_search_sides.py",
+    "tests/unit/test_search_strategy.py",
+)
 _RUNNER = "tests/unit/test_search_runner.py"
 _SMALL_FUZZ = "tests/fuzz/test_cpu_fuzz.py::test_cases_of_seeds_in_small_chunks"
 

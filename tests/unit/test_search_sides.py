@@ -1,0 +1,217 @@
+"""The sides of a search, each by itself: what it tries, in which order, and when it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from luminal.kernel.tile_ir import to_text
+from luminal.program.launch_list import Program, walk
+from luminal.search.genome import Genome
+from luminal.search.measure import Measurements
+from luminal.search.process import Refused
+from luminal.search.strategy import (
+    MOVES_AT_ONCE,
+    PREDICTED_SLOW,
+    STALE_DRAWS,
+    Side,
+    Strategy,
+    in_turns,
+)
+from tests.unit.invented_machine import Builders, Runner, layers, make, product, rows
+
+
+def launches(program: Program) -> int:
+    return len(list(walk(program.launches)))
+
+
+def test_the_fast_program_is_built_and_comes_first(tmp_path: Path) -> None:
+    strategy = make(layers(), tmp_path, Runner(lambda p: 2.0), builders := Builders())
+    assert builders.requests == [origin.text for origin in strategy.fast.candidate.stages.origins]
+    assert strategy.best is strategy.fast
+    assert strategy.fast.seconds == 2.0
+    assert [best.best_seconds for best in strategy.log.history] == [2.0]
+    assert strategy.measurements.slow == 3.0
+    assert strategy.most_flops == 4 * strategy.cost(strategy.fast.candidate).flops
+    with pytest.raises(Refused, match="refused"):
+        make(layers(), tmp_path, Runner(lambda p: 2.0), Builders(lambda text: True))
+
+
+# --- structure
+
+
+def test_single_moves_find_a_gain(tmp_path: Path) -> None:
+    strategy = make(rows(), tmp_path, Runner(lambda p: 10.0 - launches(p)))
+    before = launches(strategy.fast.candidate.program)
+    list(strategy.climb())
+    assert launches(strategy.best.candidate.program) > before
+
+
+def test_single_moves_are_all_tried_once(tmp_path: Path) -> None:
+    strategy = make(layers(), tmp_path, Runner(lambda p: 1.0))
+    moves = in_turns(strategy.space.moves(strategy.fast.candidate))
+    kept = strategy.judged(moves, range(len(moves)))
+    list(strategy.climb())
+    programs = {strategy.space.decode(move.of(Genome())).text for _, _, move in kept}
+    assert strategy.log.side("structure").candidates == len(programs)
+    assert programs <= strategy.seen
+
+
+def test_what_is_predicted_to_be_slow_is_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = make(layers(), tmp_path, Runner(lambda p: 1.0))
+    moves = strategy.space.moves(strategy.fast.candidate)
+    monkeypatch.setattr("luminal.search.strategy.PREDICTED_SLOW", 1.0)
+    limit = strategy.cost(strategy.fast.candidate).seconds
+    kept = {number: seconds for seconds, number, _ in strategy.judged(moves, range(len(moves)))}
+    assert PREDICTED_SLOW > 1.0
+    assert 0 < len(kept) < len(moves)
+    for number, move in enumerate(moves):
+        candidate = strategy.space.decode(move.of(Genome()))
+        seconds = strategy.cost(candidate).seconds
+        if number in kept:
+            assert kept[number] == seconds <= limit
+        elif candidate.text not in strategy.seen:
+            assert seconds > limit
+    assert {row.reason for row in strategy.log.rejected()} == {"predicted to be slow"}
+
+
+def test_the_most_promising_moves_come_first(tmp_path: Path) -> None:
+    strategy = make(layers(), tmp_path, runner := Runner(lambda p: 1.0))
+    moves = in_turns(strategy.space.moves(strategy.fast.candidate))[:16]
+    known = sorted(strategy.judged(moves, range(16)), key=lambda each: each[:2])
+    steps = strategy.climb()
+    for _ in range(3):  # it lists, looks, and tries
+        next(steps)
+    expected = [
+        strategy.space.decode(move.of(Genome())).text for _, _, move in known[:MOVES_AT_ONCE]
+    ]
+    tried = [strategy.space.decode(Genome()).text, *dict.fromkeys(expected)]
+    assert len(runner.programs) == len(tried)
+    assert strategy.seen == set(tried)
+
+
+def test_pairs_of_moves_are_drawn_until_many_gain_nothing(tmp_path: Path) -> None:
+    strategy = make(rows(), tmp_path, Runner(lambda p: 1.0))
+    assert len(list(strategy.wander())) == STALE_DRAWS // MOVES_AT_ONCE
+    assert strategy.log.side("structure").candidates > 2
+
+
+# --- schedules
+
+
+class Uneven(Runner):
+    """The k-th launch takes k + 1 parts."""
+
+    def profile(self, number: int, slow: float) -> list[float]:
+        return [1.0 + k for k in range(launches(self.programs[number]))]
+
+
+def test_the_slowest_kernels_come_first(tmp_path: Path) -> None:
+    strategy = make(layers(), tmp_path, Uneven(lambda p: 1.0))
+    names = [origin.name for origin in strategy.fast.candidate.stages.origins]
+    sites = [site.kernel for site in walk(strategy.fast.candidate.program.launches)]
+    assert sites == list(range(len(names)))
+    assert list(strategy.untuned()) == names[::-1]
+    strategy.tuned.add(names[0])
+    assert list(strategy.untuned()) == names[:0:-1]
+
+
+def liking(strategy: Strategy, share: float, together: float) -> tuple[list[str], list[str]]:
+    """A machine that likes one other schedule of either of two kernels, and both less or more."""
+    candidate = strategy.fast.candidate
+    names = [origin.name for origin in candidate.stages.origins][:2]
+    likes = []
+    for kernel, name in enumerate(names):
+        tuned = Genome().with_tuned({name: strategy.space.knobs(candidate, kernel)[1]})
+        likes.append(strategy.space.decode(tuned).stages.origins[kernel].text)
+
+    def speed(program: Program) -> float:
+        found = sum(to_text(kernel) in likes for kernel in program.kernels)
+        return (1.0, share, together)[found]
+
+    strategy.runner.speed = speed  # type: ignore[attr-defined]
+    return names, likes
+
+
+@pytest.mark.parametrize(("together", "kernels"), [(0.5, 2), (2.0, 1)])
+def test_schedules_are_taken_together_or_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: float, kernels: int
+) -> None:
+    strategy = make(layers(), tmp_path, Runner(lambda p: 1.0))
+    names, likes = liking(strategy, 0.8, together)
+    candidate = strategy.fast.candidate
+    ranked = {
+        name: [strategy.space.knobs(candidate, kernel)[1]] for kernel, name in enumerate(names)
+    }
+    confirmed = {name: found[0] for name, found in ranked.items()}
+    monkeypatch.setattr(Measurements, "confirmed", lambda *_: confirmed)
+    strategy.take_leading(ranked, {})
+    assert sum(to_text(k) in likes for k in strategy.best.candidate.program.kernels) == kernels
+    assert strategy.best.seconds == (together if kernels == 2 else 0.8)
+
+
+def test_leading_schedules_are_confirmed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = make(product(), tmp_path, Runner(lambda p: 1.0))
+    (name,) = (origin.name for origin in strategy.fast.candidate.stages.origins)
+    default, one, other, *_ = strategy.space.knobs(strategy.fast.candidate, 0)
+    asked: list[list[str]] = []
+
+    def confirmed(self: object, candidate: object, ranked: dict[str, object]) -> dict[str, object]:
+        asked.append(list(ranked))
+        return {}
+
+    monkeypatch.setattr(Measurements, "confirmed", confirmed)
+    leading: dict[str, object] = {}
+    for ranked in ([default, one], [one, default], [one, other], [other, one]):
+        strategy.take_leading({name: ranked}, leading)  # type: ignore[arg-type]
+    assert asked == [[], [name], [], [name]]  # the present one is in front, a new one, the same, ..
+    assert leading == {name: other}
+
+
+def test_a_new_structure_ends_the_tuning_of_the_old_one(tmp_path: Path) -> None:
+    strategy = make(rows(), tmp_path, Runner(lambda p: 1.0))
+    steps = strategy.tune()
+    next(steps)
+    old = {origin.name for origin in strategy.fast.candidate.stages.origins}
+    move = next(m for m in strategy.space.moves(strategy.fast.candidate) if "stored" in m.note)
+    strategy.runner.speed = lambda p: 1.0 / launches(p)  # type: ignore[attr-defined]
+    assert strategy.challenge([(move.of(Genome()), "more kernels")], "structure")
+    list(steps)
+    new = {origin.name for origin in strategy.best.candidate.stages.origins}
+    assert strategy.tuned == new
+    assert old - new
+
+
+# --- both
+
+
+def test_what_a_step_uses_is_candidates_or_one(tmp_path: Path) -> None:
+    strategy = make(rows(), tmp_path, Runner(lambda p: 1.0))
+
+    def steps() -> object:
+        for count in (0, 3, 0):
+            strategy.log.tried("structure", count)
+            yield
+
+    side = Side("structure", steps)  # type: ignore[arg-type]
+    used = []
+    for _ in range(4):
+        strategy.step(side)
+        used.append(side.used)
+    assert used == [1, 4, 5, 6]
+    assert side.ended == strategy.structure
+    assert side.steps is None
+
+
+def test_a_side_that_has_ended_begins_anew_for_another_structure(tmp_path: Path) -> None:
+    runner = Runner(lambda p: 10.0 - launches(p))
+    strategy = make(rows(), tmp_path, runner)
+    strategy.run()
+    new = {origin.name for origin in strategy.best.candidate.stages.origins}
+    assert new <= strategy.tuned
+    assert strategy.structure != Genome()
