@@ -20,16 +20,13 @@ class Subject:
     count: int = COUNT
 
 
-_SKEWED = "tests/backends/cpu/test_skewed.py"
 _EXECUTABLE = "tests/backends/cpu/test_executable.py"
-_FUZZ = "tests/fuzz/test_cpu_fuzz.py::test_cases_of_seeds"
 _SEARCH = (
     "tests/unit/test_search_comparisons.py",
     "tests/unit/test_search_sides.py",
     "tests/unit/test_search_strategy.py",
 )
 _RUNNER = "tests/unit/test_search_runner.py"
-_SMALL_FUZZ = "tests/fuzz/test_cpu_fuzz.py::test_cases_of_seeds_in_small_chunks"
 
 SUBJECTS = (
     Subject("barriers", ("luminal/program/launch_list.py",),
@@ -46,9 +43,9 @@ SUBJECTS = (
              "tests/backends/cpu/test_custom_kernels.py", "tests/backends/cpu/test_profile.py")),
     Subject("binding", ("luminal/runtime/binding.py",),
             ("tests/unit/test_binding.py", "tests/unit/test_session.py")),
-    Subject("merge", ("luminal/select/merge.py",),
-            ("tests/unit/test_selection.py", "tests/unit/test_partition.py",
-             "tests/backends/cpu/test_kernel_counts.py", f"{_FUZZ}[0]")),
+    Subject("merge", ("luminal/select/merge.py", "luminal/program/kernel_graph.py"),
+            ("tests/unit/test_kernel_graph.py", "tests/unit/test_selection.py",
+             "tests/unit/test_partition.py", "tests/backends/cpu/test_kernel_counts.py")),
     Subject("guards", ("luminal/kernel/guards.py",),
             ("tests/unit/test_guards.py",)),
     Subject("rules", ("luminal/rules/casts.py", "luminal/rules/commutes.py",
@@ -56,7 +53,8 @@ SUBJECTS = (
                       "luminal/rules/exponentials.py", "luminal/rules/identities.py",
                       "luminal/rules/maxima.py", "luminal/rules/moves.py",
                       "luminal/rules/sums.py", "luminal/rules/notation.py"),
-            ("tests/rules/test_rules.py",)),
+            ("tests/rules/test_guards.py", "tests/rules/test_rules.py",
+             "tests/rules/test_unsound.py")),
     Subject("measure", ("luminal/search/measure.py", "luminal/search/runner.py"),
             (_RUNNER, *_SEARCH)),
     Subject("oracle", ("luminal/search/oracle.py", "luminal/search/distance.py"),
