@@ -60,8 +60,9 @@ class Slow:
         return False
 
 
+@pytest.mark.parametrize("waits", [0.2, 0.6])
 @pytest.mark.parametrize("seed", range(40))
-def test_merges_are_legal_where_no_circle_closes(seed: int) -> None:
+def test_merges_are_legal_where_no_circle_closes(seed: int, waits: float) -> None:
     draw = random.Random(seed)
     terms = chain(draw.randint(4, 24))
     reads = {
@@ -70,7 +71,7 @@ def test_merges_are_legal_where_no_circle_closes(seed: int) -> None:
     fast, slow = KernelGraph(reads), Slow(reads)
     for _ in range(40):
         several = draw.sample(terms, draw.randint(2, 3))
-        if draw.random() < 0.8:
+        if draw.random() > waits:
             assert fast.merge(several) == slow.merge(several)
         else:
             assert fast.wait(several[0], several[1:]) == slow.wait(several[0], several[1:])
@@ -96,3 +97,13 @@ def test_what_lies_beyond_reach_stays_apart() -> None:
     assert not graph.merge((terms[14], terms[15]), reach=5)  # the second one would be lifted
     assert graph.merge((terms[14], terms[15]))
     assert not graph.merge((terms[0], terms[15]))
+
+
+def test_where_too_much_would_be_lifted_kernels_stay_apart() -> None:
+    u, v, *rest = terms = chain(24)
+    reads = {term: terms[k - 1 : k] for k, term in enumerate(terms) if k}
+    reads = {u: [], v: [u], rest[0]: []} | {t: reads[t] for t in rest[1:]}
+    graph = KernelGraph(reads)
+    assert not graph.merge((v, rest[0]), reach=5)  # all that waits for the second is lifted
+    assert not graph.merge((u, rest[-1], v), reach=5)
+    assert graph.merge((v, rest[0]))
