@@ -14,13 +14,13 @@ DTYPES = ("float32", "float64", "bfloat16")
 
 def window(
     op: str, *shapes: Shape, name: str = "", dynamic: bool = False, args: tuple[Any, ...] = (),
-    **how: Any,
+    note: str = "", **how: Any,
 ) -> Row:  # fmt: skip
     """A row of nn.functional whose oracle, torch.nn.functional's, takes the same arguments."""
     expected = by_torch(lambda *x: getattr(F, op)(*x, *args, **how))
     return several(name or op, expected, list(shapes), dtypes=DTYPES, dynamic=dynamic,
                    call=lambda *x: getattr(ours, op)(*x, *args, **how), largest=True,
-                   against=f"torch.nn.functional.{op}")  # fmt: skip
+                   against=f"torch.nn.functional.{op}", note=note)  # fmt: skip
 
 
 CONVOLUTION = [

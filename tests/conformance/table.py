@@ -49,6 +49,13 @@ Methods follow torch.Tensor, functions of `lm` PyTorch's of their name: `lm.f` i
 """
 # Differences that no row stands for.
 FURTHER = {
+    "sum, mean, amax and the like": "an empty tuple of dims reduces nothing, as NumPy; PyTorch "
+    "takes it for all dims",
+    "nll_loss, cross_entropy, one_hot, binary_cross_entropy": "targets and inputs out of range "
+    "read 0 or follow the formula; PyTorch raises",
+    "softmax": "without a dim along the last; PyTorch's old rule depends on the rank, and warns",
+    "x[[[0, 1], [2, 3]]]": "nested lists are one index of two dims, as NumPy; PyTorch takes them "
+    "for a tuple",
     "equal": "one bool for whole tensors, as torch.equal; by element: `eq`, `lm.array_api.equal`",
     "bernoulli, multinomial, dropout and the like": "the key is one of `nn.keyed`'s, or `key=`; "
     "PyTorch has a hidden generator",

@@ -192,10 +192,11 @@ def _until_death(first: int, last: int, limits: Limits, planted: bool) -> Iterat
                 yield Outcome(*json.loads(line))
                 number += 1
             if number < last:
-                hung = process.poll() is None
-                process.kill()
-                text = "no answer" if hung else f"status {process.wait()}"
-                yield Outcome(number, "", "hung" if hung else "died", text, 0.0, 0.0)
+                try:  # its output ends a moment before it does
+                    result, text = "died", f"status {process.wait(timeout=2)}"
+                except subprocess.TimeoutExpired:
+                    result, text = "hung", "no answer"
+                yield Outcome(number, "", result, text, 0.0, 0.0)
         finally:
             process.kill()
             process.wait()

@@ -89,7 +89,7 @@ def test_streaming(model: LanguageModel) -> None:
 
 def test_wrong_options_raise_before_the_first_piece(model: LanguageModel) -> None:
     for options in ({"top_p": 0.0}, {"top_k": 0}, {"temperature": -1.0}, {"seed": -1}):
-        with pytest.raises(InputError, match=f"{next(iter(options))}: .* is not"):
+        with pytest.raises(InputError, match=f"{next(iter(options))}[:=]"):
             model.stream(PROMPT, **options)
 
 
