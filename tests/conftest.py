@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import luminal as lm
 from luminal import config
 from tests import long_share
 from tests.long_share import pytest_collection_modifyitems, pytest_configure
@@ -41,3 +42,11 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("no ../shared/data with real checkpoints")
     return SHARED_DATA
+
+
+@pytest.fixture
+def new_default_graph() -> Iterator[None]:
+    """Nothing recorded in the default graph, before and after."""
+    lm.reset()
+    yield
+    lm.reset()

@@ -279,13 +279,30 @@ def below(
     return seen
 
 
+def dependents(
+    order: Iterable[Term],
+    starts: Iterable[Term],
+    is_end: Callable[[Term], bool] = lambda term: False,
+) -> set[Term]:
+    """The starts, and the terms of an order (operands first) that depend on them but for ends."""
+    found = set(starts)
+    for term in order:
+        if not found.isdisjoint(term.args) and not is_end(term):
+            found.add(term)
+    return found
+
+
 def factors(term: Term) -> list[Term]:
-    """A product, flattened, from left to right."""
+    """A product, flattened, from left to right; a product met again is a factor as a whole, since
+    squares of squares have more factors than there is room for.
+    """
     found: list[Term] = []
+    opened: set[Term] = set()
     stack = [term]
     while stack:
         top = stack.pop()
-        if top.op == "Mul" and top.dtype is term.dtype:
+        if top.op == "Mul" and top.dtype is term.dtype and top not in opened:
+            opened.add(top)
             stack.extend(reversed(top.args))
         else:
             found.append(top)

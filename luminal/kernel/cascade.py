@@ -11,12 +11,12 @@ uses it. The derivation refuses by default, and says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
-from luminal.algebra.terms import Term, below, term_order
+from luminal.algebra.terms import Term, below, dependents, term_order
 from luminal.dtypes import float32, float64
 from luminal.shape.condition import negation
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of
@@ -107,19 +107,10 @@ def derive(
     inner = sorted(summed, key=_number)
     if not inner and all(m.term.axes == maximum.axes for m in members):
         return Refusal(maximum, "no contraction: two passes cost less than rescaling")
-    scope = frozenset(t for t in _moving(maximum, inner, seen, ends) if step & t.axes)
+    order = sorted(seen, key=_number)  # operands have smaller numbers
+    moving = dependents(order, (maximum, *inner), ends) - {maximum}
+    scope = frozenset(t for t in moving if step & t.axes)
     return Cascade(maximum, tuple(members), tuple(inner), scope)
-
-
-def _moving(
-    maximum: Term, inner: Sequence[Term], seen: Iterable[Term], ends: Callable[[Term], bool]
-) -> set[Term]:
-    """All that depends on the maximum or a contraction within a step, and these contractions."""
-    found = {maximum, *inner}
-    for term in sorted(seen, key=_number):  # operands have smaller numbers
-        if not ends(term) and not found.isdisjoint(term.args):
-            found.add(term)
-    return found - {maximum}
 
 
 def _number(term: Term) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from luminal.algebra.frames import extent_of
+from luminal.algebra.terms import dependents
 from luminal.kernel.cascade import Cascade, derive, lane_axis
 from luminal.kernel.cascade_lanes import LanesPass
 from luminal.kernel.cascade_steps import StepsPass
@@ -27,11 +28,8 @@ def cascade_of(group: Group) -> Cascade | None:
     reductions = group.reductions
     for reduction in reductions:
         if reduction.op == "Max":
-            above = {reduction}
-            for term in group.terms:
-                if not above.isdisjoint(term.args):
-                    above.add(term)
-            found = derive(reduction, reductions, above, group.reads.__contains__)
+            users = dependents(group.terms, (reduction,))
+            found = derive(reduction, reductions, users, group.reads.__contains__)
             if isinstance(found, Cascade):
                 return found
     return None

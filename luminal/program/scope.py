@@ -53,10 +53,7 @@ class Scope:
         order = {term: k for k, term in enumerate(selection.choices)}
         merges = [sorted(merge, key=order.__getitem__) for merge in selection.merges]
         self.merged = {term: merge for merge in merges for term in merge}  # in order
-        self.users: dict[Term, list[Term]] = {term: [] for term in selection.choices}
         for term in selection.choices:
-            for arg in dict.fromkeys(term.args):
-                self.users[arg].append(term)
             if term.is_leaf:
                 self.places[term] = self.leaf(term)
             if term.is_opaque:

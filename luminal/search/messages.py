@@ -1,4 +1,4 @@
-"""Messages between a search and its processes: length-prefixed pickles over pipes.
+"""Messages between a search and its processes: pickles, sent through pipes (`runtime.pipes`).
 
 Parameters and States travel as references: their arrays lie in one shared file that a process maps.
 Only a search and the processes it started itself speak this; nothing else is ever unpickled.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
@@ -16,8 +15,6 @@ from typing import IO, Any, NamedTuple
 import cloudpickle
 
 from luminal.hlir.state import Parameter, State
-
-HEADER = struct.Struct("<q")
 
 
 class Block(NamedTuple):
@@ -74,27 +71,3 @@ def pack(message: Any) -> bytes:
 def unpack(data: bytes, resolve: Callable[[tuple[Any, ...]], Any]) -> Any:
     """The message; `resolve` finds what references stand for."""
     return _Unpickler(io.BytesIO(data), resolve).load()
-
-
-def send(stream: IO[bytes], data: bytes) -> None:
-    """Writes a packed message."""
-    stream.write(HEADER.pack(len(data)))
-    stream.write(data)
-    stream.flush()
-
-
-def receive(stream: IO[bytes]) -> bytes:
-    """Reads a packed message; EOFError if the other side has gone."""
-    return read_exactly(stream, HEADER.unpack(read_exactly(stream, HEADER.size))[0])
-
-
-def read_exactly(stream: IO[bytes], count: int) -> bytes:
-    """That many bytes; EOFError if fewer come."""
-    parts = []
-    while count:
-        part = stream.read(count)
-        if not part:
-            raise EOFError("the other process has gone")
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)

@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from typing import IO, Any
 
 from luminal import config
-from luminal.search.messages import Failure, pack, receive, send, unpack
+from luminal.runtime.pipes import receive, send
+from luminal.search.messages import Failure, pack, unpack
 
 START_SECONDS = 60.0  # a machine under load takes long to import
 

@@ -22,9 +22,10 @@ from luminal.errors import LuminalError
 from luminal.hlir.state import Parameter, State, aligned_empty
 from luminal.program.launch_list import Program
 from luminal.runtime.arrays import Array
+from luminal.runtime.pipes import receive, send
 from luminal.runtime.runner import BoundRunner
 from luminal.search.distance import Distance, distance
-from luminal.search.messages import Block, Failure, Operands, pack, receive, send, unpack
+from luminal.search.messages import Block, Failure, Operands, pack, unpack
 
 
 @dataclass(slots=True)

@@ -38,31 +38,15 @@ def find(
 ) -> tuple[Pass, ...]:
     """The cascades whose results leave the pass only through a few pointwise values; those of the
     maxima `among` a set, if that is given.
-    """
-    return examine(order, forced, among)[0]
-
-
-def examine(
-    order: Sequence[Term], forced: set[Term], among: Set[Term] | None = None
-) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
-    """The cascades, and why other maxima have none.
 
     Nothing outside may need what depends on the contractions per step: it is never stored. A pass
     is one kernel, so no other may stand between its parts (see `program.kernel_graph`).
     """
     maxima = [t for t in order if t.op == "Max" and (among is None or t in among)]
     if not maxima:
-        return (), ()
+        return ()
     near = _Neighbours(order, forced)
-    found: list[Pass] = []
-    refused: list[Refusal] = []
-    for maximum in maxima:
-        each = near.pass_of(maximum)
-        if isinstance(each, Refusal):
-            refused.append(each)
-        else:
-            found.append(each)
-    return tuple(found), tuple(refused)
+    return tuple(p for p in map(near.pass_of, maxima) if isinstance(p, Pass))
 
 
 class _Neighbours:

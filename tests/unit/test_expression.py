@@ -313,10 +313,14 @@ def test_order_depends_on_structure_only() -> None:
 
 
 def test_twenty_thousand_index_expressions_take_well_under_a_second() -> None:
-    start = time.process_time()
-    for count in range(20000 // 6):
-        c = count % 500 + 2
-        flat = (k * s + t) * 64 + j + count // 500
-        assert (k * s + t) // s is k
-        flat // 64, flat % 64, (k * s + t) % s, (j * c + c - 1) // c, flat * c // (c * 64)
-    assert time.process_time() - start < 1.0
+    """The best of three, of fresh expressions each: other threads and collections may cut in."""
+    seconds = []
+    for fresh in (0, 10_000, 20_000):
+        start = time.thread_time()
+        for count in range(20000 // 6):
+            c = count % 500 + 2
+            flat = (k * s + t) * 64 + j + fresh + count // 500
+            assert (k * s + t) // s is k
+            flat // 64, flat % 64, (k * s + t) % s, (j * c + c - 1) // c, flat * c // (c * 64)
+        seconds.append(time.thread_time() - start)
+    assert min(seconds) < 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,9 @@ import luminal as lm
 from luminal import nn
 from luminal.frontend import foreign, numpy_calls
 
+pytestmark = pytest.mark.usefixtures("new_default_graph")
+
 F32 = np.float32
-
-
-@pytest.fixture(autouse=True)
-def _new_default_graph() -> Iterator[None]:
-    lm.reset()
-    yield
-    lm.reset()
 
 
 # --- names that are not there ---------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,9 @@ import torch
 import luminal as lm
 from luminal import nn
 
+pytestmark = pytest.mark.usefixtures("new_default_graph")
+
 F32 = np.float32
-
-
-@pytest.fixture(autouse=True)
-def _new_default_graph() -> Iterator[None]:
-    lm.reset()
-    yield
-    lm.reset()
 
 
 def compiles(action: Callable[[], Any]) -> int:

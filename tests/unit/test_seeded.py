@@ -13,12 +13,10 @@ from luminal import nn
 
 
 @pytest.fixture(autouse=True)
-def _new_default_graph() -> Iterator[None]:
-    lm.reset()
+def _seeds_of_a_new_process(new_default_graph: None) -> Iterator[None]:
     lm.manual_seed(0)
     yield
     lm.manual_seed(0)
-    lm.reset()
 
 
 KINDS: dict[str, tuple[Callable[[], lm.Tensor], str, Callable[[np.ndarray], bool]]] = {

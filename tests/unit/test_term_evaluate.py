@@ -11,7 +11,7 @@ import pytest
 import luminal as lm
 from luminal.algebra.evaluate import Evaluator, evaluate, inputs_of
 from luminal.algebra.lower import lower
-from luminal.algebra.terms import Terms
+from luminal.algebra.terms import Terms, factors
 from luminal.backends.reference import evaluate_with_bounds
 from luminal.dtypes import bool_, float32, int32
 from luminal.hlir.graph import Output
@@ -129,3 +129,14 @@ def test_a_bitcast_of_a_scalar_is_a_scalar() -> None:
         value = Evaluator({}, {}, wide=wide).value(bits)
         assert value.shape == ()
         assert int(value) == 0x3F800000
+
+
+def test_a_square_of_squares_has_few_factors() -> None:
+    terms = Terms()
+    square = terms.literal(np.float32(2).tobytes(), float32)
+    for _ in range(70):
+        square = terms.pointwise("Mul", (square, square), float32)
+    assert len(factors(square)) == 71
+    a, b = (terms.literal(np.float32(n).tobytes(), float32) for n in (3, 5))
+    product = terms.pointwise("Mul", (a, b), float32)
+    assert factors(terms.pointwise("Mul", (product, b), float32)) == [a, b, b]

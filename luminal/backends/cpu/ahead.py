@@ -10,16 +10,16 @@ from __future__ import annotations
 import os
 import pickle
 import selectors
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import IO, Any
+from typing import IO
 
 from luminal.errors import LuminalError
 from luminal.kernel.tile_ir import Kernel
+from luminal.runtime.pipes import receive, send
 from luminal.target import Target
 
 Compile = Callable[[Kernel, Target], bytes]
@@ -30,7 +30,6 @@ MANY = 48  # kernels that wait from which a helper, which starts in 0.3 s, is wo
 BATCH = 8  # kernels a helper is given at a time: 50 ms of work
 MOST_HELPERS = 4
 PIPE_BYTES = 1 << 20  # a batch and its answer fit in: neither side waits for the other to read
-HEADER = struct.Struct("<q")
 
 
 class Ahead(threading.local):
@@ -59,11 +58,11 @@ class Ahead(threading.local):
 
     def take(self, key: Key) -> bytes | None:
         """The object code of a kernel; None where the caller has to make it."""
-        self._waiting.pop(key, None)
-        self._feed()
         for helper in [*self._helpers]:
             if key in helper.batch:
                 self._collect(helper)
+        self._waiting.pop(key, None)
+        self._feed()
         self._rest()
         return self._made.pop(key, None)
 
@@ -123,7 +122,8 @@ class Helper:
         """Hands over a batch; False if the process is gone."""
         assert self._process.stdin is not None
         try:
-            write(self._process.stdin, [(target, kernel) for (_, target), kernel in batch.items()])
+            kernels = [(target, kernel) for (_, target), kernel in batch.items()]
+            send(self._process.stdin, pickle.dumps(kernels))
         except OSError:
             return False
         self.batch = batch
@@ -140,7 +140,7 @@ class Helper:
         """
         assert self._process.stdout is not None
         try:
-            found: list[bytes | None] = read(self._process.stdout)
+            found: list[bytes | None] = pickle.loads(receive(self._process.stdout))
         except (EOFError, OSError, pickle.UnpicklingError):
             return None
         self.batch = {}
@@ -155,29 +155,11 @@ class Helper:
         self._process.wait()
 
 
-def write(stream: IO[bytes], value: Any) -> None:
-    data = pickle.dumps(value)
-    stream.write(HEADER.pack(len(data)) + data)
-    stream.flush()
-
-
-def read(stream: IO[bytes]) -> Any:
-    """Raises EOFError where the other side is gone."""
-    header = stream.read(HEADER.size)
-    if len(header) < HEADER.size:
-        raise EOFError
-    (size,) = HEADER.unpack(header)
-    data = stream.read(size)
-    if len(data) < size:
-        raise EOFError
-    return pickle.loads(data)
-
-
 def serve(requests: IO[bytes], answers: IO[bytes], compile_: Compile) -> None:
     """Answers batches until there are no more."""
     while True:
         try:
-            batch = read(requests)
+            batch = pickle.loads(receive(requests))
         except EOFError:
             return
         codes: list[bytes | None] = []
@@ -186,7 +168,7 @@ def serve(requests: IO[bytes], answers: IO[bytes], compile_: Compile) -> None:
                 codes.append(compile_(kernel, target))
             except LuminalError:  # the caller meets it as well, and says so
                 codes.append(None)
-        write(answers, codes)
+        send(answers, pickle.dumps(codes))
 
 
 ahead = Ahead()

@@ -19,7 +19,7 @@ from luminal.program.quantities import Quantities
 from luminal.runtime.output_pool import block_bytes
 from luminal.shape.expression import const, symbol
 from tests.backends.cpu.hand_programs import ProgramBuilder
-from tests.backends.cpu.tile_builder import TileBuilder
+from tests.backends.cpu.tile_builder import backwards
 
 N, M = symbol("n", 0, 1 << 20), symbol("m", 0, 1 << 20)
 CACHE_LINES = 128
@@ -114,19 +114,10 @@ def test_memory_grows_and_every_change_is_seen() -> None:
 
 def with_scratch(n: int = 64) -> CpuRunner:
     """y is x backwards, by way of an arena buffer and of scratch."""
-    k = TileBuilder()
-    k.buffer("x", n)
-    k.buffer("y", n, "out")
-    k.scratch("s", n + 1)
-    k.grid("c", 1)
-    with k.loop("i", n) as i:
-        k.store("s", i.axis, k.load("x", i.axis))
-    with k.loop("j", n) as j:
-        k.store("y", j.axis, k.load("s", n - 1 - j.axis))
     p = ProgramBuilder(n)
     x, t, y = p.buffer("input", "x"), p.buffer("arena"), p.buffer("output", "y")
     doubled = p.launch("Add", x, x, t)
-    p.kernels.append(k.kernel())
+    p.kernels.append(backwards("x", "y", n))
     turn = KernelLaunch(1, (Operand(t), Operand(y)), (), const(1), "turn")
     return CpuRunner(p.program([doubled, turn]), target.current())
 

@@ -17,7 +17,7 @@ from luminal.hlir.state import aligned_empty
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand
 from luminal.shape.expression import const
 from tests.backends.cpu.hand_programs import ProgramBuilder
-from tests.backends.cpu.tile_builder import TileBuilder
+from tests.backends.cpu.tile_builder import TileBuilder, backwards
 
 N = 128
 W = np.arange(N, dtype=np.float32)
@@ -318,19 +318,10 @@ class Memory:
 
 def test_every_member_of_the_team_has_scratch_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Memory(monkeypatch)
-    k = TileBuilder()
-    k.buffer("w", N)
-    k.buffer("d", N, "out")
-    k.scratch("s", N + 1)
-    k.grid("c", 1)
-    with k.loop("i", N) as i:
-        k.store("s", i.axis, k.load("w", i.axis))
-    with k.loop("j", N) as j:
-        k.store("d", j.axis, k.load("s", N - 1 - j.axis))
     p = Made()
     w, d = p.weight(weight()), p.buffer("derived")
     p.launch("Add", w, w, d)
-    p.kernels.append(k.kernel())
+    p.kernels.append(backwards("w", "d", N))
     launch = KernelLaunch(1, (Operand(w), Operand(d)), (), const(1), "turn")
     with config.override(LUMINAL_THREADS=3):
         np.testing.assert_array_equal(derived(p.runner(launch)), [W[::-1]])

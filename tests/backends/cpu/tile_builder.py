@@ -188,6 +188,20 @@ class TileBuilder:
         self.emit(Loop(over, *bounds, tuple(body), carries, unroll, vector))
 
 
+def backwards(source: str, result: str, n: int) -> Kernel:
+    """`result` is `source` backwards, by way of scratch."""
+    k = TileBuilder()
+    k.buffer(source, n)
+    k.buffer(result, n, "out")
+    k.scratch("s", n + 1)
+    k.grid("c", 1)
+    with k.loop("i", n) as i:
+        k.store("s", i.axis, k.load(source, i.axis))
+    with k.loop("j", n) as j:
+        k.store(result, j.axis, k.load("s", n - 1 - j.axis))
+    return k.kernel()
+
+
 def targets() -> list[Target]:
     """This machine and, where it has more, the same without AVX-512."""
     native = detect()
