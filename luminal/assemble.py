@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -49,25 +49,29 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlacedStep:
-    """A kernel with its text, and its launch but for the kernel's number."""
+    """A kernel with its text, and its launch but for its number and the operands, which are
+    numbered as in the group's Form.
+    """
 
     kernel: Kernel
     text: str
     launch: KernelLaunch
+    operands: tuple[int, ...]
 
     @classmethod
     def of(cls, step: KernelStep, target: Target, knobs: Knobs) -> PlacedStep:
         """Places one kernel."""
         group, placed = step.group, place_step(step, target, knobs)
+        operands = tuple(map(group.form.operands.index, placed.operands))
         launch = KernelLaunch(
-            0, placed.operands, placed.params, placed.chunks,
+            0, (), placed.params, placed.chunks,
             label(group), flops(group), bytes_moved(group),
         )  # fmt: skip
-        return cls(placed.kernel, to_text(placed.kernel), launch)
+        return cls(placed.kernel, to_text(placed.kernel), launch, operands)
 
 
-Placements = dict[tuple[int, Knobs], PlacedStep]
-"""By the identity of a step's group, which the Partition keeps alive, and knobs."""
+Placements = dict[tuple[Hashable, Knobs], PlacedStep]
+"""By the key of a group's Form, and knobs."""
 
 
 def assemble(
@@ -121,7 +125,9 @@ class _Assembly:
         origin = Origin(key, step, made.text)
         if self.begin is not None and made.text not in self.numbers:
             self.begin(made.kernel, made.text)
-        return replace(made.launch, kernel=self._number(made.kernel, made.text, origin))
+        operands = tuple(step.group.form.operands[k] for k in made.operands)
+        kernel = self._number(made.kernel, made.text, origin)
+        return replace(made.launch, kernel=kernel, operands=operands)
 
     def _custom(self, step: CustomStep) -> Launch:
         kernel = step.attrs.kernel
@@ -144,7 +150,7 @@ class _Assembly:
             return default
 
     def _placed(self, step: KernelStep, knobs: Knobs) -> PlacedStep:
-        key = (id(step.group), knobs)
+        key = (step.group.form.key, knobs)
         if key not in self.known:
             with tracing.span("place"):
                 self.known[key] = PlacedStep.of(step, self.target, knobs)

@@ -30,7 +30,7 @@ from luminal.codegen.llvm_math import POINTWISE
 from luminal.codegen.llvm_pairs import multiply_add_pairs
 from luminal.codegen.llvm_sort import emit_sort
 from luminal.codegen.llvm_values import Context, Elements, held_type
-from luminal.dtypes import DType, float32
+from luminal.dtypes import DType, bool_, float32
 from luminal.errors import CompileError
 from luminal.kernel.scratch import scratch_offsets
 from luminal.kernel.tile_ir import (
@@ -92,6 +92,7 @@ class _Writer:
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
         self.b = ctx.b
+        self.conditions: dict[int, Elements] = {}  # masks of Index tiles, by the tile
 
     def grid(self, kernel: Kernel, begin: IRValue, end: IRValue) -> None:
         """The loop over chunks; the axes of the grid are digits of the chunk's number."""
@@ -133,6 +134,9 @@ class _Writer:
                 lanes = Lanes(lane, ctx.shapes[vector][1], {})
                 value = ctx.index.vector(expr, lanes)
                 elements[key] = self.b.cast("sext", value, IRType("i64", lanes.count))
+                if expr.is_condition:
+                    mask = ctx.index.spread(ctx.index.mask(expr, lanes), lanes.count)
+                    self.conditions.setdefault(statement.out.id, {})[key] = mask
         ctx.values[statement.out.id] = elements
 
     def map(self, statement: Map) -> None:
@@ -140,6 +144,13 @@ class _Writer:
         if emit is None:
             raise CompileError(f"cpu: {statement.op} has no LLVM meaning; drop it when lowering")
         ctx, out = self.ctx, statement.out
+        if (
+            statement.op == "Cast"
+            and out.dtype is bool_
+            and statement.args[0].id in self.conditions
+        ):
+            ctx.values[out.id] = self.conditions[statement.args[0].id]
+            return
         lanes = ctx.lanes(out.axes)
         dtype = statement.args[-1].dtype  # of Select, the arms'
         converts = statement.op in ("Cast", "Bitcast")

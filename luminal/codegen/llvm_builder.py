@@ -304,6 +304,14 @@ class FunctionBuilder:
 
     # ---- calls ---------------------------------------------------------------------------
 
+    def unknown(self, value: IRValue) -> IRValue:
+        """The value, which LLVM cannot know: not to be folded into constants.
+
+        Where it compares 16 known i64 it makes two masks of 8 bits, and takes the upper half of the
+        register that holds the first to be 0 (LLVM 22): a kernel read what its caller had left.
+        """
+        return self.assign(value.type, f'call {value.type} asm "", "=r,0"({value.typed})')
+
     def call(self, name: str, return_type: IRType, args: Sequence[IRValue]) -> IRValue:
         """Call `@name`, declaring it when the module does not define it."""
         self.module.declare(name, return_type, [a.type for a in args])

@@ -237,7 +237,7 @@ class Indexer:
         if not expr.symbols() & lanes.symbols:
             return b.splat(_resized(b, self.scalar(expr), type_.with_lanes(1)), lanes.count)
         if expr is lanes.axis:
-            first = _resized(b, self.scalar(expr), type_.with_lanes(1))
+            first = _resized(b, b.unknown(self.scalar(expr)), type_.with_lanes(1))
             steps = b.vector_const(type_, range(lanes.count))
             return b.binary("add", b.splat(first, lanes.count), steps)
         if isinstance(expr, Symbol):

@@ -21,7 +21,7 @@ from luminal.dtypes import float32, float64
 from luminal.shape.condition import negation
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of
 
-MOST_TERMS = 1000  # read or computed for one sum of a pass: bounds the time to look at it
+MOST_TERMS = 300  # read or computed for one sum of a pass: more are no kernel, and take time
 ROUNDED = 1e-5  # relative error of products of float literals
 
 

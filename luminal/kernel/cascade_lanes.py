@@ -38,7 +38,7 @@ class LanesPass(Pass):
     def pack_factor(self, factor: Term, reduction: Term, env: Env) -> None:
         """Vectors of lanes where they lie together, else single elements: gathers cost more."""
         axes = tuple(a for a in reduction.attrs if a in factor.axes)
-        strip = self.row((*axes, *self.lane_axes))
+        strip = self.row((*axes, *self.lane_axes), factor.dtype)
         order, tile = (*axes, *self.lane_axes), self.lane_tile
         if not contiguous(self.group, factor, self.lane_axes[0]):
             order, tile = (*self.lane_axes, *axes), TileChoice(COPIED)
@@ -48,7 +48,7 @@ class LanesPass(Pass):
 
     def maximise(self, env: Env) -> None:
         """In register tiles of steps by lanes; then what is masked."""
-        rows = {r: self.row((self.step, *self.lane_axes)) for r in self.kept()}
+        rows = {r: self.row((self.step, *self.lane_axes), r.dtype) for r in self.kept()}
         self.block = self.row((self.step, *self.lane_axes))
         wanted = self.x if self.free is None else self.unmasked
         lanes = self.open(self.lane_axes[0], env, self.lane_tile)

@@ -27,7 +27,8 @@ class StepsPass(Pass):
 
     def maximise(self, env: Env) -> None:
         """The contractions, to scratch; x is computed from them by vectors."""
-        rows = {r: self.row((*self.lane_axes, self.step)) for r in self.cascade.inner}
+        axes = (*self.lane_axes, self.step)
+        rows = {r: self.row(axes, r.dtype) for r in self.cascade.inner}
         self.pending = list(self.cascade.inner)
         dot_tile = TileChoice(DOT_TILE if self.lane_axes else 2 * DOT_TILE)
         while self.pending:

@@ -10,7 +10,7 @@ import numpy as np
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Term, below
-from luminal.dtypes import bool_
+from luminal.dtypes import DType, bool_
 from luminal.kernel.cascade import Cascade, masked
 from luminal.kernel.evaluate import Env, Row
 from luminal.kernel.group import Group
@@ -88,8 +88,11 @@ class Workspace(Placement):
 
     # --- scratch
 
-    def row(self, axes: Axes) -> Row:
-        """Scratch over blocks of the lanes and steps and over further whole axes, in this order."""
+    def row(self, axes: Axes, dtype: DType | None = None) -> Row:
+        """Scratch over blocks of the lanes and steps and over further whole axes, in this order.
+
+        Of the maximum's dtype unless another one is given.
+        """
         sizes = {self.lane: self.blocking.lane_block, self.step: self.blocking.step_block}
         extents = [const(sizes[a]) if a in sizes else extent_of((a,)) for a in axes]
         size = const(1)
@@ -103,7 +106,7 @@ class Workspace(Placement):
                 stride = stride * extent
             return total
 
-        return Row(self.values.new_scratch(self.dtype, size), offset, self.blocks.depth)
+        return Row(self.values.new_scratch(dtype or self.dtype, size), offset, self.blocks.depth)
 
     def origin(self, a: Symbol) -> Expression:
         if a is self.lane:

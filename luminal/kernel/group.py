@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from luminal.algebra.frames import linear, shape_of
-from luminal.algebra.terms import Axes, Frame, Term, term_order
+from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, axis_order, term_order
 from luminal.dtypes import DType
 from luminal.program.buffers import ROW_MAJOR, Layout
-from luminal.shape.expression import Expression, Symbol, const
+from luminal.shape.expression import Expression, Symbol, axis, const
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,16 @@ class Store:
         return (self.term, *(i for i in self.index or () if isinstance(i, Term)))
 
 
+class Form(NamedTuple):
+    """What the kernel of a group depends on, but for names: groups of one `key` make one kernel.
+
+    `operands` are those of the group's places, in the order in which the key numbers them.
+    """
+
+    key: Hashable
+    operands: tuple[Any, ...]
+
+
 @dataclass(frozen=True)
 class Group:
     """One kernel to be: its stores, the terms it reads from memory, those it keeps local (the rest
@@ -98,3 +108,97 @@ class Group:
     def reductions(self) -> tuple[Term, ...]:
         """The reductions computed, operands first."""
         return tuple(t for t in self.terms if t.is_reduction and t not in self.reads)
+
+    @cached_property
+    def form(self) -> Form:
+        """See `Form`. Axes and terms are named by their ranks: orders of loops follow these."""
+        return _Namer(self).form()
+
+
+class _Namer:
+    """Gives the axes, terms and operands of a group names that groups alike have in common."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        frames = [store.frame for store in group.stores]
+        frames += [place.frame for place in self.places()]
+        used = set[Symbol]()
+        for term in group.terms:
+            used |= term.axes
+            if term.is_reduction:
+                used.update(term.attrs)
+            elif isinstance(term.attrs, OpaqueAttrs):
+                frames += [*term.attrs.frames, term.attrs.result]
+        used |= {a for frame in frames for dimension in frame for a in dimension}
+        self.ranks = {a: rank for rank, a in enumerate(axis_order(used))}
+        self.axes = {a: axis(f"a{rank}", _extent(a)) for a, rank in self.ranks.items()}
+        self.numbers = {term: number for number, term in enumerate(group.terms)}
+        self.operands: dict[Any, int] = {}
+        self.sites: dict[int, int] = {}
+
+    def places(self) -> list[Place]:
+        """In the order in which operands are numbered."""
+        reads = self.group.reads
+        read = [reads[term] for term in self.group.terms if term in reads]
+        return [*read, *(store.place for store in self.group.stores)]
+
+    def form(self) -> Form:
+        group = self.group
+        age = {term: rank for rank, term in enumerate(sorted(group.terms, key=lambda t: t.id))}
+        terms = tuple((age[term], term in group.local, self.term(term)) for term in group.terms)
+        stores = tuple(map(self.store, group.stores))
+        key = tuple(self.axes.values()), terms, stores, group.facts
+        return Form(key, tuple(self.operands))
+
+    def term(self, term: Term) -> Hashable:
+        if term in self.group.reads:
+            return self.place(self.group.reads[term]), term.dtype
+        args = tuple(self.numbers[arg] for arg in term.args)
+        return term.op, term.dtype, args, self.attrs(term)
+
+    def attrs(self, term: Term) -> Any:
+        """Hashable."""
+        attrs = term.attrs
+        if term.op == "Index":
+            return self.expression(attrs)
+        if term.op == "At":
+            return tuple((self.ranks[a], self.index(position)) for a, position in attrs)
+        if term.is_reduction:
+            return self.dimension(attrs)
+        if isinstance(attrs, OpaqueAttrs):
+            site = self.sites.setdefault(attrs.site, len(self.sites))
+            frames = tuple(map(self.frame, attrs.frames))
+            return attrs.hlir, frames, self.frame(attrs.result), attrs.index, site
+        return attrs
+
+    def store(self, store: Store) -> Hashable:
+        index = None
+        if store.index is not None:
+            index = tuple(
+                self.numbers[entry] if isinstance(entry, Term) else self.expression(entry)
+                for entry in store.index
+            )
+        frame = self.frame(store.frame)
+        place = self.place(store.place)
+        return self.numbers[store.term], place, frame, index, store.ordered, store.add
+
+    def place(self, place: Place) -> Hashable:
+        operand = self.operands.setdefault(place.operand, len(self.operands))
+        return operand, place.dtype, self.frame(place.frame), place.layout
+
+    def frame(self, frame: Frame) -> Hashable:
+        return tuple(map(self.dimension, frame))
+
+    def dimension(self, axes: Axes) -> tuple[int, ...]:
+        return tuple(self.ranks[a] for a in axes)
+
+    def index(self, position: Expression | int) -> Hashable:
+        return position if isinstance(position, int) else self.expression(position)
+
+    def expression(self, expression: Expression) -> Expression:
+        return expression.substitute(self.axes)
+
+
+def _extent(axis: Symbol) -> Expression:
+    assert axis.extent is not None
+    return axis.extent

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from luminal.algebra.terms import Term
 from luminal.kernel.facts import Facts
@@ -31,7 +32,8 @@ ROW_BLOCK = 512  # rows of a contraction per chunk, at most: these pay the packi
 SHARES = 8  # chunks of a contraction for each core, at least, where there are rows enough
 ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
-STREAMS = 4  # independent accumulators of a row reduction
+STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of a pointwise kernel
+TRIPS = 16  # of a pointwise kernel's loops, below which fewer at a time are less code, as fast
 
 NONE = -1  # in place of the number of a loop axis
 DOT_TILES = ("4x4", "4x2", "2x2", "2x4", "8x1", "4x1", "2x1", "1x1")
@@ -153,7 +155,9 @@ class _Rules:
                 panels = self.panel(vector) < vector.estimate  # written one after the other
                 order += [vector, across] if panels else [across, vector]
             else:
-                tiles[vector.symbol] = self.stream_tile(vector)
+                vectors = -(-prod(x.estimate for x in self.grid) // self.lanes.width(vector))
+                streams = max(1, min(STREAMS, vectors // TRIPS))
+                tiles[vector.symbol] = self.stream_tile(vector, streams)
                 order.append(vector)
         return self.done(order, tiles, CHUNK_WORK)
 

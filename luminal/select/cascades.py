@@ -15,6 +15,7 @@ from luminal.select.weights import MUCH_WORK, REACH, upper
 LANES = 32  # positions of the lane axis that are worked on together
 MIN_POINTS = 2  # blocks below which a long pass would leave threads idle
 MAX_ROOTS = 4
+ABOVE = 300  # terms that depend on a maximum, among which its pass is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class _Neighbours:
             for arg in dict.fromkeys(term.args):
                 self.users[arg].append(term)
         self.taken: set[Term] = set()
+        self.moved = _moved(order)
 
     @cached_property
     def graph(self) -> KernelGraph:
@@ -71,7 +73,8 @@ class _Neighbours:
         near = _nearest(maximum, above)
 
         def is_read(term: Term) -> bool:
-            return term.is_leaf or term.is_opaque or term.is_run != maximum.is_run
+            stored = term.is_leaf or term.is_opaque or term in self.moved
+            return stored or term.is_run != maximum.is_run
 
         cascade = derive(maximum, near, set(above), is_read)
         if isinstance(cascade, Refusal):
@@ -97,7 +100,7 @@ class _Neighbours:
         found: list[Term] = []
         queue = [(user.id, user) for user in self.users[maximum]]
         heapq.heapify(queue)
-        while queue and len(found) < REACH:
+        while queue and len(found) < ABOVE:
             _, term = heapq.heappop(queue)
             if not found or found[-1] is not term:
                 found.append(term)
@@ -158,6 +161,24 @@ class _Neighbours:
             why = f"{len(roots)} results; a kernel stores 1 to {MAX_ROOTS}"
             return Refusal(cascade.maximum, why)
         return Pass(cascade, frozenset(after) - set(roots), roots)
+
+
+def _moved(order: Sequence[Term]) -> set[Term]:
+    """The reductions that are read at other positions than those of their axes: they are stored.
+
+    Only so do axes that two terms have in common mean the same loops.
+    """
+    found: set[Term] = set()
+    moving: set[Term] = set()
+    for term in reversed(order):
+        ends = term.is_reduction or term.is_leaf or term.is_opaque
+        if term in moving and term.is_reduction:
+            found.add(term)
+        elif term in moving and not ends:
+            moving.update(term.args)
+        if term.op == "At":
+            moving.add(term.args[0])
+    return found
 
 
 def _nearest(maximum: Term, above: Sequence[Term]) -> list[Term]:

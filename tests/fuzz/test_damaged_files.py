@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,17 +55,18 @@ def test_all() -> None:
 
 def test_the_check_can_fail() -> None:
     """Reading that takes too long, takes too much, raises something else, hangs, or dies."""
-    limits = Limits(seconds=0.2, megabytes=60, hang_seconds=12.0)
-    found = list(outcomes(0, len(PLANTED), limits, planted=True))
+    short = Limits(seconds=0.2, megabytes=60, hang_seconds=12.0)
+    found = list(outcomes(0, len(PLANTED), short, planted=True))
     expected = (
         r"took 0\.\d+ s",
-        r"took 1\d\d MB",
+        r"took \d+ MB",
         "KeyError: 'planted'",
         "a message of 15 characters",
         "hung: no answer",
         "died: status -7",
     )
     for outcome, text in zip(found, expected, strict=True):
+        limits = short if "took 0" in text else replace(short, seconds=10.0)
         with pytest.raises(AssertionError, match="1 of 1; the first"):
             check([outcome], limits)
         assert re.match(text, outcome.fault(limits) or ""), outcome

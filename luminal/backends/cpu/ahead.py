@@ -13,6 +13,7 @@ import selectors
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import IO
@@ -28,6 +29,7 @@ Key = tuple[str, Target]
 
 MANY = 48  # kernels that wait from which a helper, which starts in 0.3 s, is worth its while
 BATCH = 8  # kernels a helper is given at a time: 50 ms of work
+BATCHES = 2  # that a helper has: it goes on with the next while its answer waits to be read
 MOST_HELPERS = 4
 PIPE_BYTES = 1 << 20  # a batch and its answer fit in: neither side waits for the other to read
 
@@ -59,7 +61,7 @@ class Ahead(threading.local):
     def take(self, key: Key) -> bytes | None:
         """The object code of a kernel; None where the caller has to make it."""
         for helper in [*self._helpers]:
-            if key in helper.batch:
+            while helper.has(key):
                 self._collect(helper)
         self._waiting.pop(key, None)
         self._feed()
@@ -75,31 +77,32 @@ class Ahead(threading.local):
     def _feed(self) -> None:
         """Takes what helpers have finished and gives them more."""
         for helper in [*self._helpers]:
-            if helper.batch and helper.has_answered():
+            while helper.batches and helper.has_answered():
                 self._collect(helper)
-            if not helper.batch and self._waiting:
+            while helper in self._helpers and len(helper.batches) < BATCHES and self._waiting:
                 some = [self._waiting.popitem() for _ in range(min(BATCH, len(self._waiting)))]
                 if not helper.send(dict(some)):
-                    self._lose(helper, dict(some))
+                    self._lose(helper)
 
     def _collect(self, helper: Helper) -> None:
-        """Waits for a helper's answer."""
-        batch, answer = helper.batch, helper.answer()
+        """Waits for a helper's answer to the oldest of its batches."""
+        answer = helper.answer()
         if answer is None:
-            self._lose(helper, batch)
+            self._lose(helper)
         else:
-            made = zip(batch, answer, strict=True)
+            made = zip(helper.batches.popleft(), answer, strict=True)
             self._made.update({key: code for key, code in made if code is not None})
 
-    def _lose(self, helper: Helper, batch: dict[Key, Kernel]) -> None:
+    def _lose(self, helper: Helper) -> None:
         self._helpers.remove(helper)
         self._may_start = 0
-        self._waiting |= batch
+        while helper.batches:
+            self._waiting |= helper.batches.pop()
         helper.end()
 
     def _rest(self) -> None:
         """Ends the helpers once nothing waits any more."""
-        if not self._waiting and not any(helper.batch for helper in self._helpers):
+        if not self._waiting and not any(helper.batches for helper in self._helpers):
             self._looks = False
             while self._helpers:
                 self._helpers.pop().end()
@@ -109,7 +112,7 @@ class Helper:
     """A process that compiles batches of kernels. Raises OSError where none can be started."""
 
     def __init__(self) -> None:
-        self.batch: dict[Key, Kernel] = {}
+        self.batches: deque[dict[Key, Kernel]] = deque()  # oldest first
         self._process = subprocess.Popen(
             [sys.executable, "-m", "luminal.backends.cpu.ahead_helper"],
             stdin=subprocess.PIPE,
@@ -118,15 +121,18 @@ class Helper:
             pipesize=PIPE_BYTES,
         )
 
+    def has(self, key: Key) -> bool:
+        return any(key in batch for batch in self.batches)
+
     def send(self, batch: dict[Key, Kernel]) -> bool:
         """Hands over a batch; False if the process is gone."""
         assert self._process.stdin is not None
+        self.batches.append(batch)
         try:
             kernels = [(target, kernel) for (_, target), kernel in batch.items()]
             send(self._process.stdin, pickle.dumps(kernels))
         except OSError:
             return False
-        self.batch = batch
         return True
 
     def has_answered(self) -> bool:
@@ -135,15 +141,14 @@ class Helper:
             return bool(selector.select(0))
 
     def answer(self) -> list[bytes | None] | None:
-        """The batch's object code, None for a kernel that it could not compile; waits for it. None
-        if the process is gone.
+        """The object code of the oldest batch, None for a kernel that it could not compile; waits
+        for it. None if the process is gone.
         """
         assert self._process.stdout is not None
         try:
             found: list[bytes | None] = pickle.loads(receive(self._process.stdout))
         except (EOFError, OSError, pickle.UnpicklingError):
             return None
-        self.batch = {}
         return found
 
     def end(self) -> None:

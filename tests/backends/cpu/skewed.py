@@ -2,7 +2,8 @@
 
 It stands in for the native driver: the same rows, the same compiled kernels, one thread. Each
 member in turn runs to the next barrier before another one starts: the first member first, or the
-last one first and each of its chunks alone, the last chunk first. A kernel's scratch is poisoned.
+last one first and each of its chunks alone, the last chunk first. A kernel's scratch is poisoned,
+and the registers it is called with.
 """
 
 from __future__ import annotations
@@ -20,10 +21,7 @@ from luminal.backends.cpu.poison import poison
 from luminal.backends.cpu.team import Records
 from luminal.dtypes import uint8
 from luminal.hlir.state import aligned_empty
-
-_KERNEL = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
-)
+from tests.backends.cpu import dirty
 
 
 class Skew(NamedTuple):
@@ -112,9 +110,8 @@ class _Member:
         for start in reversed(range(begin, end, step)):
             poison([self.scratch])
             scratch = self.scratch.ctypes.data
-            _KERNEL(int(launch["fn"]))(
-                slots.ctypes.data, int(launch["dims"]), start, start + step, scratch
-            )
+            kernel, dims = int(launch["fn"]), int(launch["dims"])
+            dirty.call(kernel, slots.ctypes.data, dims, start, start + step, scratch)
 
     def share(self, launch: Any) -> tuple[int, int]:
         """Its chunks, from and to."""
