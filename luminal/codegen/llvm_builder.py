@@ -205,6 +205,7 @@ class FunctionBuilder:
         self._head = f"{prefix}{return_type} @{name}({', '.join(written)}) {attributes} {{"
         self._blocks: list[_Block] = []
         self._count = 0
+        self._has_zero = False
         self._labels: set[str] = set()
         self.block(self.label("entry"))
         module.add_function(self)
@@ -305,12 +306,16 @@ class FunctionBuilder:
     # ---- calls ---------------------------------------------------------------------------
 
     def unknown(self, value: IRValue) -> IRValue:
-        """The value, which LLVM cannot know: not to be folded into constants.
+        """An i64 whose value LLVM cannot know, so that no mask made of it is a constant.
 
-        Where it compares 16 known i64 it makes two masks of 8 bits, and takes the upper half of the
-        register that holds the first to be 0 (LLVM 22): a kernel read what its caller had left.
+        What it makes of these is not always right (LLVM 22): of a compare of 16 known i64 two masks
+        of 8 bits, where the first leaves garbage in place of the second; of narrowed values stored
+        under a mask of one lane, a store of the whole register.
         """
-        return self.assign(value.type, f'call {value.type} asm "", "=r,0"({value.typed})')
+        if not self._has_zero:
+            self._has_zero = True
+            self._blocks[0].lines.insert(0, '  %zero = call i64 asm "", "=r,0"(i64 0)')
+        return self.binary("add", value, IRValue("%zero", value.type))
 
     def call(self, name: str, return_type: IRType, args: Sequence[IRValue]) -> IRValue:
         """Call `@name`, declaring it when the module does not define it."""

@@ -336,7 +336,7 @@ class Indexer:
             near = b.intrinsic("llvm.smax", I64, [near, b.const(I64, -1)])
         # Narrow lanes keep the comparison in one register.
         type_ = IRType("i32" if count <= 16 else "i8" if count <= 64 else "i16", count)
-        limit = b.splat(b.cast("trunc", near, type_.with_lanes(1)), count)
+        limit = b.splat(b.cast("trunc", b.unknown(near), type_.with_lanes(1)), count)
         return b.icmp(predicate, b.vector_const(type_, range(count)), limit)
 
     def spread(self, value: IRValue, lanes: int) -> IRValue:
