@@ -97,7 +97,7 @@ def convolved(g: Growth) -> None:
         w = g.like((out, 1, size, size), x.dtype)
         g.add(f"F.conv2d(_0.unsqueeze(1), _1, None, {stride}, {pad})", x, w)
     else:
-        w = g.like((channels, out, size), x.dtype)
+        w = g.leaf((channels, out, size), x.dtype, "normal")  # finite: see docs/ops.md
         g.add(f"F.conv_transpose1d(_0, _1, None, {stride})", x, w)
 
 
