@@ -1,6 +1,7 @@
 """Luminal: a deep-learning compiler that searches. Lazy graphs, compiled for your machine."""
 
 import importlib
+from math import e, inf, nan, pi
 
 from luminal import linalg, random, special
 from luminal.dtypes import (
@@ -40,6 +41,7 @@ from luminal.frontend.foreign import inference_mode, no_grad
 from luminal.frontend.functions import *  # noqa: F403
 from luminal.frontend.generator import initial_seed, manual_seed
 from luminal.frontend.indexing import take_along_axis
+from luminal.frontend.limits import can_cast, finfo, iinfo, promote_types, result_type
 from luminal.frontend.movement import matrix_transpose
 from luminal.frontend.padding import pad
 from luminal.frontend.products import linear, vecdot
@@ -94,6 +96,7 @@ from luminal.session import (
 from luminal.shape.expression import Expression
 
 GraphTensor = Tensor
+newaxis = None
 
 # A package takes its name in here when it is first imported: so it is, before the function does.
 importlib.import_module("luminal.select")
@@ -209,6 +212,17 @@ __all__ = [
     "bfloat16",
     "float32",
     "float64",
+    "can_cast",
+    "finfo",
+    "iinfo",
+    "promote_types",
+    "result_type",
+    # numbers
+    "e",
+    "inf",
+    "nan",
+    "newaxis",
+    "pi",
     # errors
     "LuminalError",
     "CompileError",

@@ -373,7 +373,10 @@ def shift_right(a: Operand, b: Operand) -> Tensor:
 
 
 def where(condition: Operand, a: Operand, b: Operand) -> Tensor:
-    """a where `condition` is true (not 0), else b; all three broadcast."""
+    """a where `condition` is true (not 0), else b; all three broadcast.
+
+    Without a and b it would say where that is, as PyTorch: see `nonzero`.
+    """
     graph = graph_of("where", (condition, a, b))
     mask = graph.constant(condition).cast(dtypes.bool_)
     result = promotion((a, b))

@@ -6,7 +6,7 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from luminal.errors import ShapeError
 from luminal.frontend.handle import along, describe
@@ -29,14 +29,19 @@ _SYMBOLIC = 1024
 """What a symbolic extent counts as in costs."""
 
 
-def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
+def einsum(equation: str | Tensor, *operands: Any) -> Tensor:
     """The sum of products that `equation` describes: `einsum("bij,bjk->bik", x, y)`.
+
+    Or each operand with a list of its labels, and last the result's: `einsum(x, [0, 1], y, [1, 2],
+    [0, 2])`, labels below 52 or `...`.
 
     Repeated labels of one operand take its diagonal, `...` stands for broadcast dims, and without
     `->` the result has the dims of `...` and then the labels that occur once, sorted. Extents of 1
     broadcast. Several operands are multiplied in pairs, in the order of least work.
     Sum(Mul) of Views; raises ShapeError where equation and operands do not fit.
     """
+    if not isinstance(equation, str):
+        equation, operands = _of_lists((equation, *operands))
     tensors = _flat(operands)
     inputs, output = _parsed(equation, [x.ndim for x in tensors])
     extents = _extents(equation, tensors, inputs)
@@ -51,6 +56,25 @@ def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
     assert not missing, missing
     ordered = permute(result.tensor, *(result.labels.index(label) for label in kept))
     return reshape(ordered, tuple(extents[label] for label in output)).cast(dtype)
+
+
+def _of_lists(given: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
+    """The equation that lists of labels mean, and the operands."""
+    pairs = len(given) // 2 * 2
+    parts = [_letters(labels) for labels in given[1:pairs:2]]
+    result = f"->{_letters(given[-1])}" if len(given) > pairs else ""
+    return ",".join(parts) + result, tuple(given[:pairs:2])
+
+
+def _letters(labels: Any) -> str:
+    """Labels as a part of an equation. Raises ShapeError for what is no list of them."""
+    letters = string.ascii_letters
+    if not isinstance(labels, list | tuple):
+        raise ShapeError(f"einsum: {labels!r} is no list of labels; give one after each operand")
+    for each in labels:
+        if each is not Ellipsis and not (isinstance(each, int) and 0 <= each < len(letters)):
+            raise ShapeError(f"einsum: label {each!r} is not in 0..{len(letters) - 1} or ...")
+    return "".join("..." if each is Ellipsis else letters[each] for each in labels)
 
 
 def _flat(operands: Sequence[Tensor | Sequence[Tensor]]) -> list[Tensor]:

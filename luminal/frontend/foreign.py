@@ -83,6 +83,17 @@ def placed(function: Callable[P, R]) -> Callable[P, R]:
     return making
 
 
+def in_place(function: Callable[P, R]) -> Callable[P, R]:
+    """Lets a function take `inplace`, which changes nothing: Tensors are values."""
+
+    @wraps(function)
+    def accepting(*args: P.args, **kwargs: P.kwargs) -> R:
+        kwargs.pop("inplace", None)
+        return function(*args, **kwargs)
+
+    return accepting
+
+
 class no_grad(ContextDecorator):
     """Nothing, as a context or decorator: no graph records gradients."""
 

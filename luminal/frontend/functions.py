@@ -7,6 +7,8 @@ standard in the standard's own sense. Tests walk over PyTorch's names.
 
 from __future__ import annotations
 
+from typing import Any
+
 from luminal.frontend import (
     activation,
     adaptive,
@@ -157,7 +159,13 @@ bitwise_or = binary.bit_or
 bitwise_xor = binary.bit_xor
 bitwise_left_shift = binary.shift_left
 bitwise_right_shift = binary.shift_right
-where = binary.where
+
+
+def where(condition: Any, *operands: Any) -> Any:
+    """`where(condition, a, b)`; of a condition alone `nonzero(condition, as_tuple=True)`."""
+    return binary.where(condition, *operands) if operands else search.nonzero(condition, True)
+
+
 fmax = combine.fmax
 fmin = combine.fmin
 float_power = combine.float_power

@@ -243,9 +243,10 @@ def select(x: Tensor, dim: int, position: Extent) -> Tensor:
 
 
 @numpy_names
-def flip(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """Backwards along `dim` (an int, several, or None: all)."""
-    for axis in axes_of("flip", dim, x.ndim):
+def flip(x: Tensor, *dims: int | Sequence[int] | None, dim: Any = None) -> Tensor:
+    """Backwards along the dims: one, several, or all where none is given."""
+    given = dim if dims in ((), (None,)) else listed(dims)
+    for axis in axes_of("flip", given, x.ndim):
         x = view_of(x, views.flip(x.extents, axis))
     return x
 

@@ -6,25 +6,14 @@ methods' own functions under its names.
 
 from __future__ import annotations
 
+from luminal.frontend import activation, drawing
 from luminal.frontend.activation import (
-    celu,
-    elu,
     gelu,
     glu,
     hardshrink,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    leaky_relu,
-    mish,
     prelu,
-    relu,
-    relu6,
-    selu,
-    silu,
     softshrink,
     softsign,
-    threshold,
 )
 from luminal.frontend.adaptive import (
     adaptive_avg_pool1d,
@@ -38,7 +27,7 @@ from luminal.frontend.attention import scaled_dot_product_attention
 from luminal.frontend.classification import cross_entropy, nll_loss
 from luminal.frontend.convolution import conv1d, conv2d, conv3d
 from luminal.frontend.ctc import ctc_loss
-from luminal.frontend.drawing import gumbel_softmax, rrelu
+from luminal.frontend.drawing import gumbel_softmax
 from luminal.frontend.dropout import (
     alpha_dropout,
     dropout,
@@ -50,6 +39,7 @@ from luminal.frontend.dropout import (
 from luminal.frontend.embedding import embedding, embedding_bag, one_hot
 from luminal.frontend.exponential import log_sigmoid as logsigmoid
 from luminal.frontend.exponential import sigmoid, softplus
+from luminal.frontend.foreign import in_place
 from luminal.frontend.grid import affine_grid, grid_sample
 from luminal.frontend.hyperbolic import tanh, tanhshrink
 from luminal.frontend.logits import log_softmax, softmax, softmin
@@ -218,6 +208,20 @@ __all__ = [
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]
+
+celu = in_place(activation.celu)
+elu = in_place(activation.elu)
+hardsigmoid = in_place(activation.hardsigmoid)
+hardswish = in_place(activation.hardswish)
+hardtanh = in_place(activation.hardtanh)
+leaky_relu = in_place(activation.leaky_relu)
+mish = in_place(activation.mish)
+relu = in_place(activation.relu)
+relu6 = in_place(activation.relu6)
+rrelu = in_place(drawing.rrelu)
+selu = in_place(activation.selu)
+silu = in_place(activation.silu)
+threshold = in_place(activation.threshold)
 
 
 def upsample(
