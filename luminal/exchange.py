@@ -30,7 +30,7 @@ def from_dlpack(x: Any) -> Tensor:
     if not hasattr(x, "__dlpack__"):
         kind = type(x).__name__
         raise DTypeError(f"from_dlpack: a {kind} has no __dlpack__; for lists there is lm.tensor")
-    return x if is_tensor(x) else tensor(array_of(x, None, "from_dlpack"))
+    return x if is_tensor(x) else tensor(array_of(x, None, "from_dlpack"), copy=False)
 
 
 def to_dlpack(x: Any) -> Holder:
@@ -47,7 +47,7 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
     if is_tensor(data):
         return data if dtype is None else data.cast(dtype)
     wanted = None if dtype is None else dtypes.dtype_of(dtype)
-    return tensor(array_of(data, wanted, "as_tensor"))
+    return tensor(array_of(data, wanted, "as_tensor"), copy=False)
 
 
 asarray = as_tensor
@@ -57,4 +57,4 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """An Input that has a NumPy array as its value, in one memory with it."""
     if not isinstance(array, np.ndarray):
         raise DTypeError(f"from_numpy: a {type(array).__name__} is no NumPy array; use lm.tensor")
-    return tensor(array)
+    return tensor(array, copy=False)

@@ -175,8 +175,11 @@ class Jitted:
         """
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        static = {n: v for n, v in bound.arguments.items() if n in self._static}
-        dynamic = {n: v for n, v in bound.arguments.items() if n not in self._static}
+        static: dict[str, Any] = {}
+        dynamic: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            is_static = name in self._static or isinstance(value, bool | str)
+            (static if is_static else dynamic)[name] = value
         values, tree = flatten(dynamic, is_list_of_numbers)
         if any(map(is_tensor, values)):
             watch(self._receiver)
@@ -215,6 +218,8 @@ class Jitted:
             result = self._function(*call.args, **call.kwargs)
         values, result_tree = flatten(result)
         results = tuple(_named_output(graph, value) for value in values)
+        if not graph.sinks:
+            raise InputError(f"jit: {self._name} returns no Tensor and assigns no State")
         made = compile(graph, **self._options)
         graph.done = True
         return _Entry(made, results, result_tree, watched.snapshot(), graph.closed)
@@ -298,7 +303,8 @@ def jit(
     Tensors of other graphs that it closes over have the value that is set at each call.
     `shapes`: {"x": ("s", 64)} declares symbolic lengths, by argument or path ("batch['ids']"): one
     program serves them all. `static`: hashable arguments passed on as they are; each value compiles
-    anew. `options`: `lm.compile`'s.
+    anew. So are strings, True and False; other numbers are arrays.
+    What it closes over besides Tensors counts as it is when recorded. `options`: `lm.compile`'s.
     """
     if function is None:
         return functools.partial(

@@ -347,9 +347,14 @@ def execute(dims: Mapping[str, int] | None = None) -> Results:
 
 
 @placed
-def tensor(shape_or_data: Any, dtype: Any = None, name: str | None = None) -> Tensor:
-    """An Input of the default graph: a tuple is a shape, a list, number or array is its value."""
-    return default_graph().tensor(shape_or_data, dtype, name)
+def tensor(
+    shape_or_data: Any, dtype: Any = None, name: str | None = None, *, copy: bool = True
+) -> Tensor:
+    """An Input of the default graph: a tuple is a shape, a list, number or array is its value.
+
+    An array is copied, unless told not to.
+    """
+    return default_graph().tensor(shape_or_data, dtype, name, copy=copy)
 
 
 def weight(shape: Sequence[int], dtype: Any = float32, name: str = "") -> Tensor:
@@ -362,7 +367,7 @@ def read(state: State) -> Tensor:
     return default_graph().read(state)
 
 
-def assign(state: State, value: Tensor) -> None:
+def assign(state: State | Tensor, value: Tensor) -> None:
     """`state` holds `value` at the end of a run."""
     value.graph.assign(state, value)
 

@@ -24,7 +24,7 @@ def command(
     ] = None,
     top_p: Annotated[
         float,
-        typer.Option(min=0.0, max=1.0, help="Sample from the likeliest of this total probability."),
+        typer.Option(max=1.0, help="Sample from the likeliest of this total probability, above 0."),
     ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling.")] = 0,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",

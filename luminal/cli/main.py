@@ -12,8 +12,7 @@ import typer
 from luminal import config
 from luminal.cli import cache, compile, devices, env, generate
 from luminal.errors import LuminalError
-
-INTERRUPTED = 130  # the status of a process that Ctrl-C ended: 128 + SIGINT
+from luminal_command import INTERRUPTED
 
 app = typer.Typer(
     name="luminal",

@@ -36,8 +36,8 @@ def scaled_dot_product_attention(
     """softmax(query @ key.mT * scale + mask) @ value over (..., length, width), as PyTorch.
 
     `scale` is 1 / sqrt(width) by default. A bool mask says what takes part, another one is added;
-    `is_causal` lets query i see keys 0 .. i. Rows that a mask hides all of give 0. `enable_gqa` lets
-    groups of query heads (dim -3) share a head of key and value. It is rounded once, at the end.
+    `is_causal` lets query i see keys 0 .. i. Rows that a mask hides all of give 0. `enable_gqa`
+    lets groups of query heads (dim -3) share a head of key and value. It is rounded once, last.
     With `dropout_p`, weights are dropped by `key_of_dropout`, of `lm.random.key`.
     Raises ShapeError where shapes do not fit, DTypeError for dropout without a key.
     """

@@ -60,7 +60,7 @@ from luminal.frontend import einsum as einsums
 from luminal.frontend import embedding as tables
 from luminal.frontend import scatter as writing
 from luminal.frontend import unfold as windows
-from luminal.frontend.handle import is_tensor
+from luminal.frontend.handle import is_tensor, of_tensors
 from luminal.frontend.subscript import index_put
 
 # --- by element -----------------------------------------------------------------------------------
@@ -454,3 +454,6 @@ __all__ = [
     "vstack", "where", "xlogy",
 ]
 # fmt: on
+
+for _name in __all__:
+    globals()[_name] = of_tensors(globals()[_name])

@@ -123,9 +123,12 @@ class Recorder:
 
     # --- leaves
 
-    def tensor(self, shape_or_data: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    def tensor(
+        self, shape_or_data: Any, dtype: Any = None, name: str | None = None, *, copy: bool = True
+    ) -> Tensor:
         """An Input. A tuple is its shape; a list, a number or an array is data, set as its value.
 
+        Without `copy` the value is in one memory with an array, where it has its dtype.
         Shapes hold ints, names of dims, Expressions. The default dtype is float32, or the data's.
         """
         wanted = None if dtype is None else dtypes.dtype_of(dtype)
@@ -134,6 +137,7 @@ class Recorder:
             shape, array = self.extents(shape_or_data), None
         else:
             array = array_of(shape_or_data, wanted, name)
+            array = np.array(array) if copy else array
             shape, wanted = tuple(map(const, array.shape)), dtypes.dtype_of(array)
         value = self.builder.input(name, shape, wanted or dtypes.float32)
         self.leaves[name] = value
@@ -172,26 +176,28 @@ class Recorder:
         value = next(assigned, None)
         return self.read(state) if value is None else self.wrap(value)
 
-    def assign(self, state: State, value: Tensor, *, again: bool = False) -> None:
+    def assign(self, state: State | Tensor, value: Tensor, *, again: bool = False) -> None:
         """`state` holds `value` at the end of a run; `again` allows it to replace an assignment.
 
+        A Tensor that reads a State stands for it.
         Raises GraphError if the types differ, if it is assigned twice, or inside `scan`.
         """
+        held = state.state if isinstance(state, Tensor) else state
         if value.graph.depth > self.depth:
             raise GraphError(
-                f"assign: {state!r} inside scan; return the value from the function as a carried "
+                f"assign: {held!r} inside scan; return the value from the function as a carried "
                 "value, and assign scan's result"
             )
         found = self.bring(value)
-        whole = self.builder.state(state)
+        whole = self.builder.state(held)
         if found.type != whole.type:
-            raise GraphError(f"assign: {state!r} cannot hold {found.type}; make both types agree")
-        earlier = [s for s in self.sinks if isinstance(s, Assign) and s.state is state]
+            raise GraphError(f"assign: {held!r} cannot hold {found.type}; make both types agree")
+        earlier = [s for s in self.sinks if isinstance(s, Assign) and s.state is held]
         if earlier and again:
             self.sinks.remove(earlier[0])
         elif earlier:
-            raise GraphError(f"assign: {state!r} is assigned twice; assign it once per graph")
-        self.sinks.append(Assign(state, found))
+            raise GraphError(f"assign: {held!r} is assigned twice; assign it once per graph")
+        self.sinks.append(Assign(held, found))
 
     def _leaf_name(self, name: str | None, stem: str) -> str:
         """A name for a new leaf: `name`, or the next free of stem0, stem1 ..."""

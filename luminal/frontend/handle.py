@@ -12,6 +12,7 @@ from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
 from luminal.hlir.attributes import InputAttrs, WeightAttrs
+from luminal.hlir.data import is_array, is_list_of_numbers
 from luminal.hlir.ops import Value
 from luminal.shape.expression import Expression, const, product_of
 from luminal.shape.view import index
@@ -42,6 +43,17 @@ class Handle:
     def __init__(self, value: Value, graph: Recorder) -> None:
         self.value = value
         self.graph = graph
+
+    def __copy__(self) -> Self:
+        """Itself: Tensors do not change."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: Tensors do not change."""
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Tensor is a value of a graph of this process; pickle x.numpy()")
 
     @property
     def dtype(self) -> DType:
@@ -118,6 +130,28 @@ def apply(name: str, *tensors: Tensor) -> Tensor:
     return graph.wrap(graph.builder.apply(name, *values))
 
 
+def of_tensors(function: Callable[P, R]) -> Callable[P, R]:
+    """Says what is wrong where the function gets an array or a list of numbers for a Tensor."""
+
+    @wraps(function)
+    def saying(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except AttributeError:
+            given = [
+                x for arg in args for x in (arg, *(arg if isinstance(arg, list | tuple) else ()))
+            ]
+            wrong = [
+                x for x in given if not is_tensor(x) and (is_array(x) or is_list_of_numbers(x))
+            ]
+            if not wrong:
+                raise
+        name, kind = function.__name__, type(wrong[0]).__name__
+        raise DTypeError(f"{name}: got a {kind} in the place of a Tensor; pass lm.tensor(x)")
+
+    return saying
+
+
 def listed(shape: Sequence[Any]) -> tuple[Any, ...]:
     """`f(2, 3)` and `f((2, 3))` mean the same."""
     if len(shape) == 1 and isinstance(shape[0], tuple | list):
@@ -142,6 +176,11 @@ def axes_of(what: str, dim: int | Sequence[int] | None, rank: int) -> tuple[int,
     """
     if dim is None:
         return tuple(range(rank))
+    if is_tensor(dim):
+        raise ShapeError(
+            f"{what}: dim is a Tensor, and shapes are fixed before a run; pass an int (under "
+            "lm.jit name the argument in static)"
+        )
     given = (dim,) if isinstance(dim, int | np.integer) else tuple(dim)
     if rank == 0 and all(d in (0, -1) for d in given):
         return ()

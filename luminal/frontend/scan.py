@@ -147,7 +147,9 @@ class BodyRecorder(Recorder):
         """The State's value at the start of the run, as an invariant."""
         return self.wrap(self.bring(self.parent.read(state)))
 
-    def tensor(self, shape_or_data: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    def tensor(
+        self, shape_or_data: Any, dtype: Any = None, name: str | None = None, *, copy: bool = True
+    ) -> Tensor:
         """Raises GraphError: inputs belong to the graph around the body."""
         self._refuse("tensor", "make the input outside of the function and use it inside")
 
@@ -155,7 +157,7 @@ class BodyRecorder(Recorder):
         """As `read`."""
         return self.read(state)
 
-    def assign(self, state: State, value: Tensor, *, again: bool = False) -> None:
+    def assign(self, state: State | Tensor, value: Tensor, *, again: bool = False) -> None:
         """Raises GraphError: a State is assigned once per run."""
         self._refuse("assign", "carry the value and assign scan's result")
 

@@ -156,7 +156,12 @@ def _of_numbers(name: str, data: Any, dtype: DType | None) -> Array:
     except ValueError:
         raise _ragged(name) from None
     if array.dtype.kind not in "biuf" and array.dtype != bfloat16.numpy:
-        raise DTypeError(f"{name}: {_shown(data)} is not made of numbers; pass numbers or an array")
+        shown = _shown(data)
+        if array.dtype.kind == "c":
+            raise DTypeError(f"{name}: {shown} is complex; pass its real and imaginary part")
+        if all(isinstance(each, int) for each in array.flat):
+            raise DTypeError(f"{name}: {shown} does not fit int64 or uint64; pass a float")
+        raise DTypeError(f"{name}: {shown} is not made of numbers; pass numbers or an array")
     if array.size == 0 and isinstance(data, list | tuple):
         return array.astype((dtype or default_dtype(0.0)).numpy)
     if _is_float(array):

@@ -73,6 +73,19 @@ class _Held:
 
     cpu = detach
 
+    @property
+    def data(self) -> Self:
+        """Itself; what is assigned to it is set."""
+        return self
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self.set(value)
+
+    def set(self, value: Any) -> None:
+        """Replaces the value."""
+        raise NotImplementedError
+
 
 class State(_Held):
     """A tensor that graphs read at the start of a run and assign for its end (a KV cache).

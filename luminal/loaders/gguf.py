@@ -17,7 +17,7 @@ import numpy as np
 from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.mapped import MAX_RANK, Array, array_at, byte_count, map_file
-from luminal.loaders.shown import MAX_LENGTH, shown
+from luminal.loaders.shown import MAX_LENGTH, check_name, shown
 
 TENSOR_TYPES: dict[int, str] = dict(
     enumerate(
@@ -32,7 +32,8 @@ SUPPORTED: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype(ml_dtypes.bfloat16),
 }
 
-MAX_ITEMS = 1 << 22  # in the metadata's arrays: the largest vocabularies have a third of it
+MAX_ITEMS = 1 << 21  # in the metadata's arrays: the largest vocabularies have two thirds of it
+INNER_ARRAY = 64  # items that an array in an array counts as, by the time it takes
 MAX_DEPTH = 8  # of arrays of arrays; no known file has any
 MAX_TEXT_BYTES = 1 << 26
 
@@ -138,7 +139,7 @@ class _Reader:
 
     def array(self, depth: int) -> list[Any]:
         kind, count = self.scalar("I"), self.scalar("Q")
-        self.items += count
+        self.items += count + (INNER_ARRAY if depth > 1 else 0)
         if depth > MAX_DEPTH or self.items > MAX_ITEMS:
             raise LoadError(
                 f"{self.path}: the metadata's arrays nest {depth} deep and hold {self.items} "
@@ -155,6 +156,7 @@ class _Reader:
 
     def tensor_entry(self) -> _Entry:
         name = self.text()
+        check_name(name, self.path)
         what = f"{self.path}: tensor {name[:MAX_LENGTH]!r}"
         rank = self.scalar("I")
         if rank > MAX_RANK:

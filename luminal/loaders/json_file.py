@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from luminal.loaders.mapped import open_file
 from luminal.loaders.shown import shown
 
 MAX_BYTES = 100_000_000
-"""The limit of a safetensors header, by its format; no other JSON of a model is near it."""
+"""Three times the largest tokenizer.json."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -27,10 +28,23 @@ def read_json(path: Path) -> dict[str, Any]:
     return parse_object(data, str(path))
 
 
-def parse_object(data: bytes, what: str) -> dict[str, Any]:
-    """The object in `data`. Raises LoadError, which names `what`, where it holds something else."""
+def parse_object(data: bytes, what: str, *, unique: bool = False) -> dict[str, Any]:
+    """The object in `data`. Raises LoadError, which names `what`, where it holds something else.
+
+    Where keys must be `unique`, also if an object has one twice.
+    """
+
+    def checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = next(
+                key for key, count in Counter(key for key, _ in pairs).items() if count > 1
+            )
+            raise LoadError(f"{what}: has {shown(twice)} twice; the file is damaged")
+        return found
+
     try:
-        value = json.loads(data.decode("utf-8"))
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=checked if unique else None)
     except ValueError as error:
         raise LoadError(f"{what}: not JSON: {shown(error)}") from error
     except RecursionError:  # its values would be too deep for whatever looks at them

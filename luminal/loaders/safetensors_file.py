@@ -14,9 +14,9 @@ import ml_dtypes
 import numpy as np
 
 from luminal.errors import LoadError
-from luminal.loaders.json_file import MAX_BYTES, parse_object, read_json
+from luminal.loaders.json_file import parse_object, read_json
 from luminal.loaders.mapped import Array, array_at, byte_count, map_file
-from luminal.loaders.shown import MAX_LENGTH, shown
+from luminal.loaders.shown import MAX_LENGTH, check_name, shown
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -35,6 +35,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 MAX_NAME = 255  # of a file, on every file system that matters
+MAX_HEADER = 16_000_000  # bytes; the format allows more, the largest known have 1/20 of it
+MAX_SHARDS = 10_000
 
 
 class _Entry(NamedTuple):
@@ -54,7 +56,9 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     data = map_file(path)
     header, start = _read_header(data, path)
     size = len(data) - start
-    header.pop("__metadata__", None)
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(type(v) is str for v in metadata.values()):
+        raise LoadError(f"{path}: __metadata__ is {shown(metadata)}, it must map names to texts")
     entries: dict[str, _Entry] = {}
     for name, raw in header.items():
         entry = entries[name] = _check_entry(name, raw, path)
@@ -75,19 +79,23 @@ def read_sharded(index_path: Path) -> dict[str, Array]:
     weight_map = read_json(index_path).get("weight_map")
     if not isinstance(weight_map, dict) or not all(map(_is_name, weight_map.values())):
         raise LoadError(f"{index_path}: no weight_map of tensor names to names of files beside it")
-    files = {name: index_path.parent / file for name, file in weight_map.items()}
-    shards = {file: read_safetensors(file) for file in sorted(set(files.values()))}
-    for name, file in files.items():
+    files = sorted(set(weight_map.values()))
+    if len(files) > MAX_SHARDS:
+        raise LoadError(
+            f"{index_path}: names {len(files)} files, at most {MAX_SHARDS} are supported"
+        )
+    shards = {file: read_safetensors(index_path.parent / file) for file in files}
+    for name, file in weight_map.items():
         if name not in shards[file]:
-            raise LoadError(f"{index_path}: tensor {shown(name)} is not in {file.name}, as it says")
-    return {name: shards[file][name] for name, file in files.items()}
+            raise LoadError(f"{index_path}: tensor {shown(name)} is not in {file}, as it says")
+    return {name: shards[file][name] for name, file in weight_map.items()}
 
 
 def _is_name(file: Any) -> bool:
     """Whether this is the name of a file in the same folder: an index reads nothing elsewhere."""
     return (
         type(file) is str
-        and len(file) <= MAX_NAME
+        and 0 < len(file) <= MAX_NAME
         and file.isprintable()
         and Path(file).name == file
     )
@@ -102,16 +110,17 @@ def _read_header(data: memoryview, path: Path) -> tuple[dict[str, Any], int]:
             f"{path}: truncated or not a safetensors file: its header ends at byte {start}, "
             f"the file has {len(data)}"
         )
-    if start - 8 > MAX_BYTES or bytes(data[8:9]) != b"{":
+    if start - 8 > MAX_HEADER or bytes(data[8:9]) != b"{":
         raise LoadError(
             f"{path}: not a safetensors file: the header must begin with {{ and have at most "
-            f"{MAX_BYTES} bytes"
+            f"{MAX_HEADER} bytes"
         )
-    return parse_object(bytes(data[8:start]), f"{path}: the header"), start
+    return parse_object(bytes(data[8:start]), f"{path}: the header", unique=True), start
 
 
 def _check_entry(name: str, entry: Any, path: Path) -> _Entry:
     what = f"{path}: tensor {name[:MAX_LENGTH]!r}"
+    check_name(name, path)
     match entry:
         case {"dtype": str(dtype_name), "shape": [*extents], "data_offsets": [begin, end]}:
             pass

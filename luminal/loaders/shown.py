@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import reprlib
+from pathlib import Path
 from typing import Any
+
+from luminal.errors import LoadError
 
 MAX_LENGTH = 120
 
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = _repr.maxlong = MAX_LENGTH
+
+
+def check_name(name: str, path: Path) -> None:
+    """Raises LoadError for the name of a tensor that is no text: it could not be printed."""
+    if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise LoadError(f"{path}: tensor {shown(name)}: its name is no UTF-8; the file is damaged")
 
 
 def shown(value: Any) -> str:

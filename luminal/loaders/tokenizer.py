@@ -20,6 +20,9 @@ from luminal.loaders.shown import shown
 SETTINGS = ("generation_config.json", "config.json", "tokenizer_config.json")
 """Files beside a tokenizer.json that name its special tokens, the first answer counts."""
 
+MAX_GROWTH = 10_000
+"""Times as long as it is that a text may become before it is cut into tokens."""
+
 STDERR = 2
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what decode shows for the bytes of half a character
 
@@ -156,7 +159,13 @@ class HuggingFaceTokenizer:
 
 def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
     """The tokenizer of a `tokenizer.json`; the files beside it say what begins and ends a text."""
-    read_json(path)  # the library's own message for a missing or broken file names no file
+    settings = read_json(path)  # the library's own message for a broken file names no file
+    for part in ("normalizer", "decoder"):
+        if (growth := _growth(settings.get(part))) > MAX_GROWTH:
+            raise LoadError(
+                f"{path}: its {part} may make a text {growth} times as long; at most {MAX_GROWTH} "
+                "times is supported: the library would take all memory"
+            )
     beside = [place for place in map(path.with_name, SETTINGS) if is_there(place)]
     sources = [(place, read_json(place)) for place in beside]
     with panics_unheard():
@@ -166,6 +175,20 @@ def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
         found = HuggingFaceTokenizer(inner, min(bos, default=None), eos, path)
         found.encode("")  # what it adds to every text
     return found
+
+
+def _growth(part: Any) -> int:
+    """How many times as long a part of the settings may make a text, by what it puts in."""
+    growth, waiting = 1, [part]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, list):
+            waiting += each
+        elif isinstance(each, dict):
+            content = each.get("content")
+            growth *= max(1, len(content)) if isinstance(content, str) else 1
+            waiting += each.values()
+    return growth
 
 
 def _special_ids(

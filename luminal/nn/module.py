@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from luminal.dtypes import bfloat16, dtype_of, float16, float32, float64
-from luminal.errors import DTypeError, LoadError
+from luminal.errors import DTypeError, InputError, LoadError
 from luminal.frontend.foreign import absent, wanted_dtype
 from luminal.frontend.generator import checked_seed
 from luminal.frontend.graph import parameter_names
@@ -72,6 +72,13 @@ class Module:
         inner = getattr(value, "__wrapped__", None)
         if isinstance(inner, Module):  # of jit(module): the whole is compiled as one program
             value = inner
+        held = vars(self).get(name)
+        if isinstance(held, Holder) and not (value is None or isinstance(value, Holder | Module)):
+            kind = "Parameter" if isinstance(held, Parameter) else "State"
+            raise InputError(
+                f"{type(self).__name__}.{name} is a {kind}, got a {type(value).__name__}; write "
+                f"self.{name}.set(value), or give it an nn.Parameter or lm.State"
+            )
         super().__setattr__(name, value)
 
     if not TYPE_CHECKING:  # or every attribute would be Any

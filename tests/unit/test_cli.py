@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -209,3 +211,21 @@ def test_the_process_exits_with_1_and_no_traceback() -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr == "luminal: LUMINAL_DEBUG=9: LUMINAL_DEBUG takes an integer from 0 to 6\n"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.15, 0.3])
+def test_ctrl_c_at_the_start_is_one_line(seconds: float) -> None:
+    """While the package is imported, or once the command runs: never a traceback."""
+    code = "import luminal_command; print('begun', flush=True); luminal_command.main()"
+    command = [sys.executable, "-c", code, "env"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        error = process.communicate()[1]
+    assert process.returncode in (0, 130)
+    assert error in ("", "luminal: interrupted\n")
+    assert (process.returncode == 130) == bool(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import torch
 
 import luminal as lm
+from luminal import nn
 from luminal.nn import functional as F
 
 DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
@@ -99,3 +102,118 @@ def test_numbers_have_their_names() -> None:
 def test_labels_that_are_none_are_named(labels: object, match: str) -> None:
     with pytest.raises(lm.ShapeError, match=match):
         lm.einsum(lm.tensor(X), labels)
+
+
+# --- what is no Tensor
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: lm.cat([lm.tensor(x), x]),
+        lambda x: lm.cat([x, lm.tensor(x)]),
+        lambda x: lm.sort(x),
+        lambda x: lm.sum(x.tolist()),
+        lambda x: F.relu(x),
+    ],
+)
+def test_arrays_in_the_place_of_tensors_are_named(call: Any) -> None:
+    with pytest.raises(lm.DTypeError, match=r"got a (ndarray|list) in the place of a Tensor"):
+        call(X)
+
+
+def test_a_tensor_of_an_array_is_a_copy() -> None:
+    array = X.copy()
+    x, shared = lm.tensor(array), lm.from_numpy(array)
+    array[:] = 7
+    np.testing.assert_array_equal(x.numpy(), X)
+    np.testing.assert_array_equal(shared.numpy(), array)
+    lm.tensor(array).numpy()[:] = 8
+    assert array[0, 0] == 7
+
+
+def test_copies_of_tensors_are_themselves_and_pickles_say_why_not() -> None:
+    x = lm.tensor(X)
+    assert copy.copy(x) is x
+    assert copy.deepcopy(x) is x
+    with pytest.raises(TypeError, match=r"pickle x.numpy\(\)"):
+        pickle.dumps(x)
+
+
+def test_numbers_that_no_dtype_holds_are_named() -> None:
+    with pytest.raises(lm.DTypeError, match="does not fit int64 or uint64"):
+        lm.tensor(2**70)
+    with pytest.raises(lm.DTypeError, match="1j is complex"):
+        lm.tensor(1j)
+
+
+# --- modules and jit
+
+
+def test_what_is_assigned_to_data_is_set() -> None:
+    layer = nn.Linear(4, 2)
+    layer.bias.data = lm.zeros(2) + 3
+    np.testing.assert_array_equal(layer.bias.numpy(), [3, 3])
+    norm = nn.BatchNorm1d(2)
+    norm.running_mean.data = np.ones(2, np.float32)
+    np.testing.assert_array_equal(norm.running_mean.numpy(), [1, 1])
+
+
+@pytest.mark.parametrize("value", [np.zeros((2, 4), np.float32), lm.constant(1.0), 3.0])
+def test_a_part_is_replaced_by_parts_only(value: Any) -> None:
+    layer = nn.Linear(4, 2)
+    before = layer.weight
+    with pytest.raises(lm.InputError, match=r"Linear.weight is a Parameter, .* self.weight.set"):
+        layer.weight = value
+    assert layer.weight is before
+    layer.weight = nn.Parameter(np.zeros((2, 4), np.float32))
+    layer.bias = None
+
+
+@pytest.mark.parametrize(
+    ("layer", "count"),
+    [
+        (nn.MultiheadAttention(8, 2, batch_first=True), 3),
+        (nn.TransformerEncoderLayer(8, 2, batch_first=True), 1),
+        (nn.TransformerDecoderLayer(8, 2, batch_first=True), 2),
+    ],
+)
+def test_layers_with_flags_compile_as_they_are(layer: nn.Module, count: int) -> None:
+    layer.eval()
+    x = np.ones((2, 3, 8), np.float32)
+    found = lm.jit(layer)(*(x,) * count)
+    expected = layer(*(lm.tensor(x),) * count)
+    for ours, wanted in zip(*((e if isinstance(e, tuple) else (e,)) for e in (found, expected))):  # noqa: B905
+        np.testing.assert_allclose(ours, wanted.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_flags_and_strings_are_passed_as_they_are() -> None:
+    seen = []
+
+    @lm.jit
+    def f(x: Any, flag: bool = False, kind: str = "a", scale: float = 1.0) -> Any:
+        seen.append((flag, kind))
+        return x * x * scale if flag else x * scale
+
+    np.testing.assert_array_equal(f(X), X)
+    np.testing.assert_array_equal(f(X, True), X * X)
+    np.testing.assert_array_equal(f(X, True, scale=3.0), X * X * 3)
+    np.testing.assert_array_equal(f(X, True, kind="b"), X * X)
+    assert seen == [(False, "a"), (True, "a"), (True, "b")]
+
+
+def test_what_cannot_be_jitted_says_why() -> None:
+    with pytest.raises(lm.ShapeError, match=r"sum: dim is a Tensor.*name the argument in static"):
+        lm.jit(lambda x, n: x.sum(n))(X, 1)
+    with pytest.raises(lm.InputError, match="returns no Tensor and assigns no State"):
+        lm.jit(lambda x: None)(X)
+
+
+def test_a_tensor_that_reads_a_state_stands_for_it() -> None:
+    cx = lm.Graph()
+    total = cx.state((2,))
+    lm.assign(total, total + 1)
+    lm.compile(cx)({})
+    assert total.state.numpy().tolist() == [1, 1]
+    with pytest.raises(lm.GraphError, match="does not read a State"):
+        lm.assign(total + 1, total)

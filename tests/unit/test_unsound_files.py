@@ -24,6 +24,7 @@ from luminal.loaders import tokenizer as tokenizers_module
 from luminal.loaders.checkpoint import load_checkpoint, read_tokenizer
 from luminal.loaders.gguf import read_gguf
 from luminal.loaders.json_file import MAX_BYTES
+from luminal.loaders.safetensors_file import read_sharded
 from tests.fuzz import damaged_models
 from tests.fuzz.damage import joined
 
@@ -394,3 +395,59 @@ def test_numpy_files_are_told_from_pickles(tmp_path: Path) -> None:
     np.savez(tmp_path / "m.npz", a=np.ones(2))
     with refused("NumPy's own format; convert it once"):
         lm.load(tmp_path / "m.npz")
+
+
+# --- headers, indices and normalizers that ask for too much
+
+
+def safetensors_of(place: Path, header: bytes, data: bytes = b"") -> Path:
+    place.write_bytes(len(header).to_bytes(8, "little") + header + data)
+    return place
+
+
+ENTRY = '{"dtype":"U8","shape":[1],"data_offsets":[0,1]}'
+
+
+@pytest.mark.parametrize(
+    ("header", "match"),
+    [
+        ('{"a":ENTRY,"a":ENTRY}', "has 'a' twice"),
+        ('{"\\ud800":ENTRY}', "its name is no UTF-8"),
+        ('{"__metadata__":[1],"a":ENTRY}', r"__metadata__ is \[1\]"),
+        ('{"__metadata__":{"k":1},"a":ENTRY}', "__metadata__ is {'k': 1}"),
+        ('{"a":ENTRY,"b":"' + "x" * 16_000_000 + '"}', "at most 16000000 bytes"),
+    ],
+)
+def test_a_header_that_contradicts_itself(tmp_path: Path, header: str, match: str) -> None:
+    whole = header.replace("ENTRY", ENTRY).encode()
+    path = safetensors_of(tmp_path / "x.safetensors", whole, b"\0")
+    with refused(match):
+        lm.load(path)
+
+
+def test_an_index_of_too_many_files(tmp_path: Path) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {str(n): f"{n}.st" for n in range(20_000)}}))
+    with refused("names 20000 files, at most 10000 are supported"):
+        read_sharded(index)
+    index.write_text(json.dumps({"weight_map": {"a": ""}}))
+    with refused("index.json: no weight_map of tensor names to names of files"):
+        read_sharded(index)
+
+
+def test_a_gguf_of_arrays_of_nothing(tmp_path: Path) -> None:
+    count = 1 << 20
+    array = (9).to_bytes(4, "little") + count.to_bytes(8, "little") + bytes(12) * count
+    header = b"GGUF" + (3).to_bytes(4, "little") + bytes(8) + (1).to_bytes(8, "little")
+    key = (1).to_bytes(8, "little") + b"k" + (9).to_bytes(4, "little")
+    (tmp_path / "x.gguf").write_bytes(header + key + array)
+    with refused("the metadata's arrays nest 2 deep"):
+        read_gguf(tmp_path / "x.gguf")
+
+
+@pytest.mark.parametrize("part", ["normalizer", "decoder"])
+def test_a_tokenizer_that_blows_up_texts(folder: Path, part: str) -> None:
+    step = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}
+    rewrite(folder / "tokenizer.json", **{part: {"type": "Sequence", f"{part}s": [step] * 5}})
+    with refused(f"its {part} may make a text 10000000000 times as long"):
+        read_tokenizer(folder)

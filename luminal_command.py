@@ -1,0 +1,24 @@
+"""The `luminal` command before anything is imported: until then Ctrl-C just ends the process.
+
+It stands outside of the package, since to import any part of that takes half a second.
+"""
+
+import os
+import signal
+
+INTERRUPTED = 130  # the status of a process that Ctrl-C ended: 128 + SIGINT
+
+
+def _leave(number: int, frame: object) -> None:
+    """Nothing is under way yet; an exception would come out of whatever is being imported."""
+    os.write(2, b"luminal: interrupted\n")
+    os._exit(INTERRUPTED)
+
+
+def main() -> None:
+    """Runs the command."""
+    signal.signal(signal.SIGINT, _leave)
+    from luminal.cli.main import main as run
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    run()
