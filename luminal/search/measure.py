@@ -35,8 +35,8 @@ Choice = dict[str, Knobs]
 class Measurements:
     """The means of one search, and what it has built and timed.
 
-    `context` names machine, threads and dims: a part of every price's key. `is_over` ends a series
-    of measurements early.
+    `context` names machine, threads and dims: a part of every price's key. `is_over`, which the
+    strategy sets, ends a series of measurements early.
     """
 
     space: Space
@@ -46,7 +46,7 @@ class Measurements:
     log: Log
     dims: Mapping[str, int]
     context: str
-    is_over: Callable[[], bool] = lambda: False
+    is_over: Callable[[], bool] = field(init=False)
     slow: float = math.inf  # seconds of a run: such a program is timed once
     prices: dict[str, float] = field(init=False)
     built: set[str] = field(default_factory=set)
@@ -92,10 +92,13 @@ class Measurements:
     def ranked(
         self, candidate: Candidate, spaces: Mapping[str, tuple[Knobs, ...]]
     ) -> Iterator[dict[str, list[Knobs]]]:
-        """The schedules of each kernel, the fastest first: those timed so far, again and again."""
+        """The schedules of each kernel, the fastest first: those timed so far, again and again.
+
+        `spaces`: of at least one kernel.
+        """
         prices: dict[str, list[tuple[float, int]]] = {key: [] for key in spaces}
-        longest = max((len(space) for space in spaces.values()), default=0)
-        at_once = max(1, min(ROUNDS_AT_ONCE, BUILDS_AT_ONCE // max(1, len(spaces))))
+        longest = max(map(len, spaces.values()))
+        at_once = max(1, min(ROUNDS_AT_ONCE, BUILDS_AT_ONCE // len(spaces)))
         for start in range(0, longest, at_once):
             numbers = range(start, min(start + at_once, longest))
             rounds = [{key: s[k] for key, s in spaces.items() if k < len(s)} for k in numbers]
@@ -112,8 +115,6 @@ class Measurements:
             present = now.get(key, ())
             rivals[key] = [present, *(knobs for knobs in schedules[:RIVALS] if knobs != present)]
         most = max(map(len, rivals.values()), default=0)
-        if most < 2:
-            return {}
         samples: dict[str, list[list[float]]] = {key: [[] for _ in r] for key, r in rivals.items()}
         rounds = [{key: r[k % len(r)] for key, r in rivals.items()} for k in range(most)]
         for _ in range(CONFIRM_ROUNDS):

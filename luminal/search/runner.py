@@ -52,7 +52,7 @@ class Runner:
         self._run_seconds = run_seconds
         self._process: Process | None = None
         self._loaded: set[int] = set()
-        self._loads = 0  # of this process
+        self._loads: int  # of this process
         self._packed: dict[int, bytes] = {}
         self._count = 0
 

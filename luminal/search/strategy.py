@@ -12,9 +12,10 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from luminal.errors import CompileError
 from luminal.kernel.knobs import Knobs
@@ -330,10 +331,6 @@ def in_turns(moves: Iterable[Move]) -> list[Move]:
     """The first move of each kind of choice, then the second: whatever ends a search early has
     seen something of every kind.
     """
-    counts: Counter[str] = Counter()
-    places: list[tuple[int, int, Move]] = []
-    for move in moves:
-        kind = move.choices[0][0]
-        places.append((counts[kind], len(places), move))
-        counts[kind] += 1
-    return [move for _, _, move in sorted(places, key=lambda place: place[:2])]
+    turns: defaultdict[str, Iterator[int]] = defaultdict(count)
+    places = [(next(turns[move.choices[0][0]]), move) for move in moves]
+    return [move for _, move in sorted(places, key=lambda place: place[0])]

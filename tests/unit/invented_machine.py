@@ -67,13 +67,14 @@ class Runner:
         self.clock = clock or Clock()
         self.noise = noise
         self.asked: list[int] = []  # rounds of each comparison
+        self.dropped: list[int] = []
 
     def add(self, program: Program) -> int:
         self.programs.append(program)
         return len(self.programs) - 1
 
     def drop(self, number: int) -> None:
-        pass
+        self.dropped.append(number)
 
     def seconds(self, number: int, rounds: int) -> float:
         if self.hangs(self.programs[number]):

@@ -9,7 +9,7 @@ import pytest
 from luminal.search import runner as runner_module
 from luminal.search.messages import unpack
 from luminal.search.process import START_SECONDS, Died
-from luminal.search.runner import MOST_LOADS, Runner
+from luminal.search.runner import MOST_LOADS, Pairs, Runner
 
 
 class Shared:
@@ -98,6 +98,16 @@ def test_a_dropped_program_is_gone(runner: Runner) -> None:
     assert operations()[0].count("drop") == 1
 
 
+def test_a_program_may_be_dropped_after_the_process(runner: Runner) -> None:
+    runner.seconds(number := runner.add("one"), 3)  # type: ignore[arg-type]
+    runner.close()
+    runner.close()
+    runner.drop(number)
+    assert operations() == [["open", "load", "time", "time"]]
+    with pytest.raises(KeyError):
+        runner.seconds(number, 3)
+
+
 def test_times_are_medians_of_warm_runs(runner: Runner) -> None:
     number = runner.add("one")  # type: ignore[arg-type]
     assert runner.seconds(number, 3) == 2.0
@@ -115,7 +125,7 @@ def test_a_process_of_many_loads_is_replaced(runner: Runner) -> None:
     assert len(Process.made) == 2
     assert Process.made[0].is_dead
     loads = [each.count("load") for each in operations()]
-    assert loads == [MOST_LOADS + 1, 1]
+    assert loads == [2001, 1]
     for _ in range(MOST_LOADS):
         runner.profile(runner.add("one"))  # type: ignore[arg-type]
     assert len(Process.made) == 2  # counted from its start
@@ -152,3 +162,25 @@ def test_how_long_each_request_may_take(runner: Runner) -> None:
         "drop": 10.0,
     }
     assert operations()[0][-3:] == ["run_once", "elements", "drop"]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "wins"),
+    [
+        ([1.25, 1.25], False),  # no more than the share
+        ([1.26, 1.26], True),
+        ([1.3, 1.3, 0.9], True),  # the median counts
+        ([1.3, 0.9, 0.9], False),
+        ([1.5, 1.0, 1.0, 2.0, 2.0], False),  # the quartiles are as far apart as it is ahead
+        ([1.5, 1.0, 1.01, 2.0, 2.0], True),
+        ([1.5, 0.1, 1.0, 2.0, 2.0], False),
+        ([1.5, 1.0, 1.0, 1.99, 9.0], True),
+        ([1.0, 1.5, 1.5], False),  # no faster in its quietest round
+        ([1.01, 1.5, 1.5], True),
+    ],
+)
+def test_a_program_wins_by_a_share_and_beyond_the_spread(ratios: list[float], wins: bool) -> None:
+    """`ratios`: how much faster it is in each round; every round is slower than the one before."""
+    first = [2.0**k for k in range(len(ratios))]
+    second = [ratio * seconds for ratio, seconds in zip(ratios, first, strict=True)]
+    assert Pairs(first, second).wins(0.25) is wins

@@ -8,8 +8,11 @@ import pytest
 
 from luminal.kernel.tile_ir import to_text
 from luminal.program.launch_list import Program, walk
+from luminal.search import log as search_log
+from luminal.search import strategy as search_strategy
 from luminal.search.genome import Genome
 from luminal.search.measure import Measurements
+from luminal.search.options import SearchOptions, TimeBudget
 from luminal.search.process import Refused
 from luminal.search.strategy import (
     MOVES_AT_ONCE,
@@ -19,7 +22,7 @@ from luminal.search.strategy import (
     Strategy,
     in_turns,
 )
-from tests.unit.invented_machine import Builders, Runner, layers, make, product, rows
+from tests.unit.invented_machine import Builders, Clock, Runner, layers, make, product, rows
 
 
 def launches(program: Program) -> int:
@@ -34,8 +37,81 @@ def test_the_fast_program_is_built_and_comes_first(tmp_path: Path) -> None:
     assert [best.best_seconds for best in strategy.log.history] == [2.0]
     assert strategy.measurements.slow == 3.0
     assert strategy.most_flops == 4 * strategy.cost(strategy.fast.candidate).flops
+    assert strategy.decode(Genome(), "the same") is None  # it is known
     with pytest.raises(Refused, match="refused"):
         make(layers(), tmp_path, Runner(lambda p: 2.0), Builders(lambda text: True))
+
+
+def test_a_kernel_is_built_once(tmp_path: Path) -> None:
+    strategy = make(layers(), tmp_path, Runner(lambda p: 1.0), builders := Builders())
+    candidate, measurements = strategy.fast.candidate, strategy.measurements
+    texts = [origin.text for origin in candidate.stages.origins]
+    move = next(m for m in strategy.space.moves(candidate) if "stored" in m.note)
+    other = strategy.space.decode(move.of(Genome()))
+    new = [origin.text for origin in other.stages.origins if origin.text not in texts]
+    builders.refuses = lambda text: text == new[0]
+    measurements.build([other, candidate, other])
+    measurements.build([other])
+    assert builders.requests == texts + new
+    assert measurements.log.kernels_built == len(texts + new) - 1
+    assert measurements.broken(candidate) is None
+    assert measurements.broken(other) == "refused"
+
+
+# --- limits
+
+
+def test_work_has_a_limit(tmp_path: Path) -> None:
+    strategy = make(rows(), tmp_path, Runner(lambda p: 1.0))
+    move = next(m for m in strategy.space.moves(strategy.fast.candidate) if "stored" in m.note)
+    candidate = strategy.space.decode(move.of(Genome()))
+    strategy.most_flops = strategy.cost(candidate).flops
+    assert strategy.decode(candidate.genome, "as much") == candidate
+    assert not strategy.log.rejected()
+    strategy.most_flops -= 1
+    assert strategy.decode(candidate.genome, "more") is None
+    assert [row.reason for row in strategy.log.rejected()] == ["more than 4 times the work"]
+
+
+def test_the_length_of_a_kernel_has_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = make(rows(), tmp_path, Runner(lambda p: 1.0))
+    move = next(m for m in strategy.space.moves(strategy.fast.candidate) if "stored" in m.note)
+    candidate = strategy.space.decode(move.of(Genome()))
+    shortest, *_, longest = sorted(o.text.count("\n") for o in candidate.stages.origins)
+    assert shortest < longest
+    monkeypatch.setattr(search_strategy, "MOST_LINES", longest)
+    assert strategy.decode(candidate.genome, "as long") == candidate
+    assert not strategy.log.rejected()
+    monkeypatch.setattr(search_strategy, "MOST_LINES", longest - 1)
+    assert strategy.decode(candidate.genome, "longer") is None
+    assert [row.reason for row in strategy.log.rejected()] == ["a kernel is too long"]
+
+
+def test_a_search_is_over_at_any_of_its_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    for module in (search_log, search_strategy):
+        monkeypatch.setattr(module, "time", clock)
+    runner = Runner(lambda p: 1.0)
+    timed = make(rows(), tmp_path / "timed", runner, mode=TimeBudget(3))
+    clock.now = 2.9
+    assert not timed.is_over()
+    clock.now = 3.0
+    assert timed.is_over()
+    assert timed.judged(timed.space.moves(timed.fast.candidate), range(2)) == []
+    counted = make(rows(), tmp_path / "counted", runner, max_candidates=3)
+    counted.log.tried("structure", 2)
+    assert not counted.is_over()
+    counted.log.tried("schedules")
+    assert counted.is_over()
+    fast = make(rows(), tmp_path / "fast", runner)
+    fast.options = SearchOptions(stop_below_us=1e6)
+    assert not fast.is_over()
+    fast.options = SearchOptions(stop_below_us=1.1e6)
+    assert fast.is_over()
 
 
 # --- structure
@@ -99,6 +175,14 @@ def test_pairs_of_moves_are_drawn_until_many_gain_nothing(tmp_path: Path) -> Non
     assert strategy.log.side("structure").candidates > 2
 
 
+def test_a_pair_takes_two_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = make(rows(), tmp_path, Runner(lambda p: 1.0))
+    moves = strategy.space.moves(strategy.fast.candidate)
+    for count, steps in ((0, 0), (1, 0), (2, STALE_DRAWS // MOVES_AT_ONCE)):
+        monkeypatch.setattr(strategy.space, "moves", lambda each, count=count: moves[:count])
+        assert len(list(strategy.wander())) == steps
+
+
 # --- schedules
 
 
@@ -136,12 +220,14 @@ def liking(strategy: Strategy, share: float, together: float) -> tuple[list[str]
     return names, likes
 
 
-@pytest.mark.parametrize(("together", "kernels"), [(0.5, 2), (2.0, 1)])
+@pytest.mark.parametrize(
+    ("alone", "together", "kernels"), [(0.8, 0.5, 2), (0.8, 2.0, 1), (1.0, 0.5, 2)]
+)
 def test_schedules_are_taken_together_or_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: float, kernels: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: float, together: float, kernels: int
 ) -> None:
     strategy = make(layers(), tmp_path, Runner(lambda p: 1.0))
-    names, likes = liking(strategy, 0.8, together)
+    names, likes = liking(strategy, alone, together)
     candidate = strategy.fast.candidate
     ranked = {
         name: [strategy.space.knobs(candidate, kernel)[1]] for kernel, name in enumerate(names)
@@ -150,7 +236,8 @@ def test_schedules_are_taken_together_or_one_by_one(
     monkeypatch.setattr(Measurements, "confirmed", lambda *_: confirmed)
     strategy.take_leading(ranked, {})
     assert sum(to_text(k) in likes for k in strategy.best.candidate.program.kernels) == kernels
-    assert strategy.best.seconds == (together if kernels == 2 else 0.8)
+    assert strategy.best.seconds == (together if kernels == 2 else alone)
+    assert strategy.log.side("schedules").candidates == (1 if kernels == 2 else 2)
 
 
 def test_leading_schedules_are_confirmed_once(
@@ -166,6 +253,7 @@ def test_leading_schedules_are_confirmed_once(
         return {}
 
     monkeypatch.setattr(Measurements, "confirmed", confirmed)
+    monkeypatch.setattr(strategy, "challenge", lambda *_: pytest.fail("nothing was chosen"))
     leading: dict[str, object] = {}
     for ranked in ([default, one], [one, default], [one, other], [other, one]):
         strategy.take_leading({name: ranked}, leading)  # type: ignore[arg-type]

@@ -69,6 +69,7 @@ def test_structure_and_schedules_share_the_time(
         structure, schedules = (made.log.side(name) for name in ("structure", "schedules"))
         assert seconds <= clock.now < seconds + 2  # it ends in time, and not before
         assert abs(structure.seconds - schedules.seconds) < 2
+        assert clock.now - 1 < structure.seconds + schedules.seconds <= clock.now
         assert structure.candidates >= seconds
         assert schedules.candidates >= seconds
         assert made.log.candidates == structure.candidates + schedules.candidates
