@@ -176,9 +176,9 @@ class Strategy:
         genome = self.best.candidate.genome.with_tuned(chosen)
         if not chosen or self.challenge([(genome, "schedules")], SCHEDULES):
             return
-        for key in (key for key in ranked if key in chosen):
-            genome = self.best.candidate.genome.with_tuned({key: chosen[key]})
-            self.challenge([(genome, f"schedule {chosen[key]}")], SCHEDULES)
+        for key, knobs in chosen.items():
+            genome = self.best.candidate.genome.with_tuned({key: knobs})
+            self.challenge([(genome, f"schedule {knobs}")], SCHEDULES)
 
     # --- structure
 
@@ -199,7 +199,7 @@ class Strategy:
         for start in range(0, len(moves), LOOKED_AT_ONCE):
             numbers = range(start, min(start + LOOKED_AT_ONCE, len(moves)))
             yield
-            waiting = sorted([*waiting, *self.judged(moves, numbers)], key=lambda each: each[:2])
+            waiting = sorted([*waiting, *self.judged(moves, numbers)])  # no two numbers are equal
             yield
             waiting = self.try_first(waiting)
         while waiting:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import luminal as lm
+from luminal.errors import CompileError
 from luminal.kernel.tile_ir import to_text
-from luminal.program.launch_list import walk
+from luminal.program.launch_list import KernelLaunch, Launch, walk
 from luminal.search.cost_model import cost
 from luminal.search.genome import Genome
+from luminal.search.space import Candidate
 from luminal.search.strategy import Strategy
-from tests.unit.invented_machine import Runner, Speed, layers, make, only_key, product, rows
+from luminal.shape.expression import const
+from tests.unit.invented_machine import (
+    Builders,
+    Runner,
+    Speed,
+    layers,
+    make,
+    only_key,
+    product,
+    rows,
+)
 
 
 def measured(tmp_path: Path, runner: Runner) -> Strategy:
@@ -59,6 +72,7 @@ def test_a_challenger_has_to_be_faster(tmp_path: Path, seconds: float, reason: s
     assert len(runner.asked) == comparisons  # a glance, then long ones, the second to confirm
     assert runner.asked[0] == 3
     assert all(rounds >= 7 for rounds in runner.asked[1:])
+    assert runner.dropped == ([] if reason is None else [1])
 
 
 @pytest.mark.parametrize(
@@ -80,10 +94,43 @@ def test_luck_in_one_comparison_is_not_enough(
     assert [row.reason for row in strategy.log.rejected()] == [reason]
 
 
-def test_a_glance_gives_up_only_what_is_slow_in_every_round(tmp_path: Path) -> None:
-    disturbed = [(3.0, 1.0), (0.9, 1.0), (3.0, 1.0)]
+@pytest.mark.parametrize(
+    "disturbed", [[(3.0, 1.0), (0.9, 1.0), (3.0, 1.0)], [(3.0, 1.0), (3.0, 3.0), (3.0, 1.0)]]
+)
+def test_a_glance_gives_up_only_what_is_slow_in_every_round(
+    tmp_path: Path, disturbed: list[tuple[float, float]]
+) -> None:
     runner = Runner(rivals(0.9), noise=lambda k: disturbed if k == 0 else [(1.0, 1.0)])
     assert measured(tmp_path, runner).best.seconds == 0.9
+
+
+def test_a_program_that_hangs_is_a_record(tmp_path: Path) -> None:
+    runner = Runner(rivals(0.5), hangs=lambda p: len(runner.programs) > 1)
+    strategy = measured(tmp_path, runner)
+    assert strategy.best is strategy.fast
+    assert strategy.untuned() == {}
+    (row,) = strategy.log.rejected()
+    assert (row.reason, row.candidates, row.example) == ("took longer than 10 s", 2, "another")
+
+
+def test_a_program_without_code_is_a_record(tmp_path: Path) -> None:
+    strategy = make(rows(), tmp_path, runner := Runner(rivals(0.5)), builders := Builders())
+    builders.refuses = lambda text: True
+    move = next(m for m in strategy.space.moves(strategy.fast.candidate) if "stored" in m.note)
+    assert not strategy.challenge([(move.of(Genome()), "another")], "structure")
+    assert [row.reason for row in strategy.log.rejected()] == ["does not compile"]
+    assert len(runner.programs) == 1
+
+
+def test_only_the_fast_program_is_kept_when_it_is_beaten(tmp_path: Path) -> None:
+    strategy = measured(tmp_path, runner := Runner(rivals(0.5)))
+    (tuned, *_) = strategy.space.knobs(strategy.best.candidate, 0)[1:]
+    genome = strategy.best.candidate.genome.with_tuned(
+        {strategy.best.candidate.stages.origins[0].name: tuned}
+    )
+    runner.speed = lambda p: 0.2 if p is runner.programs[2] else 0.5
+    assert strategy.challenge([(genome, "a third one")], "schedules")
+    assert runner.dropped == [1]
 
 
 @pytest.mark.parametrize(("seconds", "wins"), [(0.9, True), (0.975, True), (0.985, False)])
@@ -165,6 +212,15 @@ def test_kernels_of_small_share_are_not_tuned(tmp_path: Path) -> None:
         assert len(strategy.untuned()) == tuned
 
 
+def test_kernels_of_one_percent_are_not_tuned(tmp_path: Path) -> None:
+    class Shares(Runner):
+        def profile(self, number: int, slow: float) -> list[float]:
+            return [97.0, 1.0, 1.0, 1.0]
+
+    strategy = make(layers(), tmp_path, Shares(lambda p: 1.0))
+    assert list(strategy.untuned()) == [strategy.fast.candidate.stages.origins[0].name]
+
+
 def test_so_many_schedules_are_timed_at_once_and_confirmed(tmp_path: Path) -> None:
     strategy = make(product(), tmp_path, runner := Runner(lambda p: 1.0))
     key, schedules = only_key(strategy.space), strategy.space.knobs(strategy.fast.candidate, 0)
@@ -209,3 +265,61 @@ def test_a_schedule_without_code_costs_no_other_kernel_its_time(tmp_path: Path) 
         missing = {spaces[refused][1]} if key == refused else set()
         assert set(ranked[key]) == set(schedules) - missing
     assert [row.reason for row in strategy.log.rejected()] == ["does not compile"]
+
+
+def test_a_schedule_that_hangs_or_is_not_legal_is_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = make(rows(), tmp_path, runner := Runner(lambda p: 1.0))
+    candidate = strategy.fast.candidate
+    key, schedules = only_key(strategy.space), strategy.space.knobs(candidate, 0)
+    decode = strategy.space.decode
+
+    def checked(genome: Genome) -> Candidate:
+        if genome.knobs.get(key) == schedules[2]:
+            raise CompileError("too wide")
+        return decode(genome)
+
+    monkeypatch.setattr(strategy.space, "decode", checked)
+    slow = decode(Genome().with_tuned({key: schedules[1]})).program.kernels[0]
+    runner.hangs = lambda p: to_text(p.kernels[0]) == to_text(slow)
+    (*_, ranked) = strategy.measurements.ranked(candidate, {key: schedules})
+    assert ranked == {key: [schedules[0], *schedules[3:]]}
+    reasons = [row.reason for row in strategy.log.rejected()]
+    assert reasons == ["schedule not legal", "took longer than 10 s"]
+
+
+def test_a_kernel_of_the_prologue_takes_no_part_of_a_run(tmp_path: Path) -> None:
+    cx = lm.Graph()
+    x, w = cx.tensor((16, 32), name="x"), cx.weight((32, 32), name="w")
+    (x @ w.exp()).output("y")
+    strategy = make(cx, tmp_path, Runner(lambda p: 1.0))
+    candidate = strategy.fast.candidate
+    (launch,) = walk(candidate.program.prologue)
+    name = candidate.stages.origins[launch.kernel].name
+    assert name not in strategy.untuned()
+    assert list(strategy.measurements.price(candidate, [{name: ()}])) == [(0, {name: 0.0})]
+
+
+def test_what_a_price_depends_on(tmp_path: Path) -> None:
+    """The text of the kernel, how it is launched, and the machine; other kernels do not count."""
+    strategy = make(layers(), tmp_path, Runner(lambda p: 1.0))
+    candidate, measurements = strategy.fast.candidate, strategy.measurements
+    (first, second, *rest) = candidate.program.launches
+    assert isinstance(first, KernelLaunch)
+    assert isinstance(second, KernelLaunch)
+
+    def key(kernel: int, *launches: Launch) -> str:
+        program = replace(candidate.program, launches=launches)
+        stages = replace(candidate.stages, program=program)
+        return measurements.price_key(replace(candidate, stages=stages), kernel)
+
+    known = key(0, first, second, *rest)
+    assert known == measurements.price_key(candidate, 0)
+    assert known == key(0, first, replace(second, chunks=const(7)), *rest)
+    assert known != key(0, replace(first, chunks=const(7)), second, *rest)
+    assert known != key(0, replace(first, params=(*first.params, const(7))), second, *rest)
+    assert known != key(0, first, first, second, *rest)
+    assert known != key(1, first, second, *rest)
+    measurements.context = "another machine"
+    assert known != key(0, first, second, *rest)

@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pytest
 
+import luminal as lm
+from luminal.errors import CompileError
 from luminal.kernel.tile_ir import to_text
 from luminal.program.launch_list import Program, walk
 from luminal.search import log as search_log
 from luminal.search import strategy as search_strategy
+from luminal.search.cost_model import Cost
 from luminal.search.genome import Genome
 from luminal.search.measure import Measurements
 from luminal.search.options import SearchOptions, TimeBudget
 from luminal.search.process import Refused
+from luminal.search.space import Candidate
 from luminal.search.strategy import (
-    MOVES_AT_ONCE,
     PREDICTED_SLOW,
-    STALE_DRAWS,
     Side,
     Strategy,
     in_turns,
@@ -34,6 +36,7 @@ def test_the_fast_program_is_built_and_comes_first(tmp_path: Path) -> None:
     assert builders.requests == [origin.text for origin in strategy.fast.candidate.stages.origins]
     assert strategy.best is strategy.fast
     assert strategy.fast.seconds == 2.0
+    assert strategy.runner.clock.now == pytest.approx(0.07)  # type: ignore[attr-defined]
     assert [best.best_seconds for best in strategy.log.history] == [2.0]
     assert strategy.measurements.slow == 3.0
     assert strategy.most_flops == 4 * strategy.cost(strategy.fast.candidate).flops
@@ -89,6 +92,35 @@ def test_the_length_of_a_kernel_has_a_limit(
     assert [row.reason for row in strategy.log.rejected()] == ["a kernel is too long"]
 
 
+def test_a_batch_ends_at_a_limit(tmp_path: Path) -> None:
+    strategy = make(rows(), tmp_path, runner := Runner(lambda p: 1.0), max_candidates=2)
+    moves = strategy.space.moves(strategy.fast.candidate)
+    strategy.challenge([(move.of(Genome()), move.note) for move in moves], "structure")
+    assert len(runner.programs) == 1 + 2
+
+
+def test_a_program_that_copies_may_get_some_work(tmp_path: Path) -> None:
+    cx = lm.Graph()
+    cx.tensor((16, 32), name="x").permute(1, 0).output("y")
+    strategy = make(cx, tmp_path, Runner(lambda p: 1.0))
+    assert strategy.cost(strategy.fast.candidate).flops == 0
+    assert strategy.most_flops == 4
+
+
+def test_a_genome_without_a_program_is_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = make(rows(), tmp_path, Runner(lambda p: 1.0))
+
+    def decode(genome: Genome) -> Candidate:
+        raise CompileError("no place for it")
+
+    monkeypatch.setattr(strategy.space, "decode", decode)
+    assert strategy.decode(Genome(unrolled=True), "a move") is None
+    (row,) = strategy.log.rejected()
+    assert (row.reason, row.example) == ("does not compile", "a move: no place for it")
+
+
 def test_a_search_is_over_at_any_of_its_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,11 +129,13 @@ def test_a_search_is_over_at_any_of_its_limits(
         monkeypatch.setattr(module, "time", clock)
     runner = Runner(lambda p: 1.0)
     timed = make(rows(), tmp_path / "timed", runner, mode=TimeBudget(3))
+    moves = timed.space.moves(timed.fast.candidate)
     clock.now = 2.9
     assert not timed.is_over()
+    assert timed.judged(moves, range(len(moves)))
     clock.now = 3.0
     assert timed.is_over()
-    assert timed.judged(timed.space.moves(timed.fast.candidate), range(2)) == []
+    assert not timed.judged(moves, range(len(moves)))
     counted = make(rows(), tmp_path / "counted", runner, max_candidates=3)
     counted.log.tried("structure", 2)
     assert not counted.is_over()
@@ -154,31 +188,58 @@ def test_what_is_predicted_to_be_slow_is_not_tried(
     assert {row.reason for row in strategy.log.rejected()} == {"predicted to be slow"}
 
 
+def test_what_is_predicted_to_take_twice_as_long_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = make(rows(), tmp_path, Runner(lambda p: 1.0))
+    moves = strategy.space.moves(strategy.fast.candidate)[:1]
+    for seconds, count in ((2.0, 1), (2.1, 0)):
+        costs = {strategy.fast.candidate.text: Cost(1.0, 0.0)}
+        other = Cost(seconds, 0.0)
+        monkeypatch.setattr(
+            strategy, "cost", lambda c, costs=costs, other=other: costs.get(c.text, other)
+        )
+        assert len(strategy.judged(moves, range(1))) == count
+
+
 def test_the_most_promising_moves_come_first(tmp_path: Path) -> None:
     strategy = make(layers(), tmp_path, runner := Runner(lambda p: 1.0))
     moves = in_turns(strategy.space.moves(strategy.fast.candidate))[:16]
-    known = sorted(strategy.judged(moves, range(16)), key=lambda each: each[:2])
+    known = sorted(strategy.judged(moves, range(16)))
     steps = strategy.climb()
     for _ in range(3):  # it lists, looks, and tries
         next(steps)
-    expected = [
-        strategy.space.decode(move.of(Genome())).text for _, _, move in known[:MOVES_AT_ONCE]
-    ]
+    expected = [strategy.space.decode(move.of(Genome())).text for _, _, move in known[:4]]
     tried = [strategy.space.decode(Genome()).text, *dict.fromkeys(expected)]
     assert len(runner.programs) == len(tried)
     assert strategy.seen == set(tried)
 
 
-def test_pairs_of_moves_are_drawn_until_many_gain_nothing(tmp_path: Path) -> None:
+def test_a_few_moves_are_looked_at_before_some_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = make(layers(), tmp_path, Runner(lambda p: 1.0))
+    looked: list[range] = []
+    monkeypatch.setattr(strategy, "judged", lambda moves, numbers: looked.append(numbers) or [])
+    list(strategy.climb())
+    assert looked == [range(16), range(16, len(strategy.space.moves(strategy.fast.candidate)))]
+
+
+def test_pairs_of_moves_are_drawn_until_many_gain_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     strategy = make(rows(), tmp_path, Runner(lambda p: 1.0))
-    assert len(list(strategy.wander())) == STALE_DRAWS // MOVES_AT_ONCE
+    assert len(list(strategy.wander())) == 10  # four pairs each
+    assert strategy.log.side("structure").candidates > 2
+    monkeypatch.setattr(search_strategy, "STALE_DRAWS", 5)
+    assert len(list(strategy.wander())) == 2
     assert strategy.log.side("structure").candidates > 2
 
 
 def test_a_pair_takes_two_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     strategy = make(rows(), tmp_path, Runner(lambda p: 1.0))
     moves = strategy.space.moves(strategy.fast.candidate)
-    for count, steps in ((0, 0), (1, 0), (2, STALE_DRAWS // MOVES_AT_ONCE)):
+    for count, steps in ((0, 0), (1, 0), (2, 10)):
         monkeypatch.setattr(strategy.space, "moves", lambda each, count=count: moves[:count])
         assert len(list(strategy.wander())) == steps
 
@@ -255,9 +316,10 @@ def test_leading_schedules_are_confirmed_once(
     monkeypatch.setattr(Measurements, "confirmed", confirmed)
     monkeypatch.setattr(strategy, "challenge", lambda *_: pytest.fail("nothing was chosen"))
     leading: dict[str, object] = {}
-    for ranked in ([default, one], [one, default], [one, other], [other, one]):
+    for ranked in ([], [default, one], [one, default], [one, other], [other, one]):
         strategy.take_leading({name: ranked}, leading)  # type: ignore[arg-type]
-    assert asked == [[], [name], [], [name]]  # the present one is in front, a new one, the same, ..
+    # None has code, the present one is in front, a new one, the same, a new one.
+    assert asked == [[], [], [name], [], [name]]
     assert leading == {name: other}
 
 

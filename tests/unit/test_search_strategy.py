@@ -185,6 +185,16 @@ def test_prices_are_asked_for_once(tmp_path: Path) -> None:
     assert len(runner.programs) == measured  # every price was in the database
 
 
+def test_prices_are_kept(tmp_path: Path) -> None:
+    strategy = make(rows(), tmp_path, runner := Runner(lambda p: 1.0))
+    spaces = strategy.untuned()
+    before, *_ = strategy.measurements.ranked(strategy.fast.candidate, spaces)
+    measured = len(runner.programs)
+    runner.speed = lambda p: 2.0
+    assert next(strategy.measurements.ranked(strategy.fast.candidate, spaces)) == before
+    assert len(runner.programs) == measured
+
+
 @pytest.mark.parametrize("make_graph", [rows, product])
 def test_every_move_makes_a_program(make_graph: Callable[[], lm.Graph]) -> None:
     space = Space(make_graph().graph(), target.current())
