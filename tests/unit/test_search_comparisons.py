@@ -231,6 +231,9 @@ def test_so_many_schedules_are_timed_at_once_and_confirmed(tmp_path: Path) -> No
     strategy.measurements.confirmed(strategy.fast.candidate, {key: [*schedules[1:10]]})
     assert len(runner.programs) - before == 3 * (1 + 3)  # thrice the present one and three rivals
     assert runner.dropped == [*range(1, len(runner.programs))]  # all but the fast program
+    before = len(runner.programs)
+    strategy.measurements.confirmed(strategy.fast.candidate, {key: [schedules[1], schedules[0]]})
+    assert len(runner.programs) - before == 3 * 2  # the present one is no rival of its own
 
 
 def test_kernels_of_fewer_rivals_take_more_turns(tmp_path: Path) -> None:
@@ -254,7 +257,7 @@ def test_many_kernels_are_timed_in_shorter_steps(tmp_path: Path) -> None:
 
 
 def test_a_schedule_without_code_costs_no_other_kernel_its_time(tmp_path: Path) -> None:
-    strategy = make(layers(), tmp_path, Runner(lambda p: 1.0))
+    strategy = make(layers(), tmp_path, runner := Runner(lambda p: 1.0))
     candidate, spaces = strategy.fast.candidate, strategy.untuned()
     refused = next(key for key, schedules in spaces.items() if len(schedules) > 2)
     tuned = candidate.genome.with_tuned({refused: spaces[refused][1]})
@@ -264,6 +267,7 @@ def test_a_schedule_without_code_costs_no_other_kernel_its_time(tmp_path: Path) 
     for key, schedules in spaces.items():
         missing = {spaces[refused][1]} if key == refused else set()
         assert set(ranked[key]) == set(schedules) - missing
+    assert all(to_text(kernel) != text for p in runner.programs for kernel in p.kernels)
     assert [row.reason for row in strategy.log.rejected()] == ["does not compile"]
 
 

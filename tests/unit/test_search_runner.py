@@ -33,16 +33,21 @@ class Process:
         self.asked: list[tuple[Any, ...]] = []
         self.waited: dict[str, float] = {}
         self.is_dead = False
+        self.is_asked = False  # an answer waits
         Process.made.append(self)
 
     def start(self, data: bytes) -> None:
+        assert not self.is_asked
+        self.is_asked = True
         operation, arguments = unpack(data, lambda reference: reference)
         self.asked.append((operation, *arguments))
 
     def answer(self, seconds: float) -> None:
         assert seconds == START_SECONDS
+        self.is_asked = False
 
     def call(self, operation: str, *arguments: Any, seconds: float) -> Any:
+        assert not self.is_asked
         self.asked.append((operation, *arguments))
         self.waited[operation] = seconds
         if operation != "open" and Process.dying:
