@@ -93,7 +93,7 @@ class Evaluator:
     def __init__(self, group: Group) -> None:
         self.group = group
         self.blocks = Blocks()
-        self.operands: dict[Any, tuple[int, Place]] = {}
+        self.operands: dict[tuple[Any, DType], Place] = {}  # one may be read in two dtypes
         self.roles: list[Role] = []
         self.scratch: list[Buffer] = []
         self.params: dict[Symbol, Symbol] = {}
@@ -121,7 +121,9 @@ class Evaluator:
         while self.blocks.depth:
             self.blocks.close()
         buffers = []
-        for (number, place), role in zip(self.operands.values(), self.roles, strict=True):
+        for number, (place, role) in enumerate(
+            zip(self.operands.values(), self.roles, strict=True)
+        ):
             size = self.canonical(place.size)
             buffers.append(Buffer(f"b{number}", place.dtype, size, Space.GLOBAL, role))
         kernel = Kernel(
@@ -131,7 +133,8 @@ class Evaluator:
             tuple(self.grid),
             tuple(self.blocks.stack[0].statements),
         )
-        return Placed(kernel, tuple(self.operands), tuple(self.params), self.chunks)
+        operands = tuple(operand for operand, _ in self.operands)
+        return Placed(kernel, operands, tuple(self.params), self.chunks)
 
     # --- names
 
@@ -150,10 +153,11 @@ class Evaluator:
 
     def operand(self, place: Place, role: Role) -> str:
         """The kernel's name for the buffer of a place."""
-        if place.operand not in self.operands:
-            self.operands[place.operand] = (len(self.operands), place)
+        key = place.operand, place.dtype
+        if key not in self.operands:
+            self.operands[key] = place
             self.roles.append(role)
-        number = self.operands[place.operand][0]
+        number = [*self.operands].index(key)
         if self.roles[number] is not role:
             self.roles[number] = Role.INOUT
         return f"b{number}"

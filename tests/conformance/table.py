@@ -64,6 +64,8 @@ FURTHER = {
     "unique, masked_select, nonzero, bincount": "of constants only, or with the size given; what "
     "has as many elements as the data says is an error before the run",
     "stride": "that of the array a run gives, row-major; PyTorch's views keep other strides",
+    "x.to(int8) and other casts of floats to integers": "out of range the nearest integer, NaN 0; "
+    "PyTorch's results depend on the machine",
     "linalg.lstsq": "by the pseudoinverse, whatever the driver",
     "layer_norm, rms_norm, embedding, batch_norm, dropout": "as functions of `lm`: "
     "torch.nn.functional's order of arguments, not torch's undocumented ones",

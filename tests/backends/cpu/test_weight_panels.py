@@ -191,6 +191,35 @@ def test_sibling_products_are_all_in_pairs() -> None:
     np.testing.assert_allclose(got, first / (1 + np.exp(-first)) * second, rtol=5e-2, atol=0.2)
 
 
+OTHERS: dict[str, Callable[[lm.Graph, Any, Any], Any]] = {
+    "an input": lambda cx, x, w: x @ cx.tensor((200, 96), dtype=lm.bfloat16, name="o"),
+    "a state": lambda cx, x, w: x @ cx.state((200, 96), lm.bfloat16, 0.5),
+    "a sum of weights": lambda cx, x, w: x @ (w + cx.weight((200, 96), lm.bfloat16, "o")),
+    "a weight of float32": lambda cx, x, w: (
+        x.to(lm.float32) @ cx.weight((200, 96), lm.float32, "o")
+    ).to(lm.bfloat16),
+    "x itself": lambda cx, x, w: x[:, :96],
+}
+
+
+@needs_pairs
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_product_in_pairs_beside_what_reads_x_otherwise(name: str) -> None:
+    """One kernel reads x both in words and by itself."""
+    cx = lm.Graph()
+    x = cx.tensor((9, 200), dtype=lm.bfloat16, name="x")
+    w = cx.weight((200, 96), lm.bfloat16, "w")
+    ((x @ w) * OTHERS[name](cx, x, w)).output("y")
+    assert paired(compiled(cx))
+    to = storage("bfloat16")
+    given = {"x": to(drawn(9, 200)), "w": to(drawn(200, 96))}
+    if "o" in cx.leaves:
+        given["o"] = drawn(200, 96).astype(cx.leaves["o"].dtype.numpy)
+    got = np.asarray(lm.compile(cx)(given)["y"]).astype(np.float32)
+    exact = lm.compile(cx, backend="reference")(given)["y"].astype(np.float32)
+    np.testing.assert_allclose(got, exact, rtol=5e-2, atol=0.5)
+
+
 @needs_pairs
 def test_pairs_keep_nan_and_infinities_in_their_places() -> None:
     cx = lm.Graph()
