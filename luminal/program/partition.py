@@ -58,7 +58,8 @@ def _sink(scope: Scope, root: Root) -> None:
             buffer = memory.buffer(BufferKind.OUTPUT, root.term.dtype, shape, name)
             memory.partition.outputs.append(ProgramOutput(name, buffer, hidden))
         case Assign(state):
-            if root.term.is_leaf and state_of(root.term) is state:
+            term = root.term
+            if term.is_leaf and state_of(term) is state and term.attrs.frame == root.frame:
                 return  # assigned to itself
             if scope.overwritten(root, lambda leaf: state_of(leaf) is state) is not None:
                 buffer = memory.buffer(BufferKind.STATE, root.term.dtype, shape, state)

@@ -37,6 +37,12 @@ PROGRAMS = {
         ),
         (2,),
     ),
+    "a State that is assigned itself, turned": Program(
+        (Leaf("state", (4, 4), "float32", 1), Step("_0.mT", (0,)), Step("_0 + 1", (0,))),
+        (2,),
+        assigns=((0, 1),),
+        runs=2,
+    ),
     "a condition that is known in less than half of the lanes": Program(
         (
             Leaf("input", (7, 7), "float32", 1),
