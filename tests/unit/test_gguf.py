@@ -12,7 +12,7 @@ import pytest
 from tokenizers import pre_tokenizers
 
 from luminal.errors import LoadError
-from luminal.loaders.gguf import GGUFFile, read_gguf
+from luminal.loaders.gguf import MAX_ITEMS, GGUFFile, read_gguf
 from luminal.loaders.gguf_llama import gguf_tokenizer, llama_config
 
 PATH = Path("m.gguf")
@@ -84,6 +84,46 @@ def test_metadata_and_tensors(tmp_path: Path, version: int) -> None:
         assert not file.tensors[name].flags.owndata
 
 
+def metadata_file(path: Path, *values: bytes) -> Path:
+    """A file without tensors whose values are named 0, 1, ..., each given as bytes."""
+    head = b"GGUF" + struct.pack("<IQQ", 3, 0, len(values))
+    path.write_bytes(head + b"".join(text(str(n)) + item for n, item in enumerate(values)))
+    return path
+
+
+def test_every_type_of_number(tmp_path: Path) -> None:
+    numbers: list[tuple[int, str, float]] = [
+        (0, "B", 200), (1, "b", -3), (2, "H", 60000), (3, "h", -300), (4, "I", 2**32 - 1),
+        (5, "i", -5), (6, "f", 0.5), (7, "?", True), (10, "Q", 2**64 - 1), (11, "q", -(2**40)),
+        (12, "d", 0.1),
+    ]  # fmt: skip
+    values = [struct.pack(f"<I{code}", kind, number) for kind, code, number in numbers]
+    found = read_gguf(metadata_file(tmp_path / "m.gguf", *values)).metadata
+    assert [*found.values()] == [number for _, _, number in numbers]
+
+
+def test_arrays_nest_up_to_eight_deep(tmp_path: Path) -> None:
+    def nested(depth: int) -> bytes:
+        arrays = struct.pack("<IQ", 9, 1) * (depth - 1)
+        return struct.pack("<I", 9) + arrays + struct.pack("<IQB", 0, 1, 7)
+
+    path = tmp_path / "m.gguf"
+    assert read_gguf(metadata_file(path, nested(8))).metadata == {"0": [[[[[[[[7]]]]]]]]}
+    with pytest.raises(LoadError, match="arrays nest 9 deep and hold 9 values; 8 and 4194304"):
+        read_gguf(metadata_file(path, nested(9)))
+
+
+def test_all_arrays_together_have_so_many_values(tmp_path: Path) -> None:
+    def zeros(count: int) -> bytes:
+        return struct.pack("<IIQ", 9, 0, count) + bytes(count)
+
+    path = tmp_path / "m.gguf"
+    found = read_gguf(metadata_file(path, zeros(3), zeros(MAX_ITEMS - 3))).metadata
+    assert len(found["1"]) == MAX_ITEMS - 3
+    with pytest.raises(LoadError, match="nest 1 deep and hold 4194305 values"):
+        read_gguf(metadata_file(path, zeros(3), zeros(MAX_ITEMS - 2)))
+
+
 def test_an_unsupported_type_is_named(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(gguf({}, {"w": (12, np.zeros(32, "<f4"))}))
@@ -113,6 +153,98 @@ def test_another_architecture_is_refused() -> None:
         llama_config(
             GGUFFile({"general.architecture": "llama", "llama.rope.scaling.type": "yarn"}, {}), PATH
         )
+
+
+LLAMA: dict[str, Any] = {
+    "general.architecture": "llama",
+    "llama.embedding_length": 8,
+    "llama.block_count": 2,
+    "llama.feed_forward_length": 12,
+    "llama.context_length": 64,
+    "llama.attention.head_count": 2,
+    "llama.attention.layer_norm_rms_epsilon": 0.5,
+}
+
+
+def test_a_llama_has_its_sizes_from_the_metadata() -> None:
+    embedding = {"token_embd.weight": np.zeros((16, 8), np.float32)}
+    expected = {
+        "architecture": "LlamaForCausalLM",
+        "hidden_size": 8,
+        "intermediate_size": 12,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "head_dim": 4,
+        "rms_norm_eps": 0.5,
+        "rope_theta": 10000.0,
+        "rope_scaling": None,
+        "rope_interleaved": True,
+        "vocab_size": 16,
+        "max_position_embeddings": 64,
+        "tie_word_embeddings": True,
+    }
+    assert llama_config(GGUFFile(LLAMA, embedding), PATH) == expected
+    more = {
+        "llama.attention.head_count_kv": 1,
+        "llama.attention.key_length": 6,
+        "llama.rope.freq_base": 500.0,
+        "llama.rope.scaling.type": "none",
+    }
+    own = embedding | {"output.weight": np.zeros((16, 8), np.float32)}
+    assert llama_config(GGUFFile(LLAMA | more, own), PATH) == expected | {
+        "num_key_value_heads": 1,
+        "head_dim": 6,
+        "rope_theta": 500.0,
+        "tie_word_embeddings": False,
+    }
+
+
+def test_a_llama_without_a_matrix_of_embeddings_is_refused() -> None:
+    for tensors in ({}, {"token_embd.weight": np.zeros(16, np.float32)}):
+        with pytest.raises(LoadError, match=r"'token_embd\.weight' is missing or no matrix"):
+            llama_config(GGUFFile(LLAMA, tensors), PATH)
+    factors = {"rope_freqs.weight": np.zeros(2, np.float32)}
+    with pytest.raises(LoadError, match="scaled rotary frequencies are not supported in GGUF"):
+        llama_config(GGUFFile(LLAMA, factors), PATH)
+
+
+def test_sentencepiece_tokenizer() -> None:
+    bytes_ = [f"<0x{n:02X}>" for n in range(256)]
+    tokens = ["<unk>", "<s>", "</s>", *bytes_, "\u2581", "a", "ab", "b", "unused"]
+    metadata = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [0.0] * len(tokens),
+        "tokenizer.ggml.token_type": [2, 3, 3, *[6] * 256, 1, 1, 4, 1, 5],
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+    }
+    tokenizer = gguf_tokenizer(metadata, PATH)
+    assert tokenizer.encode("ab\né") == [1, 259, 261, 3 + 10, 3 + 0xC3, 3 + 0xA9]
+    assert tokenizer.decode([1, 259, 261, 3 + 10, 263, 2]) == "ab\n"
+    bare = {"tokenizer.ggml.add_bos_token": False, "tokenizer.ggml.add_space_prefix": False}
+    assert gguf_tokenizer(metadata | bare, PATH).encode("ab") == [261]
+
+
+def test_byte_level_tokens_meet_in_the_words_of_their_model() -> None:
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    metadata = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.tokens": [*letters, "!a", "12", "123", "1234"],
+        "tokenizer.ggml.merges": ["! a", "1 2", "12 3", "123 4"],
+        "tokenizer.ggml.bos_token_id": 0,
+    }
+    one, four, mark, a = (letters.index(letter) for letter in "14!a")
+    for cut, start, expected in (
+        ("gpt-2", [], [mark, a, 259]),
+        ("smollm", [], [mark, a, one, one + 1, one + 2, four]),
+        ("llama-bpe", [0], [256, 258, four]),
+        ("llama3", [0], [256, 258, four]),
+        ("llama-v3", [0], [256, 258, four]),
+    ):
+        tokenizer = gguf_tokenizer(metadata | {"tokenizer.ggml.pre": cut}, PATH)
+        assert tokenizer.encode("!a1234") == start + expected, cut
 
 
 def test_byte_level_tokenizer() -> None:

@@ -81,10 +81,25 @@ def test_llama2c_damage_is_named(tmp_path: Path) -> None:
             struct.pack("<7i", 8, 12, 0, 4, 2, 16, 5),
             "num_hidden_layers is 0, it must be at least 1",
         ),
+        (
+            struct.pack("<7i", 8, 12, 2, 4, 2, -(2**31), 5),
+            "vocab_size is 2147483648, it must be at most 2147483647",
+        ),
     ):
         path.write_bytes(data)
         with pytest.raises(LoadError, match=message):
             read_llama2c(path)
+
+
+def test_llama2c_tokenizer(tmp_path: Path) -> None:
+    """Its pieces: three without a text, the bytes, and others, one of them empty."""
+    texts = [b"<unk>", b"<s>", b"</s>", *(b"<0x%02X>" % n for n in range(256)), b"", b" ", b"a"]
+    pieces = [struct.pack("<fi", 0.0, len(text)) + text for text in texts]
+    (tmp_path / "tok.bin").write_bytes(struct.pack("<i", 6) + b"".join(pieces))
+    tokenizer = read_llama2c_tokenizer(tmp_path / "tok.bin")
+    assert tokenizer.encode("aé") == [1, 260, 261, 3 + 0xC3, 3 + 0xA9]
+    assert tokenizer.decode([1, 0, 260, 261, 3 + 0xC3, 3 + 0xA9, 259, 2]) == "aé"
+    assert (tokenizer.vocab_size, tokenizer.bos_id, tokenizer.eos_ids) == (262, 1, {1, 2})
 
 
 def test_llama2c_tokenizer_damage_is_named(tmp_path: Path) -> None:
@@ -197,6 +212,8 @@ def test_llama3_scaling_in_both_spellings() -> None:
         config = from_hugging_face(TINY | raw, PATH)
         assert config["rope_scaling"] == scaling
         assert config["rope_theta"] == 5e5
+    least = scaling | {"factor": 1e-3, "low_freq_factor": 1e-3, "high_freq_factor": 2e-3}
+    assert from_hugging_face(TINY | {"rope_scaling": least}, PATH)["rope_scaling"] == least
 
 
 @pytest.mark.parametrize(
@@ -263,6 +280,12 @@ def test_weights_are_checked(tmp_path: Path, changes: dict[str, Any], message: s
     tiny_folder(tmp_path, **changes)
     with pytest.raises(LoadError, match=message):
         load_checkpoint(tmp_path)
+
+
+def test_rotary_frequencies_of_old_checkpoints_are_left(tmp_path: Path) -> None:
+    name = "model.layers.0.self_attn.rotary_emb.inv_freq"
+    tiny_folder(tmp_path, **{name.replace(".", "__"): np.zeros(1)})
+    assert name not in load_checkpoint(tmp_path).weights
 
 
 def test_tied_weights_saved_under_the_other_name(tmp_path: Path) -> None:

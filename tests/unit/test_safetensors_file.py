@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from luminal.errors import LoadError
+from luminal.loaders.json_file import MAX_BYTES
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 
 
@@ -59,6 +61,22 @@ def test_an_unaligned_tensor_is_copied(tmp_path: Path) -> None:
     assert back.tolist() == [1, 2]
 
 
+def test_a_file_of_nothing_but_a_header(tmp_path: Path) -> None:
+    assert read_safetensors(write(tmp_path / "m", {})) == {}
+    assert read_safetensors(write(tmp_path / "m", {"__metadata__": {"format": "pt"}})) == {}
+
+
+def test_as_many_dims_and_bytes_as_an_array_has(tmp_path: Path) -> None:
+    ones = write(tmp_path / "m", {"a": entry("U8", [1] * 64, 0, 1)}, b"\7")
+    assert read_safetensors(ones)["a"].shape == (1,) * 64
+    large = [2**32, 2**31 - 1, 0]
+    empty = write(tmp_path / "m", {"a": entry("U8", large, 0, 0)})
+    assert read_safetensors(empty)["a"].shape == tuple(large)
+    write(tmp_path / "m", {"a": entry("U8", [2**32, 2**31, 0], 0, 0)})
+    with pytest.raises(LoadError, match=r"no memory holds the shape \[4294967296, 2147483648, 0\]"):
+        read_safetensors(tmp_path / "m")
+
+
 DAMAGE = [
     ({"a": entry("F32", [2], 0, 8)}, bytes(4), "truncated: tensor 'a' ends at byte"),
     ({"a": entry("F32", [2], 0, 4)}, bytes(4), r"'a': F32 \[2\] takes 8 bytes, the header gives 4"),
@@ -73,6 +91,7 @@ DAMAGE = [
     (b"{...", b"", "the header: not JSON: Expecting"),
     (b"\xff\xfe\x00", b"", "the header must begin with {"),
     (b"{\xff\xfe", b"", "the header: not JSON: .utf-8. codec"),
+    (b'{"a":' + b"[" * 10**5, b"", "the header: not JSON of a model: lists or objects nest too"),
 ]
 
 
@@ -94,6 +113,13 @@ def test_damage_is_named(tmp_path: Path, header: Any, data: bytes, message: str)
 def test_a_file_without_a_header(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "m").write_bytes(data)
     with pytest.raises(LoadError, match=message):
+        read_safetensors(tmp_path / "m")
+
+
+@pytest.mark.timeout(5)
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m")
+    with pytest.raises(LoadError, match="m: is a FIFO, it must be a regular file"):
         read_safetensors(tmp_path / "m")
 
 
@@ -122,4 +148,23 @@ def test_shards(tmp_path: Path) -> None:
     with pytest.raises(
         LoadError, match="no weight_map of tensor names to names of files beside it"
     ):
+        read_sharded(index)
+
+
+def test_an_index_names_files_beside_it(tmp_path: Path) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    for names in (["m", "../m"], ["m", 3], ["x" * 256]):
+        index.write_text(json.dumps({"weight_map": dict(enumerate(names))}))
+        with pytest.raises(LoadError, match="no weight_map of tensor names to names of files"):
+            read_sharded(index)
+    index.write_text(json.dumps({"weight_map": {"a": "x" * 255}}))
+    with pytest.raises(LoadError, match="cannot be read: No such file"):
+        read_sharded(index)
+
+
+def test_an_endless_index_is_not_read(tmp_path: Path) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    with index.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(LoadError, match=r"index\.json: more than 100000000 bytes"):
         read_sharded(index)
