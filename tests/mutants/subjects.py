@@ -20,6 +20,7 @@ class Subject:
     count: int = COUNT
 
 
+_NAMED_GUARDS = "tests/rules/test_guards.py::test_terms_are_named_for_all_guards_that_need_one"
 _EXECUTABLE = "tests/backends/cpu/test_executable.py"
 _SEARCH = (
     "tests/unit/test_search_comparisons.py",
@@ -53,8 +54,8 @@ SUBJECTS = (
                       "luminal/rules/exponentials.py", "luminal/rules/identities.py",
                       "luminal/rules/maxima.py", "luminal/rules/moves.py",
                       "luminal/rules/sums.py", "luminal/rules/notation.py"),
-            ("tests/rules/test_guards.py", "tests/rules/test_rules.py",
-             "tests/rules/test_unsound.py")),
+            ("tests/rules/test_notation.py", _NAMED_GUARDS, "tests/rules/test_rules.py",
+             "tests/rules/test_guards.py", "tests/rules/test_unsound.py")),
     Subject("measure", ("luminal/search/measure.py", "luminal/search/runner.py"),
             (_RUNNER, *_SEARCH)),
     Subject("oracle", ("luminal/search/oracle.py", "luminal/search/distance.py"),

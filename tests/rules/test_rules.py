@@ -7,7 +7,7 @@ import random
 import pytest
 
 from luminal.egraph.handlers import HANDLERS
-from luminal.rules import RULES, Rule, notation
+from luminal.rules import RULES, Class, Rule, identities, notation
 from tests.rules.agreement import Compared
 from tests.rules.checker import (
     CLEAN,
@@ -24,6 +24,7 @@ from tests.rules.instances import Instance
 
 SAMPLES = 150  # the rarest fault of `test_unsound` is met 3 to 9 times
 HANDLED_SAMPLES = 24
+APPROXIMATED = frozenset(("Exp", "Log", "Exp2", "Log2", "Sin", "Cos"))  # bits are a backend's own
 PLAIN = [rule for rule in RULES if not rule.handler]
 HANDLED = [rule for rule in RULES if rule.handler]
 
@@ -102,6 +103,22 @@ def test_its_twin_stays_alone(rule: Rule) -> None:
 def test_every_handler_is_named_by_a_rule() -> None:
     assert {rule.handler for rule in HANDLED} == set(HANDLERS)
     assert {rule.name for rule in HANDLED} == set(DRAWS)
+
+
+def test_exact_rules_have_no_approximated_operation() -> None:
+    """Its results are in no order that all backends keep: a maximum of them need not be the one of
+    the largest operand.
+    """
+    for rule in PLAIN:
+        parts = [p for side in (rule.lhs, rule.rhs) for p in notation.parts(notation.pattern(side))]
+        approximated = any(isinstance(p, notation.Apply) and p.op in APPROXIMATED for p in parts)
+        assert not approximated or rule.kind is not Class.EXACT, rule.name
+
+
+def test_exact_identities_subsume() -> None:
+    """The left side of others may be wanted: for its numbers, or for its type."""
+    exact = {rule.name for rule in identities.RULES if rule.kind is Class.EXACT}
+    assert {rule.name for rule in CLEAN} == exact | {"add-zero", "cast-to-same"}
 
 
 def test_names_are_kebab_case_and_tell_rules_apart() -> None:
