@@ -48,7 +48,7 @@ SUBJECTS = (
             ("tests/unit/test_merges.py", "tests/unit/test_kernel_graph.py",
              "tests/unit/test_selection.py", "tests/unit/test_partition.py")),
     Subject("guards", ("luminal/kernel/guards.py",),
-            ("tests/unit/test_guards.py",)),
+            ("tests/unit/test_guards.py",), count=80),
     Subject("rules", ("luminal/rules/casts.py", "luminal/rules/commutes.py",
                       "luminal/rules/constants.py", "luminal/rules/contractions.py",
                       "luminal/rules/exponentials.py", "luminal/rules/identities.py",

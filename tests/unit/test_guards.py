@@ -20,7 +20,7 @@ from luminal.kernel.guards import (
     strict_range,
     whole_vectors,
 )
-from luminal.shape.expression import Expression, Symbol, all_of, axis, const, symbol
+from luminal.shape.expression import Expression, Symbol, all_of, axis, const, opaque, symbol
 
 EXTENT = 7
 I, J = axis("i", EXTENT), axis("j", 5)
@@ -277,6 +277,12 @@ def test_what_another_loop_takes_part_in_is_cut_where_all_of_it_is_decided() -> 
     found = cut_points([t >= I + J], I, const(EXTENT))  # holds up to 0, fails from 6
     assert [point.value for point in found] == [1, 6]
     assert cut_points([I + J <= S], I, const(EXTENT)) == []
+
+
+def test_a_loop_without_an_end_decides_one_side_only() -> None:
+    other = axis("k", opaque("count", 0))
+    for condition, cut in ((I + other < 5, 5), (I - other >= 2, 2)):
+        assert [point.value for point in cut_points([condition], I, const(EXTENT))] == [cut]
 
 
 def test_an_extent_that_depends_on_dims_takes_no_literal_cuts() -> None:
