@@ -37,7 +37,7 @@ SUBJECTS = (
     Subject("in_place", ("luminal/program/in_place.py",),
             ("tests/backends/cpu/test_in_place.py", "tests/unit/test_partition.py")),
     Subject("prologue", ("luminal/backends/cpu/prologue.py",),
-            ("tests/backends/cpu/test_prologue.py", "tests/backends/cpu/test_poison.py")),
+            ("tests/backends/cpu/test_prologue.py", "tests/backends/cpu/test_poison.py"), count=100),
     Subject("device", ("luminal/backends/cpu/device.py", "luminal/backends/cpu/frame.py",
                        "luminal/backends/cpu/launch_rows.py"),
             ("tests/backends/cpu/test_device.py", "tests/backends/cpu/test_poison.py", _EXECUTABLE,

@@ -72,7 +72,7 @@ class Prologue:
         }
         self._parameters = tuple(dict.fromkeys(self._weights.values()))
         self._versions: list[int] | None = None
-        self._newest = -1  # version of any Parameter, when they were last compared
+        self._newest: int | None = None  # version of any Parameter, when they were last compared
         self._made = _derivations(program, texts)
         self._derived: dict[int, Derived] = {}
         for buffer in program.buffers:

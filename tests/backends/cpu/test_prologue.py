@@ -287,6 +287,33 @@ def test_a_buffer_of_two_writers_is_the_programs_own(runs: list[list[str]]) -> N
     assert len(runs) == 3
 
 
+def test_a_sum_in_place_is_named_by_all_that_makes_it() -> None:
+    """t = w + w or w * w; then d = w and t = t + w in one kernel, which alone is no name for t."""
+    parameter = weight(W + 3)
+
+    def runner(first: str) -> CpuRunner:
+        k = TileBuilder()
+        k.buffer("w", N)
+        k.buffer("d", N, "out")
+        k.buffer("t", N, "inout")
+        k.grid("c", 1)
+        with k.loop("i", N, vector=16) as i:
+            value = k.load("w", i.axis)
+            k.store("d", i.axis, value)
+            k.store("t", i.axis, k.map("Add", k.load("t", i.axis), value))
+        p = Made()
+        w, d, t = p.weight(parameter), p.buffer("derived"), p.buffer("derived")
+        begin = p.launch(first, w, w, t)
+        p.kernels.append(k.kernel())
+        operands = (Operand(w), Operand(d), Operand(t))
+        both = KernelLaunch(len(p.kernels) - 1, operands, (), const(1), "both")
+        return p.runner(begin, both)
+
+    runners = [runner("Add"), runner("Mul")]
+    found = [derived(made)[1] for made in runners]
+    np.testing.assert_array_equal(found, [3 * (W + 3), (W + 3) ** 2 + W + 3])
+
+
 class Memory:
     """What prologues take and what they give to the driver."""
 
