@@ -67,5 +67,5 @@ SUBJECTS = (
                         "luminal/loaders/gguf_llama.py", "luminal/loaders/mapped.py",
                         "luminal/loaders/json_file.py"),
             ("tests/unit/test_safetensors_file.py", "tests/unit/test_gguf.py",
-             "tests/unit/test_llama_loaders.py"), count=60),
+             "tests/unit/test_llama_loaders.py"), count=140),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from tokenizers import pre_tokenizers
 
 from luminal.errors import LoadError
 from luminal.loaders.gguf import MAX_ITEMS, GGUFFile, read_gguf
-from luminal.loaders.gguf_llama import gguf_tokenizer, llama_config
+from luminal.loaders.gguf_llama import gguf_tokenizer, llama_config, llama_weights
 
 PATH = Path("m.gguf")
 
@@ -134,6 +134,8 @@ def test_an_unsupported_type_is_named(tmp_path: Path) -> None:
 def test_damage_is_named(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     whole = gguf({"key": "word"}, {"w": (0, np.zeros((4, 8), "<f4"))})
+    path.write_bytes(whole)
+    assert read_gguf(path).tensors["w"].shape == (4, 8)
     for size in range(1, len(whole)):
         path.write_bytes(whole[:size])
         with pytest.raises(LoadError, match=r"m\.gguf: (truncated|not a GGUF file)"):
@@ -143,6 +145,9 @@ def test_damage_is_named(tmp_path: Path) -> None:
         read_gguf(path)
     path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("k") + struct.pack("<I", 99))
     with pytest.raises(LoadError, match="unknown metadata type 99"):
+        read_gguf(path)
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 2) + 2 * (text("k") + value(True)))
+    with pytest.raises(LoadError, match="the metadata has 'k' twice; the file is damaged"):
         read_gguf(path)
 
 
@@ -200,6 +205,21 @@ def test_a_llama_has_its_sizes_from_the_metadata() -> None:
     }
 
 
+def test_weights_have_the_names_of_hugging_face() -> None:
+    names = {
+        "token_embd.weight": "model.embed_tokens.weight",
+        "output.weight": "lm_head.weight",
+        "blk.10.attn_q.weight": "model.layers.10.self_attn.q_proj.weight",
+        "blk.0.ffn_norm.weight": "model.layers.0.post_attention_layernorm.weight",
+        "blk.0.odd.weight": "blk.0.odd.weight",
+        "odd": "odd",
+    }
+    tensors = {name: np.zeros(n) for n, name in enumerate(names)}
+    found = llama_weights(GGUFFile({}, tensors))
+    assert [*found] == [*names.values()]
+    assert all(found[new] is tensors[old] for old, new in names.items())
+
+
 def test_a_llama_without_a_matrix_of_embeddings_is_refused() -> None:
     for tensors in ({}, {"token_embd.weight": np.zeros(16, np.float32)}):
         with pytest.raises(LoadError, match=r"'token_embd\.weight' is missing or no matrix"):
@@ -225,6 +245,23 @@ def test_sentencepiece_tokenizer() -> None:
     assert tokenizer.decode([1, 259, 261, 3 + 10, 263, 2]) == "ab\n"
     bare = {"tokenizer.ggml.add_bos_token": False, "tokenizer.ggml.add_space_prefix": False}
     assert gguf_tokenizer(metadata | bare, PATH).encode("ab") == [261]
+    with pytest.raises(LoadError, match="264 tokens, 1 scores and 264 types; it must have as many"):
+        gguf_tokenizer(metadata | {"tokenizer.ggml.scores": [0.0]}, PATH)
+
+
+def test_what_has_no_piece_is_unknown() -> None:
+    metadata = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "a"],
+        "tokenizer.ggml.scores": [0.0] * 4,
+        "tokenizer.ggml.token_type": [2, 3, 3, 1],
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.add_space_prefix": False,
+    }
+    assert gguf_tokenizer(metadata, PATH).encode("aé") == [1, 3, 0, 0]
+    other = metadata | {"tokenizer.ggml.unknown_token_id": 2}
+    assert gguf_tokenizer(other, PATH).encode("aé") == [1, 3, 2, 2]
 
 
 def test_byte_level_tokens_meet_in_the_words_of_their_model() -> None:
@@ -245,6 +282,9 @@ def test_byte_level_tokens_meet_in_the_words_of_their_model() -> None:
     ):
         tokenizer = gguf_tokenizer(metadata | {"tokenizer.ggml.pre": cut}, PATH)
         assert tokenizer.encode("!a1234") == start + expected, cut
+    del metadata["tokenizer.ggml.bos_token_id"]
+    tokenizer = gguf_tokenizer(metadata | {"tokenizer.ggml.pre": "llama-bpe"}, PATH)
+    assert tokenizer.encode("!a") == [256]
 
 
 def test_byte_level_tokenizer() -> None:

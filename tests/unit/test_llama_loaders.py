@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,9 @@ def test_llama2c_tokenizer_damage_is_named(tmp_path: Path) -> None:
     path = tmp_path / "tok.bin"
     path.write_bytes(struct.pack("<ifi", 4, 0.0, 3) + b"ab")
     with pytest.raises(LoadError, match="piece 0 has length 3, 2 bytes are left"):
+        read_llama2c_tokenizer(path)
+    path.write_bytes(struct.pack("<ifi", 4, 0.0, -1) + b"ab")
+    with pytest.raises(LoadError, match="piece 0 has length -1, 2 bytes are left"):
         read_llama2c_tokenizer(path)
     path.write_bytes(struct.pack("<ifi", 4, 0.0, 2) + b"ab" + b"\0")
     with pytest.raises(LoadError, match="truncated in piece 1"):
@@ -221,6 +225,7 @@ def test_llama3_scaling_in_both_spellings() -> None:
     ("change", "message"),
     [
         ({"architectures": ["GPT2LMHeadModel"]}, "architecture 'GPT2LMHeadModel' is not supported"),
+        ({"architectures": ["A", "B"]}, r"architecture \['A', 'B'\] is not supported"),
         ({"hidden_act": "gelu"}, "hidden_act='gelu' is not supported; 'silu' is"),
         ({"attention_bias": True}, "attention_bias=True is not supported"),
         ({"rope_scaling": {"type": "yarn"}}, "rope_type 'yarn' is not supported"),
@@ -280,6 +285,23 @@ def test_a_folder_without_a_tokenizer_loads(tmp_path: Path) -> None:
 def test_weights_are_checked(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     tiny_folder(tmp_path, **changes)
     with pytest.raises(LoadError, match=message):
+        load_checkpoint(tmp_path)
+
+
+def test_three_missing_weights_are_named(tmp_path: Path) -> None:
+    names = ["model.embed_tokens.weight"]
+    names += [f"model.layers.0.self_attn.{part}_proj.weight" for part in "qkv"]
+    for count, verb in ((1, "is"), (2, "are"), (3, "are"), (4, "and more are")):
+        tiny_folder(tmp_path, **{name.replace(".", "__"): None for name in names[:count]})
+        listed = ", ".join(map(repr, names[: min(count, 3)]))
+        with pytest.raises(LoadError, match=re.escape(f": {listed} {verb} missing from the")):
+            load_checkpoint(tmp_path)
+
+
+def test_of_tied_weights_one_must_be_there(tmp_path: Path) -> None:
+    tiny_folder(tmp_path, model__embed_tokens__weight=None, lm_head__weight=None)
+    (tmp_path / "config.json").write_text(json.dumps(TINY | {"tie_word_embeddings": True}))
+    with pytest.raises(LoadError, match=r"'model\.embed_tokens\.weight' is missing from the"):
         load_checkpoint(tmp_path)
 
 

@@ -116,6 +116,14 @@ def test_a_file_without_a_header(tmp_path: Path, data: bytes, message: str) -> N
         read_safetensors(tmp_path / "m")
 
 
+def test_an_endless_header_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "m").open("wb") as file:
+        file.write((MAX_BYTES + 1).to_bytes(8, "little") + b"{")
+        file.truncate(8 + MAX_BYTES + 1)
+    with pytest.raises(LoadError, match=r"must begin with \{ and have at most 100000000 "):
+        read_safetensors(tmp_path / "m")
+
+
 @pytest.mark.timeout(5)
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "m")
@@ -153,10 +161,13 @@ def test_shards(tmp_path: Path) -> None:
 
 def test_an_index_names_files_beside_it(tmp_path: Path) -> None:
     index = tmp_path / "model.safetensors.index.json"
-    for names in (["m", "../m"], ["m", 3], ["x" * 256]):
+    for names in (["m", "../m"], ["m", 3], ["x" * 256], ["a\nb"]):
         index.write_text(json.dumps({"weight_map": dict(enumerate(names))}))
         with pytest.raises(LoadError, match="no weight_map of tensor names to names of files"):
             read_sharded(index)
+    index.write_text(json.dumps({"weight_map": {c: c for c in "hgfedcba"}}))
+    with pytest.raises(LoadError, match="a: cannot be read: No such file"):  # the first by name
+        read_sharded(index)
     index.write_text(json.dumps({"weight_map": {"a": "x" * 255}}))
     with pytest.raises(LoadError, match="cannot be read: No such file"):
         read_sharded(index)
