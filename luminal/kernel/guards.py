@@ -121,7 +121,7 @@ def cut_points(
             rest = slack - loop * factor
             if all(s.extent is None for s in rest.symbols()) and not rest.is_const:
                 if abs(factor.value) == 1:
-                    exact.add(-rest if factor.value > 0 else rest + 1)
+                    exact.add(-rest if factor.value == 1 else rest + 1)
             else:
                 literal |= _changes(rest, factor.value)
     if exact:

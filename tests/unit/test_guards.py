@@ -133,6 +133,8 @@ def test_strict_and_relaxed_ranges(parts: list[Expression], box: tuple[int, int]
     bounds = {LANE: (const(box[0]), const(box[1]))}
     relaxed = relaxed_range(condition, I, const(EXTENT), bounds)
     strict = strict_range(condition, I, const(EXTENT), bounds)
+    alone = [strict_range(part, I, const(EXTENT), bounds) for part in parts]
+    assert (strict is None) == any(found is None for found in alone)
     lanes = range(box[0], box[1] + 1)
     for s in VALUES:
         held = [true_at(condition, I, {"s": s, "lane": lane}) for lane in lanes]
@@ -210,6 +212,7 @@ def pieces(points: Iterable[Expression], extent: int, env: Mapping[str, int]) ->
         ([I - J >= 1], [1, 5]),
         ([I.ne(3)], []),
         ([I * I < 9], []),
+        ([I * S < 9], []),
         ([S < 3], []),
     ],
     ids=str,
@@ -303,6 +306,8 @@ def test_an_extent_that_depends_on_dims_takes_no_literal_cuts() -> None:
         ([65], 16, 200, [65]),
         ([199], 16, 200, [192]),  # near the end: down
         ([136], 16, 200, [136]),
+        ([136, 65], 16, 200, [65, 136]),
+        ([1], 1, 200, [1]),
         ([137], 16, 200, [128]),
         ([3, 197], 16, 200, [16, 192]),
         ([3, 5], 16, 200, [16]),
