@@ -56,7 +56,7 @@ SUBJECTS = (
                       "luminal/rules/maxima.py", "luminal/rules/moves.py",
                       "luminal/rules/sums.py", "luminal/rules/notation.py"),
             ("tests/rules/test_notation.py", _NAMED_GUARDS, "tests/rules/test_rules.py",
-             "tests/rules/test_guards.py", "tests/rules/test_unsound.py")),
+             "tests/rules/test_guards.py", "tests/rules/test_unsound.py"), count=52),
     Subject("measure", ("luminal/search/measure.py", "luminal/search/runner.py"),
             (_RUNNER, *_SEARCH)),
     Subject("oracle", ("luminal/search/oracle.py", "luminal/search/distance.py"),
