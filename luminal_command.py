@@ -6,7 +6,7 @@ It stands outside of the package, since to import any part of that takes half a 
 import os
 import signal
 
-INTERRUPTED = 130  # the status of a process that Ctrl-C ended: 128 + SIGINT
+INTERRUPTED = 130  # as in luminal.cli.main, which is not imported yet
 
 
 def _leave(number: int, frame: object) -> None:

@@ -12,7 +12,8 @@ import typer
 from luminal import config
 from luminal.cli import cache, compile, devices, env, generate
 from luminal.errors import LuminalError
-from luminal_command import INTERRUPTED
+
+INTERRUPTED = 130  # the status of a process that Ctrl-C ended: 128 + SIGINT
 
 app = typer.Typer(
     name="luminal",

@@ -60,7 +60,8 @@ from luminal.frontend import einsum as einsums
 from luminal.frontend import embedding as tables
 from luminal.frontend import scatter as writing
 from luminal.frontend import unfold as windows
-from luminal.frontend.handle import is_tensor, of_tensors
+from luminal.frontend.handle import is_tensor
+from luminal.frontend.handle import of_tensors as _of_tensors
 from luminal.frontend.subscript import index_put
 
 # --- by element -----------------------------------------------------------------------------------
@@ -456,4 +457,4 @@ __all__ = [
 # fmt: on
 
 for _name in __all__:
-    globals()[_name] = of_tensors(globals()[_name])
+    globals()[_name] = _of_tensors(globals()[_name])

@@ -41,7 +41,7 @@ from luminal.frontend.exponential import log_sigmoid as logsigmoid
 from luminal.frontend.exponential import sigmoid, softplus
 from luminal.frontend.foreign import in_place
 from luminal.frontend.grid import affine_grid, grid_sample
-from luminal.frontend.handle import of_tensors
+from luminal.frontend.handle import of_tensors as _of_tensors
 from luminal.frontend.hyperbolic import tanh, tanhshrink
 from luminal.frontend.logits import log_softmax, softmax, softmin
 from luminal.frontend.loss import (
@@ -251,4 +251,4 @@ def upsample_bilinear(
 
 
 for _name in __all__:
-    globals()[_name] = of_tensors(globals()[_name])
+    globals()[_name] = _of_tensors(globals()[_name])
