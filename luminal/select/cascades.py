@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from luminal.algebra.terms import Term
+from luminal.algebra.terms import Phase, Term
 from luminal.kernel.cascade import Cascade, Refusal, derive, lane_axis
 from luminal.program.kernel_graph import KernelGraph
 from luminal.select.weights import MUCH_WORK, REACH, upper
@@ -61,7 +61,7 @@ class _Neighbours:
             for arg in dict.fromkeys(term.args):
                 self.users[arg].append(term)
         self.taken: set[Term] = set()
-        self.moved = _moved(order)
+        self.stored = _moved(order).union(t for t in order if t.is_leaf or t.is_opaque)
 
     @cached_property
     def graph(self) -> KernelGraph:
@@ -72,9 +72,10 @@ class _Neighbours:
         above = self.above(maximum)
         near = _nearest(maximum, above)
 
+        stored, is_run = self.stored, maximum.is_run
+
         def is_read(term: Term) -> bool:
-            stored = term.is_leaf or term.is_opaque or term in self.moved
-            return stored or term.is_run != maximum.is_run
+            return term in stored or (term.phase is Phase.RUN) is not is_run
 
         cascade = derive(maximum, near, set(above), is_read)
         if isinstance(cascade, Refusal):
