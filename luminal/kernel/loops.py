@@ -179,8 +179,8 @@ def accesses(group: Group, axes: tuple[LoopAxis, ...]) -> list[Access]:
     """Every distinct read and store of the group."""
     env = base_env(axes)
     out: list[Access] = []
+    seen: set[object] = set()
     for store in group.stores:
-        seen: set[object] = set()
         for root in store.roots:
             out += _reads(root, env, group, seen)
         if store.index is None:
@@ -192,10 +192,12 @@ def _reads(
     root: Term, env: Mapping[Symbol, Expression], group: Group, seen: set[object]
 ) -> Iterator[Access]:
     """The reads below a root, under a reduction or not. Iterative: terms are thousands deep."""
+    base = env
     stack: list[tuple[Term, Mapping[Symbol, Expression], Term | None]] = [(root, env, None)]
     while stack:
         term, env, reduction = stack.pop()
-        key = (term, reduction, tuple((a, env.get(a)) for a in sorted(term.axes, key=_by_key)))
+        moved = () if env is base else sorted(term.axes, key=_by_key)
+        key = (term, reduction, env is base, tuple(map(env.get, moved)))
         if key in seen:
             continue
         seen.add(key)

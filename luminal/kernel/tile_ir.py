@@ -18,6 +18,7 @@ import enum
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -268,7 +269,7 @@ class Grid:
     count: Expression
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kernel:
     """One launchable piece of code.
 
@@ -281,6 +282,11 @@ class Kernel:
     scratch: tuple[Buffer, ...]
     grid: tuple[Grid, ...]
     body: tuple[Statement, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """See `to_text`."""
+        return _written(self)
 
     def statements(self) -> Iterator[Statement]:
         """Every statement, outer before inner."""
@@ -307,6 +313,10 @@ class Kernel:
 
 def to_text(kernel: Kernel) -> str:
     """The kernel as text: canonical names make it the key under which it is compiled and priced."""
+    return kernel.text
+
+
+def _written(kernel: Kernel) -> str:
     lines = [f"kernel({', '.join(f'{p.name} in {p.lo}..{p.hi}' for p in kernel.params)}) {{"]
     for buffer in (*kernel.buffers, *kernel.scratch):
         kind = buffer.role.value if buffer.space is Space.GLOBAL else buffer.space.value
