@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -45,7 +46,7 @@ def _checked(what: str, array: Any, shape: tuple[int, ...], dtype: DType) -> Arr
     return found
 
 
-class _Held:
+class _Held(ABC):
     """What is asked of an array that lives outside of graphs."""
 
     shape: tuple[int, ...]
@@ -82,9 +83,9 @@ class _Held:
     def data(self, value: Any) -> None:
         self.set(value)
 
+    @abstractmethod
     def set(self, value: Any) -> None:
         """Replaces the value."""
-        raise NotImplementedError
 
 
 class State(_Held):

@@ -93,7 +93,9 @@ class Evaluator:
     def __init__(self, group: Group) -> None:
         self.group = group
         self.blocks = Blocks()
-        self.operands: dict[tuple[Any, DType], Place] = {}  # one may be read in two dtypes
+        self.operands: dict[
+            tuple[Any, DType], tuple[int, Place]
+        ] = {}  # one may be read in two dtypes
         self.roles: list[Role] = []
         self.scratch: list[Buffer] = []
         self.params: dict[Symbol, Symbol] = {}
@@ -121,9 +123,7 @@ class Evaluator:
         while self.blocks.depth:
             self.blocks.close()
         buffers = []
-        for number, (place, role) in enumerate(
-            zip(self.operands.values(), self.roles, strict=True)
-        ):
+        for (number, place), role in zip(self.operands.values(), self.roles, strict=True):
             size = self.canonical(place.size)
             buffers.append(Buffer(f"b{number}", place.dtype, size, Space.GLOBAL, role))
         kernel = Kernel(
@@ -155,9 +155,9 @@ class Evaluator:
         """The kernel's name for the buffer of a place."""
         key = place.operand, place.dtype
         if key not in self.operands:
-            self.operands[key] = place
+            self.operands[key] = (len(self.operands), place)
             self.roles.append(role)
-        number = [*self.operands].index(key)
+        number = self.operands[key][0]
         if self.roles[number] is not role:
             self.roles[number] = Role.INOUT
         return f"b{number}"
