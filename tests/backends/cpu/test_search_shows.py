@@ -162,7 +162,7 @@ def convolved(x: Any, cx: lm.Graph, *shape: int, **options: Any) -> Any:
 
 
 CNNS: dict[str, Callable[[lm.Graph, Any], Any]] = {
-    "plain": lambda cx, x: convolved(x, cx, 4, 1, 3, 3, stride=2),
+    "plain": lambda cx, x: convolved(convolved(x, cx, 4, 1, 3, 3, stride=2), cx, 6, 4, 3, 3),
     "pools": lambda cx, x: convolved(
         convolved(x, cx, 4, 1, 3, 3).max_pool2d(2), cx, 6, 4, 3, 3
     ).max_pool2d(2),
