@@ -4,6 +4,14 @@ import importlib
 from math import e, inf, nan, pi
 
 from luminal import linalg, random, special
+from luminal.autograd.transforms import (
+    custom_vjp,
+    grad,
+    jvp,
+    stop_gradient,
+    value_and_grad,
+    vjp,
+)
 from luminal.dtypes import (
     DType,
     bfloat16,
@@ -124,6 +132,13 @@ __all__ = [
     "compile_count",
     "jit",
     "devices",
+    # derivatives
+    "grad",
+    "value_and_grad",
+    "vjp",
+    "jvp",
+    "custom_vjp",
+    "stop_gradient",
     # what means nothing here
     "no_grad",
     "inference_mode",

@@ -9,6 +9,7 @@ from luminal.algebra.lower import Lowered, lower
 from luminal.assemble import UNTUNED, Begin, Origin, Placements, Tuned, assemble
 from luminal.hlir import verify as hlir_verify
 from luminal.hlir.graph import Graph
+from luminal.hlir.prune import pruned
 from luminal.hlir.roll import roll
 from luminal.program import selection as selections
 from luminal.program import selection_text
@@ -59,7 +60,7 @@ def lower_to_algebra(graph: Graph) -> tuple[Graph, Lowered]:
     if config.get("LUMINAL_VERIFY"):
         hlir_verify.verify(graph)
     with tracing.span("roll"):
-        rolled = roll(graph)
+        rolled = roll(pruned(graph))
     if config.get("LUMINAL_VERIFY") and rolled is not graph:
         hlir_verify.verify(rolled)
     with tracing.span("lower"):

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from luminal import config, tracing
+from luminal.autograd import transforms
 from luminal.backends import registry
 from luminal.backends.reference.device import OpTrace, ReferenceRunner
 from luminal.dtypes import float32, int64
@@ -72,6 +73,10 @@ class Graph(Recorder):
     def computed(self, value: Value) -> Array:
         """`value` for the inputs set; see `Tensor.numpy`."""
         return self._on_demand.array(self, value)
+
+    def backward(self, loss: Tensor, gradient: Tensor | None = None) -> None:
+        """Adds gradients of `loss` to those of inputs and weights; see `Tensor.backward`."""
+        transforms.backward(loss, gradient)
 
     def _compiled_part(self, part: hlir.Graph) -> Executable:
         plan = _Plan(registry.find(self._backend), "standard", mode_of("fast"), SearchOptions(), {})

@@ -9,14 +9,14 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from luminal import dtypes
-from luminal.errors import GraphError, InputError
+from luminal.errors import InputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hip|meta)(:\d+)?")
 NO_DEVICES = "Luminal runs on the CPU so far; leave the device out (lm.devices() lists backends)"
-NO_GRADIENTS = "Luminal has no gradients and optimizers yet: models run, they are not trained"
+GRADIENTS = "gradients are Tensors that lm.grad(loss, variables) gives; see docs/training.md"
 
 DTYPES = {
     "bool": dtypes.bool_,
@@ -30,8 +30,8 @@ DTYPES = {
 """PyTorch's older names of dtypes: attributes of `luminal`, left out of `from luminal import *`."""
 
 WHY = {
-    **dict.fromkeys(("backward", "grad", "grad_fn", "requires_grad_", "retain_grad"), NO_GRADIENTS),
-    **dict.fromkeys(("zero_grad", "optim", "autograd", "enable_grad", "func"), NO_GRADIENTS),
+    **dict.fromkeys(("grad_fn", "requires_grad_", "retain_grad"), GRADIENTS),
+    **dict.fromkeys(("zero_grad", "enable_grad", "func"), GRADIENTS),
     **dict.fromkeys(("cuda", "mps", "xpu", "device", "get_device", "pin_memory"), NO_DEVICES),
     "Size": "shapes are plain tuples",
     "Generator": "there are lm.manual_seed, and keys of lm.random",
@@ -69,15 +69,16 @@ def wanted_dtype(what: str, targets: Sequence[Any], dtype: Any, device: Any) -> 
 
 
 def placed(function: Callable[P, R]) -> Callable[P, R]:
-    """Lets a function that makes a Tensor take `device="cpu"` and `requires_grad=False`."""
+    """Lets a function that makes a Tensor take `device="cpu"`, and `requires_grad`, which means
+    nothing: derivatives are taken with respect to whatever `lm.grad` is told.
+    """
 
     @wraps(function)
     def making(*args: P.args, **kwargs: P.kwargs) -> R:
         if kwargs:
             check_device(function.__name__, kwargs.pop("device", None))
             kwargs.pop("pin_memory", None)
-            if kwargs.pop("requires_grad", False):
-                raise GraphError(f"{function.__name__}: requires_grad=True: {NO_GRADIENTS}")
+            kwargs.pop("requires_grad", None)
         return function(*args, **kwargs)
 
     return making

@@ -12,6 +12,7 @@ import numpy as np
 from luminal import dtypes
 from luminal.errors import DimError, GraphError, ShapeError
 from luminal.frontend import creation
+from luminal.frontend.derivatives import Derivative
 from luminal.frontend.handle import Array, Extent, Shape, describe
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
@@ -48,6 +49,8 @@ class Recorder:
         self.values: dict[str, Array] = {}
         self.results: dict[Value, Array] = {}
         self.diffs: dict[str, tuple[Tensor, Tensor]] = {}  # by file: what `diff` took and gave
+        self.derivatives: dict[Value, Derivative] = {}
+        self.gradients: dict[Value, Tensor] = {}  # what `backward` found so far
         self._weights: dict[Parameter, Value] = {}
         self._numbers: dict[str, itertools.count[int]] = {}  # of names by their stems
 
@@ -374,6 +377,10 @@ class Recorder:
             f"{value.type}: no result yet; call .retrieve() on the Tensor, then compile() and "
             "execute() on its graph"
         )
+
+    def backward(self, loss: Tensor, gradient: Tensor | None = None) -> None:
+        """See `Tensor.backward`; GraphError in the function of `scan`."""
+        raise GraphError(f"backward: not inside {self.name}; use lm.grad on what leaves it")
 
     # --- values
 

@@ -45,9 +45,8 @@ def scan(fn: Step, init: Any, xs: Any = None, length: Extent | None = None) -> t
     _check_carry(carry_tree, next_tree, carry_args, results)
 
     arguments = [*carry_args, *stream_args, *map(body.wrap, body.captured.values())]
-    block = Body(
-        tuple(x.value.node for x in arguments), tuple(body.bring(result) for result in results)
-    )
+    begun = [x.value for x in carry_args]  # derivatives need them; unread, they are dropped
+    block = Body(tuple(x.value.node for x in arguments), (*map(body.bring, results), *begun))
     body.closed = True
     made = graph.builder.loop(
         trips,
@@ -58,7 +57,7 @@ def scan(fn: Step, init: Any, xs: Any = None, length: Extent | None = None) -> t
     )
     outputs = [graph.wrap(value) for value in made]
     count = len(carried_tensors)
-    return carry_tree.build(outputs[:count]), ys_tree.build(outputs[count:])
+    return carry_tree.build(outputs[:count]), ys_tree.build(outputs[count : count + len(ys)])
 
 
 def _trips(
@@ -111,6 +110,7 @@ class BodyRecorder(Recorder):
         self.dims = parent.dims
         self.requirements = parent.requirements
         self.diffs = parent.diffs
+        self.derivatives = parent.derivatives
         self.closed = False
         self.captured: dict[
             Value, Value

@@ -115,6 +115,19 @@ class Tensor(Handle):
         """
         return self.graph.result(self.value)
 
+    def backward(self, gradient: Tensor | None = None) -> None:
+        """Adds the gradients of this scalar to `grad` of the inputs and weights it depends on.
+
+        They are Tensors of the graph: output them, or read them with `numpy()`. `gradient` comes in
+        from above where this is no scalar. Raises as `lm.grad`.
+        """
+        self.graph.backward(self, gradient)
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that `backward` has found so far, of an input or a weight."""
+        return self.graph.gradients.get(self.value)
+
     def item(self) -> Any:
         """The only element as a Python number, computed as by `numpy`; ShapeError for several."""
         return self._single("item").item()

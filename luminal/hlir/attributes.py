@@ -70,6 +70,12 @@ class CastAttrs(NamedTuple):
     dtype: DType
 
 
+class MarkAttrs(NamedTuple):
+    """Of a Detach that a derivative of its own belongs to: what tells it from others."""
+
+    key: Any
+
+
 class AxisAttrs(NamedTuple):
     """The dimension that a reduction or a sort runs along."""
 

@@ -128,6 +128,11 @@ class Builder:
     def __iter__(self) -> Iterator[Node]:
         return iter(self._interned.values())
 
+    @property
+    def newest(self) -> Node | None:
+        """The node that was made last; None before the first."""
+        return next(reversed(self._interned.values()), None)
+
     def make(self, name: str, args: Sequence[Value] = (), attrs: Any = None) -> Node:
         """The node of op `name`; raises ShapeError or DTypeError if the operands do not fit."""
         key = (name, tuple(args), attrs)
@@ -236,6 +241,16 @@ class Builder:
         """The results of a hand-written kernel, which has these types."""
         node = self.make("Custom", args, CustomAttrs(kernel, tuple(types), chunks, flops))
         return tuple(Value(node, k) for k in range(len(node.types)))
+
+
+def copied(
+    builder: Builder, node: Node, args: Sequence[Value], attrs: Any = None
+) -> tuple[Value, ...]:
+    """The results of the same operation on other operands, with other attributes if given."""
+    if isinstance(node.attrs, ViewAttrs):
+        return (builder.view(args[0], node.attrs.view),)
+    new = builder.make(node.op.name, args, attrs or node.attrs)
+    return tuple([Value(new, k) for k in range(len(new.types))])
 
 
 def _split_map(

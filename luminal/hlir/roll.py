@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from luminal.hlir.attributes import Body, LoopAttrs
-from luminal.hlir.graph import Builder, Graph, Output, Sink, topological
+from luminal.hlir.graph import Builder, Graph, Output, Sink, copied, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.roll_block import Block
-from luminal.hlir.roll_build import copied, replaced
+from luminal.hlir.roll_build import replaced
 from luminal.hlir.roll_cost import without_prologue
 from luminal.hlir.roll_match import LAGS, Iteration, Layers, iteration_before, match
 from luminal.hlir.roll_runs import Run, Slices, cut, runs

@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from luminal.hlir.attributes import Body, ViewAttrs
-from luminal.hlir.graph import Assign, Builder, Output, Sink
-from luminal.hlir.ops import Node, TensorType, Value
+from luminal.hlir.attributes import Body
+from luminal.hlir.graph import Assign, Builder, Output, Sink, copied
+from luminal.hlir.ops import TensorType, Value
 from luminal.hlir.roll_block import Block
 from luminal.hlir.roll_cost import Costs
 from luminal.hlir.roll_match import Again, Carried, Fixed, Inner, Layers, Ref, Stream
@@ -257,16 +256,6 @@ class _Loop:
                 args = [self.again[arg] for arg in top.node.args]
                 (self.again[top],) = copied(self.inner, top.node, args)
         return self.again[value]
-
-
-def copied(
-    builder: Builder, node: Node, args: Sequence[Value], attrs: Any = None
-) -> tuple[Value, ...]:
-    """The results of the same operation on other operands, with other attributes if given."""
-    if isinstance(node.attrs, ViewAttrs):
-        return (builder.view(args[0], node.attrs.view),)
-    new = builder.make(node.op.name, args, attrs or node.attrs)
-    return tuple([Value(new, k) for k in range(len(node.types))])
 
 
 def _rebuilt(

@@ -37,7 +37,7 @@ REASONS: dict[str, str] = {
         is_mps is_mtia is_pinned is_set_to is_shared is_vulkan is_xla is_xpu layout mtia new
         new_empty_strided new_tensor pin_memory record_stream resize resize_as slice_inverse storage
         storage_offset storage_type to_mkldnn type untyped_storage xpu""",
-    "derivatives, which are planned": """backward grad grad_dtype grad_fn is_leaf output_nr
+    "PyTorch's tape: gradients are values of the graph": """grad_dtype grad_fn is_leaf output_nr
         register_hook register_post_accumulate_grad_hook reinforce retain_grad
         retains_grad volatile""",
     "PyTorch's own machinery": "as_subclass index module_load name",

@@ -1,0 +1,106 @@
+"""The gradient of a Loop is a Loop over the same trips, last one first.
+
+What iteration t's gradient needs is the carried values that it began with: the forward Loop hands
+them out as streams (`scan` records them as results that nothing may read; a compile drops those).
+The rest of the body is computed again, in the body of the backward Loop, and differentiated there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from luminal.errors import GraphError
+from luminal.frontend.derivatives import Derivative
+from luminal.frontend.graph import Recorder
+from luminal.frontend.scan import scan
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.attributes import Body, LoopAttrs
+from luminal.hlir.graph import copied, topological
+from luminal.hlir.ops import Value
+
+if TYPE_CHECKING:
+    from luminal.autograd.rules import Applied, Gradients
+
+
+def loop_rule(at: Applied, arrived: Gradients) -> Gradients:
+    """The gradients of initial values, streams and invariants."""
+    from luminal.autograd.reverse import gradients  # it differentiates the body, which may loop
+
+    attrs: LoopAttrs = at.node.attrs
+    carried, streams, invariants = attrs.split(at.args)
+    whole = [s[0] for s in streams]
+    count, history = attrs.carried, _history(at)
+    given = [
+        at.graph.zeros(y.extents, dtype=y.dtype) if g is None and y.dtype.is_float else g
+        for y, g in zip(at.results, arrived, strict=True)
+    ]
+    smooth = [k for k, x in enumerate(carried) if x.dtype.is_float]
+    flowing = [k for k in range(count, len(given)) if given[k] is not None]
+    fixed = [k for k, x in enumerate(invariants) if x.dtype.is_float]
+    moving = [k for k, x in enumerate(whole) if x.dtype.is_float]
+
+    def step(carry: Any, x: Any) -> Any:
+        onward, sums = carry
+        before, slices, coming = x
+        body = onward[0].graph if onward else (before or slices or coming)[0].graph
+        args = [*map(body.constant, (*before, *slices, *invariants))]
+        results = replay(body, attrs.body, args)
+        wanted = [args[k] for k in smooth]
+        wanted += [args[count + k] for k in moving]
+        wanted += [args[count + len(whole) + k] for k in fixed]
+        ends = [results[k] for k in smooth] + [results[k] for k in flowing]
+        found = gradients(body, ends, [*onward, *coming], [w.value for w in wanted])
+        full = [
+            body.zeros(w.extents, dtype=w.dtype) if g is None else g
+            for w, g in zip(wanted, found, strict=True)
+        ]
+        a, b = len(smooth), len(smooth) + len(moving)
+        return (full[:a], [s + g for s, g in zip(sums, full[b:], strict=True)]), full[a:b]
+
+    start = [given[k] for k in smooth]
+    zeros = [at.graph.zeros(invariants[k].extents, dtype=invariants[k].dtype) for k in fixed]
+    backward = [
+        [x.flip(0) for x in history],
+        [x.flip(0) for x in whole],
+        [g.flip(0) for k in flowing if (g := given[k]) is not None],
+    ]
+    (first, sums), slices = scan(step, (start, zeros), backward, length=attrs.trips)
+    out: list[Tensor | None] = [None] * len(at.args)
+    for k, g in zip(smooth, first, strict=True):
+        out[k] = g
+    for k, g in zip(moving, slices, strict=True):
+        out[count + k] = g.flip(0)
+    for k, g in zip(fixed, sums, strict=True):
+        out[count + len(whole) + k] = g
+    return out
+
+
+def _history(at: Applied) -> list[Tensor]:
+    """The streams of what each carried value was at the beginning of the iterations."""
+    attrs: LoopAttrs = at.node.attrs
+    found = dict(zip(attrs.body.results[attrs.carried :], at.results[attrs.carried :], strict=True))
+    begun = [argument.value for argument in attrs.body.arguments[: attrs.carried]]
+    if not all(value in found for value in begun):
+        raise GraphError("Loop: its body does not hand out what it carries; record it with lm.scan")
+    return [found[value] for value in begun]
+
+
+def replay(graph: Recorder, body: Body, args: Sequence[Tensor]) -> list[Tensor]:
+    """A Loop's body recorded again, on other arguments, with what is known of its derivatives."""
+    values = {a.value: graph.bring(x) for a, x in zip(body.arguments, args, strict=True)}
+    nodes = topological(body.results)
+    for node in nodes:
+        if node.value in values:
+            continue
+        operands = [values[arg] for arg in node.args]
+        for k, value in enumerate(copied(graph.builder, node, operands)):
+            values[Value(node, k)] = value
+    for node in nodes:
+        for value in (Value(node, k) for k in range(len(node.types))):
+            known = graph.derivatives.get(value)
+            if known is not None:
+                operands = [values[operand] for operand in known.operands]
+                again = Derivative(tuple(operands), known.pull)
+                graph.derivatives.setdefault(values[value], again)
+    return [graph.wrap(values[result]) for result in body.results]

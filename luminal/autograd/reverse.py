@@ -1,0 +1,158 @@
+"""Reverse mode: one walk over the graph from the loss back, which records the gradients into it.
+
+Only what lies between is looked at: values that depend on a variable and that an output depends on.
+Each value's gradient is the sum over its consumers, complete before it flows on, since consumers
+come first in the reverse of a topological order. A value with a known derivative passes its
+gradient straight to the operands of that; what lies between it and them is not entered.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import reduce
+
+from luminal.autograd.loop import loop_rule
+from luminal.autograd.rules import RULES, Applied, flat
+from luminal.errors import DTypeError, GraphError, ShapeError
+from luminal.frontend.graph import Recorder
+from luminal.frontend.handle import describe
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.ops import Node, Value
+
+
+def gradients(
+    graph: Recorder,
+    outputs: Sequence[Tensor],
+    cotangents: Sequence[Tensor],
+    variables: Sequence[Value],
+) -> list[Tensor | None]:
+    """For each variable the sum over outputs of cotangent times derivative; None: no path leads
+    from it to an output.
+    """
+    order = _operands_first(graph, [y.value for y in outputs])
+    active = _active(graph, order, variables)
+    collected: defaultdict[Value, list[Tensor]] = defaultdict(list)
+    for y, cotangent in zip(outputs, cotangents, strict=True):
+        collected[y.value].append(cotangent)
+    wanted = set(variables)
+    found: dict[Value, Tensor] = {}
+    for node in reversed(order):
+        arrived: list[Tensor | None] = []
+        for k in range(len(node.types)):
+            value = Value(node, k)
+            parts = collected.pop(value, [])
+            total = reduce(Tensor.__add__, parts) if parts else None
+            if total is not None and value in wanted:
+                found[value] = total
+            if total is not None and value in graph.derivatives and value in active:
+                _follow(graph, value, total, active, collected)
+                total = None
+            arrived.append(total)
+        if any(g is not None for g in arrived) and any(arg in active for arg in node.args):
+            at = Applied.of(graph, node)
+            rule = loop_rule if node.op.name == "Loop" else RULES[node.op.name]
+            _collect(node.args, rule(at, arrived), active, collected)
+    return [found.get(value) for value in variables]
+
+
+def _follow(
+    graph: Recorder,
+    value: Value,
+    g: Tensor,
+    active: set[Value],
+    collected: defaultdict[Value, list[Tensor]],
+) -> None:
+    """Along the known derivative of a value."""
+    known = graph.derivatives[value]
+    operands = [graph.wrap(operand) for operand in known.operands]
+    _collect(known.operands, known.pull(g, graph.wrap(value), operands), active, collected)
+
+
+def _collect(
+    operands: Sequence[Value],
+    flowing: Sequence[Tensor | None],
+    active: set[Value],
+    collected: defaultdict[Value, list[Tensor]],
+) -> None:
+    for operand, g in zip(operands, flowing, strict=True):
+        if g is not None and operand in active:
+            if g.extents != operand.shape:
+                g = g.sum_to_size(*operand.shape)  # of an operand that the rule broadcast
+            collected[operand].append(g.cast(operand.dtype))
+
+
+def _operands_first(graph: Recorder, roots: Iterable[Value]) -> list[Node]:
+    """Every node below the roots, known derivatives in the place of what they pass over."""
+    order: dict[Node, None] = {}
+    stack = [root.node for root in roots]
+    while stack:
+        node = stack[-1]
+        waiting = [a.node for a in _sources(graph, node) if a.node not in order]
+        if node in order or not waiting:
+            order.setdefault(stack.pop())
+        else:
+            stack += waiting[::-1]
+    return [*order]
+
+
+def _sources(graph: Recorder, node: Node) -> list[Value]:
+    """The values that gradients of a node's results flow to."""
+    known = [graph.derivatives.get(Value(node, k)) for k in range(len(node.types))]
+    through = [operand for each in known if each is not None for operand in each.operands]
+    return through if all(known) else [*through, *node.args]
+
+
+def _active(graph: Recorder, order: Sequence[Node], variables: Sequence[Value]) -> set[Value]:
+    """The variables, and all that depends on them smoothly. Bits of a float count as smooth, so
+    that what is computed by bits is refused, not taken for a constant.
+    """
+    active = set(variables)
+    for node in order:
+        depends = RULES.get(node.op.name) is not flat and any(a in active for a in node.args)
+        if node.op.name == "Cast":
+            depends = depends and (node.types[0].dtype.is_float and node.args[0].dtype.is_float)
+        for k, result in enumerate(node.types):
+            value = Value(node, k)
+            known = graph.derivatives.get(value)
+            if known is not None:
+                is_reached = any(operand in active for operand in known.operands)
+            else:
+                is_reached = depends and (result.dtype.is_float or node.op.group != "ordered")
+            if is_reached:
+                active.add(value)
+    return active
+
+
+def check_variable(x: Tensor, what: str) -> None:
+    """Raises DTypeError for what has no derivative."""
+    if not x.dtype.is_float:
+        raise DTypeError(
+            f"{what}: {describe(x)} holds {x.dtype.name}; derivatives are taken with respect to "
+            "floats"
+        )
+
+
+def seed(y: Tensor, cotangent: Tensor | None, what: str) -> Tensor:
+    """The gradient that the walk begins with: of a scalar 1."""
+    check_variable(y, what)
+    if cotangent is None:
+        if y.ndim:
+            raise ShapeError(
+                f"{what}: {describe(y)} is no scalar; reduce it (loss.mean(), loss.sum()), or give "
+                "the gradient that comes in from above"
+            )
+        return y.graph.constant(1.0, y.dtype)
+    if cotangent.extents != y.extents:
+        raise ShapeError(f"{what}: the gradient {describe(cotangent)} has another shape than {y}")
+    return cotangent.cast(y.dtype)
+
+
+def check_graph(graph: Recorder, tensors: Iterable[Tensor], what: str) -> None:
+    """Raises GraphError for a Tensor of another graph."""
+    for x in tensors:
+        if x.graph is not graph:
+            raise GraphError(
+                f"{what}: {describe(x)} is of {x.graph.name}, the loss of {graph.name}; "
+                "differentiate with respect to Tensors of the loss's graph"
+            )

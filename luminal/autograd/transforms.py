@@ -1,0 +1,208 @@
+"""What users call: grad, value_and_grad, vjp, jvp, custom derivatives, stop_gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from luminal.autograd.reverse import check_graph, check_variable, gradients, seed
+from luminal.errors import GraphError, ShapeError
+from luminal.frontend.binary import graph_of
+from luminal.frontend.derivatives import Derivative
+from luminal.frontend.graph import Recorder
+from luminal.frontend.handle import is_tensor
+from luminal.frontend.tensor import Tensor
+from luminal.frontend.tree import flatten
+from luminal.hlir.attributes import MarkAttrs
+from luminal.hlir.state import Parameter
+
+Variable = Tensor | Parameter
+
+
+def grad(
+    loss: Tensor | Callable[..., Any],
+    variables: Variable | Sequence[Variable] | None = None,
+    grad_outputs: Tensor | None = None,
+    *,
+    argnums: int | Sequence[int] = 0,
+) -> Any:
+    """The gradients of a scalar loss: Tensors of its graph, each in its variable's shape and dtype.
+
+    `variables`: a Tensor of the graph or a Parameter, or a sequence of them (any tree of them),
+    which gives a like one; zeros for a variable that the loss does not depend on. `grad_outputs`
+    stands for the gradient from above, and lets the loss have any shape. Gradients can be
+    differentiated again.
+
+    Of a function, `grad(f)(*args)` is the gradient of its scalar result in the arguments `argnums`.
+    Raises DTypeError for variables of integers, GraphError for a value without a derivative on the
+    way; the error names the operation.
+    """
+    if not isinstance(loss, Tensor):
+        if variables is not None:
+            raise GraphError(f"grad: the loss is {loss!r}; pass a Tensor, or a function alone")
+        return _of_function(loss, argnums, with_value=False)
+    if variables is None:
+        raise GraphError("grad: no variables are given; grad(loss, [w, x]) names them")
+    leaves, tree = flatten(variables)
+    return tree.build(_gradients("grad", loss, leaves, grad_outputs))
+
+
+def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Any:
+    """A function that gives `function`'s scalar result and its gradients: one for an int of
+    argnums, else a tuple. Arguments may be trees of Tensors.
+    """
+    return _of_function(function, argnums, with_value=True)
+
+
+def vjp(
+    function: Callable[..., Any], *primals: Any
+) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """(result, pull): `pull(cotangent)` gives a tuple with the gradient of every primal.
+
+    Primals, the result and the cotangent (like the result) are trees of Tensors.
+    """
+    leaves, tree = flatten(tuple(primals))
+    result = function(*primals)
+    outputs, out_tree = flatten(result)
+    graph = graph_of("vjp", [*outputs, *leaves])
+
+    def pull(cotangent: Any) -> tuple[Any, ...]:
+        given, given_tree = flatten(cotangent)
+        if given_tree != out_tree:
+            raise ShapeError("vjp: the cotangent has another structure than the function's result")
+        seeds = [seed(y, graph.constant(g), "vjp") for y, g in zip(outputs, given, strict=True)]
+        found = gradients(graph, outputs, seeds, [graph.bring(x) for x in leaves])
+        full = [_zeros(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
+        built: tuple[Any, ...] = tree.build(full)
+        return built
+
+    return result, pull
+
+
+def jvp(
+    function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Any, Any]:
+    """(result, the derivative of the result along `tangents`), both trees like the result.
+
+    Forward mode as reverse mode twice: a vjp is linear in the cotangent, and the vjp of that map,
+    at the tangents, is the jvp (the cotangent itself drops out).
+    """
+    leaves, _ = flatten(tuple(primals))
+    along, _ = flatten(tuple(tangents))
+    if len(along) != len(leaves):
+        raise ShapeError(
+            f"jvp: {len(leaves)} primals, but {len(along)} tangents; give one for each"
+        )
+    result = function(*primals)
+    outputs, tree = flatten(result)
+    graph = graph_of("jvp", [*outputs, *leaves])
+    for x in leaves:
+        check_variable(x, "jvp")
+    dummies = [_placeholder(graph, y, k) for k, y in enumerate(outputs)]
+    back = gradients(graph, outputs, dummies, [x.value for x in leaves])
+    pairs = [(g, graph.constant(t)) for g, t in zip(back, along, strict=True) if g is not None]
+    found = gradients(
+        graph,
+        [g for g, _ in pairs],
+        [seed(g, t, "jvp") for g, t in pairs],
+        [u.value for u in dummies],
+    )
+    return result, tree.build(
+        [_zeros(y) if t is None else t for y, t in zip(outputs, found, strict=True)]
+    )
+
+
+def custom_vjp(function: Callable[..., Any], pull: Callable[..., Any]) -> Callable[..., Tensor]:
+    """`function` with a derivative of its own: `pull(g, y, *args)` stands for what its operations
+    would give.
+
+    g is the gradient of the result y (one Tensor), args are the call's. It returns the gradient of
+    the only Tensor among the args, or a tuple with one for each of them; None is zero.
+    """
+    mark = object()
+
+    @wraps(function)
+    def recorded(*args: Any) -> Tensor:
+        tensors = [x for x in args if is_tensor(x)]
+        y = function(*args)
+        if not is_tensor(y) or not tensors:
+            raise GraphError(f"custom_vjp: the function takes Tensors and gives one, not {y!r}")
+        graph = graph_of("custom_vjp", [y, *tensors])
+        operands = tuple(map(graph.bring, tensors))
+
+        def flow(g: Tensor, y: Tensor, now: Sequence[Tensor]) -> Sequence[Tensor | None]:
+            given = iter(now)
+            found = pull(g, y, *(next(given) if is_tensor(x) else x for x in args))
+            return found if isinstance(found, tuple | list) else (found,)
+
+        attrs = MarkAttrs((mark, operands, tuple(x for x in args if not is_tensor(x))))
+        value = graph.builder.make("Detach", [graph.bring(y)], attrs).value
+        graph.derivatives.setdefault(value, Derivative(operands, flow))
+        return graph.wrap(value)
+
+    return recorded
+
+
+def stop_gradient(x: Tensor) -> Tensor:
+    """`x`, a constant for derivatives; the same as `x.detach()`."""
+    return x.stop_gradient()
+
+
+def backward(loss: Tensor, gradient: Tensor | None = None) -> None:
+    """Adds the loss's gradients to `grad` of all inputs and weights that it depends on."""
+    graph = loss.graph
+    leaves = [
+        value
+        for value in graph.leaves.values()
+        if value.dtype.is_float and getattr(value.node.attrs, "parameter", _ALWAYS).requires_grad
+    ]
+    seeds = [seed(loss, gradient, "backward")]
+    for value, g in zip(leaves, gradients(graph, [loss], seeds, leaves), strict=True):
+        if g is not None:
+            known = graph.gradients.get(value)
+            graph.gradients[value] = g if known is None else known + g
+
+
+class _ALWAYS:
+    requires_grad = True
+
+
+def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool) -> Any:
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    @wraps(function)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        value = function(*args, **kwargs)
+        loss, *_ = value if isinstance(value, tuple) else (value,)
+        leaves, tree = flatten(tuple(args[k] for k in numbers))
+        found = tree.build(_gradients(function.__name__, loss, leaves, None))
+        out = found[0] if isinstance(argnums, int) else found
+        return (value, out) if with_value else out
+
+    return differentiated
+
+
+def _gradients(
+    what: str, loss: Tensor, variables: Sequence[Variable], above: Tensor | None
+) -> list[Tensor]:
+    graph = loss.graph
+    tensors = [graph.weight_of(x) if isinstance(x, Parameter) else x for x in variables]
+    for x in tensors:
+        if not is_tensor(x):
+            raise GraphError(f"{what}: {x!r} is no Tensor and no Parameter")
+        check_variable(x, what)
+    check_graph(graph, tensors, what)
+    found = gradients(graph, [loss], [seed(loss, above, what)], [x.value for x in tensors])
+    return [_zeros(x) if g is None else g for x, g in zip(tensors, found, strict=True)]
+
+
+def _zeros(x: Tensor) -> Tensor:
+    return x.graph.zeros(x.extents, dtype=x.dtype)
+
+
+def _placeholder(graph: Recorder, y: Tensor, number: int) -> Tensor:
+    """Stands for a cotangent that drops out of the result."""
+    check_variable(y, "jvp")
+    attrs = MarkAttrs((object(), number))
+    return graph.wrap(graph.builder.make("Detach", [_zeros(y).value], attrs).value)

@@ -1,0 +1,311 @@
+"""The transpose of a View: what flows back from each position of the result to the source.
+
+`out[i] = source[map(i)]` gives `grad[p] = sum of g[i] over the i with map(i) = p`. The equations
+`map(i) = p` are solved for i: variables that they determine become Expressions of p, and those
+that they leave free are summed over. So the gradient of a permutation, a slice, a flip or a
+reshape is a view, of a broadcast a sum, of a sliding window a sum over taps, of a diagonal a
+masked read. A map that is not solved is a Scatter that adds.
+
+Variables split into digits where the map divides them; an equation in several variables is decoded
+as a mixed-radix number where no two of them can give the same p, else all but one are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+
+from luminal.dtypes import bool_
+from luminal.frontend.binary import where
+from luminal.frontend.creation import position
+from luminal.frontend.scatter import written
+from luminal.frontend.tensor import Tensor
+from luminal.shape.arithmetic import CACHE
+from luminal.shape.expression import ONE, TRUE, ZERO, Expression, Symbol, all_of, axis
+from luminal.shape.prove import prove
+from luminal.shape.view import Shape, View, index, made
+
+BRANCHES = 64  # of a solution: equations tried in one view
+
+
+def transposed(g: Tensor, view: View, source: Shape) -> Tensor:
+    """The gradient of the source, of this shape, for the gradient `g` of the view."""
+    inverse = _inverse(view, source)
+    if inverse is None:
+        zeros = g.graph.zeros(source, dtype=g.dtype)
+        if view.domain is not TRUE:
+            g = where(position(g.graph, view.domain, view.shape, bool_), g, 0)
+        return written(zeros, view.map, g, "add")
+    read = g.graph.wrap(g.graph.builder.view(g.value, inverse))
+    free = tuple(range(len(source), len(inverse.shape)))
+    return read.sum(free) if free else read
+
+
+@lru_cache(CACHE)
+def _inverse(view: View, source: Shape) -> View | None:
+    """The view of `g` over the source's dims and, behind them, the free variables; None where the
+    equations are not solved.
+    """
+    if ZERO in view.shape or ZERO in source:
+        return None
+    try:
+        return _System.of(view, source).inverse()
+    except _UnsolvedError:
+        return None
+
+
+class _UnsolvedError(Exception):
+    """An equation that no rule applies to."""
+
+
+@dataclass(slots=True)
+class _System:
+    """Equations `left = right`: left in the variables of the result, right in the source's position
+    and in free variables. `digits` writes each variable of the result in unknowns.
+    """
+
+    view: View
+    source: Shape
+    digits: dict[Symbol, Expression] = field(default_factory=dict)
+    extents: dict[Symbol, Expression] = field(default_factory=dict)  # of the unknowns
+    solved: dict[Symbol, Expression] = field(default_factory=dict)
+    free: list[Symbol] = field(default_factory=list)
+    conditions: list[Expression] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, view: View, source: Shape) -> _System:
+        """The unknowns: digits of the result's variables."""
+        system = cls(view, source)
+        for k, n in enumerate(view.shape):
+            variable = index(k, n)
+            number: Expression = ZERO
+            points = [ONE, *_split_points(variable, n, view), n]
+            for j, (low, high) in enumerate(pairwise(points)):
+                extent = high.exact_div(low)
+                assert extent is not None
+                if extent is not ONE:
+                    digit = axis(f"o{k}.{j}", extent)
+                    system.extents[digit] = extent
+                    number = number + digit * low
+            system.digits[variable] = number
+        return system
+
+    def inverse(self) -> View:
+        """Solves all equations; raises _UnsolvedError."""
+        equations = [
+            (entry.substitute(self.digits), index(d, n) if n is not ONE else ZERO)
+            for d, (entry, n) in enumerate(zip(self.view.map, self.source, strict=True))
+        ]
+        waiting = self._recombined(equations)
+        while waiting:
+            waiting.sort(key=lambda pair: len(self._unknowns(pair[0].substitute(self.solved))))
+            self._solve(*waiting.pop(0))
+        for unknown, extent in self.extents.items():
+            if unknown not in self.solved:
+                self.solved[unknown] = self._new_free(extent)
+        indices = [self.digits[index(k, n)] for k, n in enumerate(self.view.shape)]
+        domain = self.view.domain.substitute(self.digits)
+        conditions = [*self.conditions, domain]
+        shape = (*self.source, *(f.extent or ONE for f in self.free))
+        return made(
+            self.view.shape,
+            shape,
+            [i.substitute(self.solved) for i in indices],
+            all_of(c.substitute(self.solved) for c in conditions),
+        )
+
+    def _new_free(self, extent: Expression) -> Expression:
+        if extent is ONE:
+            return ZERO
+        made = index(len(self.source) + len(self.free), extent)
+        self.free.append(made)
+        return made
+
+    def _unknowns(self, left: Expression) -> list[Symbol]:
+        """Those of an equation that are not solved yet, in a fixed order."""
+        return sorted((s for s in left.symbols() if s in self.extents), key=lambda s: s.sort_key)
+
+    def _recombined(
+        self, equations: list[tuple[Expression, Expression]]
+    ) -> list[tuple[Expression, Expression]]:
+        """`F // m = a` and `F % m = b` as `F = a*m + b`, until there are no such pairs."""
+        waiting = list(equations)
+        for _ in range(BRANCHES):
+            pair = next(_quotient_and_rest(waiting), None)
+            if pair is None:
+                break
+            (_, a), (low, b) = pair
+            number, modulus = low.args
+            waiting = [each for each in waiting if each not in pair]
+            waiting.append((number, a * modulus + b))
+            self.conditions += [b >= 0, b < modulus]
+        return waiting
+
+    def _solve(self, left: Expression, right: Expression) -> None:
+        left = left.substitute(self.solved)
+        unknowns = self._unknowns(left)
+        if not unknowns:
+            self.conditions.append(left.eq(right))
+            return
+        if left.op == "floordiv":
+            number, divisor = left.args
+            self._solve(number, right * divisor + self._new_free(divisor))
+            return
+        if left.op == "mod":
+            number, modulus = left.args
+            self.conditions += [right >= 0, right < modulus]
+            least, span = self._range(number, unknowns)
+            if prove(span < modulus):
+                self._solve(number, least + (right - least) % modulus)
+                return
+            first = least // modulus
+            count = (least + span) // modulus - first + 1
+            self._solve(number, (self._new_free(count) + first) * modulus + right)
+            return
+        self._solve_affine(left, right, unknowns)
+
+    def _solve_affine(self, left: Expression, right: Expression, unknowns: list[Symbol]) -> None:
+        """`sum of c*u + rest = right`, the c of any sign."""
+        rest, factors = self._affine(left, unknowns)
+        number = right - rest  # = sum of factors * unknowns
+        mirrored = [u for u, factor in factors.items() if prove(factor < 0)]
+        for u in mirrored:  # c*u = c*(n-1) - c*(n-1-u)
+            number = number - factors[u] * (self.extents[u] - 1)
+            factors[u] = -factors[u]
+        for u in self._overlapping(factors):
+            value = self._new_free(self.extents[u])
+            number = number - factors.pop(u) * value
+            self._set(u, value, mirrored)
+        self._decode(number, factors, mirrored)
+
+    def _affine(
+        self, left: Expression, unknowns: Sequence[Symbol]
+    ) -> tuple[Expression, dict[Symbol, Expression]]:
+        """What is free of unknowns, and their factors; raises _UnsolvedError."""
+        rest, factors = left, dict[Symbol, Expression]()
+        for u in unknowns:
+            factor = left.coefficient(u)
+            if factor is None or not _known_sign(factor):
+                raise _UnsolvedError
+            rest = rest - factor * u
+            factors[u] = factor
+        if any(s in self.extents for s in rest.symbols()):
+            raise _UnsolvedError
+        return rest, factors
+
+    def _range(
+        self, number: Expression, unknowns: Sequence[Symbol]
+    ) -> tuple[Expression, Expression]:
+        """The least value of an affine number, and how far above it others are."""
+        least, factors = self._affine(number, unknowns)
+        span: Expression = ZERO
+        for u, factor in factors.items():
+            reach = factor * (self.extents[u] - 1)
+            if prove(factor < 0):
+                least, reach = least + reach, -reach
+            span = span + reach
+        return least, span
+
+    def _set(self, u: Symbol, value: Expression, mirrored: Sequence[Symbol]) -> None:
+        self.solved[u] = self.extents[u] - 1 - value if u in mirrored else value
+
+    def _overlapping(self, factors: dict[Symbol, Expression]) -> list[Symbol]:
+        """The unknowns to be left free, so that the others are digits of a number: the shortest,
+        one by one.
+        """
+        left, out = dict(factors), []
+        while not self._are_digits(left):
+            u = min(left, key=lambda u: (_size(self.extents[u]), u.sort_key))
+            del left[u]
+            out.append(u)
+        return out
+
+    def _are_digits(self, factors: dict[Symbol, Expression]) -> bool:
+        left = dict(factors)
+        while len(left) > 1:
+            top = self._top(left)
+            if top is None:
+                return False
+            del left[top]
+        return True
+
+    def _top(self, factors: dict[Symbol, Expression]) -> Symbol | None:
+        """The unknown whose factor is more than all the others can add up to."""
+        for u, factor in factors.items():
+            others: Expression = ZERO
+            for v, c in factors.items():
+                if v is not u:
+                    others = others + c * (self.extents[v] - 1)
+            if prove(factor > others):
+                return u
+        return None
+
+    def _decode(
+        self, number: Expression, factors: dict[Symbol, Expression], mirrored: Sequence[Symbol]
+    ) -> None:
+        """The digits of a number, highest first, each within its extent."""
+        bound: Expression | None = None  # what is left of the number is less than this
+        while factors:
+            u = next(iter(factors)) if len(factors) == 1 else self._top(factors)
+            assert u is not None
+            factor = factors.pop(u)
+            extent = self.extents[u]
+            digit = number // factor
+            if bound is None:
+                self.conditions += [number >= 0, digit < extent]
+            elif bound is not factor * extent:
+                self.conditions.append(digit < extent)
+            self._set(u, digit, mirrored)
+            number, bound = number % factor, factor
+        if bound is not ONE:
+            self.conditions.append(number.eq(ZERO))
+
+
+def _known_sign(factor: Expression) -> bool:
+    return bool(prove(factor > 0) or prove(factor < 0))
+
+
+def _size(extent: Expression) -> float:
+    return extent.value if extent.is_const else float("inf")
+
+
+def _quotient_and_rest(
+    equations: Sequence[tuple[Expression, Expression]],
+) -> Iterator[tuple[tuple[Expression, Expression], tuple[Expression, Expression]]]:
+    """Pairs of equations whose left sides are F // m and F % m."""
+    for low in equations:
+        if low[0].op == "mod":
+            number, modulus = low[0].args
+            for high in equations:
+                if high is not low and high[0] is number // modulus:
+                    yield high, low
+
+
+def _split_points(variable: Symbol, extent: Expression, view: View) -> list[Expression]:
+    """The divisors at which the map takes digits of a variable, each a multiple of the last."""
+    found: set[Expression] = set()
+    for entry in (*view.map, view.domain):
+        _collect(entry, variable, found)
+    points: list[Expression] = []
+    for point in sorted(found, key=_size):
+        last = points[-1] if points else ONE
+        inside = last.divides(point) and point.divides(extent)
+        if point is not last and inside and point is not extent:
+            points.append(point)
+    return points
+
+
+def _collect(entry: Expression, variable: Symbol, found: set[Expression]) -> None:
+    stack = [entry]
+    while stack:
+        e = stack.pop()
+        if variable not in e.symbols():
+            continue
+        if e.op in ("floordiv", "mod") and e.args[0] is variable:
+            found.add(e.args[1])
+        elif e.op == "mod" and e.args[0].op == "floordiv" and e.args[0].args[0] is variable:
+            found.update((e.args[0].args[1], e.args[0].args[1] * e.args[1]))
+        elif e is not variable:
+            stack.extend(e.args)

@@ -1,0 +1,73 @@
+"""What is there for derivatives only is dropped, before a graph is compiled.
+
+That is results of Loops that nothing reads (`scan` records what each iteration began with), and
+the marks of values with derivatives of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from luminal.hlir.attributes import Body, LoopAttrs, MarkAttrs
+from luminal.hlir.graph import Builder, Graph, copied, topological
+from luminal.hlir.ops import Node, Value
+
+_Bodies = dict[tuple[Body, tuple[int, ...]], Body]
+"""By the body and the numbers of the results kept beyond the carried ones."""
+
+
+def pruned(graph: Graph) -> Graph:
+    """The same object if there is nothing to drop."""
+    found = graph.by_op()
+    if "Loop" not in found and all(node.attrs is None for node in found.get("Detach", ())):
+        return graph
+    values = _values(graph.roots, graph.nodes(), {})
+    if not values:
+        return graph
+    sinks = [replace(sink, value=values.get(sink.value, sink.value)) for sink in graph.sinks]
+    return replace(graph, sinks=tuple(sinks))
+
+
+def _values(roots: Sequence[Value], nodes: Iterable[Node], bodies: _Bodies) -> dict[Value, Value]:
+    """What stands for the values of Loops with fewer results, and for all that depends on them."""
+    nodes = [*nodes]
+    read = {*roots, *(arg for node in nodes for arg in node.args)}
+    values: dict[Value, Value] = {}
+    builder = Builder()
+    for node in nodes:
+        attrs, kept = node.attrs, [*range(len(node.types))]
+        if isinstance(attrs, MarkAttrs):
+            values[node.value] = values.get(node.args[0], node.args[0])
+            continue
+        if isinstance(attrs, LoopAttrs):
+            kept_ys = [
+                k
+                for k, states in enumerate(attrs.assigned)
+                if states is not None or Value(node, attrs.carried + k) in read
+            ]
+            body = _body(attrs.body, attrs.carried, kept_ys, bodies)
+            if body is not attrs.body:
+                assigned = tuple(attrs.assigned[k] for k in kept_ys)
+                attrs = attrs._replace(body=body, assigned=assigned)
+                kept = [*range(attrs.carried), *(attrs.carried + k for k in kept_ys)]
+        if attrs is not node.attrs or any(arg in values for arg in node.args):
+            args = [values.get(arg, arg) for arg in node.args]
+            for k, value in zip(kept, copied(builder, node, args, attrs), strict=True):
+                values[Value(node, k)] = value
+    return values
+
+
+def _body(body: Body, carried: int, ys: Sequence[int], bodies: _Bodies) -> Body:
+    """The body with some of its results beyond the carried ones, itself pruned; still shared."""
+    known = bodies.get((body, tuple(ys)))
+    if known is not None:
+        return known
+    results = [*body.results[:carried], *(body.results[carried + k] for k in ys)]
+    nodes = topological(results)
+    if any(isinstance(node.attrs, LoopAttrs | MarkAttrs) for node in nodes):
+        values = _values(results, nodes, bodies)
+        results = [values.get(value, value) for value in results]
+    same = tuple(results) == body.results
+    made = bodies[body, tuple(ys)] = body if same else Body(body.arguments, tuple(results))
+    return made
