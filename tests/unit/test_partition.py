@@ -10,6 +10,7 @@ from luminal import dtypes
 from luminal.algebra.lower import lower
 from luminal.algebra.terms import Terms
 from luminal.errors import VerifyError
+from luminal.hlir.prune import pruned
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Operand
 from luminal.program.partition import partition
@@ -18,7 +19,7 @@ from luminal.select.fast import select
 
 
 def parts(cx: lm.Graph) -> Partition:
-    graph = cx.graph()
+    graph = pruned(cx.graph())
     return partition(graph, select(lower(graph)))
 
 
