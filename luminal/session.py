@@ -23,7 +23,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.ops import Value
-from luminal.hlir.state import State
+from luminal.hlir.state import Assignable, State
 from luminal.hlir.substitute import substitute_dims
 from luminal.runtime import garbage
 from luminal.runtime.arrays import Array
@@ -372,8 +372,8 @@ def read(state: State) -> Tensor:
     return default_graph().read(state)
 
 
-def assign(state: State | Tensor, value: Tensor) -> None:
-    """`state` holds `value` at the end of a run."""
+def assign(state: Assignable | Tensor, value: Tensor) -> None:
+    """`state`, which may be a Parameter, holds `value` at the end of a run."""
     value.graph.assign(state, value)
 
 

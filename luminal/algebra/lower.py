@@ -8,7 +8,7 @@ terms, with an At on each edge whose operand must be read at other indices than 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,6 +22,7 @@ from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, Terms, term_or
 from luminal.hlir.attributes import LoopAttrs, Shape
 from luminal.hlir.graph import Graph, Sink, topological
 from luminal.hlir.ops import OPS, Node, Value
+from luminal.hlir.state import Parameter
 from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of, axis, const
 from luminal.shape.view import index
@@ -65,7 +66,7 @@ def lower(graph: Graph) -> Lowered:
     for node in graph.nodes():  # a Loop that assigns States runs even if no value of it is needed
         if isinstance(node.attrs, LoopAttrs) and any(node.attrs.assigned):
             sinks.append((None, node.value))
-    return _Lowering().run(sinks, ())
+    return _Lowering(graph.trained).run(sinks, ())
 
 
 def lower_body(arguments: Sequence[Node], results: Sequence[Value]) -> Lowered:
@@ -91,7 +92,8 @@ def bodies(lowered: Lowered) -> Iterator[Lowered]:
 
 
 class _Lowering:
-    def __init__(self) -> None:
+    def __init__(self, trained: Collection[Parameter] = ()) -> None:
+        self.trained = trained
         self.terms = Terms()
         self.frames: dict[Value, list[Dimension]] = {}
         self.edges: dict[Node, list[Edge]] = {}
@@ -322,7 +324,9 @@ class _Lowering:
         attrs = node.attrs
         if node.op.name == "Constant" and attrs.shape == ():
             return self.terms.literal(attrs.data, attrs.dtype)
-        return self.terms.leaf(node.value, self.named(self.frames[node.value]))
+        is_trained = node.op.name == "Weight" and attrs.parameter in self.trained
+        frame = self.named(self.frames[node.value])
+        return self.terms.leaf(node.value, frame, is_trained=is_trained)
 
     def reduce(self, node: Node) -> Term:
         """A reduction; it stays one along an axis that the operand lacks (a broadcast)."""

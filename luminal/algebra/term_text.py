@@ -25,7 +25,7 @@ from luminal.hlir.attributes import AxisAttrs, CustomAttrs, LoopAttrs, ScanAttrs
 from luminal.hlir.graph import Assign, Output
 from luminal.hlir.ops import Value
 from luminal.hlir.printer import quote
-from luminal.hlir.state import State
+from luminal.hlir.state import Assignable
 from luminal.shape.expression import Expression, Symbol
 from luminal.shape.text import quoted
 
@@ -185,13 +185,13 @@ def _attributes(hlir: object) -> str:
             raise AssertionError(hlir)
 
 
-def _state_names(roots: Iterable[Root], terms: Iterable[Term]) -> dict[State, str]:
+def _state_names(roots: Iterable[Root], terms: Iterable[Term]) -> dict[Assignable, str]:
     """Different names for the States; of several with one name, the later ones get a number."""
     found = {root.sink.state for root in roots if isinstance(root.sink, Assign)}
     for term in terms:
         if term.is_leaf and term.attrs.value.node.op.name == "State":
             found.add(term.attrs.value.node.attrs.state)
-    names: dict[State, str] = {}
+    names: dict[Assignable, str] = {}
     for state in sorted(found, key=lambda state: state.id):
         name, count = state.name, 0
         while name in names.values():

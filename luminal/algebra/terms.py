@@ -162,9 +162,10 @@ class Terms:
             self._interned[key] = term
         return term
 
-    def leaf(self, value: Value, frame: Frame) -> Term:
+    def leaf(self, value: Value, frame: Frame, *, is_trained: bool = False) -> Term:
+        """A leaf; `is_trained`: a Weight that the program assigns, so a State to it."""
         axes = frozenset(axis for dimension in frame for axis in dimension)
-        kind = value.node.op.name
+        kind = "State" if is_trained else value.node.op.name
         phase = {"Weight": Phase.WEIGHT, "Constant": Phase.LITERAL}.get(kind, Phase.RUN)
         return self._make("Leaf", (), LeafAttrs(value, frame), axes, value.dtype, phase)
 

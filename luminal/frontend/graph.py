@@ -19,7 +19,7 @@ from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, Weigh
 from luminal.hlir.data import array_of
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
 from luminal.hlir.ops import Value
-from luminal.hlir.state import Parameter, State
+from luminal.hlir.state import Assignable, Parameter, State
 from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
 from luminal.shape.prove import prove
 
@@ -173,26 +173,27 @@ class Recorder:
         """The value that `state` has at the start of a run."""
         return self.wrap(self.builder.state(state))
 
-    def latest(self, state: State) -> Tensor:
+    def latest(self, state: Assignable) -> Tensor:
         """What `state` is assigned so far in this graph, else its value at the start of a run."""
         assigned = (s.value for s in self.sinks if isinstance(s, Assign) and s.state is state)
         value = next(assigned, None)
-        return self.read(state) if value is None else self.wrap(value)
+        return self.constant(state) if value is None else self.wrap(value)
 
-    def assign(self, state: State | Tensor, value: Tensor, *, again: bool = False) -> None:
+    def assign(self, state: Assignable | Tensor, value: Tensor, *, again: bool = False) -> None:
         """`state` holds `value` at the end of a run; `again` allows it to replace an assignment.
 
-        A Tensor that reads a State stands for it.
+        A Parameter is assigned like a State (a training step): other programs see the new value
+        from their next run on. A Tensor that reads a State or Parameter stands for it.
         Raises GraphError if the types differ, if it is assigned twice, or inside `scan`.
         """
-        held = state.state if isinstance(state, Tensor) else state
+        held = _held_by(state) if isinstance(state, Tensor) else state
         if value.graph.depth > self.depth:
             raise GraphError(
                 f"assign: {held!r} inside scan; return the value from the function as a carried "
                 "value, and assign scan's result"
             )
         found = self.bring(value)
-        whole = self.builder.state(held)
+        whole = self.constant(held).value
         if found.type != whole.type:
             raise GraphError(f"assign: {held!r} cannot hold {found.type}; make both types agree")
         earlier = [s for s in self.sinks if isinstance(s, Assign) and s.state is held]
@@ -397,6 +398,11 @@ class Recorder:
             "record both in one graph (lm.arange and the like record into the default graph, "
             "which is cx inside `with lm.recording(cx):`)"
         )
+
+
+def _held_by(x: Tensor) -> Assignable:
+    attrs = x.value.node.attrs
+    return attrs.parameter if isinstance(attrs, WeightAttrs) else x.state
 
 
 def _is_number(x: Any) -> bool:

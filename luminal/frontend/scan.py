@@ -13,7 +13,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.frontend.tree import Tree, flatten
 from luminal.hlir.attributes import Body
 from luminal.hlir.ops import TensorType, Value
-from luminal.hlir.state import Parameter, State
+from luminal.hlir.state import Assignable, Parameter, State
 from luminal.shape.expression import Expression
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -153,11 +153,11 @@ class BodyRecorder(Recorder):
         """Raises GraphError: inputs belong to the graph around the body."""
         self._refuse("tensor", "make the input outside of the function and use it inside")
 
-    def latest(self, state: State) -> Tensor:
-        """As `read`."""
-        return self.read(state)
+    def latest(self, state: Assignable) -> Tensor:
+        """Its value at the start of the run."""
+        return self.constant(state)
 
-    def assign(self, state: State | Tensor, value: Tensor, *, again: bool = False) -> None:
+    def assign(self, state: Assignable | Tensor, value: Tensor, *, again: bool = False) -> None:
         """Raises GraphError: a State is assigned once per run."""
         self._refuse("assign", "carry the value and assign scan's result")
 

@@ -15,7 +15,7 @@ from luminal.shape.view import View
 
 if TYPE_CHECKING:
     from luminal.hlir.ops import Node, Value
-    from luminal.hlir.state import Parameter, State
+    from luminal.hlir.state import Assignable, Parameter, State
 
 Shape = tuple[Expression, ...]
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -134,15 +134,15 @@ class LoopAttrs(NamedTuple):
 
     Operands: `carried` initial values; then, per entry n of `streams`, one tensor with leading axis
     trips (n = 0) or n leaves (n = trips); then invariants. Results: final carried values, then ys,
-    each with leading axis trips. `assigned[k]`, if not None, binds y k to a list of States: state i
-    takes the y of iteration i.
+    each with leading axis trips. `assigned[k]`, if not None, binds y k to a list of States or
+    Parameters: number i takes the y of iteration i.
     """
 
     trips: Expression
     body: Body
     carried: int
     streams: tuple[int, ...]
-    assigned: tuple[tuple[State, ...] | None, ...]
+    assigned: tuple[tuple[Assignable, ...] | None, ...]
 
     def split(self, operands: Sequence[T]) -> tuple[Sequence[T], list[Sequence[T]], Sequence[T]]:
         """Operands as (carried, the tensor or the leaves of each stream, invariants)."""

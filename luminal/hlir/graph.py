@@ -30,7 +30,7 @@ from luminal.hlir.attributes import (
     WeightAttrs,
 )
 from luminal.hlir.ops import Node, Value
-from luminal.hlir.state import Parameter, State
+from luminal.hlir.state import Assignable, Parameter, State
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol
 from luminal.shape.view import View, compose, identity
 
@@ -46,9 +46,9 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """A sink: `state` holds `value` at the end of the run."""
+    """A sink: `state`, which may be a Parameter, holds `value` at the end of the run."""
 
-    state: State
+    state: Assignable
     value: Value
 
 
@@ -65,6 +65,14 @@ class Graph:
     requirements: tuple[Expression, ...] = ()
     _order: tuple[Node, ...] | None = field(default=None, init=False, compare=False, repr=False)
     _by_op: ByOp | None = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def trained(self) -> frozenset[Parameter]:
+        """The Parameters that the program assigns: to it their Weights are States."""
+        found = {sink.state for sink in self.sinks if isinstance(sink, Assign)}
+        for node in self.by_op().get("Loop", ()):
+            found.update(state for states in node.attrs.assigned for state in states or ())
+        return frozenset(state for state in found if isinstance(state, Parameter))
 
     @property
     def roots(self) -> tuple[Value, ...]:
@@ -216,7 +224,7 @@ class Builder:
         carried: Sequence[Value],
         streams: Sequence[Value | Sequence[Value]],
         invariants: Sequence[Value],
-        assigned: tuple[tuple[State, ...] | None, ...] | None = None,
+        assigned: tuple[tuple[Assignable, ...] | None, ...] | None = None,
     ) -> tuple[Value, ...]:
         """(final carried values ..., ys ...)."""
         args = [*carried]
@@ -271,7 +279,7 @@ def _split_map(
 def check_sinks(sinks: Sequence[Sink]) -> None:
     """Names are unique and no State is assigned twice; raises GraphError that names both sides."""
     names: dict[str, Value] = {}
-    states: set[State] = set()
+    states: set[Assignable] = set()
     for sink in sinks:
         if isinstance(sink, Output):
             if sink.name in names:

@@ -35,7 +35,7 @@ from luminal.hlir.cursor import Line
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
 from luminal.hlir.ops import OPS, Node, TensorType, Value
 from luminal.hlir.printer import WORD
-from luminal.hlir.state import Parameter, State
+from luminal.hlir.state import Assignable, Parameter, State
 from luminal.shape.expression import TRUE, Expression, Symbol, symbol
 from luminal.shape.parse import parse as parse_expression
 from luminal.shape.view import View, index
@@ -106,7 +106,7 @@ class _Parser:
         line.expect("=")
         value = scope.value(line, line.text[line.at :].strip())
         if word == "assign":
-            return Assign(self._state(line, name, value.type), value)
+            return Assign(self._assigned(line, name, value.type), value)
         if word not in ("output", "hidden"):
             raise line.error(f"{word!r} is not output, hidden or assign")
         return Output(value, name, hidden=word == "hidden")
@@ -134,6 +134,9 @@ class _Parser:
                 break
         line.at = back
         return types
+
+    def _assigned(self, line: Line, name: str, type_: TensorType) -> Assignable:
+        return self.parameters.get(name) or self._state(line, name, type_)
 
     def _state(self, line: Line, name: str, type_: TensorType) -> State:
         if name not in self.states:
@@ -310,13 +313,13 @@ def _loop(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Re
         counts.append(0 if item.startswith("%") else len(leaves))
         args += [scope.value(line, leaf) for leaf in leaves]
     args += p._list(line, scope, "invariants=")
-    assigned: list[tuple[State, ...] | None] = [None] * (len(types) - len(carried))
+    assigned: list[tuple[Assignable, ...] | None] = [None] * (len(types) - len(carried))
     for number in range(len(assigned)):
         if line.accept(f"y{number}="):
             y = types[len(carried) + number]
             row = TensorType(y.shape[1:], y.dtype)
             names = [Line(line.number, item).name() for item in line.items()]
-            assigned[number] = tuple(p._state(line, name, row) for name in names)
+            assigned[number] = tuple(p._assigned(line, name, row) for name in names)
     return args, LoopAttrs(trips, p._body(line), len(carried), tuple(counts), tuple(assigned))
 
 

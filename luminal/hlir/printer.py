@@ -18,6 +18,7 @@ suffixes.
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 import re
@@ -42,7 +43,7 @@ from luminal.hlir.attributes import (
 )
 from luminal.hlir.graph import Assign, Graph, Sink, topological
 from luminal.hlir.ops import Node, Value
-from luminal.hlir.state import Parameter, State
+from luminal.hlir.state import Assignable
 from luminal.hlir.substitute import all_nodes
 from luminal.shape.expression import TRUE, Expression, Symbol
 from luminal.shape.text import quoted as dim_name
@@ -51,7 +52,7 @@ WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 HEX_BYTES = 64  # a literal up to this size is printed in hex with its values in a comment
 INDENT = "  "
 
-Owner: TypeAlias = State | Parameter | CustomKernel
+Owner: TypeAlias = Assignable | CustomKernel
 """What stands outside the graph and is named in its text."""
 
 
@@ -81,7 +82,7 @@ class Printer:
     def __init__(self, graph: Graph) -> None:
         self._numbers: dict[Node, int] = {}
         self._owners: dict[Owner, str] = {}
-        self._taken: set[tuple[type, str]] = set()
+        self._taken: set[tuple[bool, str]] = set()
         self._number(graph.nodes())
         self._collect(graph)
 
@@ -106,9 +107,8 @@ class Printer:
                 case WeightAttrs(parameter=parameter):
                     self._name(parameter)
                 case LoopAttrs(assigned=assigned):
-                    for states in assigned:
-                        for state in states or ():
-                            self._name(state)
+                    for held in itertools.chain.from_iterable(filter(None, assigned)):
+                        self._name(held)
         for sink in graph.sinks:
             if isinstance(sink, Assign):
                 self._name(sink.state)
@@ -119,11 +119,11 @@ class Printer:
     def _name(self, owner: Owner) -> None:
         if owner in self._owners:
             return
-        name, count = owner.name, 0
-        while (type(owner), name) in self._taken:
+        name, count, kind = owner.name, 0, isinstance(owner, CustomKernel)
+        while (kind, name) in self._taken:
             count += 1
             name = f"{owner.name}.{count}"
-        self._taken.add((type(owner), name))
+        self._taken.add((kind, name))
         self._owners[owner] = name
 
     def owner(self, owner: Owner) -> str:

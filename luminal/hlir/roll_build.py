@@ -12,7 +12,7 @@ from luminal.hlir.ops import TensorType, Value
 from luminal.hlir.roll_block import Block
 from luminal.hlir.roll_cost import Costs
 from luminal.hlir.roll_match import Again, Carried, Fixed, Inner, Layers, Ref, Stream
-from luminal.hlir.state import State
+from luminal.hlir.state import Assignable
 from luminal.shape.expression import const
 from luminal.shape.view import index, made
 
@@ -25,7 +25,7 @@ class _Demand:
     """What is read of the iterations from outside, and the States that take it at the end."""
 
     values: dict[Value, None] = field(default_factory=dict)
-    states: dict[Value, list[State]] = field(default_factory=dict)
+    states: dict[Value, list[Assignable]] = field(default_factory=dict)
 
 
 def replaced(
@@ -119,7 +119,7 @@ class _Loop:
     again: dict[Value, Value] = field(default_factory=dict)  # what invariants are in the body
     costs: Costs = field(default_factory=Costs)
     values: dict[Value, Value] = field(default_factory=dict)
-    assigned: set[State] = field(default_factory=set)
+    assigned: set[Assignable] = field(default_factory=set)
     results: tuple[Value, ...] = ()
 
     def build(self) -> None:
@@ -165,9 +165,9 @@ class _Loop:
             found.setdefault((m, value.index), set()).add(t)
         return found
 
-    def _assigned(self, places: Mapping[Place, set[int]]) -> dict[Place, tuple[State, ...]]:
+    def _assigned(self, places: Mapping[Place, set[int]]) -> dict[Place, tuple[Assignable, ...]]:
         """Values that a State takes in every iteration; other States take slices of a y."""
-        found: dict[Place, tuple[State, ...]] = {}
+        found: dict[Place, tuple[Assignable, ...]] = {}
         for place in places:
             values = [self._at(t, place) for t in range(len(self.layers.iterations))]
             if all(value in self.demand.states for value in values):
@@ -179,7 +179,7 @@ class _Loop:
         return found
 
     def _split(
-        self, places: Mapping[Place, set[int]], assigned: Mapping[Place, tuple[State, ...]]
+        self, places: Mapping[Place, set[int]], assigned: Mapping[Place, tuple[Assignable, ...]]
     ) -> tuple[dict[Place, int], list[Place]]:
         """Values read of the last iteration only, each a carried value, and the ys."""
         last = len(self.layers.iterations) - 1

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -177,6 +179,9 @@ class Parameter(_Held):
     Setting it bumps `version`, and programs derive packed forms anew before their next run.
     Read-only arrays (memory maps) are kept by reference, writable ones are copied. While `newest`
     stays the same, no Parameter was set.
+
+    Programs may assign it as they do a State (a training step): then it has memory of its own,
+    which they write, and a lock, which runs hold that read or assign it.
     """
 
     newest = 0
@@ -200,6 +205,9 @@ class Parameter(_Held):
         self.dtype = wanted or dtypes.float32
         self.shape = _literal_shape(self.name, shape_or_data)
         self.version = next(_versions)
+        self.lock: threading.RLock | None = None  # from the first program on that assigns it
+        self.spare: Array | None = None  # as a State's
+        self._is_own = False  # is the array nobody else's?
         self.array: Array | None = None
         if value is not None:
             self.set(value)
@@ -218,18 +226,46 @@ class Parameter(_Held):
             kept[...] = array
         else:
             kept = array
-        self.array = kept
-        self.changed()
+        with self.lock or nullcontext():
+            self.array, self._is_own = kept, False
+            self.changed()
+
+    def assigned(self) -> None:
+        """Told that programs are going to assign it."""
+        if self.lock is None:
+            self.lock = forks.rlock()
+            self.changed()
+
+    @property
+    def buffer(self) -> Array:
+        """Its array, in memory of its own from the first call on; ShapeError if it has no value."""
+        if not self._is_own:
+            own = aligned_empty(self.shape, self.dtype)
+            own[...] = self.memory
+            self.array, self._is_own = own, True
+        return self.memory
+
+    @buffer.setter
+    def buffer(self, array: Array) -> None:
+        self.array = array
+
+    @property
+    def memory(self) -> Array:
+        """The array itself, for runs; raises ShapeError if there is none."""
+        if self.array is None:
+            raise ShapeError(f"{self.name}: no value yet; call set(array) first")
+        return self.array
 
     def changed(self) -> None:
         """Gives a new version, higher than any before."""
         self.version = Parameter.newest = next(_versions)
 
     def numpy(self) -> Array:
-        """The current value; raises ShapeError if it was never set."""
-        if self.array is None:
-            raise ShapeError(f"{self.name}: no value yet; call set(array) first")
-        return self.array
+        """The current value, a copy where programs assign it; raises ShapeError if never set."""
+        if not self._is_own:
+            return self.memory
+        with self.lock or nullcontext():
+            return self.memory.copy()
 
     if not TYPE_CHECKING:  # or every attribute would be Any
 
@@ -247,13 +283,16 @@ class Parameter(_Held):
         made = Parameter(self.shape, dtype, self.name, requires_grad=self.requires_grad)
         if self.array is not None:
             with np.errstate(over="ignore"):
-                made.set(self.array.astype(dtype.numpy))
+                made.set(self.numpy().astype(dtype.numpy))
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         """A Parameter of its own with the same value; arrays are replaced, so both can hold one."""
         copied = copy.copy(self)
         copied.id = next(_ids)
+        copied.lock = copied.spare = None
+        if self._is_own:
+            copied.array, copied._is_own = self.numpy(), False
         return copied
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -268,3 +307,7 @@ class Parameter(_Held):
     def __repr__(self) -> str:
         state = "" if self.has_value else ", no value yet"
         return f"Parameter({self.name}: {self.dtype.short}{list(self.shape)}{state})"
+
+
+Assignable: TypeAlias = State | Parameter
+"""What a program can assign: to it a Parameter that it assigns is a State."""

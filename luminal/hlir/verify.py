@@ -18,7 +18,7 @@ from luminal.hlir.attributes import (
 from luminal.hlir.graph import Assign, Graph, check_sinks, topological
 from luminal.hlir.ops import OPS, Node, TensorType, Value, infer
 from luminal.hlir.printer import Printer
-from luminal.hlir.state import State
+from luminal.hlir.state import Assignable
 from luminal.shape.expression import Expression, Symbol, const
 from luminal.shape.view import index
 
@@ -40,7 +40,7 @@ class _Verifier:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.dims = frozenset(graph.dims)
-        self.assigned: set[State] = set()
+        self.assigned: set[Assignable] = set()
 
     def run(self) -> None:
         check_sinks(self.graph.sinks)
@@ -119,7 +119,7 @@ class _Verifier:
             for state in states or ():
                 self._assignment(state, TensorType(y.shape[1:], y.dtype))
 
-    def _assignment(self, state: State, type_: TensorType) -> None:
+    def _assignment(self, state: Assignable, type_: TensorType) -> None:
         expected = TensorType(tuple(map(const, state.shape)), state.dtype)
         if type_ != expected:
             raise VerifyError(f"{state!r} is assigned a {type_}")

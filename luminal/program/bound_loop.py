@@ -8,7 +8,7 @@ from luminal.algebra.frames import shape_of
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, OpaqueAttrs, Phase, Term
 from luminal.hlir.attributes import LoopAttrs
-from luminal.hlir.state import State
+from luminal.hlir.state import Assignable
 from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
 from luminal.program.launch_list import Operand
@@ -172,7 +172,7 @@ class BoundLoop:
             targets.append(self._walked(entry, dtype.size, shape))
         return targets
 
-    def _updated(self, states: tuple[State, ...], inner: Scope, root: Root) -> list[Term]:
+    def _updated(self, states: tuple[Assignable, ...], inner: Scope, root: Root) -> list[Term]:
         """The leaves of a list of States that each iteration overwrites where they lie: it scatters
         into one of them, and whatever else reads it can run before.
         """

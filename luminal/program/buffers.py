@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from luminal.dtypes import DType
 from luminal.hlir.attributes import ConstantAttrs, Shape, WeightAttrs
-from luminal.hlir.state import State
+from luminal.hlir.state import Assignable
 from luminal.shape.expression import Expression, ceil_div, const
 
 CACHE_LINE = 64  # bytes
@@ -100,7 +100,7 @@ class BufferKind(enum.Enum):
 
     INPUT = "input"  # the caller, per run
     WEIGHT = "weight"  # a Parameter
-    STATE = "state"  # a State; updated in place if a launch writes it
+    STATE = "state"  # what the program assigns or a State; updated in place if a launch writes it
     NEXT = "next"  # a State's second buffer: the two change places after the run
     CONSTANT = "constant"  # the program: an exact literal
     DERIVED = "derived"  # the program: written by the prologue, read by runs
@@ -108,7 +108,7 @@ class BufferKind(enum.Enum):
     ARENA = "arena"  # one run: placed by the memory plan
 
 
-Owner = str | WeightAttrs | State | ConstantAttrs | None
+Owner = str | WeightAttrs | Assignable | ConstantAttrs | None
 
 
 @dataclass(frozen=True, slots=True)

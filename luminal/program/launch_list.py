@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from luminal.hlir.state import State
+from luminal.hlir.state import Assignable
 from luminal.kernel.tile_ir import Kernel, Role
 from luminal.program.buffers import Buffer
 from luminal.shape.expression import Expression, Symbol, const
@@ -78,7 +78,7 @@ class Program:
     prologue: tuple[Launch, ...]
     launches: tuple[Launch, ...]
     outputs: tuple[ProgramOutput, ...]
-    swaps: tuple[State, ...]
+    swaps: tuple[Assignable, ...]
 
     def entries(self, operand: Operand) -> range:
         """The table entries an operand may point to."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from luminal.algebra.terms import Frame
+from luminal.algebra.terms import Frame, Term
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
-from luminal.hlir.ops import Value
 from luminal.kernel.group import Place
 from luminal.program.buffers import ROW_MAJOR, Buffer, BufferKind, Layout, Owner
 from luminal.program.launch_list import Operand
@@ -52,13 +51,13 @@ class Memory:
         return Place(Operand(self.entry(buffer)), made.dtype, frame, made.layout)
 
 
-def owner_of(leaf: Value) -> tuple[BufferKind, Owner]:
+def owner_of(leaf: Term) -> tuple[BufferKind, Owner]:
     """Whose memory holds a leaf."""
-    match leaf.node.attrs:
+    match leaf.attrs.value.node.attrs:
         case InputAttrs(name=name):
             return BufferKind.INPUT, name
-        case WeightAttrs() as weight:
-            return BufferKind.WEIGHT, weight
+        case WeightAttrs(parameter=parameter) as weight:
+            return (BufferKind.STATE, parameter) if leaf.is_run else (BufferKind.WEIGHT, weight)
         case StateAttrs(state=state):
             return BufferKind.STATE, state
         case ConstantAttrs() as literal:

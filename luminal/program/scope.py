@@ -66,7 +66,7 @@ class Scope:
         if value in self.arguments:
             layout = self.selection.choices[term].layouts[0]
             return Place(self.arguments[value], term.dtype, frame, layout)
-        kind, owner = owner_of(value)
+        kind, owner = owner_of(term)
         return self.memory.place(self.memory.buffer(kind, value.dtype, value.shape, owner), frame)
 
     def settle(self, term: Term, place: Place, root: Root) -> None:

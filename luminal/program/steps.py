@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from luminal.algebra.terms import Term
 from luminal.errors import VerifyError
-from luminal.hlir.attributes import CustomAttrs
+from luminal.hlir.attributes import CustomAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.ops import Value
-from luminal.hlir.state import State
+from luminal.hlir.state import Assignable
 from luminal.kernel.group import Group, Place
 from luminal.program.buffers import Buffer
 from luminal.program.launch_list import ProgramOutput
@@ -53,7 +53,7 @@ class Partition:
     buffers: list[Buffer] = field(default_factory=list)
     table: list[int] = field(default_factory=list)
     outputs: list[ProgramOutput] = field(default_factory=list)
-    swaps: list[State] = field(default_factory=list)
+    swaps: list[Assignable] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -67,9 +67,14 @@ class Unit:
     leaves: frozenset[Value] = frozenset()  # that it reads
 
 
-def state_of(term: Term) -> State | None:
-    attrs = term.attrs.value.node.attrs
-    return attrs.state if term.attrs.value.node.op.name == "State" else None
+def state_of(term: Term) -> Assignable | None:
+    """The State that a leaf reads, or the Parameter that the program assigns as one."""
+    match term.attrs.value.node.attrs:
+        case StateAttrs(state=state):
+            return state
+        case WeightAttrs(parameter=parameter) if term.is_run:
+            return parameter
+    return None
 
 
 def leaves_of(reads: Iterable[Term]) -> frozenset[Value]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from luminal.errors import VerifyError
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
-from luminal.hlir.state import State
+from luminal.hlir.state import Assignable
 from luminal.kernel.tile_ir import Role
 from luminal.program.buffers import CACHE_LINE, Buffer, BufferKind
 from luminal.program.launch_list import (
@@ -22,12 +23,12 @@ from luminal.program.memory_plan import MemoryPlan, Placement
 from luminal.shape.expression import Expression
 
 READ_ONLY = (BufferKind.INPUT, BufferKind.WEIGHT, BufferKind.CONSTANT)
-OWNERS: dict[BufferKind, type] = {
+OWNERS: dict[BufferKind, Any] = {
     BufferKind.INPUT: str,
     BufferKind.OUTPUT: str,
     BufferKind.WEIGHT: WeightAttrs,
-    BufferKind.STATE: State,
-    BufferKind.NEXT: State,
+    BufferKind.STATE: Assignable,
+    BufferKind.NEXT: Assignable,
     BufferKind.CONSTANT: ConstantAttrs,
 }
 

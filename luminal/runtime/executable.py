@@ -24,7 +24,7 @@ from luminal.frontend.graph import check_shape
 from luminal.hlir.graph import Assign, Graph
 from luminal.hlir.index_inputs import index_inputs
 from luminal.hlir.ops import Value
-from luminal.hlir.state import Parameter, State
+from luminal.hlir.state import Assignable, Parameter, State
 from luminal.hlir.substitute import blocks
 from luminal.runtime.arrays import Array, Given, accept, fitting, merged
 from luminal.runtime.binding import Bound, Dims, Interval, Signature, missing_input
@@ -152,7 +152,11 @@ class Executable:
         self._declared: frozenset[Any] = frozenset((*named, *named.values()))
         self._sources = DimSources(self._signature, named)
         self._states = _states(graph)
-        self._states_held = _Held([state.lock for state in self._states])
+        self._trained = [held for held in self._states if isinstance(held, Parameter)]
+        for parameter in self._trained:
+            parameter.assigned()
+        self._newest = 0  # version of any Parameter, when locks were last looked for
+        self._held = _Held(())
         self._outputs = Outputs(graph, self._signature.quantities)
         self._input_names = tuple(spec.name for spec in self._inputs)
         self._checks = tuple((self._slots[use.name], use) for use in index_inputs(graph))
@@ -186,8 +190,10 @@ class Executable:
         if self._weights:
             open_ = sum(not p.has_value for p in self._weights.values())
             yield f"weights: {len(self._weights)}" + (f", {open_} without a value" if open_ else "")
-        if self._states:
-            yield f"states: {len(self._states)}"
+        if self._trained:
+            yield f"assigns {len(self._trained)} of them"
+        if len(self._states) > len(self._trained):
+            yield f"states: {len(self._states) - len(self._trained)}"
         last = self._binding
         dims = ", ".join(f"{name} = {n}" for name, n in last.dims.items()) if last else ""
         yield ("ran last" + (f" at {dims}" if dims else "")) if last else "has not run"
@@ -227,13 +233,21 @@ class Executable:
             inputs = merged("inputs", inputs, named)
         with self._lock:
             ready = self._ready(inputs, dims, out)
-            if not self._states:
+            if self._newest != Parameter.newest:
+                self._find_locks()
+            with self._held:
                 ready.binding.bound.run(ready.used, ready.outputs)
-            else:
-                with self._states_held:
-                    ready.binding.bound.run(ready.used, ready.outputs)
+                for parameter in self._trained:
+                    parameter.changed()
             self._keep(ready)
         return self._outputs.results(ready.outputs)
+
+    def _find_locks(self) -> None:
+        """What runs hold: States, and Parameters that some program assigns, in order."""
+        self._newest = Parameter.newest
+        shared = {*self._states, *(p for p in self._weights.values() if p.lock is not None)}
+        ordered = sorted(shared, key=lambda held: held.id)
+        self._held = _Held([held.lock for held in ordered if held.lock is not None])
 
     def _keep(self, ready: _Ready) -> None:
         self._arrays, self._shapes, self._used, self._binding, _ = ready
@@ -342,7 +356,8 @@ class Executable:
     def _owned(self, used: list[Array]) -> list[Array]:
         """What no output may share memory with."""
         arrays = [*used, *(parameter.array for parameter in self._weights.values())]
-        arrays += [buffer for state in self._states for buffer in (state.buffer, state.spare)]
+        arrays += [state.buffer for state in self._states if isinstance(state, State)]
+        arrays += [state.spare for state in self._states]
         return [array for array in arrays if array is not None]
 
     # --- values for good
@@ -434,7 +449,8 @@ class Executable:
         """
         if runs < 1:
             raise InputError(f"profile: runs = {runs}; takes an int >= 1")
-        with self._lock, self._states_held:
+        self._find_locks()
+        with self._lock, self._held:
             ready = self._ready(merged("profile", inputs, named), dims, None)
             bound = ready.binding.bound
             kept = [(state, state.buffer.copy()) for state in self._states]
@@ -448,6 +464,8 @@ class Executable:
             finally:
                 for state, values in kept:
                     state.buffer[...] = values
+                for parameter in self._trained:
+                    parameter.changed()
             self._keep(ready)
             at = ready.binding.dims
             peaks = self._variant(at).runner.peaks()
@@ -458,7 +476,8 @@ class Executable:
         """What is held now, in bytes."""
         with self._lock:
             held = [variant.runner.memory() for variant in self._variants]
-            states = [array for s in self._states for array in (s.buffer, s.spare)]
+            states = [s.buffer for s in self._states if isinstance(s, State)]
+            states += [s.spare for s in self._states if s.spare is not None]
             return MemoryReport(
                 input_bytes=_bytes_of(self._used or self._arrays),
                 weight_bytes=_bytes_of(p.array for p in self._weights.values()),
@@ -470,9 +489,11 @@ class Executable:
             )
 
 
-def _states(graph: Graph) -> tuple[State, ...]:
-    """Every State that the graph reads or assigns, in the order in which locks are taken."""
-    found = {sink.state for sink in graph.sinks if isinstance(sink, Assign)}
+def _states(graph: Graph) -> tuple[Assignable, ...]:
+    """Every State that the graph reads or assigns, and every Parameter that it assigns, in the
+    order in which locks are taken.
+    """
+    found: set[Assignable] = {sink.state for sink in graph.sinks if isinstance(sink, Assign)}
     for block in blocks(graph):
         found.update(node.attrs.state for node in block.get("State", ()))
         for node in block.get("Loop", ()):

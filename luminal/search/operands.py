@@ -19,7 +19,7 @@ from luminal.dtypes import DType
 from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.index_inputs import index_inputs
-from luminal.hlir.state import Parameter, State
+from luminal.hlir.state import Assignable, Parameter, State
 from luminal.hlir.substitute import all_nodes
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Signature
@@ -59,17 +59,24 @@ def draw(graph: Graph, wanted: Mapping[str, int], values: Mapping[str, Array], s
             inputs[spec.name] = _random(rng, shape, spec.dtype, extents.get(spec.name, 8))
     parameters: dict[Parameter, Array] = {}
     states: dict[State, Array] = {}
+
+    def add(held: Assignable) -> None:
+        if isinstance(held, Parameter):
+            _add_parameter(parameters, held, rng)
+        else:
+            _add_state(states, held, rng)
+
     for node in all_nodes(graph):
         if isinstance(node.attrs, WeightAttrs):
-            _add_parameter(parameters, node.attrs.parameter, rng)
+            add(node.attrs.parameter)
         elif isinstance(node.attrs, StateAttrs):
-            _add_state(states, node.attrs.state, rng)
+            add(node.attrs.state)
         elif isinstance(node.attrs, LoopAttrs):
-            for state in (s for group in node.attrs.assigned for s in group or ()):
-                _add_state(states, state, rng)
+            for held in (s for group in node.attrs.assigned for s in group or ()):
+                add(held)
     for sink in graph.sinks:
         if isinstance(sink, Assign):
-            _add_state(states, sink.state, rng)
+            add(sink.state)
     return Arrays(dims, inputs, parameters, states)
 
 

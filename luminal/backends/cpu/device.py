@@ -18,7 +18,7 @@ from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows, Work
 from luminal.backends.cpu.poison import poison
 from luminal.backends.cpu.prologue import Prologue
 from luminal.dtypes import uint8
-from luminal.hlir.state import State, aligned_empty
+from luminal.hlir.state import Assignable, aligned_empty
 from luminal.kernel import tile_ir
 from luminal.kernel.tile_ir import Kernel
 from luminal.program import memory_plan, verify
@@ -277,7 +277,7 @@ class BoundPython(BoundCpu):
         self._runner.python.enter(entry, record, self._frame.rows.launches)
 
 
-def _spare(state: State) -> Array:
+def _spare(state: Assignable) -> Array:
     """The State's second buffer, made at first use."""
     if state.spare is None:
         state.spare = aligned_empty(state.shape, state.dtype)

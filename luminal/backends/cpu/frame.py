@@ -14,7 +14,7 @@ from luminal.backends.cpu import team
 from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
 from luminal.backends.cpu.prologue import Prologue
 from luminal.dtypes import uint8
-from luminal.hlir.state import State, aligned_empty
+from luminal.hlir.state import Assignable, aligned_empty
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import MemoryPlan, Placement
@@ -28,8 +28,8 @@ class Table:
     inputs: tuple[tuple[int, int], ...]
     outputs: tuple[tuple[int, int], ...]
     copies: tuple[tuple[int, int], ...]  # outputs of one buffer: (from, to)
-    states: tuple[tuple[int, State], ...]
-    following: tuple[tuple[int, State], ...]
+    states: tuple[tuple[int, Assignable], ...]
+    following: tuple[tuple[int, Assignable], ...]
     fixed: tuple[tuple[int, int], ...]  # weights, literals, derived: (entry, buffer)
     arena: NDArray[np.int64]  # (2, n): entries, places in the memory plan
     hidden: tuple[tuple[int, int], ...]  # outputs that nobody takes: (entry, buffer)

@@ -110,7 +110,7 @@ class Prologue:
 
     def _renew(self) -> None:
         for number, parameter in self._weights.items():
-            self.arrays[number] = parameter.numpy()
+            self.arrays[number] = parameter.memory
         with _lock:
             stale = {n for n, d in self._derived.items() if d.versions != self._made[n].versions()}
             for number, derived in self._derived.items():

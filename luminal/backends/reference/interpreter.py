@@ -19,7 +19,7 @@ from luminal.hlir.attributes import InputAttrs, LoopAttrs, StateAttrs, WeightAtt
 from luminal.hlir.graph import Assign, Graph, Output, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.semantics import Array, Dims, extents
-from luminal.hlir.state import State
+from luminal.hlir.state import Assignable
 
 T = TypeVar("T")
 Trace = Callable[[Node, tuple[Any, ...], float], None]
@@ -45,7 +45,7 @@ class Results(NamedTuple, Generic[T]):
     """Every Output by name, hidden ones included, and the new value of every assigned State."""
 
     outputs: dict[str, T]
-    states: dict[State, T]
+    states: dict[Assignable, T]
 
 
 class Arrays:
@@ -126,7 +126,7 @@ class Evaluation(Generic[T]):
     inputs: Mapping[str, Array]
     dims: Dims
     trace: Trace | None = None
-    states: dict[State, T] = field(default_factory=dict)
+    states: dict[Assignable, T] = field(default_factory=dict)
 
     def block(self, block: _Block, bound: Mapping[Node, tuple[T, ...]]) -> list[T]:
         """The values of the block's roots, where `bound` gives its arguments."""
@@ -153,7 +153,7 @@ class Evaluation(Generic[T]):
                     raise InputError(f"input {name!r}: {node.types[0]} is not given; pass an array")
                 return (self.domain.lift(np.asarray(self.inputs[name])),)
             case WeightAttrs(parameter=parameter):
-                return (self.domain.lift(parameter.numpy()),)
+                return (self.domain.lift(parameter.memory),)
             case StateAttrs(state=state):
                 return (self.domain.lift(state.numpy()),)
             case LoopAttrs():
