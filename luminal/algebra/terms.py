@@ -26,6 +26,7 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.dtypes import DType
+from luminal.hlir.attributes import Slot
 from luminal.hlir.ops import OPS, Value
 from luminal.shape.expression import Expression, Symbol
 
@@ -71,7 +72,7 @@ class OpaqueAttrs:
 
 
 AtAttrs = tuple[tuple[Symbol, "Expression | int"], ...]
-"""(axis, index) by axis name; an int k stands for the integer term args[1 + k]."""
+"""(axis, index) by axis name; a Slot k stands for the integer term args[1 + k]."""
 
 OPAQUE = ("Scan", "Sort", "Scatter", "Loop", "Custom")
 REDUCTIONS = ("Sum", "Max")
@@ -216,7 +217,7 @@ class Terms:
         axes = set(x.axes) - {a for a, _ in kept}
         for a, i in kept:
             if isinstance(i, Term):
-                attrs.append((a, len(terms)))
+                attrs.append((a, Slot(len(terms))))
                 terms.append(i)
                 axes |= i.axes
             else:

@@ -14,6 +14,7 @@ from luminal.algebra.terms import OPAQUE, Phase, Term, term_order
 from luminal.egraph.classes import EClass, Spelling
 from luminal.egraph.intern import leaf_text, literal_text, positions
 from luminal.egraph.table import Node, Table
+from luminal.hlir.attributes import Slot
 from luminal.rules.notation import COMMUTATIVE
 from luminal.select.weights import WEIGHTS, upper
 from luminal.shape.expression import Expression, Symbol
@@ -173,7 +174,7 @@ class Decoder:
         if node.op in ("Sum", "Max"):
             return ",".join(a.name for a in attrs)
         if node.op == "At":
-            return ",".join(f"{a.name}:{i}" for a, i in attrs)
+            return ",".join(f"{a.name}:{'@' * isinstance(i, Slot)}{i}" for a, i in attrs)
         return str(attrs)
 
     # --- the spellings kept

@@ -22,6 +22,12 @@ Array: TypeAlias = np.ndarray[Any, Any]
 T = TypeVar("T")
 
 
+class Slot(int):
+    """In an index map: the number of an index tensor among the operands. It equals no Expression,
+    so that maps with the literal index 0 and with tensor 0 in one place are different keys.
+    """
+
+
 class InputAttrs(NamedTuple):
     """A tensor given per run; inside a Loop body, an argument of the body."""
 
@@ -92,8 +98,8 @@ class ScanAttrs(NamedTuple):
 class GatherAttrs(NamedTuple):
     """`out[i...] = src[map(i...)]`.
 
-    Each entry of `map`, one per source dimension, is an Expression in the output's indices, or an
-    int k: the integer tensor `args[1 + k]`, of the output's shape.
+    Each entry of `map`, one per source dimension, is an Expression in the output's indices, or a
+    Slot k: the integer tensor `args[1 + k]`, of the output's shape.
     """
 
     shape: Shape
@@ -103,7 +109,7 @@ class GatherAttrs(NamedTuple):
 class ScatterAttrs(NamedTuple):
     """`out = dest; out[map(i...)] (=|+=) src[i...]` in row-major order; args: dest, src, maps.
 
-    Each entry of `map`, one per dest dimension, is an Expression in src's indices or an int k: the
+    Each entry of `map`, one per dest dimension, is an Expression in src's indices or a Slot k: the
     integer tensor `args[2 + k]`, of src's shape. `mode` is "set" or "add".
     """
 

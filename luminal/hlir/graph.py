@@ -25,6 +25,7 @@ from luminal.hlir.attributes import (
     ScanAttrs,
     ScatterAttrs,
     Shape,
+    Slot,
     StateAttrs,
     ViewAttrs,
     WeightAttrs,
@@ -269,7 +270,7 @@ def _split_map(
     out: list[Expression | int] = []
     for entry in entries:
         if isinstance(entry, Value):
-            out.append(len(indices))
+            out.append(Slot(len(indices)))
             indices.append(entry)
         else:
             out.append(entry)

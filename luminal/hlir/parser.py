@@ -27,6 +27,7 @@ from luminal.hlir.attributes import (
     ScanAttrs,
     ScatterAttrs,
     Shape,
+    Slot,
     StateAttrs,
     ViewAttrs,
     WeightAttrs,
@@ -195,7 +196,7 @@ class _Parser:
         entries: list[Expression | int] = []
         for item in line.items():
             if item.startswith("%"):
-                entries.append(len(indices))
+                entries.append(Slot(len(indices)))
                 indices.append(scope.value(line, item))
             else:
                 entries.append(self._expression(line, item, shape))

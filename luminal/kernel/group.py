@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from luminal.algebra.frames import linear, shape_of
 from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, axis_order, term_order
 from luminal.dtypes import DType
+from luminal.hlir.attributes import Slot
 from luminal.program.buffers import ROW_MAJOR, Layout
 from luminal.shape.expression import Expression, Symbol, axis, const
 
@@ -175,7 +176,7 @@ class _Namer:
         index = None
         if store.index is not None:
             index = tuple(
-                self.numbers[entry] if isinstance(entry, Term) else self.expression(entry)
+                Slot(self.numbers[entry]) if isinstance(entry, Term) else self.expression(entry)
                 for entry in store.index
             )
         frame = self.frame(store.frame)

@@ -225,7 +225,8 @@ class Expression:
             return True
         if isinstance(other, Expression) or self.op != "const":
             return False
-        return isinstance(other, _INTEGER) and self.constant == int(other)
+        is_number = other.__class__ in (int, bool) or isinstance(other, np.integer)
+        return is_number and self.constant == int(other)  # type: ignore[call-overload]
 
     def __hash__(self) -> int:
         return self._hash

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import pytest
+
 import luminal as lm
 from luminal.algebra.lower import lower
 from luminal.algebra.term_text import to_text
 from luminal.algebra.terms import term_order
+from luminal.frontend.indexing import gather_at
+from luminal.frontend.scatter import written
+from luminal.shape.expression import const
 
 
 def algebra(fn: Callable[..., Any], *shapes: tuple[Any, ...]) -> str:
@@ -131,3 +137,21 @@ def test_two_sorts_of_one_value_are_two_operations() -> None:
     roots = lower(cx.graph()).roots
     sorts = [t for t in term_order(r.term for r in roots) if t.op == "Sort"]
     assert len({t.attrs.site for t in sorts}) == len(sorts) == 2
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_index_0_and_tensor_0_are_told_apart(backend: str) -> None:
+    """`x[i, 0]` and `x[0, i]` have equal maps but for which entry is the tensor's number, 0."""
+    cx = lm.Graph()
+    x, i = cx.tensor((4, 4), name="x"), cx.tensor((3,), lm.int64, "i")
+    gather_at(x, i.extents, [i, const(0)]).output("column")
+    gather_at(x, i.extents, [const(0), i]).output("row")
+    ones = cx.ones(3)
+    written(x, [i, const(0)], ones, "set").output("in column")
+    written(x, [const(0), i], ones, "set").output("in row")
+    array, places = np.arange(16, dtype=np.float32).reshape(4, 4), np.array([1, 2, 3])
+    found = lm.compile(cx, backend)({"x": array, "i": places})
+    np.testing.assert_array_equal(found["column"], array[1:, 0])
+    np.testing.assert_array_equal(found["row"], array[0, 1:])
+    assert found["in column"][1:, 0].tolist() == found["in row"][0, 1:].tolist() == [1, 1, 1]
+    assert found["in column"].sum() == array.sum() - array[1:, 0].sum() + 3

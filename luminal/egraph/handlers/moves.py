@@ -7,6 +7,7 @@ from luminal.egraph.guards import Guards
 from luminal.egraph.handlers.handler import each
 from luminal.egraph.intern import positions
 from luminal.egraph.table import New, Node, Table
+from luminal.hlir.attributes import Slot
 from luminal.shape.expression import Expression, Symbol, axis
 
 Where = dict[Symbol, "Expression | New | int"]
@@ -23,7 +24,7 @@ def at(table: Table, x: int, where: Where) -> New | int:
         if isinstance(index, Expression):
             entries.append((a, index))
         else:
-            entries.append((a, len(terms)))
+            entries.append((a, Slot(len(terms))))
             terms.append(index)
     return New("At", tuple(entries), (x, *terms)) if kept else x
 
