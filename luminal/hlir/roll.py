@@ -16,8 +16,9 @@ from luminal.hlir.ops import Node, Value
 from luminal.hlir.roll_block import Block
 from luminal.hlir.roll_build import replaced
 from luminal.hlir.roll_cost import without_prologue
+from luminal.hlir.roll_followers import with_followers, with_operands
 from luminal.hlir.roll_match import LAGS, Iteration, Layers, iteration_before, match
-from luminal.hlir.roll_runs import Run, Slices, cut, runs
+from luminal.hlir.roll_runs import Run, Slices, cut, passed, runs
 
 SAVED = 64  # nodes that a Loop must save: so few are compiled in no time
 REGIONS = 8  # Loops in one block: each takes a walk over what is left
@@ -119,7 +120,8 @@ def _layers(block: Block, slices: Slices, run: Run) -> Layers | None:
     next.
     """
     starts = range(run.start, min(run.start + run.period, run.end - 2 * run.period + 1))
-    costs = {start: int(slices.live[_last(run, start) - 1]) for start in starts}
+    live = passed(block, slices, run)
+    costs = {start: int(live[_last(run, start) - 1 - run.start]) for start in starts}
     tried = sorted(starts, key=lambda s: (costs[s], s))[:TRIED]
     choices = []
     for start in tried:
@@ -134,8 +136,13 @@ def _layers(block: Block, slices: Slices, run: Run) -> Layers | None:
     layers = match(block, [*best.front, *_iterations(slices, run, -best.before)])
     if layers is None:
         return None
-    kept = without_prologue(block, layers)
-    return layers if kept is layers.iterations else match(block, kept)
+    for changed in (with_followers, with_operands, without_prologue):
+        iterations = changed(block, layers)
+        if iterations is not layers.iterations:
+            layers = match(block, iterations)
+            if layers is None:
+                return None
+    return layers
 
 
 def _last(run: Run, start: int) -> int:

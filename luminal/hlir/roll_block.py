@@ -22,7 +22,7 @@ class Block:
     nodes: Sequence[Node]
     number: dict[Node, int]
     args: list[list[int]]  # numbers of the operands' nodes
-    is_leaf: list[bool]  # Constants and Iotas are leaves, too
+    is_leaf: list[bool]  # Constants and Iotas are leaves, too, and slices that `roll` handed out
     kind: list[int] = field(default_factory=list)
     content: list[int] = field(default_factory=list)
     types: list[int] = field(default_factory=list)  # equal numbers: equal result types
@@ -33,7 +33,7 @@ class Block:
         nodes = topological(roots) if nodes is None else nodes
         number = dict(zip(nodes, range(len(nodes)), strict=True))
         args = [[number[arg.node] for arg in node.args] for node in nodes]
-        is_leaf = [node.op.group == "leaf" for node in nodes]
+        is_leaf = [node.op.group == "leaf" or is_slice(node) for node in nodes]
         block = cls(tuple(roots), nodes, number, args, is_leaf)
         block._compare()
         return block
@@ -53,7 +53,7 @@ class Block:
             attrs = node.attrs
             if attrs is not None:
                 is_view = attrs.__class__ is ViewAttrs
-                attrs = view_of(attrs.view) if is_view else _attributes(node)
+                attrs = view_of(_view_of(node)) if is_view else _attributes(node)
             kind = kinds.setdefault((node.op.name, type_, attrs), len(kinds))
             read = [seen[a] for a in operands]
             if several:
@@ -85,6 +85,20 @@ class _Numbers:
 def is_recorded_anew(node: Node) -> bool:
     """A literal or an iota: a body holds its own, if it is the same in every iteration."""
     return node.op.name in ("Constant", "Iota")
+
+
+def is_slice(node: Node) -> bool:
+    """Is it a view of one iteration's slice of what a Loop of layers handed out?"""
+    if node.op.name != "View" or not node.attrs.view.map or not node.attrs.view.map[0].is_const:
+        return False
+    source = node.args[0].node.attrs
+    return isinstance(source, LoopAttrs) and any(source.streams)
+
+
+def _view_of(node: Node) -> Any:
+    """A view; of a slice, what it does with it: slices of all iterations are alike."""
+    view = node.attrs.view
+    return (view.shape, view.map[1:], view.domain) if is_slice(node) else view
 
 
 def _attributes(node: Node) -> Any:

@@ -11,13 +11,14 @@ from luminal.hlir.graph import Assign, Builder, Output, Sink, copied
 from luminal.hlir.ops import TensorType, Value
 from luminal.hlir.roll_block import Block
 from luminal.hlir.roll_cost import Costs
+from luminal.hlir.roll_kept import Place, handed_out
 from luminal.hlir.roll_match import Again, Carried, Fixed, Inner, Layers, Ref, Stream
 from luminal.hlir.state import Assignable
 from luminal.shape.expression import const
 from luminal.shape.view import index, made
 
-Place = tuple[int, int]
-"""(node m of the body, result): a value of every iteration."""
+Location = tuple[int, int]
+"""(iteration t, node m of the body)."""
 
 
 @dataclass(slots=True)
@@ -42,8 +43,13 @@ def replaced(
     if any(late[block.number[value.node]] for value in outside):
         return None
     demand = _demand(block, sinks, inside, late)
+    again = _computed_again(block, layers, inside, demand)
     loop = _Loop(block, layers, inside, demand, shrink)
     loop.build()
+    for value in again:
+        args = [loop.values.get(arg, arg) for arg in value.node.args]
+        for k, made_again in enumerate(copied(loop.outer, value.node, args)):
+            loop.values[Value(value.node, k)] = made_again
     values = _rebuilt(block, inside, late, loop.values, loop.outer)
     out: list[Sink] = []
     for sink in sinks:
@@ -74,7 +80,7 @@ def _values(ref: Ref) -> Sequence[Value]:
     return ()
 
 
-def _dependants(block: Block, inside: Mapping[int, Place]) -> list[bool]:
+def _dependants(block: Block, inside: Mapping[int, Location]) -> list[bool]:
     """Of each node, whether it is of the layers or depends on them."""
     late = [False] * len(block.nodes)
     for n in inside:
@@ -86,7 +92,7 @@ def _dependants(block: Block, inside: Mapping[int, Place]) -> list[bool]:
 
 
 def _demand(
-    block: Block, sinks: Sequence[Sink], inside: Mapping[int, Place], late: Sequence[bool]
+    block: Block, sinks: Sequence[Sink], inside: Mapping[int, Location], late: Sequence[bool]
 ) -> _Demand:
     demand = _Demand()
     for n in itertools.compress(range(len(late)), late):
@@ -103,18 +109,54 @@ def _demand(
     return demand
 
 
+def _computed_again(
+    block: Block, layers: Layers, inside: Mapping[int, Location], demand: _Demand
+) -> list[Value]:
+    """What is demanded and not handed out, with all that is needed on the way to it, operands
+    first; in its place what that is computed from is demanded.
+    """
+    last = len(layers.iterations) - 1
+    places: dict[Place, set[int]] = {}
+    for value in demand.values:
+        t, m = inside[block.number[value.node]]
+        places.setdefault((m, value.index), set()).add(t)
+    kept = handed_out(block, layers, [place for place, read in places.items() if read != {last}])
+    order: dict[Value, None] = {}
+    stack = []
+    for value in [*demand.values]:
+        m, read = inside[block.number[value.node]][1], places
+        place = (m, value.index)
+        if place not in kept and read[place] != {last}:
+            del demand.values[value]
+            stack.append(value)
+    while stack:
+        value = stack[-1]
+        waiting = []
+        for n, arg in zip(block.args[block.number[value.node]], value.node.args, strict=True):
+            if n in inside and arg not in order:
+                if (inside[n][1], arg.index) in kept:
+                    demand.values[arg] = None
+                else:
+                    waiting.append(arg)
+        if value in order or not waiting:
+            order.setdefault(stack.pop())
+        else:
+            stack += reversed(waiting)
+    return [*order]
+
+
 @dataclass(slots=True)
 class _Loop:
     """The Loop in the making: its body, and what stands for the layers' values outside."""
 
     block: Block
     layers: Layers
-    inside: Mapping[int, Place]
+    inside: Mapping[int, Location]
     demand: _Demand
     shrink: Callable[[Body], Body]
     outer: Builder = field(default_factory=Builder)  # of all that depends on the Loop
     inner: Builder = field(default_factory=Builder)  # of the body
-    streams: dict[tuple[Value, ...], Value] = field(default_factory=dict)
+    streams: dict[Value | tuple[Value, ...], Value] = field(default_factory=dict)
     invariants: dict[Value, Value] = field(default_factory=dict)
     again: dict[Value, Value] = field(default_factory=dict)  # what invariants are in the body
     costs: Costs = field(default_factory=Costs)
@@ -235,11 +277,29 @@ class _Loop:
             case Carried(k=k):
                 return carried[k]
             case Stream(values=values):
-                if values not in self.streams:
-                    self.streams[values] = self._argument(values[0].type)
-                return self.streams[values]
+                return self._stream(values)
             case Again(value=value) | Fixed(value=value):
                 return self._invariant(value)
+
+    def _stream(self, values: tuple[Value, ...]) -> Value:
+        """One of these values an iteration: of slices of one tensor, taken at even distances, that
+        tensor is walked, and the body has what they do with a slice.
+        """
+        sliced = _slices_of_one(values)
+        if sliced is None:
+            if values not in self.streams:
+                self.streams[values] = self._argument(values[0].type)
+            return self.streams[values]
+        whole, first, step = sliced
+        trips, rest = const(len(values)), whole.shape[1:]
+        entries = [first + step * index(0, trips), *(index(k, n) for k, n in enumerate(rest, 1))]
+        walked = self.outer.view(whole, made(whole.shape, (trips, *rest), entries))
+        if walked not in self.streams:
+            self.streams[walked] = self._argument(TensorType(rest, whole.dtype))
+        view = values[0].node.attrs.view
+        return self.inner.view(
+            self.streams[walked], made(rest, view.shape, view.map[1:], view.domain)
+        )
 
     def _invariant(self, value: Value) -> Value:
         """A value from outside: computed in the body where that costs less than reading it."""
@@ -258,9 +318,25 @@ class _Loop:
         return self.again[value]
 
 
+def _slices_of_one(values: tuple[Value, ...]) -> tuple[Value, int, int] | None:
+    """A tensor, and the first and the distance of its slices that these views read, all alike."""
+    views = [value.node.attrs.view for value in values if value.node.op.name == "View"]
+    if len(views) < max(2, len(values)):
+        return None
+    whole = values[0].node.args[0]
+    if any(value.node.args[0] != whole for value in values) or not whole.shape:
+        return None
+    same = {(view.map[1:], view.domain, view.shape) for view in views}
+    if len(same) > 1 or not all(view.map[0].is_const for view in views):
+        return None
+    places = [view.map[0].value for view in views]
+    steps = {b - a for a, b in itertools.pairwise(places)}
+    return (whole, places[0], steps.pop()) if len(steps) == 1 else None
+
+
 def _rebuilt(
     block: Block,
-    inside: Mapping[int, Place],
+    inside: Mapping[int, Location],
     late: Sequence[bool],
     values: dict[Value, Value],
     builder: Builder,

@@ -80,13 +80,13 @@ def _is_early(ref: Ref, early: list[bool]) -> bool:
         case Inner(m=m):
             return early[m]
         case Stream(values=values):
-            return all(map(_is_weight, values))
+            return all(map(is_weight, values))
         case Again(value=value) | Fixed(value=value):
-            return _is_weight(value)
+            return is_weight(value)
     return False
 
 
-def _is_weight(value: Value) -> bool:
+def is_weight(value: Value) -> bool:
     """Does a value from outside depend on Weights, literals and iotas without dims only?"""
     seen: set[Node] = set()
     stack = [value.node]

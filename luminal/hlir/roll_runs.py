@@ -27,14 +27,12 @@ DYNAMIC = 64  # the extent that a dim counts as where values are compared by siz
 class Slices:
     """`nodes[k]` lists slice k in a canonical order; equal `symbols`: slices of one structure.
 
-    `label[n]` is the slice of node n, -1 for leaves and what is off the path. `live[k]`: bytes of
-    the values of slices 0 .. k that later slices read.
+    `label[n]` is the slice of node n, -1 for leaves and what is off the path.
     """
 
     nodes: list[list[int]]
     symbols: Array
     label: list[int]
-    live: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class Run:
 def cut(block: Block) -> Slices:
     """The slices of a block."""
     path = _longest_path(block)
-    label, last = _labels(block, path)
+    label = _labels(block, path)
     members: list[list[int]] = [[] for _ in path]
     for n, k in enumerate(label):
         if k >= 0:
@@ -61,16 +59,7 @@ def cut(block: Block) -> Slices:
         order = members[k] if len(members[k]) == 1 else _ordered(block, end, label)
         nodes.append(order)
         found.append(symbols.setdefault(_text(block, order), len(symbols)))
-    live = [0] * (len(path) + 1)
-    sizes: dict[int, int] = {}
-    for n, k in enumerate(label):
-        if 0 <= k < last[n]:
-            type_ = block.types[n]
-            if type_ not in sizes:
-                sizes[type_] = _bytes(block, n)
-            live[k] += sizes[type_]
-            live[last[n]] -= sizes[type_]
-    return Slices(nodes, np.array(found, np.int64), label, np.array(live, np.int64).cumsum())
+    return Slices(nodes, np.array(found, np.int64), label)
 
 
 def _longest_path(block: Block) -> list[int]:
@@ -90,10 +79,28 @@ def _longest_path(block: Block) -> list[int]:
     return path[::-1]
 
 
-def _labels(block: Block, path: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Of each node, the first slice that needs it and the last that reads it; -1: none."""
+def passed(block: Block, slices: Slices, run: Run) -> Array:
+    """By slice k of a run, counted from its start: the bytes of its values up to k that slices of
+    the run behind k read. (What gradients read is read behind the run.)
+    """
+    last: dict[int, int] = {}
+    for k in range(run.start, run.end):
+        for n in slices.nodes[k]:
+            for a in block.args[n]:
+                if run.start <= slices.label[a] < k:
+                    last[a] = k
+    live = [0] * (run.end - run.start)
+    for n, k in last.items():
+        size = _bytes(block, n)
+        live[slices.label[n] - run.start] += size
+        live[k - run.start] -= size
+    return np.array(live, np.int64).cumsum()
+
+
+def _labels(block: Block, path: Sequence[int]) -> list[int]:
+    """Of each node, the first slice that needs it; -1: none."""
     none = len(path)
-    label, last = [none] * len(block.nodes), [-1] * len(block.nodes)
+    label = [none] * len(block.nodes)
     for k, n in enumerate(path):
         label[n] = k
     for n in reversed(range(len(label))):
@@ -104,9 +111,7 @@ def _labels(block: Block, path: Sequence[int]) -> tuple[list[int], list[int]]:
         for a in block.args[n]:
             if k < label[a]:
                 label[a] = k
-            if k > last[a]:
-                last[a] = k
-    return label, last
+    return label
 
 
 def _ordered(block: Block, end: int, label: Sequence[int]) -> list[int]:
@@ -138,10 +143,11 @@ def _text(block: Block, order: Sequence[int]) -> tuple[int, ...]:
 
 
 def _bytes(block: Block, n: int) -> int:
-    return sum(_size(t.shape) * t.dtype.size for t in block.nodes[n].types)
+    return sum(size_of(t.shape) * t.dtype.size for t in block.nodes[n].types)
 
 
-def _size(shape: tuple[Expression, ...]) -> int:
+def size_of(shape: tuple[Expression, ...]) -> int:
+    """Elements, as far as they are known."""
     size = 1
     for extent in shape:
         size *= extent.value if extent.is_const else DYNAMIC

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from luminal.algebra.frames import shape_of
 from luminal.algebra.lower import Root
@@ -22,7 +23,8 @@ Edge = tuple[Term, Frame]  # an operand, and its dimensions as the Loop has them
 class BoundLoop:
     """A Loop with every operand and result in its place.
 
-    `before`: what copies operands to where iterations read them; `overwritten`: the leaves, States
+    `before`: what copies operands to where iterations read them; `bases`: values that are read in
+    place of operands, which are their slices in another order; `overwritten`: the leaves, States
     all of them, that iterations update in place.
     """
 
@@ -34,6 +36,7 @@ class BoundLoop:
         self.loop: LoopAttrs = term.attrs.hlir
         self.results = outer.siblings(term)
         self.before: list[Unit] = []
+        self.bases: list[Term] = []
         self.overwritten: list[Term] = []
         self.body = self._scope()
 
@@ -98,9 +101,29 @@ class BoundLoop:
         return now, following
 
     def _slices(self, edge: Edge, layout: Layout) -> Operand:
-        """A tensor walked along its leading axis."""
+        """A tensor walked along its leading axis, or along that of another one which it reads at
+        every step-th slice, forwards or backwards.
+        """
+        stepped = self._steps_of(*edge, layout)
+        if stepped is not None:
+            return stepped
         place = self.outer.exact(*edge, self.before, layout)
         return self._walked(place.operand.entry, place.dtype.size, place.shape[1:])
+
+    def _steps_of(self, term: Term, frame: Frame, layout: Layout) -> Operand | None:
+        if term.op != "At" or len(term.attrs) != 1 or len(term.args) != 1 or len(frame[0]) != 1:
+            return None
+        ((old, position),), base, (lead,) = term.attrs, term.args[0], frame[0]
+        place = self.outer.stored_place(base)
+        if place is None or place.layout != layout or place.frame != ((old,), *frame[1:]):
+            return None
+        factor = position.coefficient(lead)
+        start = None if factor is None else position - factor * lead
+        if factor is None or start is None or any(s.extent is not None for s in start.symbols()):
+            return None
+        self.bases.append(base)
+        operand = self._walked(place.operand.entry, place.dtype.size, place.shape[1:])
+        return replace(operand, stride=operand.stride * factor, start=operand.stride * start)
 
     def _walked(self, entry: int, size: int, shape: Sequence[Expression]) -> Operand:
         """One slice of this shape an iteration."""

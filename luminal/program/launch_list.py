@@ -18,8 +18,9 @@ class Operand:
     """A buffer as one launch sees it: an entry of the Program's table, possibly moving with a Loop.
 
     In iteration `i` of the enclosing Loop of nesting `depth` (0: none) the pointer is
-    `table[entry + (i + offset) % modulus] + i * stride`, stride in bytes: a stream is a tensor
-    with a stride or a list of `modulus` entries; a carried value is two entries that take turns.
+    `table[entry + (i + offset) % modulus] + start + i * stride`, both in bytes: a stream is a
+    tensor with a stride, negative for its last slice first, or a list of `modulus` entries; a
+    carried value is two entries that take turns.
     """
 
     entry: int
@@ -27,6 +28,7 @@ class Operand:
     offset: Expression = _ZERO
     modulus: int = 1
     stride: Expression = _ZERO
+    start: Expression = _ZERO
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,4 +66,5 @@ def _operand(program: Program, operand: Operand) -> str:
     if operand.modulus > 1:
         offset = "" if operand.offset == 0 else f" + {operand.offset}"
         text = f"({names})[{iteration}{offset}]"
-    return text if operand.stride == 0 else f"{text} + {iteration}*{operand.stride}"
+    start = "" if operand.start == 0 else f" + {operand.start}"
+    return f"{text}{start}" + ("" if operand.stride == 0 else f" + {iteration}*{operand.stride}")

@@ -156,7 +156,8 @@ def _custom(scope: Scope, term: Term) -> list[Unit]:
 def _loop(scope: Scope, term: Term) -> list[Unit]:
     bound = BoundLoop(scope, term)
     step = LoopStep(term.attrs.hlir.trips, tuple(_steps(bound.body)))
-    reads, makes = frozenset(term.args), tuple(scope.siblings(term).values())
+    reads = frozenset((*term.args, *bound.bases))
+    makes = tuple(scope.siblings(term).values())
     overwrites = leaves_of(bound.overwritten)
     return [*bound.before, Unit(makes, reads, (step,), overwrites, leaves_of(reads))]
 

@@ -139,6 +139,13 @@ class Scope:
             before.append(self.unit((), (Store(term, self.materialised[key], frame),)))
         return self.materialised[key]
 
+    def stored_place(self, term: Term) -> Place | None:
+        """Where a value is stored that does not move with a Loop; None for any other."""
+        if not (term.is_leaf or self.selection.is_stored(term)):
+            return None
+        place = self.home(term)
+        return place if is_fixed(place.operand) else None
+
     def row_major(self, term: Term, frame: Frame, before: list[Unit]) -> Place:
         """As `exact`, but what moves with the Loop around is taken where it lies."""
         place = self.places.get(term)

@@ -92,6 +92,7 @@ def _verify_operand(
         raise VerifyError(f"{launch.label}: {operand} moves outside every Loop")
     _verify_dims(launch.label, operand.offset, dims)
     _verify_dims(launch.label, operand.stride, dims)
+    _verify_dims(launch.label, operand.start, dims)
 
 
 def _verify_dims(what: str, expression: Expression, dims: set[str]) -> None:

@@ -36,9 +36,9 @@ LAUNCH = np.dtype(
 """A row of the launch list."""
 
 SLOT_REF = np.dtype(
-    [("base", "i8"), ("depth", "i8"), ("offset", "i8"), ("modulus", "i8"), ("stride", "i8")]
+    [(name, "i8") for name in ("base", "depth", "offset", "modulus", "stride", "start")]
 )
-"""A buffer: `table[base + (iter[depth] + offset) % modulus] + iter[depth] * stride` (bytes)."""
+"""A buffer: `table[base + (i + offset) % modulus] + start + i * stride` (bytes), i: iter[depth]."""
 
 RUN = np.dtype(
     [
@@ -56,7 +56,7 @@ RUN = np.dtype(
 
 WALK_IR = """
 %Launch = type { i32, i32, ptr, i64, i64, i64, ptr, i64 }
-%SlotRef = type { i64, i64, i64, i64, i64 }
+%SlotRef = type { i64, i64, i64, i64, i64, i64 }
 %Run = type { ptr, i64, ptr, ptr, ptr, i64, i64, ptr }
 %Time = type { i64, i64 }
 
@@ -169,11 +169,13 @@ resolve:
   %offset.at = getelementptr %SlotRef, ptr %refs, i64 %row, i32 2
   %modulus.at = getelementptr %SlotRef, ptr %refs, i64 %row, i32 3
   %bytes.at = getelementptr %SlotRef, ptr %refs, i64 %row, i32 4
+  %begun.at = getelementptr %SlotRef, ptr %refs, i64 %row, i32 5
   %base = load i64, ptr %base.at
   %ref.depth = load i64, ptr %depth.at
   %offset = load i64, ptr %offset.at
   %modulus = load i64, ptr %modulus.at
   %bytes = load i64, ptr %bytes.at
+  %begun = load i64, ptr %begun.at
   %iteration.at = getelementptr i64, ptr %iterations, i64 %ref.depth
   %iteration = load i64, ptr %iteration.at
   %turn = add i64 %iteration, %offset
@@ -187,7 +189,8 @@ resolved:
   %entry.index = add i64 %base, %place
   %entry.at = getelementptr ptr, ptr %table, i64 %entry.index
   %buffer = load ptr, ptr %entry.at
-  %advance = mul i64 %iteration, %bytes
+  %walked = mul i64 %iteration, %bytes
+  %advance = add i64 %begun, %walked
   %address = getelementptr i8, ptr %buffer, i64 %advance
   %slot.at = getelementptr ptr, ptr %slots.local, i64 %k
   store ptr %address, ptr %slot.at

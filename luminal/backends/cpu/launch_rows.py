@@ -139,9 +139,9 @@ class LaunchRows:
         words = np.concatenate([launches, slots, params])
         grids = np.arange(len(self._launches)) * _WORDS + _word(LAUNCH, "grid")
         first = len(launches) + np.arange(len(self._slots)) * _SLOT_WORDS
-        offsets, strides = first + _word(SLOT_REF, "offset"), first + _word(SLOT_REF, "stride")
+        of_slots = [first + _word(SLOT_REF, name) for name in ("offset", "stride", "start")]
         rest = np.arange(len(launches) + len(slots), len(words))
-        positions = np.concatenate([grids, offsets, strides, rest])
+        positions = np.concatenate([grids, *of_slots, rest])
         return words, positions, words[positions]
 
     def _add(self, launches: tuple[Launch, ...], trips: Expression) -> None:
@@ -169,7 +169,8 @@ class LaunchRows:
         chunks, start, params = add(launch.chunks), len(self._slots), len(self._params)
         for operand in launch.operands:
             offset, stride = add(operand.offset), add(operand.stride)
-            self._slots.append((operand.entry, operand.depth, offset, operand.modulus, stride))
+            row = operand.entry, operand.depth, offset, operand.modulus, stride
+            self._slots.append((*row, add(operand.start)))
         self._params += map(add, launch.params)
         function = self._functions[launch.kernel]
         call = self._program.kernels[launch.kernel].call

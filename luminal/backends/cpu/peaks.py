@@ -106,7 +106,7 @@ def _best(function: int, buffer: NDArray[np.uint8], passes: int, turns: int, thr
     """The least seconds in which the team does it, each thread with its share of the buffer."""
     dims = np.array([passes, turns, buffer.nbytes // threads], np.int64)
     launches = np.array([(KERNEL, 0, function, threads, 1, 0, dims.ctypes.data, 0)], LAUNCH)
-    refs = np.array([(0, 0, 0, 1, 0)], SLOT_REF)
+    refs = np.array([(0, 0, 0, 1, 0, 0)], SLOT_REF)
     table = np.array([address(buffer)], np.uint64)
     stride = -(-ACCUMULATORS * 64 // 128) * 128  # bytes of the widest registers
     scratch = aligned_empty((threads * stride,), uint8)

@@ -125,11 +125,11 @@ class _Member:
         size = launch_ir.SLOT_REF.itemsize
         refs = self.refs + size * int(launch["slot_start"])
         for ref in _records(refs, launch_ir.SLOT_REF, int(launch["n_slots"])).tolist():
-            base, depth, offset, modulus, stride = ref
+            base, depth, offset, modulus, stride, start = ref
             iteration = self.iterations[depth]
             place = base + (iteration + offset) % modulus
             (buffer,) = _records(self.table + 8 * place, np.dtype(np.uint64), 1)
-            yield int(buffer) + iteration * stride
+            yield int(buffer) + start + iteration * stride
 
 
 def _records(address: int, dtype: np.dtype[Any], count: int) -> Records:

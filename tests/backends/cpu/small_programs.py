@@ -118,9 +118,12 @@ class Program:
     def launch(
         self, kernel: Kernel, refs: Sequence[int | tuple[int, ...]], grid: int, flags: int = 1
     ) -> Program:
-        """A kernel; a ref is a buffer's index or (base, depth, offset, modulus, stride)."""
+        """A kernel; a ref is a buffer's index or (base, depth, offset, modulus, stride), behind
+        which the bytes to begin with may stand.
+        """
         start = len(self.refs)
-        self.refs += [(ref, 0, 0, 1, 0) if isinstance(ref, int) else ref for ref in refs]
+        rows = [(ref, 0, 0, 1, 0) if isinstance(ref, int) else ref for ref in refs]
+        self.refs += [row if len(row) == 6 else (*row, 0) for row in rows]
         address = kernel.code.address
         self.rows.append((launch_ir.KERNEL, flags, address, grid, len(refs), start, 0, 0))
         self.kernels.append(kernel)
@@ -154,9 +157,10 @@ class Program:
             kind, _, _, grid, count, start, _, jump = self.rows[pc]
             if kind == launch_ir.KERNEL:
                 views = []
-                for base, depth, offset, modulus, stride in self.refs[start : start + count]:
+                for base, depth, offset, modulus, stride, at in self.refs[start : start + count]:
                     i = iterations[depth]
-                    views.append(buffers[base + (i + offset) % modulus][i * stride // 8 :])
+                    buffer = buffers[base + (i + offset) % modulus]
+                    views.append(buffer[(at + i * stride) // 8 :])
                 kernel = self.kernels[pc]
                 assert kernel is not None
                 kernel.meaning(views[0][: self.n], views[1], views[2], grid)

@@ -155,7 +155,7 @@ def test_subnormals_survive_a_callers_odd_mode() -> None:
     x = np.full(8, 2.0**-126, np.float32)
     table = np.array([x.ctypes.data], np.uint64)
     launches = np.array([(0, 0, kernel.address, 8, 1, 0, 0, 0)], launch_ir.LAUNCH)
-    refs = np.array([(0, 0, 0, 1, 0)], launch_ir.SLOT_REF)
+    refs = np.array([(0, 0, 0, 1, 0, 0)], launch_ir.SLOT_REF)
     record = team.run_record(launches, refs, table, 2)
     flushing = 0x1F80 | 0x8040
     before = mode(flushing)

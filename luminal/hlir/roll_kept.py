@@ -1,0 +1,59 @@
+"""Which values of the layers are handed out where what follows reads them, and which are computed
+again there.
+
+Gradients read much of what the layers before them computed. A value that is cheap to compute (by
+element, or a view) is computed again by its reader, unless its operands, as far as they are not
+handed out anyway, are more bytes than itself: so the products that a matrix product sums over are
+never handed out, nor is any of a chain of activations but its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from luminal.hlir.ops import Node, Value
+from luminal.hlir.roll_block import Block, is_recorded_anew
+from luminal.hlir.roll_match import Carried, Inner, Layers
+from luminal.hlir.roll_runs import size_of
+
+Place = tuple[int, int]
+"""(node m of the body, result): a value of every iteration."""
+
+
+def handed_out(block: Block, layers: Layers, demanded: Iterable[Place]) -> set[Place]:
+    """The places to hand out, so that all that are demanded are known or can be computed again."""
+    first = [block.nodes[n] for n in layers.iterations[0]]
+    wanted, kept = set(demanded), set[Place]()
+    for m in reversed(range(len(first))):
+        for place in [place for place in wanted if place[0] == m]:
+            wanted.discard(place)
+            operands = _operands(layers, m)
+            new = {each for each in operands if each not in wanted and each not in kept}
+            added = sum(_bytes(first[k], r) for k, r in new)
+            later = any(k >= m for k, _ in new)  # of the iteration before: it is looked at no more
+            if is_cheap(first[m]) and not later and added <= _bytes(first[m], place[1]):
+                wanted |= new
+            else:
+                kept.add(place)
+    return kept
+
+
+def is_cheap(node: Node) -> bool:
+    """Is it computed again rather than stored?"""
+    return node.op.is_pointwise or node.op.group == "view" or is_recorded_anew(node)
+
+
+def _operands(layers: Layers, m: int) -> set[Place]:
+    """Those of node m that the iterations compute; of a carried value what becomes it."""
+    found: set[Place] = set()
+    for ref in layers.refs[m]:
+        while isinstance(ref, Carried):
+            ref = layers.carries[ref.k].next
+        if isinstance(ref, Inner):
+            found.add((ref.m, ref.index))
+    return found
+
+
+def _bytes(node: Node, result: int) -> int:
+    type_ = Value(node, result).type
+    return size_of(type_.shape) * type_.dtype.size
