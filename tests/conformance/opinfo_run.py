@@ -37,6 +37,10 @@ class Outcome(NamedTuple):
     seconds: float
 
 
+Run = Callable[[Any, str, "int | None"], Outcome]
+"""What is done with one variant: (OpInfo, backend, how many samples)."""
+
+
 def database() -> list[Any]:
     """PyTorch's OpInfos that take float32."""
     with warnings.catch_warnings():
@@ -77,11 +81,11 @@ def _failure(entry: opinfo_map.Entry, op: Any, sample: Any, backend: str) -> str
         (entry.check or equal)(found, torch_result(op.op, sample))
     except Exception as error:  # a failing op is a row of the report, whatever it raises
         text = " ".join(str(error).split())
-        return f"{type(error).__name__}: {text[:200]}; input {_described(sample)}"
+        return f"{type(error).__name__}: {text[:200]}; input {described(sample)}"
     return None
 
 
-def _described(sample: Any) -> str:
+def described(sample: Any) -> str:
     """The sample in few words: tensors as their shapes."""
 
     def show(x: Any) -> str:
@@ -98,11 +102,11 @@ def _described(sample: Any) -> str:
 # --- processes ------------------------------------------------------------------------------------
 
 
-def isolated(op: Any, options: argparse.Namespace) -> Outcome:
-    """`run_variant` in a forked process that is killed after its seconds."""
+def isolated(op: Any, options: argparse.Namespace, run: Run = run_variant) -> Outcome:
+    """`run` in a forked process that is killed after its seconds."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(sender, op, options), daemon=True)
+    process = context.Process(target=_child, args=(sender, op, options, run), daemon=True)
     process.start()
     sender.close()
     try:
@@ -121,19 +125,22 @@ def isolated(op: Any, options: argparse.Namespace) -> Outcome:
         receiver.close()
 
 
-def _child(sender: Any, op: Any, options: argparse.Namespace) -> None:
+def _child(sender: Any, op: Any, options: argparse.Namespace, run: Run) -> None:
     torch.set_num_threads(1)
-    sender.send(run_variant(op, options.backend, options.limit))
+    sender.send(run(op, options.backend, options.limit))
     sender.close()
 
 
 def run_all(
-    ops: Iterable[Any], options: argparse.Namespace, report: Callable[[Outcome], None]
+    ops: Iterable[Any],
+    options: argparse.Namespace,
+    report: Callable[[Outcome], None],
+    run: Run = run_variant,
 ) -> list[Outcome]:
     """Every op's outcome, some processes at a time; `report` sees each as it comes."""
 
     def one(op: Any) -> Outcome:
-        outcome = isolated(op, options)
+        outcome = isolated(op, options, run)
         report(outcome)
         return outcome
 
@@ -177,8 +184,9 @@ def text_of(outcomes: list[Outcome], options: argparse.Namespace) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="PyTorch's OpInfo samples against Luminal")
+def parser_of(description: str) -> argparse.ArgumentParser:
+    """The options of a run over the database."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("ops", nargs="*", help="names of ops; all by default")
     parser.add_argument("--backend", default="reference")
     parser.add_argument("--timeout", type=float, default=TIMEOUT)
@@ -187,7 +195,11 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=int, help="only the first samples of each, for a quick look"
     )
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    options = parser_of("PyTorch's OpInfo samples against Luminal").parse_args()
     ops = [op for op in database() if not options.ops or op.name in options.ops]
 
     def report(outcome: Outcome) -> None:
