@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from luminal import dtypes
+from luminal.autograd.matrices import RULES as MATRIX_RULES
 from luminal.autograd.views import transposed
 from luminal.errors import GraphError
 from luminal.frontend.binary import where
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.indexing import gather_at
+from luminal.frontend.lapack import Evaluation
 from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import AxisAttrs, GatherAttrs, ScanAttrs, ScatterAttrs
@@ -200,6 +202,8 @@ def _view(at: Applied, gradients: Gradients) -> Gradients:
 
 def _custom(at: Applied, gradients: Gradients) -> Gradients:
     kernel = at.node.attrs.kernel
+    if isinstance(kernel.evaluate, Evaluation) and kernel.evaluate.meaning in MATRIX_RULES:
+        return MATRIX_RULES[kernel.evaluate.meaning](at.args, at.results, gradients)
     if kernel.vjp is None:
         raise GraphError(
             f"{kernel.name}: this custom kernel has no derivative; give custom_kernel(vjp=), or "

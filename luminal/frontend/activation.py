@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from luminal.errors import DTypeError, ShapeError
 from luminal.frontend.binary import fill_value, where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.exponential import sigmoid
 from luminal.frontend.handle import axis_of, describe, in_float, numpy_names
 from luminal.frontend.hyperbolic import tanh
@@ -23,11 +24,13 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 # --- rectifiers -----------------------------------------------------------------------------------
 
 
+@differentiated(lambda g, y, x: where(x <= 0, 0, g))
 def relu(x: Tensor) -> Tensor:
     """max(x, 0); NaN stays."""
     return x.maximum(0)
 
 
+@differentiated(lambda g, y, x: where((x <= 0) | (x >= 6), 0, g))
 def relu6(x: Tensor) -> Tensor:
     """min(max(x, 0), 6); NaN stays."""
     return x.clip(0, 6)
@@ -69,6 +72,7 @@ def threshold(x: Tensor, threshold: float, value: float) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x, alpha=1.0: where(x > 0, g, g * (y + alpha)))
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1). Clevert et al., arXiv 1511.07289."""
     return where(x > 0, x, alpha * x.expm1())
@@ -81,6 +85,7 @@ def selu(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x, alpha=1.0: where(x > 0, g, g * (y / alpha + 1)))
 def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """x where x > 0, else alpha * (exp(x / alpha) - 1). Barron, arXiv 1704.07483."""
     return where(x > 0, x, alpha * (x / alpha).expm1())
@@ -146,10 +151,16 @@ def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
         least = min_val if x.dtype.is_signed else max(min_val, 0)
         ends = (fill_value("hardtanh", x.graph, n, x.dtype) for n in (least, max_val))
         return x.clip(*ends)
-    return x.clip(min_val, max_val)
+    return _held(x, min_val, max_val)
+
+
+@differentiated(lambda g, y, x, low, high: where((x <= low) | (x >= high), 0, g))
+def _held(x: Tensor, low: float, high: float) -> Tensor:
+    return x.clip(low, high)
 
 
 @in_float
+@differentiated(lambda g, y, x: where((x <= -3) | (x >= 3), 0, g / 6))
 def hardsigmoid(x: Tensor) -> Tensor:
     """min(max(x + 3, 0), 6) / 6."""
     return (x + 3).clip(0, 6) / 6

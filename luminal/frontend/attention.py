@@ -11,6 +11,7 @@ from luminal import dtypes
 from luminal.errors import ShapeError
 from luminal.frontend.binary import where
 from luminal.frontend.creation import position
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import along
 from luminal.frontend.linalg import matmul
 from luminal.frontend.movement import reshape
@@ -52,12 +53,25 @@ def scaled_dot_product_attention(
     if grouped and attn_mask is not None:
         attn_mask = _grouped_mask(attn_mask, heads, q.extents[-4])
     scores = _masked(scores, attn_mask, is_causal)
-    out = matmul(dropout(scores.softmax(-1), dropout_p, key_of_dropout), v)
+    weights = scores.softmax(-1) if attn_mask is None else _weights(scores)
+    out = matmul(dropout(weights, dropout_p, key_of_dropout), v)
     if attn_mask is not None:
         out = where(scores.amax(-1, keepdim=True) == -np.inf, 0.0, out)
     if grouped:
         out = reshape(out, *out.extents[:-4], heads, *out.extents[-2:])
     return out.cast(dtype)
+
+
+def _weights_derivative(g: Tensor, y: Tensor, scores: Tensor) -> Tensor:
+    """That of softmax; 0 in rows that are hidden, where y is NaN."""
+    y = where(y == y, y, 0)
+    weighted = g * y
+    return weighted - y * weighted.sum(-1, keepdim=True)
+
+
+@differentiated(_weights_derivative)
+def _weights(scores: Tensor) -> Tensor:
+    return scores.softmax(-1)
 
 
 def _scale(q: Tensor) -> Tensor | float:

@@ -17,6 +17,7 @@ from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
 from luminal.frontend.creation import literal
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import Operand, Shape, apply, describe, is_tensor, together, work_dtype
 from luminal.frontend.power import power as _power
 from luminal.hlir.state import Parameter, State
@@ -277,6 +278,21 @@ def minimum(a: Operand, b: Operand) -> Tensor:
     return apply("Select", apply("LessThan", x, y), x, y)
 
 
+def _clip_derivative(
+    g: Tensor, y: Tensor, x: Tensor, min: Operand | None = None, max: Operand | None = None
+) -> tuple[Tensor, ...]:
+    """The bounds count as inside; a bound has the gradient of what it holds, as in PyTorch."""
+    below: Any = False if min is None else less(x, min)
+    above: Any = False if max is None else less(max, x)
+    found = [where(below | above, 0, g)]
+    if is_tensor(min):
+        found.append(where(below if max is None else below & less(min, max), g, 0))
+    if is_tensor(max):
+        found.append(where(above if min is None else above | less(max, min), g, 0))
+    return tuple(found)
+
+
+@differentiated(_clip_derivative)
 def clip(x: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """x, but at least `min` and at most `max`; NaN stays."""
     if min is None and max is None:
@@ -288,12 +304,12 @@ def clip(x: Tensor, min: Operand | None = None, max: Operand | None = None) -> T
 
 def clamp_min(x: Tensor, min: Operand) -> Tensor:
     """x, but at least `min`; NaN stays."""
-    return maximum(x, min)
+    return clip(x, min)
 
 
 def clamp_max(x: Tensor, max: Operand) -> Tensor:
     """x, but at most `max`; NaN stays."""
-    return minimum(x, max)
+    return clip(x, max=max)
 
 
 def _compared(what: str, a: Operand, b: Operand) -> list[Tensor]:

@@ -20,6 +20,7 @@ from luminal.frontend.binary import (
     unified,
     where,
 )
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import Operand
 from luminal.frontend.polynomial import with_sign
 from luminal.frontend.rounding import trunc
@@ -128,7 +129,12 @@ def divmod(a: Operand, b: Operand) -> Pair:
 def copysign(a: Operand, b: Operand) -> Tensor:
     """|a| with the sign bit of b; integers give float32."""
     (x, y), result = unified("copysign", (a, b), floating=True)
-    return with_sign(x, y).cast(result)
+    return _signed(x, y).cast(result)
+
+
+@differentiated(lambda g, z, x, y: (where(x == 0, 0, where((x < 0) == (z < 0), g, -g)), None))
+def _signed(x: Tensor, y: Tensor) -> Tensor:
+    return with_sign(x, y)
 
 
 def heaviside(x: Operand, values: Operand) -> Tensor:

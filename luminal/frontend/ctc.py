@@ -10,6 +10,7 @@ import numpy as np
 from luminal import dtypes
 from luminal.errors import DTypeError, ShapeError
 from luminal.frontend.binary import maximum, where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import Array, describe, is_tensor, work_dtype
 from luminal.frontend.indexing import gather, literal_of, take
 from luminal.frontend.loss import reduced
@@ -155,6 +156,12 @@ def _shifted(x: Tensor, by: int, fill: float) -> Tensor:
     return narrow(concat((lead, x), 1), 1, 0, x.extents[1])
 
 
+def _log_sum_derivative(g: Tensor, y: Tensor, *logs: Tensor) -> tuple[Tensor, ...]:
+    total = where(y == NEVER, 0, y)
+    return tuple(g * (x - total).exp() for x in logs)
+
+
+@differentiated(_log_sum_derivative)
 def _log_sum(*logs: Tensor) -> Tensor:
     """log(sum(exp(x))) of tensors; -inf of nothing but -inf."""
     top = logs[0]

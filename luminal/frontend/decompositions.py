@@ -120,6 +120,12 @@ def det(x: Tensor) -> Tensor:
     return back(found, x.dtype)
 
 
+def cofactors(x: Tensor) -> Tensor:
+    """det(x) * inv(x).mT, the derivative of `det`: (..., n, n), of singular matrices too."""
+    a = square("linalg.cofactors", x)
+    return back(_operation("cofactors", lapack.cofactors, 1, NOT_FINITE, _same)(a), x.dtype)
+
+
 _det: Rule = partial(_batch, 1)
 _two: Rule = partial(_batch, 2)
 

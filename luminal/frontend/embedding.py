@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from luminal import dtypes
 from luminal.errors import ShapeError
 from luminal.frontend.binary import where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import Extent, describe
 from luminal.frontend.indexing import literal_of, take
 from luminal.frontend.movement import unsqueeze
@@ -29,15 +30,38 @@ def embedding(
     """The rows of `weight` at `ids`: shape (*ids.shape, weight.shape[1]). One Gather.
 
     With `max_norm`, rows whose norm is greater are scaled down to it; the weight does not change.
-    `padding_idx`, `scale_grad_by_freq` and `sparse` matter to gradients only.
+    The row `padding_idx` gets no gradient; with `scale_grad_by_freq` a row's is divided by how
+    often it is read. `sparse` changes nothing.
     """
     if weight.ndim != 2:
         raise ShapeError(f"embedding: the weight is {describe(weight)}; it takes (rows, width)")
-    rows = take(weight, ids, 0)
+    if padding_idx is None and not scale_grad_by_freq:
+        rows = take(weight, ids, 0)
+    else:
+        rows = _rows(weight, ids, padding_idx, scale_grad_by_freq)
     if max_norm is None:
         return rows
     size = (rows.abs() ** norm_type).sum(-1, keepdim=True) ** (1 / norm_type)
     return where(size > max_norm, rows * (max_norm / (size + 1e-7)), rows)
+
+
+def _rows_derivative(
+    g: Tensor, y: Tensor, weight: Tensor, ids: Tensor, padding: int | None, by_frequency: bool
+) -> tuple[Tensor, None]:
+    if padding is not None:
+        ignored = padding if padding >= 0 else weight.extents[0] + padding
+        g = where((ids == ignored).unsqueeze(-1), 0, g)
+    places, rows = ids.reshape(-1), g.reshape(-1, weight.extents[1])
+    if by_frequency:
+        ones = g.graph.ones(places.extents, g.dtype)
+        count = index_add(g.graph.zeros(weight.extents[:1], g.dtype), 0, places, ones)
+        rows = rows / take(count, places).unsqueeze(-1)
+    return index_add(g.graph.zeros(weight.extents, g.dtype), 0, places, rows), None
+
+
+@differentiated(_rows_derivative, marked=True)
+def _rows(weight: Tensor, ids: Tensor, padding: int | None, by_frequency: bool) -> Tensor:
+    return take(weight, ids, 0)
 
 
 def one_hot(x: Tensor, classes: Extent = -1, dtype: Any = dtypes.int64) -> Tensor:
@@ -77,11 +101,11 @@ def embedding_bag(
 
     2-d ids: a bag a row. 1-d ids: bags start at `offsets`, ascending; which bag an id belongs to is
     found by searchsorted, and rows go there by Scatter. Ids equal to `padding_idx` do not count; an
-    empty bag gives 0. `max_norm` as in `embedding`; the other options matter to gradients only.
+    empty bag gives 0. `max_norm` and the options of gradients are as in `embedding`.
     """
     if mode not in MODES:
         raise ShapeError(f"embedding_bag: mode {mode!r} is not one of {', '.join(MODES)}")
-    rows = embedding(ids, weight, None, max_norm, norm_type)
+    rows = embedding(ids, weight, None, max_norm, norm_type, scale_grad_by_freq)
     counted = ids == ids
     if padding_idx is not None:  # negative: from the end
         counted = ids != (padding_idx if padding_idx >= 0 else weight.extents[0] + padding_idx)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from luminal.dtypes import float32, float64
 from luminal.frontend.binary import unified, where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import Operand, in_float
 from luminal.frontend.polynomial import polynomial
 
@@ -45,12 +46,14 @@ _LOG1P = {
 
 
 @in_float
+@differentiated(lambda g, y, x: g * (y + 1))
 def expm1(x: Tensor) -> Tensor:
     """e**x - 1, within 3 ulp: a polynomial for |x| < 1."""
     return where(abs(x) < 1, x * (1 + x * polynomial(x, _EXPM1)), x.exp() - 1)
 
 
 @in_float
+@differentiated(lambda g, y, x: g / (1 + x))
 def log1p(x: Tensor) -> Tensor:
     """log(1 + x), within 3 ulp: a polynomial for -1/2 < x < 1. NaN below -1."""
     s = x / (2 + x)
@@ -66,6 +69,7 @@ def log10(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g * (y * (1 - y)))
 def sigmoid(x: Tensor) -> Tensor:
     """1 / (1 + exp(-x)), within 3 ulp; 0 below about -88 (f32) or -709 (f64)."""
     return (1 + (-x).exp()).reciprocal()
@@ -76,17 +80,31 @@ def logit(x: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), the inverse of sigmoid, within 3 ulp; x is first held in [eps, 1 - eps]."""
     if eps is not None:
         x = x.clip(eps, 1 - eps)
+    return _log_odds(x)
+
+
+@differentiated(lambda g, y, x: g / where((x < 0) | (x > 1), math.nan, x * (1 - x)))
+def _log_odds(x: Tensor) -> Tensor:
     odds = x / (1 - x)
     return where(x < 0.25, odds.log(), ((2 * x - 1) / (1 - x)).log1p())
 
 
 @in_float
+@differentiated(lambda g, y, x: g * sigmoid(-x))
 def log_sigmoid(x: Tensor) -> Tensor:
     """log(sigmoid(x)) = min(x, 0) - log1p(exp(-|x|))."""
     return x.minimum(0) - (-abs(x)).exp().log1p()
 
 
+def _softplus_derivative(
+    g: Tensor, y: Tensor, x: Tensor, beta: float = 1, threshold: float = 20
+) -> Tensor:
+    scaled = x * beta
+    return where(scaled > threshold, g, g * sigmoid(scaled))
+
+
 @in_float
+@differentiated(_softplus_derivative)
 def softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
     scaled = x * beta
@@ -96,24 +114,61 @@ def softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 def logaddexp(a: Operand, b: Operand) -> Tensor:
     """log(exp(a) + exp(b)) = max + log1p(exp(-|a - b|)); no overflow, NaN stays."""
     (x, y), result = unified("logaddexp", (a, b), floating=True)
+    return _log_sum(x, y).cast(result)
+
+
+def _shares(g: Tensor, x: Tensor, y: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """g by e**(scale * x) : e**(scale * y); equal infinities share evenly."""
+    apart = where((x == y) & (abs(x) == math.inf), 0, x - y) * scale
+    return g * sigmoid(apart), g * sigmoid(-apart)
+
+
+@differentiated(lambda g, total, x, y: _shares(g, x, y, 1.0))
+def _log_sum(x: Tensor, y: Tensor) -> Tensor:
     more = (-abs(x - y)).exp().log1p()
-    return where(x == y, x + math.log(2), x.maximum(y) + more).cast(result)
+    return where(x == y, x + math.log(2), x.maximum(y) + more)
 
 
 def logaddexp2(a: Operand, b: Operand) -> Tensor:
     """log2(2**a + 2**b) = max + log1p(2**-|a - b|) / log(2); no overflow, NaN stays."""
     (x, y), result = unified("logaddexp2", (a, b), floating=True)
+    return _log2_sum(x, y).cast(result)
+
+
+@differentiated(lambda g, total, x, y: _shares(g, x, y, math.log(2)))
+def _log2_sum(x: Tensor, y: Tensor) -> Tensor:
     more = (-abs(x - y)).exp2().log1p() * (1 / math.log(2))
-    return where(x == y, x + 1, x.maximum(y) + more).cast(result)
+    return where(x == y, x + 1, x.maximum(y) + more)
 
 
 def xlogy(x: Operand, y: Operand) -> Tensor:
     """x * log(y), 0 where x is 0 unless y is NaN."""
     (a, b), result = unified("xlogy", (x, y), floating=True)
-    return where((a == 0) & (b == b), 0, a * b.log()).cast(result)
+    return _times_log(a, b).cast(result)
+
+
+def _times_log_derivative(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """0 where a is 0 and the logarithm infinite, as PyTorch's."""
+    flat = (a == 0) & (b <= 0)
+    return where(flat, 0, _times_log(g, where(flat, 1, b))), g * a / b
+
+
+@differentiated(_times_log_derivative)
+def _times_log(a: Tensor, b: Tensor) -> Tensor:
+    return where((a == 0) & (b == b), 0, a * b.log())
 
 
 def xlog1py(x: Operand, y: Operand) -> Tensor:
     """x * log1p(y), 0 where x is 0 unless y is NaN."""
     (a, b), result = unified("xlog1py", (x, y), floating=True)
-    return where((a == 0) & (b == b), 0, a * b.log1p()).cast(result)
+    return _times_log1p(a, b).cast(result)
+
+
+def _times_log1p_derivative(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    flat = (a == 0) & (b <= -1)
+    return where(flat, 0, _times_log1p(g, where(flat, 0, b))), g * a / (b + 1)
+
+
+@differentiated(_times_log1p_derivative)
+def _times_log1p(a: Tensor, b: Tensor) -> Tensor:
+    return where((a == 0) & (b == b), 0, a * b.log1p())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from luminal.dtypes import float64, int32
 from luminal.frontend.binary import unified, where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import Operand
 from luminal.frontend.polynomial import bits_of
 
@@ -37,10 +38,22 @@ def frexp(x: Tensor) -> Parts:
     field = (bits >> digits) & (2 * bias + 1)
     half = (bits & ~((2 * bias + 1) << digits)) | ((bias - 1) << digits)
     plain = wide.isfinite() & (wide != 0)
-    mantissa = where(plain, half.bitcast(wide.dtype), wide)
+    mantissa = _mantissa(wide, half, plain)
     exponent = field - (bias - 1) - where(subnormal, digits + 2, 0)
     back = x.dtype if x.dtype.is_float else wide.dtype
     return Parts(mantissa.cast(back), where(plain, exponent, 0).cast(int32))
+
+
+def _mantissa_derivative(
+    g: Tensor, y: Tensor, x: Tensor, half: Tensor, plain: Tensor
+) -> tuple[Tensor, None, None]:
+    """x has a factor that is constant between powers of 2."""
+    return where(plain, g * (y / where(plain, x, 1)).stop_gradient(), g), None, None
+
+
+@differentiated(_mantissa_derivative)
+def _mantissa(x: Tensor, half: Tensor, plain: Tensor) -> Tensor:
+    return where(plain, half.bitcast(x.dtype), x)
 
 
 def ldexp(x: Tensor, exponent: Operand) -> Tensor:
@@ -55,6 +68,11 @@ def nextafter(a: Operand, b: Operand) -> Tensor:
     By the bits: one more is the next magnitude.
     """
     (x, y), result = unified("nextafter", (a, b), floating=True)
+    return _next(x, y, result)
+
+
+@differentiated(lambda g, z, x, y, result: (g, None))
+def _next(x: Tensor, y: Tensor, result: DType) -> Tensor:
     stored = x.cast(result)
     bits = stored.bitcast(f"int{result.bits}")
     away = (x > 0) == (y > x)  # the magnitude grows

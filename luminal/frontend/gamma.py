@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from luminal.dtypes import float32, float64
 from luminal.frontend.binary import where
 from luminal.frontend.creation import ones_like
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import in_float
 from luminal.frontend.polynomial import polynomial
 
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
 _SHIFT, _STIRLING = 8, 8.5
-# Bernoulli numbers B(2k) / (2k (2k - 1)) and B(2k) / 2k
+# Bernoulli numbers B(2k) / (2k (2k - 1)), B(2k) / 2k and B(2k)
 _LGAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+_TRIGAMMA = tuple(2 * k * c for k, c in enumerate(_DIGAMMA, 1))  # B(2k)
 
 # lgamma(2 + t) = t * p(t) for |t| <= 1/2
 _LGAMMA_NEAR_TWO = {
@@ -48,7 +50,12 @@ def _series(square: Tensor, coefficients: tuple[float, ...]) -> Tensor:
     return result
 
 
+def _lgamma_derivative(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    return g * digamma(x)
+
+
 @in_float
+@differentiated(_lgamma_derivative)
 def lgamma(x: Tensor) -> Tensor:
     """log(|gamma(x)|); inf at 0 and the negative integers. Exactly 0 at 1 and 2.
 
@@ -88,7 +95,12 @@ def _stirling(x: Tensor) -> Tensor:
     return where(x == math.inf, math.inf, value + inverse * _series(inverse * inverse, _LGAMMA))
 
 
+def _digamma_derivative(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    return g * trigamma(x)
+
+
 @in_float
+@differentiated(_digamma_derivative)
 def digamma(x: Tensor) -> Tensor:
     """The derivative of lgamma; NaN at the negative integers, -inf at +0, inf at -0."""
     a = where(x <= 0, 1 - x, x)
@@ -104,6 +116,28 @@ def digamma(x: Tensor) -> Tensor:
     fraction = (x - x.round()) * math.pi
     reflected = where(fraction == 0, math.nan, value - math.pi * (fraction.cos() / fraction.sin()))
     return where(x == 0, -1 / x, where(x < 0, reflected, value))
+
+
+@in_float
+def trigamma(x: Tensor) -> Tensor:
+    """The derivative of digamma; inf at 0 and the negative integers.
+
+    By the same recurrence and the derivative of the same series, reflected below 0:
+    (pi / sin(pi x))**2 - trigamma(1 - x).
+    """
+    a = where(x <= 0, 1 - x, x)
+    low = a < _SHIFT
+    steps = (1 / a).square()
+    for k in range(1, _SHIFT):
+        steps = steps + (1 / (a + k)).square()
+    inverse = 1 / where(low, a + _SHIFT, a)
+    square = inverse * inverse
+    value = inverse + 0.5 * square + inverse * square * _series(square, _TRIGAMMA)
+    value = where(low, value + steps, value)
+    fraction = (x - x.round()) * math.pi
+    sine = where(fraction == 0, 1, fraction.sin())
+    reflected = where(fraction == 0, math.inf, (math.pi / sine).square() - value)
+    return where(x <= 0, reflected, value)
 
 
 def mvlgamma(x: Tensor, p: int) -> Tensor:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from luminal.dtypes import float32, float64
 from luminal.frontend.binary import where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import in_float
 from luminal.frontend.polynomial import odd, polynomial
 
@@ -53,6 +54,7 @@ _BIG = {float32: 1e4, float64: 1e9}  # sqrt(x**2 + 1) is x from here on
 
 
 @in_float
+@differentiated(lambda g, y, x: g * (1 - y * y))
 def tanh(x: Tensor) -> Tensor:
     """(e**x - e**-x) / (e**x + e**-x), within 2 ulp everywhere.
 
@@ -65,7 +67,13 @@ def tanh(x: Tensor) -> Tensor:
     return where(abs(x) < 0.625, near, where(x < 0, -far, far))
 
 
+def _tanhshrink_derivative(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    t = tanh(x)
+    return g * (t * t)
+
+
 @in_float
+@differentiated(_tanhshrink_derivative)
 def tanhshrink(x: Tensor) -> Tensor:
     """x - tanh(x), without its cancellation near 0."""
     square = x * x
@@ -78,7 +86,12 @@ def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
     return e * (math.e / 2), (0.5 / math.e) / e
 
 
+def _sinh_derivative(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    return g * cosh(x)
+
+
 @in_float
+@differentiated(_sinh_derivative)
 def sinh(x: Tensor) -> Tensor:
     """(e**x - e**-x) / 2, within 4 ulp; a polynomial below 1."""
     square = x * x
@@ -87,6 +100,7 @@ def sinh(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g * sinh(x))
 def cosh(x: Tensor) -> Tensor:
     """(e**x + e**-x) / 2, within 3 ulp; a polynomial below 1."""
     square = x * x
@@ -95,6 +109,7 @@ def cosh(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g * (x * x + 1).rsqrt())
 def asinh(x: Tensor) -> Tensor:
     """log(x + sqrt(x**2 + 1)), odd, within 3 ulp.
 
@@ -107,6 +122,7 @@ def asinh(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g * (x * x - 1).rsqrt())
 def acosh(x: Tensor) -> Tensor:
     """log(x + sqrt(x**2 - 1)), within 3 ulp; NaN below 1.
 
@@ -118,6 +134,7 @@ def acosh(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g / (1 - x * x))
 def atanh(x: Tensor) -> Tensor:
     """log((1 + x) / (1 - x)) / 2, within 3 ulp; infinite at 1 and -1, NaN beyond."""
     a = abs(x)

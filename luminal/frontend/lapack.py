@@ -97,6 +97,14 @@ def determinant(a: Array) -> Results:
     return (np.linalg.det(a.astype(np.float64)),)
 
 
+def cofactors(a: Array) -> Results:
+    """det(a) * inv(a).T, of singular matrices too, by the singular values; in float64."""
+    u, s, vh = np.linalg.svd(_finite(a.astype(np.float64)))
+    sign = np.linalg.det(u) * np.linalg.det(vh)
+    others = np.where(np.eye(s.shape[-1], dtype=bool), 1, s[..., None, :]).prod(-1)
+    return ((u * (sign[..., None] * others)[..., None, :]) @ vh,)
+
+
 def log_determinant(a: Array) -> Results:
     sign, logarithm = np.linalg.slogdet(a)
     return sign, logarithm

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from luminal.frontend.binary import where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import axes_of, axis_of, in_float, numpy_names, takes_0d
 from luminal.frontend.reduce import Dims, greatest, sum
 
@@ -29,7 +30,13 @@ def softmax(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
     return _softmax(x if dtype is None else x.cast(dtype), axis_of("softmax", dim, x.ndim))
 
 
+def _softmax_derivative(g: Tensor, y: Tensor, x: Tensor, axis: int) -> Tensor:
+    weighted = g * y
+    return weighted - y * sum(weighted, axis, keepdim=True)
+
+
 @in_float
+@differentiated(_softmax_derivative)
 def _softmax(x: Tensor, axis: int) -> Tensor:
     e = _below_max(x, axis).exp()
     return e / sum(e, axis, keepdim=True)
@@ -43,6 +50,7 @@ def log_softmax(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x, axis: g - y.exp() * sum(g, axis, keepdim=True))
 def _log_softmax(x: Tensor, axis: int) -> Tensor:
     below = _below_max(x, axis)
     return below - sum(below.exp(), axis, keepdim=True).log()
@@ -58,8 +66,18 @@ def softmin(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
 @in_float
 def logsumexp(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`: log(sum(exp(x - max))) + max; -inf of nothing and of -inf."""
-    axes = axes_of("logsumexp", dim, x.ndim)
+    result = _log_sum(x, axes := axes_of("logsumexp", dim, x.ndim))
+    return result if keepdim else result.squeeze(axes)
+
+
+def _log_sum_derivative(g: Tensor, y: Tensor, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Equal infinities of one sign count as 0 apart."""
+    apart = where((x == y) & (abs(y) == np.inf), 0, x - y)
+    return g * apart.exp()
+
+
+@differentiated(_log_sum_derivative)
+def _log_sum(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     top = greatest(x, axes, keepdim=True).stop_gradient()
     total = sum((x - top).exp(), axes, keepdim=True).log() + top
-    result = where(abs(top) == np.inf, top, total)
-    return result if keepdim else result.squeeze(axes)
+    return where(abs(top) == np.inf, top, total)

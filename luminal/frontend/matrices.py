@@ -26,6 +26,7 @@ from luminal.frontend.decompositions import (
     svd,
     svdvals,
 )
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.diagonals import tril, triu
 from luminal.frontend.embedding import one_hot
 from luminal.frontend.handle import Extent, axis_of, describe, in_float, is_tensor
@@ -60,15 +61,31 @@ def pinv(x: Tensor, *, atol: Limit = None, rtol: Limit = None, hermitian: bool =
     atol is given. `hermitian`: x is symmetric, by eigenvalues. Moore 1920, Penrose 1955.
     """
     a = matrix("linalg.pinv", x)
+    return back(_pseudoinverse(a, atol, rtol, hermitian), x.dtype)
+
+
+def _pinv_derivative(
+    g: Tensor, y: Tensor, a: Tensor, atol: Limit, rtol: Limit, hermitian: bool
+) -> tuple[Tensor | None, ...]:
+    """Golub and Pereyra, "The differentiation of pseudo-inverses ..." (1973); limits have none."""
+    left, right = matmul(y.mT, y), matmul(y, y.mT)
+    inner = matmul(g.mT, right) + matmul(left, g.mT)
+    outer = matmul(a, matmul(y, matmul(g.mT, right))) + matmul(matmul(left, g.mT), matmul(y, a))
+    found = inner - outer - matmul(y.mT, matmul(g, y.mT))
+    return (found, *(None for limit in (atol, rtol) if is_tensor(limit)))
+
+
+@differentiated(_pinv_derivative)
+def _pseudoinverse(a: Tensor, atol: Limit, rtol: Limit, hermitian: bool) -> Tensor:
     if hermitian:
         values, vectors = eigh(a)
         size, left, right = values.abs(), vectors, vectors.mT
     else:
         left, size, right = svd(a, full_matrices=False)
         values = size
-    kept = size > _limit(x, size, atol, rtol)
+    kept = size > _limit(a, size, atol, rtol)
     scale = where(kept, 1 / where(kept, values, 1), 0)
-    return back(matmul(right.mT * scale.unsqueeze(-2), left.mT), x.dtype)
+    return matmul(right.mT * scale.unsqueeze(-2), left.mT)
 
 
 def pinverse(x: Tensor, rcond: float = 1e-15) -> Tensor:

@@ -6,6 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from luminal.errors import ShapeError
+from luminal.frontend.binary import where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import axes_of, in_float, numpy_names
 from luminal.frontend.reduce import Dims, amax, amin, count_nonzero, sum
 from luminal.shape.expression import const
@@ -46,7 +48,7 @@ def _vector_norm(x: Tensor, ord: float, dim: Dims, keepdim: bool) -> Tensor:
     axes = axes_of("norm", dim, x.ndim)
     single = all(x.extents[axis] == const(1) for axis in axes)
     if ord == 2 and not single:
-        return sum(x * x, axes, keepdim).sqrt()
+        return _euclidean(x, axes, keepdim)
     size = abs(x)
     if ord == 1 or (single and ord != 0):  # |x| of one element, whose power may overflow
         return sum(size, axes, keepdim)
@@ -56,6 +58,37 @@ def _vector_norm(x: Tensor, ord: float, dim: Dims, keepdim: bool) -> Tensor:
         return amin(size, axes, keepdim)
     if ord == 0:
         return count_nonzero(x, axes, keepdim).cast(x.dtype)
+    return _power_norm(x, ord, axes, keepdim)
+
+
+def _euclidean_derivative(
+    g: Tensor, y: Tensor, x: Tensor, axes: tuple[int, ...], keepdim: bool
+) -> Tensor:
+    """x / norm; 0 where that is 0."""
+    if not keepdim:
+        g, y = g.unsqueeze(axes), y.unsqueeze(axes)
+    return x * where(y == 0, 0, g / where(y == 0, 1, y))
+
+
+@differentiated(_euclidean_derivative)
+def _euclidean(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+    return sum(x * x, axes, keepdim).sqrt()
+
+
+def _power_norm_derivative(
+    g: Tensor, y: Tensor, x: Tensor, ord: float, axes: tuple[int, ...], keepdim: bool
+) -> Tensor:
+    """sign(x) * (|x| / norm) ** (ord - 1); 0 where one of them is 0."""
+    if not keepdim:
+        g, y = g.unsqueeze(axes), y.unsqueeze(axes)
+    is_flat = (x == 0) | (y == 0)
+    share = where(is_flat, 1, abs(x)) / where(y == 0, 1, y)
+    return where(is_flat, 0, g * x.sign() * share ** (ord - 1))
+
+
+@differentiated(_power_norm_derivative)
+def _power_norm(x: Tensor, ord: float, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+    size = abs(x)
     powers = size**ord if ord > 0 else size.reciprocal() ** -ord
     return sum(powers, axes, keepdim) ** (1 / ord)
 

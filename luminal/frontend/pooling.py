@@ -10,6 +10,7 @@ from luminal import dtypes
 from luminal.errors import ShapeError
 from luminal.frontend.binary import where
 from luminal.frontend.creation import position
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import along, in_float
 from luminal.frontend.reduce import Extreme, amax
 from luminal.frontend.reduce import sum as sum_over
@@ -84,7 +85,7 @@ def max_of_windows(x: Tensor, windows: Sequence[Windows], return_indices: bool) 
     """The greatest of each window; (values, indices) on request."""
     taps = windowed(x, windows, x.dtype.lowest)
     over = tuple(range(-len(windows), 0))
-    greatest = amax(taps, over)
+    greatest = _greatest(taps, over)
     if not return_indices:
         return greatest
     view = window_view(x.extents, windows)
@@ -101,6 +102,23 @@ def max_of_windows(x: Tensor, windows: Sequence[Windows], return_indices: bool) 
     nan = position(x.graph, last + 1 + flat, view.shape, dtypes.int64)
     found = amax(where((taps != taps) & inside, nan, first), over)
     return Extreme(greatest, where(found > last, found - last - 1, last - found))
+
+
+def _greatest_derivative(g: Tensor, y: Tensor, taps: Tensor, over: tuple[int, ...]) -> Tensor:
+    """To the first of equals."""
+    shape = taps.extents[-len(over) :]
+    number: Expression = const(0)
+    for k, n in enumerate(shape, taps.ndim - len(over)):
+        number = number * n + along(k, n)
+    from_end = position(taps.graph, product_of(shape) - 1 - number, taps.extents, dtypes.int64)
+    hit = (taps == y.unsqueeze(over)) | (taps != taps)
+    first = amax(where(hit, from_end, -1), over)
+    return where(from_end == first.unsqueeze(over), g.unsqueeze(over), 0)
+
+
+@differentiated(_greatest_derivative)
+def _greatest(taps: Tensor, over: tuple[int, ...]) -> Tensor:
+    return amax(taps, over)
 
 
 # --- means ----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from luminal.dtypes import float32, float64
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import apply
 
 if TYPE_CHECKING:
@@ -28,6 +29,16 @@ def _select(condition: Tensor, a: Tensor | float, b: Tensor) -> Tensor:
     return apply("Select", condition, chosen, b)
 
 
+def _power_derivative(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """y * x ** (y - 1), 0 where y is 0; z * log(x), 0 where x ** y is constant in y, as PyTorch."""
+    exponent = _select(y == 0, 1, y)
+    slope = g * exponent * power(x, exponent - 1)
+    is_flat = (x == 0) & ~(y < 0)
+    growth = g * z * _select(is_flat, 1, x).log()
+    return _select(y == 0, 0, slope), _select(is_flat, 0, growth)
+
+
+@differentiated(_power_derivative)
 def _float_power(x: Tensor, y: Tensor) -> Tensor:
     """As C's pow: |x| ** y with the sign of x for odd y, NaN for other y of a negative x.
 

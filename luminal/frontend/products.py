@@ -9,7 +9,7 @@ import numpy as np
 
 from luminal.dtypes import DType
 from luminal.errors import ShapeError
-from luminal.frontend.binary import promotion, where
+from luminal.frontend.binary import promotion
 from luminal.frontend.decompositions import inv
 from luminal.frontend.diagonals import diagonal
 from luminal.frontend.handle import (
@@ -357,16 +357,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     if x1.ndim < 2 or x2.ndim < 2:
         raise ShapeError(f"cdist: takes (..., rows, k); got {describe(x1)} and {describe(x2)}")
     _check_equal("cdist", x1, -1, x2, -1)
-    apart = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).abs()
-    if p == np.inf:
-        return apart.amax(-1)
-    if p == 0:
-        return where(apart == 0, 0.0, 1.0).sum(-1)
-    if p == 1:
-        return apart.sum(-1)
-    if p == 2:
-        return (apart * apart).sum(-1).sqrt()
-    return (apart**p).sum(-1) ** (1.0 / p)
+    return vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 
 def pdist(x: Tensor, p: float = 2.0) -> Tensor:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from luminal import dtypes
 from luminal.errors import ShapeError
 from luminal.frontend.binary import maximum, minimum, sub, where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import axes_of, axis_of, describe, is_tensor, numpy_names
 from luminal.frontend.movement import concat
 from luminal.shape.expression import Expression, const, product_of
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
 Dims: TypeAlias = int | Sequence[int] | None
+Reduction: TypeAlias = Callable[[Any, Any, bool], Any]
 
 
 class Extreme(NamedTuple):
@@ -173,6 +175,24 @@ def aminmax(x: Tensor, dim: Dims = None, keepdim: bool = False) -> MinMax:
     return MinMax(amin(x, dim, keepdim), amax(x, dim, keepdim))
 
 
+def _one_derivative(
+    g: Tensor, y: Tensor, x: Tensor, extreme: Reduction, place: Reduction, dim: int, keepdim: bool
+) -> Tensor:
+    """The gradient goes to the index that is given out, though others be equal."""
+    if x.ndim == 0:
+        return g
+    axis = axis_of("max", dim, x.ndim)
+    g = g if keepdim else g.unsqueeze(axis)
+    return where(x.graph.iota(x.extents, axis) == place(x, axis, True), g, 0)
+
+
+@differentiated(_one_derivative, marked=True)
+def _one_of(x: Tensor, extreme: Reduction, place: Reduction, dim: int, keepdim: bool) -> Tensor:
+    """The extreme along a dim, as the value of one element."""
+    found: Tensor = extreme(x, dim, keepdim)
+    return found
+
+
 @numpy_names
 def max(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Without `dim` the greatest of all; with it `(values, indices)` along it, as PyTorch.
@@ -183,7 +203,7 @@ def max(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         return maximum(x, dim)
     if dim is None:
         return amax(x, None, keepdim)
-    return Extreme(amax(x, dim, keepdim), argmax(x, dim, keepdim))
+    return Extreme(_one_of(x, amax, argmax, dim, keepdim), argmax(x, dim, keepdim))
 
 
 @numpy_names
@@ -196,7 +216,7 @@ def min(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         return minimum(x, dim)
     if dim is None:
         return amin(x, None, keepdim)
-    return Extreme(amin(x, dim, keepdim), argmin(x, dim, keepdim))
+    return Extreme(_one_of(x, amin, argmin, dim, keepdim), argmin(x, dim, keepdim))
 
 
 @numpy_names

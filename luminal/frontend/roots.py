@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from luminal.frontend.binary import unified, where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import Operand, in_float
 from luminal.frontend.polynomial import odd
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 
 @in_float
+@differentiated(lambda g, y, x: g / (3 * y * y))
 def cbrt(x: Tensor) -> Tensor:
     """The cube root with x's sign, within 1 ulp: exp2(log2(|x|) / 3), then a step of Newton's."""
     a = abs(x)
@@ -28,9 +30,20 @@ def hypot(a: Operand, b: Operand) -> Tensor:
     Infinite where either is, even with NaN; integers give float32.
     """
     (x, y), result = unified("hypot", (a, b), floating=True)
+    return _length(x, y).cast(result)
+
+
+def _length_derivative(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """0 at the origin, as of a norm."""
+    share = where(z == 0, 0, g / where(z == 0, 1, z))
+    return share * x, share * y
+
+
+@differentiated(_length_derivative)
+def _length(x: Tensor, y: Tensor) -> Tensor:
     x, y = abs(x), abs(y)
     large, small = x.maximum(y), x.minimum(y)
     ratio = where(large == 0, 0, small / large)
     length = large * (1 + ratio * ratio).sqrt()
     infinite = (x == math.inf) | (y == math.inf)
-    return where(infinite, math.inf, length).cast(result)
+    return where(infinite, math.inf, length)

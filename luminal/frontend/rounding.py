@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from luminal.dtypes import bool_
 from luminal.errors import DTypeError
 from luminal.frontend.binary import mod, unified, where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import Operand, apply
 from luminal.frontend.polynomial import odd
 
@@ -26,6 +27,7 @@ def ceil(x: Tensor) -> Tensor:
     return -floor(-x) if x.dtype.is_float else x
 
 
+@differentiated(lambda g, y, x: None)
 def trunc(x: Tensor) -> Tensor:
     """x without its fraction, toward 0: floor(|x|) with x's sign."""
     if not x.dtype.is_float:
@@ -39,6 +41,7 @@ def frac(x: Tensor) -> Tensor:
     return x - trunc(x)
 
 
+@differentiated(lambda g, y, x, decimals=0: None)
 def round(x: Tensor, decimals: int = 0) -> Tensor:
     """The nearest integer, a half to the even one; integers are unchanged.
 

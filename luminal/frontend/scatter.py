@@ -21,6 +21,7 @@ from luminal.frontend.binary import (
     where,
 )
 from luminal.frontend.creation import position
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.diagonals import diagonal_length
 from luminal.frontend.handle import (
     Extent,
@@ -166,6 +167,45 @@ def _mirrored(x: Tensor) -> Tensor:
     return -x if x.dtype.is_float else ~x
 
 
+def _combined_derivative(
+    g: Tensor,
+    y: Tensor,
+    x: Tensor,
+    src: Tensor,
+    axis: int,
+    index: Tensor,
+    reduce: str,
+    include_self: bool,
+) -> tuple[Tensor, Tensor, None]:
+    """Equal extremes share evenly; a product's gradient is that of the others, as PyTorch."""
+    of_x, of_src = x.graph.full(x.extents, True), src.graph.full(src.extents, True)
+    if not include_self:
+        of_x = ~_scatter("scatter_reduce", ~of_x, axis, index, True, "set")
+    if reduce in ("sum", "mean"):
+        ways = (of_x, of_src)
+        share = g / _met(x, axis, index, *ways).maximum(1) if reduce == "mean" else g
+        return where(of_x, share, 0), gather(share, axis, index), None
+    if reduce == "amax":
+        ways = (of_x & (x == y), src == gather(y, axis, index))
+        share = g / _met(x, axis, index, *ways).maximum(1)
+        return where(ways[0], share, 0), where(ways[1], gather(share, axis, index), 0), None
+    zeros = (of_x & (x == 0), src == 0)
+    count = _met(x, axis, index, *zeros)
+    safe = where(of_x & ~zeros[0], x, 1), where(zeros[1], 1, src)
+    product = g * _combined(safe[0], safe[1], axis, index, "prod", True)
+    others = where(count == 0, product, 0), where(count == 1, product, 0)
+    own = where(of_x, where(zeros[0], others[1], others[0] / safe[0]), 0)
+    full, single = (gather(each, axis, index) for each in others)
+    return own, where(zeros[1], single, full / safe[1]), None
+
+
+def _met(x: Tensor, axis: int, index: Tensor, of_x: Tensor, of_src: Tensor) -> Tensor:
+    """How many of the elements that meet at a place are marked."""
+    own, met = of_x.cast(x.dtype), of_src.cast(x.dtype)
+    return _scatter("scatter_reduce", own, axis, index, met, "add")
+
+
+@differentiated(_combined_derivative)
 def _combined(
     x: Tensor, src: Tensor, axis: int, index: Tensor, reduce: str, include_self: bool
 ) -> Tensor:
@@ -272,6 +312,23 @@ def index_copy(x: Tensor, dim: int, index: Operand, source: Operand) -> Tensor:
 @numpy_names
 def index_fill(x: Tensor, dim: int, index: Operand, value: Operand) -> Tensor:
     """A copy of x with one number in the slices at the 1-d `index` along `dim`. One Scatter."""
+    return _filled(x, value, dim, index)
+
+
+def _filled_derivative(
+    g: Tensor, y: Tensor, x: Tensor, value: Operand, dim: int, index: Operand
+) -> tuple[Tensor | None, ...]:
+    """Each place counts once, though its index be given twice."""
+    falses = g.graph.full(g.extents, False)
+    places = _write_slices("index_fill", falses, dim, index, True, "set")
+    found: list[Tensor | None] = [where(places, 0, g)]
+    if is_tensor(value):
+        found.append(where(places, g, 0).sum())
+    return (*found, None) if is_tensor(index) else tuple(found)
+
+
+@differentiated(_filled_derivative)
+def _filled(x: Tensor, value: Operand, dim: int, index: Operand) -> Tensor:
     return _write_slices("index_fill", x, dim, index, value, "set")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from luminal.dtypes import float32, float64
 from luminal.frontend.binary import where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import in_float
 from luminal.frontend.polynomial import odd, polynomial
 
@@ -64,9 +65,11 @@ _SCALED_ERFC = {
 }
 # fmt: on
 _SPAN = {float32: 3.0, float64: 5.0}
+_SLOPE = 2 / math.sqrt(math.pi)  # of erf at 0
 
 
 @in_float
+@differentiated(lambda g, y, x: g * _SLOPE * (-x * x).exp())
 def erf(x: Tensor) -> Tensor:
     """The error function, within 3 ulp everywhere.
 
@@ -80,6 +83,7 @@ def erf(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g * -_SLOPE * (-x * x).exp())
 def erfc(x: Tensor) -> Tensor:
     """1 - erf(x), without its cancellation: within 5 ulp, also where it is subnormal.
 
@@ -92,6 +96,7 @@ def erfc(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g * (2 * x * y - _SLOPE))
 def erfcx(x: Tensor) -> Tensor:
     """exp(x**2) * erfc(x), within 8 ulp: a polynomial for x >= 1/2."""
     tail = where(x == math.inf, 0, _scaled_erfc(abs(x)))
@@ -114,6 +119,7 @@ def _exp_square(x: Tensor, sign: int) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g / _SLOPE * (y * y).exp())
 def erfinv(x: Tensor) -> Tensor:
     """The inverse of erf, within 5 ulp; infinite at 1 and -1, NaN beyond.
 
@@ -142,6 +148,7 @@ def ndtr(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g * math.sqrt(2 / math.pi) / erfcx(x * -math.sqrt(0.5)))
 def log_ndtr(x: Tensor) -> Tensor:
     """log(ndtr(x)), without its underflow: through erfcx below -1."""
     t = x * math.sqrt(0.5)
@@ -149,6 +156,7 @@ def log_ndtr(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g * -(1 + x.log()))
 def entr(x: Tensor) -> Tensor:
     """-x * log(x), 0 at 0, -inf below."""
     return where(x > 0, -x * x.log(), where(x == 0, 0, where(x < 0, -math.inf, x)))

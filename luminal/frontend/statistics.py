@@ -11,6 +11,7 @@ from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import ShapeError
 from luminal.frontend.binary import where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import (
     axes_of,
     axis_of,
@@ -99,7 +100,14 @@ def std(
     correction: float | None = None,
 ) -> Tensor:
     """The square root of `var`, also where that overflows."""
-    return var(x.cast(dtypes.float64), dim, unbiased, keepdim, correction).sqrt().cast(_float_of(x))
+    spread = var(x.cast(dtypes.float64), dim, unbiased, keepdim, correction)
+    return _root(spread).cast(_float_of(x))
+
+
+@differentiated(lambda g, y, x: where(y == 0, 0, g / where(y == 0, 1, 2 * y)))
+def _root(x: Tensor) -> Tensor:
+    """sqrt(x), as constant where it is 0: x is 0 all around, as PyTorch has it."""
+    return x.sqrt()
 
 
 class Spread(NamedTuple):

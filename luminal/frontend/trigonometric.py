@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from luminal.dtypes import float32, float64
 from luminal.frontend.binary import unified, where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import Operand, in_float
 from luminal.frontend.polynomial import is_negative, odd, polynomial
 
@@ -58,6 +59,7 @@ def _from_pi(x: Tensor, share: float) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g * (1 + y * y))
 def tan(x: Tensor) -> Tensor:
     """sin(x) / cos(x), within 4 ulp up to |x| = 1000."""
     return x.sin() / x.cos()
@@ -70,6 +72,7 @@ def _atan_unit(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g / (1 + x * x))
 def atan(x: Tensor) -> Tensor:
     """The angle in [-pi/2, pi/2] whose tangent is x, within 3 ulp; pi/2 - atan(1/x) beyond 1."""
     a = abs(x)
@@ -83,6 +86,16 @@ def atan2(y: Operand, x: Operand) -> Tensor:
     As C's for zeros and infinities; integers give float32, NaN stays.
     """
     (b, a), result = unified("atan2", (y, x), floating=True)
+    return _angle(b, a).cast(result)
+
+
+def _angle_derivative(g: Tensor, y: Tensor, b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    share = g / (a * a + b * b)
+    return share * a, -share * b
+
+
+@differentiated(_angle_derivative)
+def _angle(b: Tensor, a: Tensor) -> Tensor:
     across, up = abs(a), abs(b)
     large = across.maximum(up)
     ratio = across.minimum(up) / large
@@ -90,7 +103,7 @@ def atan2(y: Operand, x: Operand) -> Tensor:
     angle = _atan_unit(ratio)
     angle = where(up > across, _from_pi(angle, 0.5), angle)
     angle = where(is_negative(a), _from_pi(angle, 1.0), angle)
-    return where(is_negative(b), -angle, angle).cast(result)
+    return where(is_negative(b), -angle, angle)
 
 
 def _asin_half(x: Tensor) -> Tensor:
@@ -105,6 +118,7 @@ def _complement(a: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: g * (1 - x * x).rsqrt())
 def asin(x: Tensor) -> Tensor:
     """The angle in [-pi/2, pi/2] whose sine is x, within 3 ulp; NaN beyond 1."""
     a = abs(x)
@@ -113,6 +127,7 @@ def asin(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: -g * (1 - x * x).rsqrt())
 def acos(x: Tensor) -> Tensor:
     """The angle in [0, pi] whose cosine is x, within 3 ulp; NaN beyond 1."""
     far = _complement(abs(x))
@@ -120,7 +135,22 @@ def acos(x: Tensor) -> Tensor:
     return where(abs(x) <= 0.5, _from_pi(_asin_half(x), 0.5), outer)
 
 
+# The derivative of sin(a) / a is a * p(a**2) for |a| < 1: Taylor's series, to the last bit of f64
+_SINC = tuple((-1) ** k * 2 * k / math.factorial(2 * k + 1) for k in range(1, 10))
+
+
+def _sinc_derivative(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """Where the quotients of sine and cosine cancel, a series."""
+    angle = x * math.pi
+    is_near = abs(angle) < 1
+    square = angle * angle
+    near = angle * polynomial(square, dict.fromkeys((float32, float64), _SINC))
+    safe = where(is_near, 1, angle)
+    return g * math.pi * where(is_near, near, (angle.cos() - y) / safe)
+
+
 @in_float
+@differentiated(_sinc_derivative)
 def sinc(x: Tensor) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0."""
     angle = x * math.pi

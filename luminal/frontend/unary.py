@@ -10,6 +10,7 @@ import numpy as np
 from luminal import dtypes
 from luminal.errors import DTypeError
 from luminal.frontend.binary import where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import apply, in_float
 from luminal.frontend.polynomial import bits_of
 
@@ -115,6 +116,7 @@ def abs(x: Tensor) -> Tensor:
     return x.maximum(-x)
 
 
+@differentiated(lambda g, y, x: None)
 def sign(x: Tensor) -> Tensor:
     """-1, 0 or 1 in x's dtype; NaN stays."""
     if x.dtype.kind in ("bool", "uint"):

@@ -46,7 +46,7 @@ def softmax_backward_data(grad: Tensor, output: Tensor, dim: int, dtype: Any) ->
 def torch_ops_aten__safe_softmax_default(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
     x = x if dtype is None else x.cast(dtype)
     masked = (x == -math.inf).all(dim, keepdim=True)
-    return lm.where(masked, 0.0, x.softmax(dim))
+    return lm.where(masked, 0.0, lm.where(masked, 0.0, x).softmax(dim))
 
 
 def to(x: Tensor, *args: Any, dtype: Any = None, **_: Any) -> Tensor:

@@ -1,0 +1,278 @@
+"""The derivatives of the kernels of linear algebra, by what they compute (`frontend/lapack.py`).
+
+Giles, "An extended collection of matrix derivative results for forward and reverse mode automatic
+differentiation" (2008), unless a rule names another source. A rule takes the operands, the results
+and their gradients, None where nothing flows, and gives each operand's gradient. Gradients of
+symmetric matrices are symmetric. Vectors of equal singular values or eigenvalues have none: NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from luminal.errors import GraphError
+from luminal.frontend import lapack
+from luminal.frontend.binary import broadcast, where
+from luminal.frontend.decompositions import (
+    cofactors,
+    eigh,
+    inv_ex,
+    matrix_exp,
+    row_order,
+    solve_ex,
+    solve_triangular,
+    svd,
+)
+from luminal.frontend.diagonals import tril, triu
+from luminal.frontend.indexing import gather
+from luminal.frontend.movement import concat, narrow
+from luminal.frontend.sorting import argsort
+from luminal.frontend.tensor import Tensor
+from luminal.shape.expression import const
+
+Found: TypeAlias = "Sequence[Tensor | None]"
+Rule: TypeAlias = Callable[[Sequence[Tensor], Sequence[Tensor], Found], Found]
+
+
+def _symmetric(x: Tensor) -> Tensor:
+    return (x + x.mT) * 0.5
+
+
+def _diagonal(x: Tensor) -> Tensor:
+    """Where the diagonal of a square matrix is (bool)."""
+    return x.graph.eye(x.extents[-1], dtype=bool)
+
+
+def _or_zeros(g: Tensor | None, like: Tensor) -> Tensor:
+    return like.graph.zeros(like.extents, dtype=like.dtype) if g is None else g
+
+
+# --- square matrices ------------------------------------------------------------------------------
+
+
+def _inverse(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    y, g = results[0], gradients[0]
+    return [None if g is None else -(y.mT @ g @ y.mT)]
+
+
+def _solve(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    (a, _), x, g = args, results[0], gradients[0]
+    if g is None:
+        return [None, None]
+    right = solve_ex(a.mT, g).result
+    return [-(right @ x.mT), right]
+
+
+def _determinant(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    (a,), (g,) = args, gradients
+    return [None if g is None else g.cast(a.dtype).unsqueeze((-2, -1)) * cofactors(a)]
+
+
+def _cofactors(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    """Of C = det(A) * inv(A).T: tr(G.T @ inv(A).T) * C - C @ G.T @ inv(A).T."""
+    (a,), (y,), (g,) = args, results, gradients
+    if g is None:
+        return [None]
+    inverse = inv_ex(a).inverse.mT
+    trace = (g * inverse).sum((-2, -1), keepdim=True)
+    return [trace * y - y @ g.mT @ inverse]
+
+
+def _log_determinant(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    (a,), (_, g) = args, gradients
+    return [None if g is None else g.unsqueeze((-2, -1)) * inv_ex(a).inverse.mT]
+
+
+def _cholesky(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    """Murray, "Differentiation of the Cholesky decomposition" (arXiv 1602.07527)."""
+    factor, g = results[0], gradients[0]
+    if g is None:
+        return [None]
+    inner = tril(factor.mT @ g)
+    inner = where(_diagonal(inner), inner * 0.5, inner)
+    left = solve_triangular(factor.mT, inner, upper=True)
+    return [_symmetric(solve_triangular(factor, left, upper=False, left=False))]
+
+
+def _triangular(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    (a, _), (x,), (g,) = args, results, gradients
+    if g is None:
+        return [None, None]
+    right = solve_triangular(a.mT, g, upper=True)
+    return [-tril(right @ x.mT), right]
+
+
+def _exponential(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    """The upper right block of exp([[A.T, G], [0, A.T]]). Mathias, "A chain rule for matrix
+    functions and applications" (1996)."""
+    (a,), (g,) = args, gradients
+    if g is None:
+        return [None]
+    n = a.extents[-1]
+    top = concat((a.mT, g), -1)
+    low = concat((g.graph.zeros(a.extents, dtype=a.dtype), a.mT), -1)
+    found = matrix_exp(concat((top, low), -2))
+    return [narrow(narrow(found, -2, 0, n), -1, n, n)]
+
+
+# --- factors --------------------------------------------------------------------------------------
+
+
+def _qr(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    """Walter and Lehmann, "Algorithmic differentiation of linear algebra functions" (2010). The
+    columns behind a square are Q @ R's of theirs."""
+    (a,), (q, r) = args, results
+    gq, gr = (_or_zeros(g, y) for g, y in zip(gradients, results, strict=True))
+    m, n = _literal("linalg.qr", a)
+    if q.extents[-1] != r.extents[-2] or (m > n and q.extents[-1] == const(m)):
+        raise GraphError(
+            f'linalg.qr: mode="complete" of {m} rows and {n} columns has no derivative; '
+            'use mode="reduced"'
+        )
+    if m >= n:
+        return [_square_qr(q, r, gq, gr)]
+    behind = narrow(a, -1, m, n - m)
+    left, right = narrow(gr, -1, 0, m), narrow(gr, -1, m, n - m)
+    first = _square_qr(q, narrow(r, -1, 0, m), gq + behind @ right.mT, left)
+    return [concat((first, q @ right), -1)]
+
+
+def _square_qr(q: Tensor, r: Tensor, gq: Tensor, gr: Tensor) -> Tensor:
+    upper = triu(gr @ r.mT - q.mT @ gq)
+    both = where(_diagonal(upper), upper, upper + upper.mT)
+    return solve_triangular(r.mT, gq + q @ both, upper=False, left=False)
+
+
+def _only_r(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    raise GraphError('linalg.qr: mode="r" has no derivative, which needs Q; use mode="reduced"')
+
+
+def _lu(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    """Of a square by Giles; rows below it are L @ U's of theirs, and columns behind it."""
+    (a,), (factors, pivots), (g, _) = args, results, gradients
+    if g is None:
+        return [None]
+    m, n = _literal("linalg.lu", a)
+    k = min(m, n)
+    square = narrow(narrow(factors, -2, 0, k), -1, 0, k)
+    lower = tril(square, -1) + a.graph.eye(k, dtype=a.dtype)
+    upper = triu(square)
+    own = narrow(narrow(g, -2, 0, k), -1, 0, k)
+    to_lower, to_upper = tril(own, -1), triu(own)
+    if m > n:
+        below = narrow(factors, -2, n, m - n)
+        rest = solve_triangular(upper.mT, narrow(g, -2, n, m - n), upper=False, left=False)
+        to_upper = to_upper - triu(below.mT @ rest)
+    if m < n:
+        behind = narrow(factors, -1, m, n - m)
+        rest = solve_triangular(lower.mT, narrow(g, -1, m, n - m), upper=True)
+        to_lower = to_lower - tril(rest @ behind.mT, -1)
+    inner = tril(lower.mT @ to_lower, -1) + triu(to_upper @ upper.mT)
+    inner = solve_triangular(upper.mT, inner, upper=False, left=False)
+    found = solve_triangular(lower.mT, inner, upper=True)
+    if m != n:
+        found = concat((found, rest), -2 if m > n else -1)
+    rows = argsort(row_order(factors, pivots), -1).unsqueeze(-1)
+    return [gather(found, -2, broadcast(rows, found.extents))]
+
+
+def _literal(what: str, a: Tensor) -> tuple[int, int]:
+    """The extents of a matrix as ints; GraphError for a dim."""
+    extents = a.extents[-2:]
+    if not all(n.is_const for n in extents):
+        raise GraphError(f"{what}: its derivative takes literal rows and columns, not {extents}")
+    rows, columns = (n.value for n in extents)
+    return rows, columns
+
+
+# --- values and vectors ---------------------------------------------------------------------------
+
+
+def _svd(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    """Vectors beyond the singular values count as constants, as in PyTorch.
+
+    Townsend, "Differentiating the singular value decomposition" (2016).
+    """
+    (u, s, vh), (gu, gs, gvh) = results, gradients
+    m, n, k = u.extents[-2], vh.extents[-1], s.extents[-1]
+    u, vh = narrow(u, -1, 0, k), narrow(vh, -2, 0, k)
+    column, row = s.unsqueeze(-2), s.unsqueeze(-1)
+    inner = u.graph.zeros((*s.extents, k), dtype=s.dtype)
+    if gu is not None:
+        gu = narrow(gu, -1, 0, k)
+        inner = inner + _skew(u.mT @ gu) * column
+    if gvh is not None:
+        gvh = narrow(gvh, -2, 0, k)
+        inner = inner + row * _skew(vh @ gvh.mT)
+    if gu is not None or gvh is not None:
+        inner = inner / _gaps(s * s)
+    if gs is not None:
+        inner = inner + where(_diagonal(inner), gs.unsqueeze(-1), 0)
+    left = u @ inner
+    if gu is not None and m != k:
+        scaled = gu / column
+        left = left + scaled - u @ (u.mT @ scaled)
+    found = left @ vh
+    if gvh is not None and n != k:
+        scaled = gvh / row
+        found = found + u @ (scaled - (scaled @ vh.mT) @ vh)
+    return [found]
+
+
+def _skew(x: Tensor) -> Tensor:
+    return x - x.mT
+
+
+def _gaps(x: Tensor) -> Tensor:
+    """x[j] - x[i] at (i, j), 1 on the diagonal."""
+    apart = x.unsqueeze(-2) - x.unsqueeze(-1)
+    return where(_diagonal(apart), 1, apart)
+
+
+def _singular_values(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    (a,), (g,) = args, gradients
+    if g is None:
+        return [None]
+    u, _, vh = svd(a, full_matrices=False)
+    return [(u * g.unsqueeze(-2)) @ vh]
+
+
+def _symmetric_eigen(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    (values, vectors), (to_values, to_vectors) = results, gradients
+    inner = vectors.graph.zeros(vectors.extents, dtype=vectors.dtype)
+    if to_vectors is not None:
+        inner = where(_diagonal(inner), 0, (vectors.mT @ to_vectors) / _gaps(values))
+    if to_values is not None:
+        inner = inner + where(_diagonal(inner), to_values.unsqueeze(-1), 0)
+    return [_symmetric(vectors @ inner @ vectors.mT)]
+
+
+def _symmetric_values(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
+    (a,), (g,) = args, gradients
+    if g is None:
+        return [None]
+    vectors = eigh(a).eigenvectors
+    return [(vectors * g.unsqueeze(-2)) @ vectors.mT]
+
+
+RULES: Mapping[Callable[..., Any], Rule] = {
+    lapack.inverse: _inverse,
+    lapack.solve: _solve,
+    lapack.determinant: _determinant,
+    lapack.cofactors: _cofactors,
+    lapack.log_determinant: _log_determinant,
+    lapack.cholesky: _cholesky,
+    lapack.triangular: _triangular,
+    lapack.exponential: _exponential,
+    lapack.qr: _qr,
+    lapack.full_qr: _qr,
+    lapack.only_r: _only_r,
+    lapack.lu: _lu,
+    lapack.svd: _svd,
+    lapack.full_svd: _svd,
+    lapack.singular_values: _singular_values,
+    lapack.symmetric_eigen: _symmetric_eigen,
+    lapack.symmetric_values: _symmetric_values,
+}
+"""By the meaning of a kernel."""
