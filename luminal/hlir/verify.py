@@ -11,6 +11,7 @@ from luminal.hlir.attributes import (
     InputAttrs,
     IotaAttrs,
     LoopAttrs,
+    MarkAttrs,
     ScatterAttrs,
     Shape,
     ViewAttrs,
@@ -79,7 +80,8 @@ class _Verifier:
     def _node(self, node: Node) -> None:
         if OPS.get(node.op.name) is not node.op:
             raise VerifyError("the op is not a row of the table")
-        if not isinstance(node.attrs, node.op.attrs or type(None)):
+        is_mark = node.op.name == "Detach" and isinstance(node.attrs, MarkAttrs)
+        if not (is_mark or isinstance(node.attrs, node.op.attrs or type(None))):
             raise VerifyError(f"the attributes are {type(node.attrs).__name__}")
         for arg in node.args:
             if not 0 <= arg.index < len(arg.node.types):
