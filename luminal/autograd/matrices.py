@@ -29,7 +29,8 @@ from luminal.frontend.indexing import gather
 from luminal.frontend.movement import concat, narrow
 from luminal.frontend.sorting import argsort
 from luminal.frontend.tensor import Tensor
-from luminal.shape.expression import const
+from luminal.shape.expression import Expression
+from luminal.shape.prove import prove
 
 Found: TypeAlias = "Sequence[Tensor | None]"
 Rule: TypeAlias = Callable[[Sequence[Tensor], Sequence[Tensor], Found], Found]
@@ -124,13 +125,14 @@ def _qr(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> 
     columns behind a square are Q @ R's of theirs."""
     (a,), (q, r) = args, results
     gq, gr = (_or_zeros(g, y) for g, y in zip(gradients, results, strict=True))
-    m, n = _literal("linalg.qr", a)
-    if q.extents[-1] != r.extents[-2] or (m > n and q.extents[-1] == const(m)):
+    m, n = a.extents[-2:]
+    is_tall = _at_least("linalg.qr", m, n)
+    if is_tall and m is not n and q.extents[-1] is m:
         raise GraphError(
             f'linalg.qr: mode="complete" of {m} rows and {n} columns has no derivative; '
             'use mode="reduced"'
         )
-    if m >= n:
+    if is_tall:
         return [_square_qr(q, r, gq, gr)]
     behind = narrow(a, -1, m, n - m)
     left, right = narrow(gr, -1, 0, m), narrow(gr, -1, m, n - m)
@@ -153,37 +155,40 @@ def _lu(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> 
     (a,), (factors, pivots), (g, _) = args, results, gradients
     if g is None:
         return [None]
-    m, n = _literal("linalg.lu", a)
-    k = min(m, n)
+    m, n = a.extents[-2:]
+    is_tall = _at_least("linalg.lu", m, n)
+    k = n if is_tall else m
     square = narrow(narrow(factors, -2, 0, k), -1, 0, k)
     lower = tril(square, -1) + a.graph.eye(k, dtype=a.dtype)
     upper = triu(square)
     own = narrow(narrow(g, -2, 0, k), -1, 0, k)
     to_lower, to_upper = tril(own, -1), triu(own)
-    if m > n:
+    if is_tall and m is not n:
         below = narrow(factors, -2, n, m - n)
         rest = solve_triangular(upper.mT, narrow(g, -2, n, m - n), upper=False, left=False)
         to_upper = to_upper - triu(below.mT @ rest)
-    if m < n:
+    if not is_tall:
         behind = narrow(factors, -1, m, n - m)
         rest = solve_triangular(lower.mT, narrow(g, -1, m, n - m), upper=True)
         to_lower = to_lower - tril(rest @ behind.mT, -1)
     inner = tril(lower.mT @ to_lower, -1) + triu(to_upper @ upper.mT)
     inner = solve_triangular(upper.mT, inner, upper=False, left=False)
     found = solve_triangular(lower.mT, inner, upper=True)
-    if m != n:
-        found = concat((found, rest), -2 if m > n else -1)
+    if m is not n:
+        found = concat((found, rest), -2 if is_tall else -1)
     rows = argsort(row_order(factors, pivots), -1).unsqueeze(-1)
     return [gather(found, -2, broadcast(rows, found.extents))]
 
 
-def _literal(what: str, a: Tensor) -> tuple[int, int]:
-    """The extents of a matrix as ints; GraphError for a dim."""
-    extents = a.extents[-2:]
-    if not all(n.is_const for n in extents):
-        raise GraphError(f"{what}: its derivative takes literal rows and columns, not {extents}")
-    rows, columns = (n.value for n in extents)
-    return rows, columns
+def _at_least(what: str, rows: Expression, columns: Expression) -> bool:
+    """Whether there are as many rows as columns or more; GraphError where dims leave it open."""
+    found = prove(rows >= columns)
+    if found is None:
+        raise GraphError(
+            f"{what}: {rows} rows, {columns} columns: its derivative needs to know which are more; "
+            "give literal extents, or dims whose intervals tell"
+        )
+    return found
 
 
 # --- values and vectors ---------------------------------------------------------------------------

@@ -108,7 +108,7 @@ class _System:
         indices = [self.digits[index(k, n)] for k, n in enumerate(self.view.shape)]
         domain = self.view.domain.substitute(self.digits)
         conditions = [*self.conditions, domain]
-        shape = (*self.source, *(f.extent or ONE for f in self.free))
+        shape = (*self.source, *(f.extent for f in self.free if f.extent is not None))
         return made(
             self.view.shape,
             shape,

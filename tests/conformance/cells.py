@@ -83,7 +83,8 @@ def _only(row: Row, dtype: str, kind: str) -> Row:
 # --- operands -------------------------------------------------------------------------------------
 
 
-def _operands(row: Row, dtype: str, kind: str) -> list[Operand]:
+def operands_of(row: Row, dtype: str, kind: str) -> list[Operand]:
+    """What a cell is called with, drawn by its name."""
     rng = np.random.default_rng(zlib.crc32(f"{row.op} {dtype} {kind}".encode()))
     made = []
     for draw, shape in zip(row.draws, row.shapes[kind], strict=True):
@@ -141,7 +142,7 @@ def _viewed(array: Array) -> Operand:
 
 
 def _recorded(row: Row, graph: lm.Graph, dtype: str, kind: str) -> Cell:
-    cell = Cell(dtype, kind, _operands(row, dtype, kind), [])
+    cell = Cell(dtype, kind, operands_of(row, dtype, kind), [])
     stem = f"{dtype}_{kind}".replace("-", "_")
     if kind == "dynamic":
         for name in {n for operand in cell.operands for n in operand.shape if isinstance(n, str)}:
