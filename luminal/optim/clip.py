@@ -1,0 +1,67 @@
+"""Clipping of gradients, all together by their norm or each element by its size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, TypeVar
+
+from luminal.errors import InputError
+from luminal.frontend.binary import maximum
+from luminal.frontend.handle import work_dtype
+from luminal.frontend.tensor import Tensor
+from luminal.frontend.tree import flatten
+
+Gradients = TypeVar("Gradients")
+"""A Tensor, or lists and dicts of Tensors; None stands for no gradient."""
+
+TINY = 1e-6  # PyTorch's: keeps a norm of 0 from dividing
+
+
+def grad_norm(gradients: Any, norm_type: float = 2.0) -> Tensor:
+    """The norm of all elements of all gradients together: a 0-d float32 or float64."""
+    leaves = _leaves("grad_norm", gradients)
+    order = float(norm_type)
+    if not order > 0:
+        raise InputError(f"grad_norm: norm_type={norm_type}; it is greater than 0, or infinity")
+    work = max((work_dtype(g.dtype) for g in leaves), key=lambda dtype: dtype.size)
+    sizes = [abs(g.cast(work)) for g in leaves if g.numel() != 0]
+    if not sizes:
+        return leaves[0].graph.constant(0.0, work)
+    if math.isinf(order):
+        return reduce(maximum, [x.amax() for x in sizes])
+    powers = [(x * x if order == 2 else x**order).sum() for x in sizes]
+    total = reduce(Tensor.__add__, powers)
+    return total.sqrt() if order == 2 else total ** (1 / order)
+
+
+def clip_grad_norm(
+    gradients: Gradients, max_norm: float | Tensor, norm_type: float = 2.0
+) -> tuple[Gradients, Tensor]:
+    """Gradients times min(1, max_norm / (norm + 1e-6)), and the norm of all of them together.
+
+    They are given back in their structure and dtypes. Pascanu et al. 2013; as
+    torch.nn.utils.clip_grad_norm_, which changes them in place.
+    """
+    norm = grad_norm(gradients, norm_type)
+    factor = (max_norm / (norm + TINY)).minimum(1.0)
+    leaves, tree = flatten(gradients)
+    return tree.build([(g * factor).cast(g.dtype) for g in leaves]), norm
+
+
+def clip_grad_value(gradients: Gradients, clip_value: float) -> Gradients:
+    """Every element cut to -clip_value .. clip_value."""
+    if not clip_value >= 0:
+        raise InputError(f"clip_grad_value: clip_value={clip_value}; it is at least 0")
+    _leaves("clip_grad_value", gradients)
+    leaves, tree = flatten(gradients)
+    clipped: Gradients = tree.build([g.clip(-clip_value, clip_value) for g in leaves])
+    return clipped
+
+
+def _leaves(what: str, gradients: Any) -> Sequence[Tensor]:
+    leaves, _ = flatten(gradients)
+    if not leaves:
+        raise InputError(f"{what}: got no gradients; pass those of lm.grad(loss, variables)")
+    return leaves

@@ -1,0 +1,59 @@
+"""What the formulas of optimizers share: one formula for every parameter of a list."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from luminal.dtypes import DType
+from luminal.errors import ShapeError
+from luminal.frontend.handle import is_tensor, work_dtype
+from luminal.frontend.tensor import Tensor
+
+Tensors: TypeAlias = Sequence[Tensor]
+Rate: TypeAlias = float | Tensor
+"""A learning rate: a number, which is part of the program, or a 0-d Tensor."""
+
+
+def each(
+    what: str, formula: Callable[..., Sequence[Tensor]], parameters: Tensors, *others: Tensors
+) -> tuple[list[Tensor], ...]:
+    """`formula(parameter, gradient, *moments)` of every parameter: a list for each result.
+
+    It gives the new parameter and the new moments. Operands are cast to float32 (float64 for
+    parameters of float64), results back to the dtypes of what they replace. Raises ShapeError for
+    lists of different lengths.
+    """
+    counts = {len(parameters), *map(len, others)}
+    if len(counts) > 1:
+        found = ", ".join(str(len(column)) for column in (parameters, *others))
+        raise ShapeError(f"{what}: the lists hold {found} Tensors; give one of each per parameter")
+    results: tuple[list[Tensor], ...] = tuple([] for _ in range(len(others)))
+    for old, gradient, *moments in zip(parameters, *others, strict=True):
+        work = work_dtype(old.dtype)
+        new = formula(*(x.cast(work) for x in (old, gradient, *moments)))
+        for column, value, before in zip(results, new, (old, *moments), strict=True):
+            column.append(value.cast(before.dtype))
+    return results
+
+
+def rate_of(lr: Rate, dtype: DType) -> Rate:
+    """A learning rate as an operand beside Tensors of `dtype`."""
+    return lr.cast(dtype) if is_tensor(lr) else lr
+
+
+def bias_correction(beta: float, step: Tensor, dtype: DType) -> Tensor:
+    """1 - beta**step, without its cancellation where beta is near 1."""
+    exponent = math.log(beta) if beta else -math.inf
+    return -(step.cast(dtype) * exponent).expm1()
+
+
+def signed(gradient: Tensor, maximize: bool) -> Tensor:
+    """The direction that is descended along."""
+    return -gradient if maximize else gradient
+
+
+def mixed(moment: Tensor, value: Tensor, beta: float) -> Tensor:
+    """beta * moment + (1 - beta) * value: a running mean's next value."""
+    return moment + (value - moment) * (1 - beta)

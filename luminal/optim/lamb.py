@@ -1,0 +1,84 @@
+"""LAMB: Adam's direction, scaled for each parameter to its own norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from luminal.frontend.binary import where
+from luminal.frontend.tensor import Tensor
+from luminal.optim.formula import Rate, Tensors, bias_correction, each, mixed, rate_of, signed
+from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
+
+
+def lamb_on_graph(
+    parameters: Tensors,
+    gradients: Tensors,
+    exp_avgs: Tensors,
+    exp_avg_sqs: Tensors,
+    step: Tensor,
+    lr: Rate,
+    *,
+    betas: Sequence[float] = (0.9, 0.999),
+    eps: float = 1e-6,
+    weight_decay: float = 0.0,
+    maximize: bool = False,
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """New parameters, exp_avgs, exp_avg_sqs: p - lr * (norm(p) / norm(u)) * u.
+
+    u = m' / (sqrt(v') + eps) + weight_decay * p of Adam's moments; the ratio is 1 where a norm is
+    0. `step`: an int 0-d, 1 at the first. You et al. 2020, algorithm 2, phi the identity.
+    """
+    beta1, beta2 = betas
+
+    def formula(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        g = signed(g, maximize)
+        m, v = mixed(m, g, beta1), mixed(v, g * g, beta2)
+        first = m / bias_correction(beta1, step, p.dtype)
+        scale = bias_correction(beta2, step, p.dtype).rsqrt()
+        u = first / (v.sqrt() * scale + eps) + weight_decay * p
+        own, moved = (x.square().sum().sqrt() for x in (p, u))
+        ratio = where((own > 0) & (moved > 0), own / moved, 1.0)
+        return p - rate_of(lr, p.dtype) * ratio * u, m, v
+
+    new, firsts, seconds = each(
+        "lamb_on_graph", formula, parameters, gradients, exp_avgs, exp_avg_sqs
+    )
+    return new, firsts, seconds
+
+
+class LAMB(Optimizer):
+    """LAMB, for large batches."""
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: Any = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(
+            params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize
+        )
+
+    def slots(self, group: Group) -> dict[str, float]:
+        """Adam's moments."""
+        return {"exp_avg": 0.0, "exp_avg_sq": 0.0}
+
+    def shared(self, group: Group) -> dict[str, int | float]:
+        """The number of steps."""
+        return {"step": 0}
+
+    def update(
+        self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
+    ) -> Update:
+        """See `lamb_on_graph`."""
+        step = shared["step"] + 1
+        new, firsts, seconds = lamb_on_graph(
+            params, gradients, slots["exp_avg"], slots["exp_avg_sq"], step, group["lr"],
+            **{name: group[name] for name in ("betas", "eps", "weight_decay", "maximize")},
+        )  # fmt: skip
+        return Update(new, {"exp_avg": firsts, "exp_avg_sq": seconds}, {"step": step})

@@ -1,0 +1,57 @@
+"""Schedules made of schedules: one after the other, or all at once."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from luminal.errors import InputError
+from luminal.optim.lr_scheduler.schedule import LRScheduler
+
+
+def _groups(what: str, schedulers: Sequence[LRScheduler]) -> list[float]:
+    """The base rates of the first; InputError where another has another number of them."""
+    if not schedulers:
+        raise InputError(f"{what}: got no schedulers")
+    counts = [len(each.base_lrs) for each in schedulers]
+    if len(set(counts)) > 1:
+        raise InputError(f"{what}: the schedulers have {counts} groups; give all the same number")
+    return schedulers[0].base_lrs
+
+
+class SequentialLR(LRScheduler):
+    """The next scheduler begins at each of the milestones."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], milestones: Sequence[int]) -> None:
+        super().__init__(_groups("SequentialLR", schedulers))
+        if len(milestones) != len(schedulers) - 1:
+            raise InputError(
+                f"SequentialLR: {len(milestones)} milestones for {len(schedulers)} schedulers; "
+                "give one less"
+            )
+        self.schedulers, self.milestones = list(schedulers), list(milestones)
+
+    def rates(self, epoch: int) -> list[float]:
+        """Of the scheduler whose turn it is."""
+        k = bisect_right(self.milestones, epoch)
+        return self.schedulers[k].rates(epoch - self.milestones[k - 1] if k else epoch)
+
+
+class ChainedScheduler(LRScheduler):
+    """Every scheduler changes what those before it left: factors multiply."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler]) -> None:
+        super().__init__(_groups("ChainedScheduler", schedulers))
+        self.schedulers = list(schedulers)
+        self._known = [self._after(self.base_lrs, 0)]
+
+    def _after(self, rates: list[float], epoch: int) -> list[float]:
+        for each in self.schedulers:
+            rates = each.following(rates, epoch)
+        return rates
+
+    def rates(self, epoch: int) -> list[float]:
+        """All of them in turn, step by step from the first."""
+        for k in range(len(self._known), epoch + 1):
+            self._known.append(self._after(self._known[-1], k))
+        return self._known[epoch]

@@ -1,0 +1,67 @@
+"""One cycle: up to a high rate, down to a very low one. Smith & Topin 2018."""
+
+from __future__ import annotations
+
+from luminal.errors import InputError
+from luminal.optim.lr_scheduler.cosine import annealed
+from luminal.optim.lr_scheduler.schedule import BaseRates, LRScheduler
+
+
+def _straight(start: float, end: float, done: float) -> float:
+    return start + (end - start) * done
+
+
+class OneCycleLR(LRScheduler):
+    """From max_lr / div_factor up to `max_lr`, then down to the first by `final_div_factor`.
+
+    The rise takes `pct_start` of `total_steps` (or epochs * steps_per_epoch); with `three_phase`
+    the way back to the first takes as long, and what remains goes down. Rates only: an optimizer's
+    momentum stays as it is.
+    """
+
+    def __init__(
+        self,
+        max_lr: BaseRates,
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+    ) -> None:
+        super().__init__(max_lr)
+        steps = total_steps
+        if steps is None and epochs is not None and steps_per_epoch is not None:
+            steps = epochs * steps_per_epoch
+        if steps is None or steps < 1:
+            raise InputError(
+                f"OneCycleLR: total_steps={steps}; give a number of steps of at least 1, or epochs "
+                "and steps_per_epoch"
+            )
+        if not 0 <= pct_start <= 1:
+            raise InputError(f"OneCycleLR: pct_start={pct_start}; it is a share of the steps, 0..1")
+        if anneal_strategy not in ("cos", "linear"):
+            raise InputError(f'OneCycleLR: anneal_strategy={anneal_strategy!r}; "cos" or "linear"')
+        self.total_steps = steps
+        self.anneal = annealed if anneal_strategy == "cos" else _straight
+        self.div_factor, self.final_div_factor = div_factor, final_div_factor
+        rise = pct_start * steps - 1
+        self.ends = [rise, 2 * rise, steps - 1] if three_phase else [rise, steps - 1]
+
+    def rates(self, epoch: int) -> list[float]:
+        """In the phase that this step lies in; InputError after the last."""
+        if epoch > self.total_steps:
+            raise InputError(f"OneCycleLR: step {epoch} of {self.total_steps}; it is over")
+        begin, phase = 0.0, 0
+        while epoch > self.ends[phase] and phase < len(self.ends) - 1:
+            begin, phase = self.ends[phase], phase + 1
+        done = (epoch - begin) / (self.ends[phase] - begin)
+        made = []
+        for top in self.base_lrs:
+            first = top / self.div_factor
+            corners = [first, top, *([first] if len(self.ends) > 2 else [])]
+            corners.append(first / self.final_div_factor)
+            made.append(self.anneal(corners[phase], corners[phase + 1], done))
+        return made

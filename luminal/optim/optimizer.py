@@ -1,0 +1,278 @@
+"""Optimizer: records a training step into a graph; it owns the moments, which are States.
+
+What a subclass gives: its options, the States of a parameter (`slots`), those that parameters share
+(`shared`: counters), and the formula (`update`), from Tensors to Tensors.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from luminal.autograd.reverse import gradients, seed
+from luminal.dtypes import float32, int64
+from luminal.errors import GraphError, InputError
+from luminal.frontend.binary import where
+from luminal.frontend.graph import Recorder
+from luminal.frontend.handle import is_tensor, work_dtype
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.attributes import WeightAttrs
+from luminal.hlir.state import Parameter, State
+from luminal.optim import saved
+from luminal.optim.clip import clip_grad_norm, clip_grad_value
+from luminal.optim.formula import Tensors
+from luminal.optim.options import check_options
+
+Group: TypeAlias = dict[str, Any]
+"""Parameters ("params") and the options of their update."""
+Parameters: TypeAlias = Iterable[Any]
+"""Parameters, pairs of a name and one (`named_parameters()`), or groups: dicts with "params"."""
+Gradients: TypeAlias = "Mapping[Parameter, Tensor] | Sequence[Tensor | None]"
+Slots: TypeAlias = dict[str, list[Tensor]]
+"""States of each parameter, by name."""
+Shared: TypeAlias = dict[str, Tensor]
+"""0-d States of parameters that are updated together."""
+
+
+class Update(NamedTuple):
+    """New values: of parameters, and of their States as `update` got them."""
+
+    parameters: list[Tensor]
+    slots: Slots
+    shared: Shared
+
+
+class Optimizer(ABC):
+    """Groups of Parameters with options, and the States of each Parameter that was updated."""
+
+    def __init__(self, params: Parameters, **defaults: Any) -> None:
+        self.defaults = defaults
+        self.param_groups: list[Group] = []
+        self.state: dict[Parameter, dict[str, State]] = {}
+        self.names: dict[Parameter, str] = {}
+        given = list(params)
+        if not given:
+            raise InputError(f"{self._name}: got no parameters; pass model.parameters()")
+        groups = given if isinstance(given[0], dict) else [{"params": given}]
+        for group in groups:
+            self.add_param_group(group)
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    # --- what a subclass says
+
+    @abstractmethod
+    def slots(self, group: Group) -> dict[str, float]:
+        """The States of each parameter: their names and initial values (float32 or float64)."""
+
+    def shared(self, group: Group) -> dict[str, int | float]:
+        """States of one number that parameters share: an int's is int64, a float's float32."""
+        return {}
+
+    @abstractmethod
+    def update(
+        self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
+    ) -> Update:
+        """The new values of parameters of one group."""
+
+    def check(self, group: Group) -> None:
+        """Raises InputError for options out of their range; a subclass may ask for more."""
+        check_options(self._name, group)
+
+    # --- parameters
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Adds a group: "params", and options that differ from the defaults.
+
+        Raises InputError for an unknown option, what is no Parameter of floats, one given twice.
+        """
+        unknown = [name for name in group if name not in self.defaults and name != "params"]
+        if unknown:
+            known = ", ".join(self.defaults)
+            raise InputError(f"{self._name}: no option {unknown[0]!r}; the options are {known}")
+        params = group["params"]
+        many = [params] if isinstance(params, Parameter | Tensor) else list(params)
+        added = {**self.defaults, **group, "params": [self._parameter(each) for each in many]}
+        self.check(added)
+        self.param_groups.append(added)
+
+    def _parameter(self, given: Any) -> Parameter:
+        name, held = given if isinstance(given, tuple) else (None, given)
+        if is_tensor(held) and isinstance(held.value.node.attrs, WeightAttrs):
+            held = held.value.node.attrs.parameter
+        if not isinstance(held, Parameter) or not held.dtype.is_float:
+            raise InputError(f"{self._name}: {held!r} is no Parameter of floats")
+        if held in self.names:
+            raise InputError(f"{self._name}: {self.names[held]} is given twice; give it once")
+        self.names[held] = name or held.name
+        return held
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """All of them, group by group: the order of gradients in a list, and of `state_dict`."""
+        return [p for group in self.param_groups for p in group["params"]]
+
+    # --- recording
+
+    def step(
+        self,
+        loss: Tensor,
+        clip_norm: float | Tensor | None = None,
+        clip_value: float | None = None,
+        *,
+        when: Tensor | None = None,
+    ) -> Tensor | None:
+        """Records the backward pass of a scalar loss, clipping and the update; every run is a step.
+
+        Gradients are cut to -clip_value .. clip_value, then scaled to a norm of at most clip_norm
+        all together; the norm before that is returned (None without clip_norm). Parameters that
+        the loss does not depend on and those with `requires_grad=False` stay as they are. `when`,
+        a bool of one element: nothing changes in runs where it is False. Raises GraphError if the
+        loss depends on none of the parameters.
+        """
+        found = self.gradients(loss)
+        if clip_value is not None:
+            found = clip_grad_value(found, clip_value)
+        norm = None
+        if clip_norm is not None:
+            found, norm = clip_grad_norm(found, clip_norm)
+        self.apply(found, when=when)
+        return norm
+
+    def gradients(self, loss: Tensor) -> dict[Parameter, Tensor]:
+        """The gradient of a scalar loss for each Parameter that it depends on and that is trained.
+
+        Raises GraphError if there is none.
+        """
+        graph = loss.graph
+        weights = {
+            value.node.attrs.parameter: value
+            for value in graph.leaves.values()
+            if isinstance(value.node.attrs, WeightAttrs)
+        }
+        trained = [p for p in self.parameters if p in weights and p.requires_grad]
+        above = seed(loss, None, f"{self._name}.step")
+        found = gradients(graph, [loss], [above], [weights[p] for p in trained])
+        made = {p: g for p, g in zip(trained, found, strict=True) if g is not None}
+        if not made:
+            raise GraphError(
+                f"{self._name}.step: the loss depends on none of its {len(self.parameters)} "
+                "parameters; compute it in one graph with the model that they are of"
+            )
+        return made
+
+    def apply(self, gradients: Gradients, *, when: Tensor | None = None) -> None:
+        """Records the update for gradients that are at hand; every run is a step, see `step`.
+
+        By Parameter, or a sequence in the order of `parameters`, with None for those that stay.
+        """
+        found = self._by_parameter(gradients)
+        for group in self.param_groups:
+            held = [p for p in group["params"] if p in found]
+            fresh = [p for p in held if p not in self.state]
+            for p, states in zip(fresh, self.new_states(group, fresh), strict=True):
+                self.state[p] = states
+            together: dict[tuple[State, ...], list[Parameter]] = {}
+            for p in held:
+                key = tuple(self.state[p][name] for name in self.shared(group))
+                together.setdefault(key, []).append(p)
+            for members in together.values():
+                self._record(group, members, [found[p] for p in members], when)
+
+    def new_states(self, group: Group, params: Sequence[Parameter]) -> list[dict[str, State]]:
+        """Initial States of parameters of one group that are updated together from now on."""
+        common = {
+            name: State((), int64 if isinstance(first, int) else float32, first, name)
+            for name, first in self.shared(group).items()
+        }
+        return [
+            common
+            | {
+                name: State(p.shape, work_dtype(p.dtype), first, f"{self.names[p]}.{name}")
+                for name, first in self.slots(group).items()
+            }
+            for p in params
+        ]
+
+    def _by_parameter(self, gradients: Gradients) -> dict[Parameter, Tensor]:
+        given: Mapping[Parameter, Tensor | None]
+        if isinstance(gradients, Mapping):
+            given = gradients
+        else:
+            known = self.parameters
+            if len(gradients) != len(known):
+                raise InputError(
+                    f"{self._name}.apply: {len(gradients)} gradients for {len(known)} parameters; "
+                    "give one for each in order, or a dict"
+                )
+            given = dict(zip(known, gradients, strict=True))
+        found = {p: g for p, g in given.items() if g is not None}
+        for p, g in found.items():
+            if p not in self.names:
+                raise InputError(f"{self._name}.apply: {p!r} is none of its parameters")
+            if g.shape != p.shape:
+                raise InputError(
+                    f"{self._name}.apply: the gradient of {self.names[p]} has the shape {g.shape}, "
+                    f"the parameter {p.shape}"
+                )
+        return found
+
+    def _record(
+        self, group: Group, params: Sequence[Parameter], found: Tensors, when: Tensor | None
+    ) -> None:
+        """Assigns what `update` gives for parameters that share their counters."""
+        graph = found[0].graph
+        states = [self.state[p] for p in params]
+        before = [graph.weight_of(p) for p in params]
+        slots = {name: [graph.read(each[name]) for each in states] for name in self.slots(group)}
+        shared = {name: graph.read(states[0][name]) for name in self.shared(group)}
+        options = group | {"lr": _rate(graph, group["lr"])}
+        new = self.update(options, before, found, slots, shared)
+        rows: list[tuple[Parameter | State, Tensor, Tensor]]
+        rows = [*zip(params, before, new.parameters, strict=True)]
+        for name, values in slots.items():
+            held = [each[name] for each in states]
+            rows += zip(held, values, new.slots[name], strict=True)
+        rows += [(states[0][name], shared[name], new.shared[name]) for name in shared]
+        for target, old, value in rows:
+            graph.assign(target, value if when is None else where(when, value, old))
+
+    # --- saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of all States and options, in the structure of PyTorch's.
+
+        "state": by a parameter's number, an array for each slot and a number for what is shared;
+        "param_groups": options, and the numbers of the group's parameters. A rate that is a Tensor
+        is None.
+        """
+        return saved.state_dict(self)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Takes over States and options; programs at hand go on from there, with their options.
+
+        A rate that is a Tensor stays. Raises LoadError, and changes nothing, where groups, shapes
+        or names do not fit; it names the parameter.
+        """
+        saved.load_state_dict(self, state_dict)
+
+    def __repr__(self) -> str:
+        rows = [
+            f"{len(group['params'])} parameters: "
+            + ", ".join(f"{name}={group[name]!r}" for name in self.defaults)
+            for group in self.param_groups
+        ]
+        return f"{self._name}({'; '.join(rows)})"
+
+
+def _rate(graph: Recorder, lr: Any) -> float | Tensor:
+    """A group's rate in the graph; GraphError for a Tensor of another graph or a shape."""
+    if isinstance(lr, int | float):
+        return lr
+    found = graph.constant(lr)
+    if found.ndim:
+        raise GraphError(f"lr: takes one number, got {found!r}; use cx.tensor((), name='lr')")
+    return found

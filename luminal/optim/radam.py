@@ -1,0 +1,100 @@
+"""RAdam: Adam that divides by the second moment only once that is known well enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from luminal.dtypes import float64
+from luminal.frontend.binary import where
+from luminal.frontend.tensor import Tensor
+from luminal.optim.formula import Rate, Tensors, bias_correction, each, mixed, rate_of, signed
+from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
+
+
+def _rectification(beta2: float, step: Tensor) -> tuple[Tensor, Tensor]:
+    """The factor of the step, and whether there is one: float64, since r cancels in float32."""
+    longest = 2 / (1 - beta2) - 1
+    correction = bias_correction(beta2, step, float64)
+    length = longest - 2 * step.cast(float64) * (1 - correction) / correction
+    is_known = length > 5
+    inside = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+    return where(is_known, inside, 0).sqrt() * correction.sqrt(), is_known
+
+
+def radam_on_graph(
+    parameters: Tensors,
+    gradients: Tensors,
+    exp_avgs: Tensors,
+    exp_avg_sqs: Tensors,
+    step: Tensor,
+    lr: Rate,
+    *,
+    betas: Sequence[float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    decoupled_weight_decay: bool = False,
+    maximize: bool = False,
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """New parameters, exp_avgs, exp_avg_sqs: p - lr * m' * r / (sqrt(v) + eps), or p - lr * m'.
+
+    The second while the length r of the second moment's average is at most 5. Liu et al. 2020.
+    """
+    beta1, beta2 = betas
+    factor, is_known = _rectification(beta2, step)
+
+    def formula(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rate = rate_of(lr, p.dtype)
+        g = signed(g, maximize)
+        if decoupled_weight_decay:
+            p = p * (1 - rate * weight_decay)
+        else:
+            g = g + weight_decay * p
+        m, v = mixed(m, g, beta1), mixed(v, g * g, beta2)
+        size = rate / bias_correction(beta1, step, p.dtype)
+        adapted = where(is_known, factor.cast(p.dtype) / (v.sqrt() + eps), 1.0)
+        return p - size * m * adapted, m, v
+
+    new, firsts, seconds = each(
+        "radam_on_graph", formula, parameters, gradients, exp_avgs, exp_avg_sqs
+    )
+    return new, firsts, seconds
+
+
+class RAdam(Optimizer):
+    """RAdam, as torch.optim.RAdam."""
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: Any = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(
+            params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+            decoupled_weight_decay=decoupled_weight_decay, maximize=maximize,
+        )  # fmt: skip
+
+    def slots(self, group: Group) -> dict[str, float]:
+        """Adam's moments."""
+        return {"exp_avg": 0.0, "exp_avg_sq": 0.0}
+
+    def shared(self, group: Group) -> dict[str, int | float]:
+        """The number of steps."""
+        return {"step": 0}
+
+    def update(
+        self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
+    ) -> Update:
+        """See `radam_on_graph`."""
+        step = shared["step"] + 1
+        new, firsts, seconds = radam_on_graph(
+            params, gradients, slots["exp_avg"], slots["exp_avg_sq"], step,
+            **{name: value for name, value in group.items() if name in self.defaults},
+        )  # fmt: skip
+        return Update(new, {"exp_avg": firsts, "exp_avg_sq": seconds}, {"step": step})

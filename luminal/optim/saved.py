@@ -1,0 +1,161 @@
+"""An optimizer as a state_dict, and back: all of it fits, or nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal.errors import LoadError, LuminalError
+from luminal.frontend.handle import work_dtype
+from luminal.hlir.data import array_of
+from luminal.hlir.state import Parameter
+
+if TYPE_CHECKING:
+    from luminal.optim.optimizer import Group, Optimizer
+
+Values = dict[str, Any]
+"""What the States of one Parameter hold: arrays, and numbers for those that are shared."""
+
+
+def state_dict(optimizer: Optimizer) -> dict[str, Any]:
+    """See `Optimizer.state_dict`."""
+    number = {p: k for k, p in enumerate(optimizer.parameters)}
+    groups = []
+    for group in optimizer.param_groups:
+        options = {name: _plain(group[name]) for name in optimizer.defaults}
+        groups.append(options | {"params": [number[p] for p in group["params"]]})
+    state: dict[int, Values] = {}
+    for group in optimizer.param_groups:
+        shared = optimizer.shared(group)
+        for p in group["params"]:
+            held = optimizer.state.get(p, {})
+            values = {name: each.numpy() for name, each in held.items()}
+            if held:
+                state[number[p]] = {
+                    name: x.item() if name in shared else x for name, x in values.items()
+                }
+    return {"state": state, "param_groups": groups}
+
+
+def _plain(option: Any) -> Any:
+    """An option as a number, text, flag or tuple of numbers; None for a rate outside of it."""
+    kept = isinstance(option, bool | int | float | str | tuple | list | None)
+    return option if kept else None
+
+
+def load_state_dict(optimizer: Optimizer, given: Mapping[str, Any]) -> None:
+    """See `Optimizer.load_state_dict`."""
+    what = type(optimizer).__name__
+    groups = _groups(optimizer, given.get("param_groups", ()))
+    entries = {int(key): entry for key, entry in given.get("state", {}).items()}
+    numbers = [int(k) for row in given["param_groups"] for k in row["params"]]
+    known = dict(zip(numbers, optimizer.parameters, strict=True))
+    unknown = [k for k in entries if k not in known]
+    if unknown:
+        raise LoadError(f"{what}: the state_dict has a state for {unknown[0]}, which is no number "
+                        "of a parameter in its groups")  # fmt: skip
+    found: dict[Parameter, Values] = {}
+    owner = {p: group for group in groups for p in group["params"]}
+    for k, entry in entries.items():
+        found[known[k]] = _values(optimizer, owner[known[k]], known[k], entry)
+    _check_shared(optimizer, groups, found)
+    for group, loaded in zip(optimizer.param_groups, groups, strict=True):
+        group.update(loaded)
+    _fill(optimizer, found)
+
+
+def _groups(optimizer: Optimizer, rows: Sequence[Mapping[str, Any]]) -> list[Group]:
+    """The optimizer's groups with the options of `rows`."""
+    what, made = type(optimizer).__name__, []
+    if len(rows) != len(optimizer.param_groups):
+        raise LoadError(f"{what}: the state_dict has {len(rows)} groups, the optimizer "
+                        f"{len(optimizer.param_groups)}; make it with the same groups")  # fmt: skip
+    for k, (group, row) in enumerate(zip(optimizer.param_groups, rows, strict=True)):
+        if len(row["params"]) != len(group["params"]):
+            raise LoadError(
+                f"{what}: group {k} has {len(row['params'])} parameters in the state_dict, "
+                f"{len(group['params'])} here"
+            )
+        options = {}
+        for name in optimizer.defaults:
+            value = row.get(name, group[name])
+            stays = name == "lr" and (value is None or _plain(group["lr"]) is None)
+            options[name] = group[name] if stays else value
+            if isinstance(options[name], list):
+                options[name] = tuple(options[name])
+        loaded = group | options
+        try:
+            optimizer.check(loaded)
+        except LuminalError as error:
+            raise LoadError(f"{what}: group {k}: {error}") from None
+        made.append(loaded)
+    return made
+
+
+def _values(optimizer: Optimizer, group: Group, p: Parameter, entry: Mapping[str, Any]) -> Values:
+    """The entry of one parameter, checked and in the dtypes of its States."""
+    what = f"{type(optimizer).__name__}: {optimizer.names[p]}"
+    shared, slots = optimizer.shared(group), optimizer.slots(group)
+    if set(entry) != {*shared, *slots}:
+        wanted, got = ", ".join((*shared, *slots)), ", ".join(entry) or "nothing"
+        raise LoadError(f"{what}: the state_dict has {got}; the optimizer's states are {wanted}")
+    values: Values = {}
+    for name, first in shared.items():
+        number = np.asarray(entry[name]).item()
+        if isinstance(first, int) and number != int(number):
+            raise LoadError(f"{what}: {name} is {number}; it is a whole number")
+        values[name] = type(first)(number)
+    for name in slots:
+        try:
+            values[name] = array_of(entry[name], work_dtype(p.dtype), name)
+        except LuminalError as error:
+            raise LoadError(f"{what}: {error}") from None
+        if values[name].shape != p.shape:
+            got = values[name].shape
+            raise LoadError(f"{what}: {name} has the shape {got}, the parameter {p.shape}")
+    return values
+
+
+def _shared_key(optimizer: Optimizer, group: Group, values: Values) -> tuple[Any, ...]:
+    return tuple(values[name] for name in optimizer.shared(group))
+
+
+def _check_shared(
+    optimizer: Optimizer, groups: Sequence[Group], found: Mapping[Parameter, Values]
+) -> None:
+    """Parameters whose programs count their steps together must have equal counts."""
+    for group in groups:
+        names = optimizer.shared(group)
+        counts: dict[Any, tuple[Parameter, Any]] = {}
+        for p in group["params"]:
+            if p not in optimizer.state or not names:
+                continue
+            value = _shared_key(optimizer, group, found[p]) if p in found else None
+            held = tuple(optimizer.state[p].get(name) for name in names)
+            first, expected = counts.setdefault(held, (p, value))
+            if value != expected:
+                raise LoadError(
+                    f"{type(optimizer).__name__}: {optimizer.names[p]} has the counts {value}, "
+                    f"{optimizer.names[first]} {expected}; a program that is recorded counts them "
+                    "together: load before the first step is recorded"
+                )
+
+
+def _fill(optimizer: Optimizer, found: Mapping[Parameter, Values]) -> None:
+    """Sets States, makes those that are not there yet, resets those that the dict has not."""
+    for group in optimizer.param_groups:
+        fresh: dict[Any, list[Parameter]] = {}
+        for p in group["params"]:
+            if p in found and p not in optimizer.state:
+                fresh.setdefault(_shared_key(optimizer, group, found[p]), []).append(p)
+        for members in fresh.values():
+            made = optimizer.new_states(group, members)
+            optimizer.state.update(zip(members, made, strict=True))
+    for p, states in optimizer.state.items():
+        for name, state in states.items():
+            if p in found:
+                state.set(found[p][name])
+            else:
+                state.reset()
