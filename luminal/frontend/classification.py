@@ -60,6 +60,26 @@ def nll_loss(
     return _finished("nll_loss", *loss, reduction).cast(_back(input))
 
 
+def focal_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    gamma: float = 2.0,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """cross_entropy with class indices, each loss times (1 - p)**gamma, p the target's probability.
+
+    Weights and the mean are cross_entropy's. Lin et al. 2017, for more than two classes.
+    """
+    axis = _class_axis("focal_loss", input)
+    logs = log_softmax(input.cast(work_dtype(input.dtype)), axis)
+    if gamma:
+        logs = logs * (-logs.expm1()) ** gamma
+    loss = _hard("focal_loss", logs, target, axis, weight, ignore_index)
+    return _finished("focal_loss", *loss, reduction).cast(_back(input))
+
+
 def _back(input: Tensor) -> object:
     """The dtype of the result."""
     return input.dtype if input.dtype.is_float else work_dtype(input.dtype)

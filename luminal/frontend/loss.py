@@ -63,6 +63,14 @@ def mse_loss(
     return _elementwise("mse_loss", lambda x, y: (x - y).square(), input, target, weight, reduction)
 
 
+def rmse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """The root of mse_loss, taken last; where that is 0 the gradient is 0."""
+    (x, y), result = _floats("rmse_loss", input, target)
+    squares = mse_loss(x, y, reduction)
+    is_some = squares != 0
+    return where(is_some, where(is_some, squares, 1).sqrt(), 0).cast(result)
+
+
 def l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
@@ -133,6 +141,27 @@ def binary_cross_entropy_with_logits(
     if weight is not None:
         loss = loss * weight
     return reduced("binary_cross_entropy_with_logits", loss, reduction).cast(result)
+
+
+def sigmoid_focal_loss(
+    input: Tensor,
+    target: Tensor,
+    alpha: float | None = 0.25,
+    gamma: float = 2.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """binary_cross_entropy_with_logits times (1 - p)**gamma, p the target's probability.
+
+    `alpha` weighs target 1, 1 - alpha target 0; None: neither. Lin et al. 2017.
+    """
+    (x, t), result = _floats("sigmoid_focal_loss", input, target)
+    loss = binary_cross_entropy_with_logits(x, t, reduction="none")
+    if gamma:
+        missed = x.sigmoid() * (1 - t) + (-x).sigmoid() * t
+        loss = loss * missed**gamma
+    if alpha is not None:
+        loss = loss * (alpha * t + (1 - alpha) * (1 - t))
+    return reduced("sigmoid_focal_loss", loss, reduction).cast(result)
 
 
 def kl_div(

@@ -24,7 +24,7 @@ from luminal.frontend.adaptive import (
     adaptive_max_pool3d,
 )
 from luminal.frontend.attention import scaled_dot_product_attention
-from luminal.frontend.classification import cross_entropy, nll_loss
+from luminal.frontend.classification import cross_entropy, focal_loss, nll_loss
 from luminal.frontend.convolution import conv1d, conv2d, conv3d
 from luminal.frontend.ctc import ctc_loss
 from luminal.frontend.drawing import gumbel_softmax
@@ -61,6 +61,8 @@ from luminal.frontend.loss import (
     multilabel_soft_margin_loss,
     pairwise_distance,
     poisson_nll_loss,
+    rmse_loss,
+    sigmoid_focal_loss,
     smooth_l1_loss,
     soft_margin_loss,
     triplet_margin_loss,
@@ -190,6 +192,7 @@ __all__ = [
     "cosine_similarity",
     "cross_entropy",
     "ctc_loss",
+    "focal_loss",
     "gaussian_nll_loss",
     "hinge_embedding_loss",
     "huber_loss",
@@ -204,6 +207,8 @@ __all__ = [
     "pairwise_distance",
     "pdist",
     "poisson_nll_loss",
+    "rmse_loss",
+    "sigmoid_focal_loss",
     "smooth_l1_loss",
     "soft_margin_loss",
     "triplet_margin_loss",

@@ -66,6 +66,13 @@ class MSELoss(_Loss):
         super().__init__(loss.mse_loss, reduction)
 
 
+class RMSELoss(_Loss):
+    """The root of MSELoss."""
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__(loss.rmse_loss, reduction)
+
+
 class L1Loss(_Loss):
     """|x - y|."""
 
@@ -117,6 +124,31 @@ class NLLLoss(_Loss):
         self, weight: Weights = None, *, ignore_index: int = -100, reduction: str = "mean"
     ) -> None:
         super().__init__(classification.nll_loss, reduction, weight, ignore_index=ignore_index)
+
+
+class FocalLoss(_Loss):
+    """CrossEntropyLoss of class numbers, times (1 - p)**gamma at the target. Lin et al. 2017."""
+
+    def __init__(
+        self,
+        weight: Weights = None,
+        gamma: float = 2.0,
+        *,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(
+            classification.focal_loss, reduction, weight, gamma=gamma, ignore_index=ignore_index
+        )
+
+
+class SigmoidFocalLoss(_Loss):
+    """BCEWithLogitsLoss times (1 - p)**gamma at the target; `alpha` weighs positive examples."""
+
+    def __init__(
+        self, alpha: float | None = 0.25, gamma: float = 2.0, *, reduction: str = "mean"
+    ) -> None:
+        super().__init__(loss.sigmoid_focal_loss, reduction, alpha=alpha, gamma=gamma)
 
 
 class BCELoss(_Loss):
