@@ -253,7 +253,7 @@ __all__ += functions.__all__
 
 
 def __getattr__(name: str) -> object:
-    if name in ("nn", "optim", "models"):  # late: they bring much with them
+    if name in ("nn", "optim", "training", "models"):  # late: they bring much with them
         return importlib.import_module(f"luminal.{name}")
     if name in foreign.DTYPES:
         return foreign.DTYPES[name]

@@ -15,6 +15,7 @@ from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import along
 from luminal.frontend.linalg import matmul
 from luminal.frontend.movement import reshape
+from luminal.frontend.precision import rounds
 from luminal.frontend.products import up_together
 from luminal.frontend.random import dropout
 from luminal.shape.expression import Expression, const
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
 
+@rounds("query", "key", "value")
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

@@ -9,12 +9,14 @@ from luminal.frontend.binary import where
 from luminal.frontend.handle import describe, work_dtype
 from luminal.frontend.logits import log_softmax
 from luminal.frontend.loss import reduced
+from luminal.frontend.precision import widens
 from luminal.frontend.reduce import count, number
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
 
+@widens
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -43,6 +45,7 @@ def cross_entropy(
     return _finished("cross_entropy", mixed, weights, kept, reduction).cast(_back(input))
 
 
+@widens
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -60,6 +63,7 @@ def nll_loss(
     return _finished("nll_loss", *loss, reduction).cast(_back(input))
 
 
+@widens
 def focal_loss(
     input: Tensor,
     target: Tensor,

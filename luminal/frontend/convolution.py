@@ -10,6 +10,7 @@ from luminal.frontend.binary import promotion
 from luminal.frontend.handle import describe, together
 from luminal.frontend.linalg import product_dtype, sum_products
 from luminal.frontend.movement import permute, reshape
+from luminal.frontend.precision import rounds
 from luminal.frontend.windows import (
     Ints,
     Padding,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
 
+@rounds("x", "weight")
 def conv1d(
     x: Tensor,
     weight: Tensor,
@@ -39,6 +41,7 @@ def conv1d(
     return _conv(Operands.of("conv1d", 1, x, weight, bias), stride, padding, dilation, groups)
 
 
+@rounds("x", "weight")
 def conv2d(
     x: Tensor,
     weight: Tensor,
@@ -56,6 +59,7 @@ def conv2d(
     return _conv(Operands.of("conv2d", 2, x, weight, bias), stride, padding, dilation, groups)
 
 
+@rounds("x", "weight")
 def conv3d(
     x: Tensor,
     weight: Tensor,

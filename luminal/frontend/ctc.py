@@ -16,6 +16,7 @@ from luminal.frontend.indexing import gather, literal_of, take
 from luminal.frontend.loss import reduced
 from luminal.frontend.movement import concat, expand, narrow, stack
 from luminal.frontend.ordered import cumsum
+from luminal.frontend.precision import widens
 from luminal.frontend.scan import scan
 from luminal.shape.expression import Expression
 
@@ -27,6 +28,7 @@ Lengths: TypeAlias = "Tensor | Sequence[int] | Array | int"
 NEVER = -np.inf  # the logarithm of the probability 0
 
 
+@widens
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

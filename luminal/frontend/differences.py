@@ -9,6 +9,7 @@ from luminal.frontend.custom import to_file
 from luminal.frontend.handle import axis_of, numpy_names
 from luminal.frontend.movement import concat
 from luminal.frontend.ordered import cumsum
+from luminal.frontend.precision import keeps
 from luminal.shape.expression import const
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def _areas(y: Tensor, x: Tensor | None, dx: float, axis: int) -> Tensor:
     return (low + high) * 0.5 * diff(x, 1, axis)
 
 
+@keeps
 def cov(
     x: Tensor,
     correction: int = 1,

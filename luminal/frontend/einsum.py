@@ -12,6 +12,7 @@ from luminal.errors import ShapeError
 from luminal.frontend.handle import along, describe
 from luminal.frontend.linalg import sum_products
 from luminal.frontend.movement import permute, reshape, view_of
+from luminal.frontend.precision import rounds
 from luminal.frontend.products import up_together
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, const
@@ -29,6 +30,7 @@ _SYMBOLIC = 1024
 """What a symbolic extent counts as in costs."""
 
 
+@rounds("equation", "operands")
 def einsum(equation: str | Tensor, *operands: Any) -> Tensor:
     """The sum of products that `equation` describes: `einsum("bij,bjk->bik", x, y)`.
 

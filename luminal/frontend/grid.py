@@ -12,6 +12,7 @@ from luminal.frontend.handle import Extent, Shape, along, describe, in_float
 from luminal.frontend.indexing import gather_at
 from luminal.frontend.linalg import matmul
 from luminal.frontend.movement import expand, stack
+from luminal.frontend.precision import keeps
 from luminal.frontend.resample import cubic_weights
 from luminal.frontend.rounding import round as rounded
 from luminal.shape.expression import Expression, const
@@ -156,6 +157,7 @@ def _picked(x: Tensor, shape: Shape, places: Sequence[Tensor], weight: Tensor | 
 # --- affine grids ---------------------------------------------------------------------------------
 
 
+@keeps
 @in_float
 def affine_grid(theta: Tensor, size: Sequence[Extent], align_corners: bool = False) -> Tensor:
     """The places theta (batch, 2, 3) maps a grid to: (batch, h, w, 2) for size (batch, c, h, w).

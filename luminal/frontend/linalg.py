@@ -9,6 +9,7 @@ from luminal.dtypes import DType
 from luminal.errors import ShapeError
 from luminal.frontend.binary import promotion
 from luminal.frontend.handle import Operand, describe, is_tensor, together
+from luminal.frontend.precision import rounds
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -23,6 +24,7 @@ def product_dtype(dtype: DType) -> DType:
     return dtypes.uint32 if dtype is dtypes.uint16 else dtypes.int32
 
 
+@rounds("a", "b")
 def matmul(a: Operand, b: Operand) -> Tensor:
     """The matrix product of the last two dims; the others broadcast. 1-d operands are vectors.
 

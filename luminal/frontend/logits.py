@@ -12,6 +12,7 @@ import numpy as np
 from luminal.frontend.binary import where
 from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import axes_of, axis_of, in_float, numpy_names, takes_0d
+from luminal.frontend.precision import widens
 from luminal.frontend.reduce import Dims, greatest, sum
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def _below_max(x: Tensor, axis: int) -> Tensor:
     return x - greatest(x, (axis,), keepdim=True).stop_gradient()
 
 
+@widens
 @numpy_names
 @takes_0d
 def softmax(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
@@ -42,6 +44,7 @@ def _softmax(x: Tensor, axis: int) -> Tensor:
     return e / sum(e, axis, keepdim=True)
 
 
+@widens
 @numpy_names
 @takes_0d
 def log_softmax(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
@@ -62,6 +65,7 @@ def softmin(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
     return softmax(-x, dim, dtype)
 
 
+@widens
 @numpy_names
 @in_float
 def logsumexp(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:

@@ -14,6 +14,7 @@ from luminal.errors import ShapeError
 from luminal.frontend.binary import unified, where
 from luminal.frontend.handle import axes_of, numpy_names
 from luminal.frontend.norms import vector_norm
+from luminal.frontend.precision import widens
 from luminal.frontend.statistics import mean
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def _elementwise(
 # --- distances ------------------------------------------------------------------------------------
 
 
+@widens
 def mse_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
@@ -63,6 +65,7 @@ def mse_loss(
     return _elementwise("mse_loss", lambda x, y: (x - y).square(), input, target, weight, reduction)
 
 
+@widens
 def rmse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The root of mse_loss, taken last; where that is 0 the gradient is 0."""
     (x, y), result = _floats("rmse_loss", input, target)
@@ -71,6 +74,7 @@ def rmse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     return where(is_some, where(is_some, squares, 1).sqrt(), 0).cast(result)
 
 
+@widens
 def l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
@@ -78,6 +82,7 @@ def l1_loss(
     return _elementwise("l1_loss", lambda x, y: abs(x - y), input, target, weight, reduction)
 
 
+@widens
 def smooth_l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
@@ -92,6 +97,7 @@ def smooth_l1_loss(
     return _elementwise("smooth_l1_loss", loss, input, target, None, reduction)
 
 
+@widens
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -111,6 +117,7 @@ def huber_loss(
 # --- probabilities --------------------------------------------------------------------------------
 
 
+@widens
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -122,6 +129,7 @@ def binary_cross_entropy(
     return reduced("binary_cross_entropy", loss, reduction).cast(result)
 
 
+@widens
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -143,6 +151,7 @@ def binary_cross_entropy_with_logits(
     return reduced("binary_cross_entropy_with_logits", loss, reduction).cast(result)
 
 
+@widens
 def sigmoid_focal_loss(
     input: Tensor,
     target: Tensor,
@@ -164,6 +173,7 @@ def sigmoid_focal_loss(
     return reduced("sigmoid_focal_loss", loss, reduction).cast(result)
 
 
+@widens
 def kl_div(
     input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False
 ) -> Tensor:
@@ -180,6 +190,7 @@ def kl_div(
     return reduced("kl_div", loss, reduction).cast(result)
 
 
+@widens
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -197,6 +208,7 @@ def poisson_nll_loss(
     return reduced("poisson_nll_loss", loss, reduction).cast(result)
 
 
+@widens
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -222,6 +234,7 @@ def gaussian_nll_loss(
 # --- margins --------------------------------------------------------------------------------------
 
 
+@widens
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
@@ -232,12 +245,14 @@ def hinge_embedding_loss(
     return reduced("hinge_embedding_loss", near + far, reduction).cast(result)
 
 
+@widens
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target * input)), target 1 or -1."""
     (x, y), result = _floats("soft_margin_loss", input, target)
     return reduced("soft_margin_loss", (-y * x).softplus(threshold=80), reduction).cast(result)
 
 
+@widens
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
@@ -246,6 +261,7 @@ def margin_ranking_loss(
     return reduced("margin_ranking_loss", (-y * (a - b) + margin).relu(), reduction).cast(result)
 
 
+@widens
 @numpy_names
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """sum(x1 * x2) / (max(norm(x1), eps) * max(norm(x2), eps)) along `dim`; both broadcast."""
@@ -256,6 +272,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return (first * second).sum(axes).cast(result)
 
 
+@widens
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
@@ -270,6 +287,7 @@ def cosine_embedding_loss(
     return reduced("cosine_embedding_loss", loss, reduction).cast(result)
 
 
+@widens
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
@@ -278,6 +296,7 @@ def pairwise_distance(
     return vector_norm(a - b + eps, p, -1, keepdim).cast(result)
 
 
+@widens
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -302,6 +321,7 @@ def triplet_margin_loss(
     )  # fmt: skip
 
 
+@widens
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -324,6 +344,7 @@ def triplet_margin_with_distance_loss(
 # --- many labels ----------------------------------------------------------------------------------
 
 
+@widens
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -347,6 +368,7 @@ def multi_margin_loss(
     return reduced("multi_margin_loss", mean(where(others, loss, 0), -1), reduction).cast(result)
 
 
+@widens
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -356,6 +378,7 @@ def multilabel_soft_margin_loss(
     return reduced("multilabel_soft_margin_loss", mean(loss, -1), reduction).cast(result)
 
 
+@widens
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """sum over target classes t and others c of max(0, 1 - (input[t] - input[c])) / classes.
 

@@ -34,6 +34,7 @@ from luminal.frontend.indexing import gather
 from luminal.frontend.linalg import matmul
 from luminal.frontend.matrix_norms import matrix_norm
 from luminal.frontend.movement import expand, narrow, permute, reshape
+from luminal.frontend.precision import keeps
 from luminal.frontend.reduce import amax, amin, sum
 from luminal.frontend.sorting import argsort
 from luminal.shape.expression import const, maximum, minimum, product_of
@@ -54,6 +55,7 @@ def logdet(x: Tensor) -> Tensor:
     return where(sign < 0, math.nan, logarithm)
 
 
+@keeps
 def pinv(x: Tensor, *, atol: Limit = None, rtol: Limit = None, hermitian: bool = False) -> Tensor:
     """The pseudoinverse (..., n, m) of (..., m, n), by the singular values.
 
@@ -189,6 +191,7 @@ class LeastSquares(NamedTuple):
     singular_values: Tensor
 
 
+@keeps
 def lstsq(a: Tensor, b: Tensor, rcond: Limit = None, *, driver: str | None = None) -> LeastSquares:
     """x (n, k) of the least norm among those with the least norm of a @ x - b, a (m, n), b (m, k).
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from luminal.errors import ShapeError
 from luminal.frontend.handle import axes_of, axis_of, describe, in_float, numpy_names
 from luminal.frontend.movement import view_of
+from luminal.frontend.precision import widens
 from luminal.frontend.statistics import mean
 from luminal.shape import view as views
 from luminal.shape.expression import const
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
 
+@widens
 @numpy_names
 @in_float
 def layer_norm(
@@ -36,6 +38,7 @@ def layer_norm(
     return _affine(_standard(x, axes, eps), axes, weight, bias)
 
 
+@widens
 @numpy_names
 @in_float
 def rms_norm(
@@ -46,6 +49,7 @@ def rms_norm(
     return _affine(x * (mean(x * x, axes, keepdim=True) + eps).rsqrt(), axes, weight, None)
 
 
+@widens
 @in_float
 def group_norm(
     x: Tensor,

@@ -26,6 +26,7 @@ from luminal.frontend.indexing import take
 from luminal.frontend.linalg import matmul, product_dtype, sum_products
 from luminal.frontend.movement import permute, reshape, view_of
 from luminal.frontend.norms import vector_norm
+from luminal.frontend.precision import keeps, rounds
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, const
 
@@ -142,6 +143,7 @@ def bmm(x: Tensor, mat2: Tensor) -> Tensor:
     return matmul(x, mat2)
 
 
+@rounds("x", "weight", "bias")
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (..., in) times weight (out, in) transposed, plus bias (out,); also a weight (in,)."""
     given = (x, weight) if bias is None else (x, weight, bias)
@@ -150,6 +152,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return (product + rest[0] if rest else product).cast(dtype)
 
 
+@rounds("x", "a", "b")
 def _plus(
     x: Tensor, a: Tensor, b: Tensor, beta: Scalar, alpha: Scalar, sum_first: bool = False
 ) -> Tensor:
@@ -255,6 +258,7 @@ def _multiplied(
     return matmul(left, _multiplied(chain, splits, middle + 1, last))
 
 
+@keeps
 def matrix_power(x: Tensor, n: int) -> Tensor:
     """The square matrices of the last two dims multiplied n times, by squaring; n < 0: inverses."""
     if x.ndim < 2 or x.extents[-1] != x.extents[-2]:
@@ -285,6 +289,7 @@ def trace(x: Tensor, offset: int = 0) -> Tensor:
 # --- tensors --------------------------------------------------------------------------------------
 
 
+@rounds("x", "other")
 def tensordot(
     x: Tensor, other: Tensor, dims: Contracted = 2, *, axes: Contracted | None = None
 ) -> Tensor:
@@ -328,6 +333,7 @@ def kron(x: Tensor, other: Tensor) -> Tensor:
     return reshape(product, [n * m for n, m in zip(a.extents, b.extents, strict=True)])
 
 
+@rounds("x1", "x2", "weight", "bias")
 def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """out[..., o] = sum over i, j of x1[..., i] * weight[o, i, j] * x2[..., j], plus bias[o]."""
     _check_rank("bilinear", 3, weight)

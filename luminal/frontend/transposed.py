@@ -18,6 +18,7 @@ from luminal.frontend.convolution import Operands
 from luminal.frontend.handle import along
 from luminal.frontend.linalg import sum_products
 from luminal.frontend.movement import narrow, reshape, view_of
+from luminal.frontend.precision import rounds
 from luminal.frontend.windows import Ints, Reaching, per_dim, phases, reaching
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, all_of, ceil_div, const
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
 
+@rounds("x", "weight")
 def conv_transpose1d(
     x: Tensor,
     weight: Tensor,
@@ -41,6 +43,7 @@ def conv_transpose1d(
     return _transposed(given, stride, padding, output_padding, groups, dilation)
 
 
+@rounds("x", "weight")
 def conv_transpose2d(
     x: Tensor,
     weight: Tensor,
@@ -60,6 +63,7 @@ def conv_transpose2d(
     return _transposed(given, stride, padding, output_padding, groups, dilation)
 
 
+@rounds("x", "weight")
 def conv_transpose3d(
     x: Tensor,
     weight: Tensor,

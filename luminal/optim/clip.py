@@ -60,6 +60,17 @@ def clip_grad_value(gradients: Gradients, clip_value: float) -> Gradients:
     return clipped
 
 
+def clipped(
+    gradients: Gradients, clip_norm: float | Tensor | None, clip_value: float | None
+) -> tuple[Gradients, Tensor | None]:
+    """Both ways, by value first, where they are asked for; and the norm, if it was needed."""
+    if clip_value is not None:
+        gradients = clip_grad_value(gradients, clip_value)
+    if clip_norm is None:
+        return gradients, None
+    return clip_grad_norm(gradients, clip_norm)
+
+
 def _leaves(what: str, gradients: Any) -> Sequence[Tensor]:
     leaves, _ = flatten(gradients)
     if not leaves:

@@ -16,11 +16,12 @@ from luminal.errors import GraphError, InputError
 from luminal.frontend.binary import where
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor, work_dtype
+from luminal.frontend.precision import keeps
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import WeightAttrs
 from luminal.hlir.state import Parameter, State
 from luminal.optim import saved
-from luminal.optim.clip import clip_grad_norm, clip_grad_value
+from luminal.optim.clip import clipped
 from luminal.optim.formula import Tensors
 from luminal.optim.options import check_options
 
@@ -133,15 +134,11 @@ class Optimizer(ABC):
         a bool of one element: nothing changes in runs where it is False. Raises GraphError if the
         loss depends on none of the parameters.
         """
-        found = self.gradients(loss)
-        if clip_value is not None:
-            found = clip_grad_value(found, clip_value)
-        norm = None
-        if clip_norm is not None:
-            found, norm = clip_grad_norm(found, clip_norm)
+        found, norm = clipped(self.gradients(loss), clip_norm, clip_value)
         self.apply(found, when=when)
         return norm
 
+    @keeps
     def gradients(self, loss: Tensor) -> dict[Parameter, Tensor]:
         """The gradient of a scalar loss for each Parameter that it depends on and that is trained.
 
@@ -164,6 +161,7 @@ class Optimizer(ABC):
             )
         return made
 
+    @keeps
     def apply(self, gradients: Gradients, *, when: Tensor | None = None) -> None:
         """Records the update for gradients that are at hand; every run is a step, see `step`.
 

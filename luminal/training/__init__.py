@@ -1,0 +1,1 @@
+"""What a training run needs besides a step: mixed precision, accumulation, averages of weights."""

@@ -1,0 +1,153 @@
+"""Mixed precision: 16-bit products over float32 Parameters, and losses scaled against underflow.
+
+    with AMPContext("float16"):
+        loss = F.cross_entropy(model(x), y)
+    scaler = GradScaler()
+    scaler.step(optimizer, loss, clip_norm=1.0)
+
+Parameters stay float32 (the master weights) and are rounded where a product reads them, so all of
+the forward and backward products run in 16 bits with sums in float32. bfloat16 has float32's range
+and needs no scaler. Micikevicius et al. 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ContextDecorator
+from functools import reduce
+from typing import Any, TypeVar
+
+from luminal.dtypes import bfloat16, bool_, dtype_of, float16, float32, int64
+from luminal.errors import InputError, LoadError
+from luminal.frontend.binary import where
+from luminal.frontend.precision import autocast
+from luminal.frontend.tensor import Tensor
+from luminal.frontend.tree import flatten
+from luminal.hlir.state import State
+from luminal.optim.clip import clipped
+from luminal.optim.optimizer import Optimizer
+
+Gradients = TypeVar("Gradients")
+
+
+class AMPContext(ContextDecorator):
+    """What is recorded inside computes products in `dtype`, "bfloat16" or "float16".
+
+    Products, convolutions and attention round their operands and give that dtype; softmax, norms
+    of rows and losses cast up and give float32; all else computes in the dtypes that it gets, and
+    float64 stays. Parameters keep their dtype, gradients have it. The loss belongs inside, the
+    step may stand outside. `enabled=False`: nothing changes.
+    """
+
+    def __init__(self, dtype: Any = "bfloat16", enabled: bool = True) -> None:
+        self.dtype = dtype_of(dtype)
+        if self.dtype not in (bfloat16, float16):
+            raise InputError(
+                f'AMPContext: {self.dtype.name} has not 16 bits; use "bfloat16" or "float16"'
+            )
+        self.enabled = enabled
+        self._entered: list[AbstractContextManager[None]] = []
+
+    def __enter__(self) -> AMPContext:
+        inner = autocast(self.dtype if self.enabled else None)
+        inner.__enter__()
+        self._entered.append(inner)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._entered.pop().__exit__(*error)
+
+
+class GradScaler:
+    """Multiplies losses by a scale, so that gradients in float16 do not vanish.
+
+    A step with an infinite or NaN gradient is skipped, inside the program, and the scale falls by
+    `backoff_factor`; after `growth_interval` good steps in a row it grows by `growth_factor`. The
+    scale and the counters are States. As torch.amp.GradScaler.
+    """
+
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+    ) -> None:
+        if init_scale <= 0 or growth_factor <= 1 or not 0 < backoff_factor < 1:
+            raise InputError(
+                f"GradScaler: init_scale={init_scale}, growth_factor={growth_factor}, "
+                f"backoff_factor={backoff_factor}; they are > 0, > 1 and between 0 and 1"
+            )
+        self.growth_factor, self.backoff_factor = growth_factor, backoff_factor
+        self.growth_interval = growth_interval
+        self.states = {
+            "scale": State((), float32, init_scale, "loss_scale"),
+            "growth_tracker": State((), int64, 0, "growth_tracker"),
+            "skipped": State((), int64, 0, "skipped_steps"),
+        }
+
+    def step(
+        self,
+        optimizer: Optimizer,
+        loss: Tensor,
+        clip_norm: float | Tensor | None = None,
+        clip_value: float | None = None,
+    ) -> Tensor | None:
+        """Records `optimizer.step` of the loss with scaling, skipping and the scale's own update.
+
+        Clipping is of unscaled gradients; the norm before it is returned, as `optimizer.step` does.
+        """
+        scaled = optimizer.gradients(self.scale(loss))
+        found, is_finite = self.unscale(scaled)
+        found, norm = clipped(found, clip_norm, clip_value)
+        optimizer.apply(found, when=is_finite)
+        self.update(is_finite)
+        return norm
+
+    def scale(self, loss: Tensor) -> Tensor:
+        """The loss times the scale, in float32 (float64 stays)."""
+        wide = loss.cast(loss.dtype.compute)
+        return wide * loss.graph.read(self.states["scale"])
+
+    def unscale(self, gradients: Gradients) -> tuple[Gradients, Tensor]:
+        """Gradients of a scaled loss over the scale, and a 0-d bool: are all of them finite?"""
+        leaves, tree = flatten(gradients)
+        graph = leaves[0].graph
+        factor = 1 / graph.read(self.states["scale"])
+        found = [(g * factor).cast(g.dtype) for g in leaves]
+        checks = [g.isfinite().all() for g in found if g.numel() != 0]
+        is_finite = reduce(Tensor.__and__, checks) if checks else graph.constant(True, bool_)
+        return tree.build(found), is_finite
+
+    def update(self, is_finite: Tensor, *, when: Tensor | None = None) -> None:
+        """Records the next scale; `when`, a 0-d bool: nothing changes in runs where it is False."""
+        graph = is_finite.graph
+        scale, tracker, skipped = (graph.read(state) for state in self.states.values())
+        is_due = is_finite & (tracker + 1 == self.growth_interval)
+        grown = scale * self.growth_factor
+        larger = where(is_due & grown.isfinite(), grown, scale)
+        new = {
+            "scale": where(is_finite, larger, scale * self.backoff_factor),
+            "growth_tracker": where(is_finite & ~is_due, tracker + 1, 0),
+            "skipped": where(is_finite, skipped, skipped + 1),
+        }
+        for name, state in self.states.items():
+            old = graph.read(state)
+            graph.assign(state, new[name] if when is None else where(when, new[name], old))
+
+    def get_scale(self) -> float:
+        """The scale now."""
+        return float(self.states["scale"].numpy())
+
+    def state_dict(self) -> dict[str, float | int]:
+        """The scale, the good steps since it changed, and how many steps were skipped."""
+        return {name: state.numpy().item() for name, state in self.states.items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Goes on from there; LoadError, and no change, where a number is missing."""
+        missing = [name for name in self.states if name not in state_dict]
+        if missing:
+            raise LoadError(f"GradScaler: the state_dict has no {missing[0]!r}")
+        numbers = {name: float(state_dict[name]) for name in self.states}
+        for name, state in self.states.items():
+            state.set(numbers[name] if name == "scale" else int(numbers[name]))

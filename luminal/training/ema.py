@@ -1,0 +1,96 @@
+"""Exponential moving averages of Parameters: what is evaluated is smoother than what is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from luminal.dtypes import int64
+from luminal.errors import InputError, LoadError
+from luminal.frontend.binary import where
+from luminal.frontend.graph import Recorder
+from luminal.frontend.handle import Array, work_dtype
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.data import array_of
+from luminal.hlir.state import Parameter, State
+
+
+class EMA:
+    """decay * average + (1 - decay) * value of each Parameter, in float32 (float64 for float64).
+
+    The first update takes the values as they are. Polyak & Juditsky 1992; as PyTorch's
+    AveragedModel with get_ema_multi_avg_fn. Averages are States.
+    """
+
+    def __init__(self, parameters: Iterable[Parameter], decay: float = 0.999) -> None:
+        if not 0 <= decay < 1:
+            raise InputError(f"EMA: decay={decay}; it is at least 0 and below 1")
+        self.decay = decay
+        self.count = State((), int64, 0, "averaged")
+        self.averages: dict[Parameter, State] = {}
+        for p in dict.fromkeys(parameters):
+            work = work_dtype(p.dtype)
+            first = p.numpy().astype(work.numpy)
+            self.averages[p] = State(p.shape, work, first, f"{p.name}.average")
+
+    def update(self, graph: Recorder, *, when: Tensor | None = None) -> None:
+        """Records an update by the values that `graph` assigns: call it after `optimizer.step`.
+
+        `when`, a 0-d bool: nothing changes in runs where it is False.
+        """
+        count = graph.read(self.count)
+        is_due = graph.constant(True) if when is None else when
+        for p, state in self.averages.items():
+            old = graph.read(state)
+            value = graph.latest(p).cast(state.dtype)
+            new = where(count == 0, value, old + (value - old) * (1 - self.decay))
+            graph.assign(state, where(is_due, new, old))
+        graph.assign(self.count, where(is_due, count + 1, count))
+
+    def apply(self) -> None:
+        """Sets the Parameters to their averages."""
+        for p, state in self.averages.items():
+            p.set(state.numpy().astype(p.dtype.numpy))
+
+    @contextmanager
+    def swapped(self) -> Iterator[None]:
+        """Inside the block the Parameters hold their averages, afterwards their own values again.
+
+        Programs that run inside see the averages; none that trains should.
+        """
+        kept = {p: p.numpy().copy() for p in self.averages}
+        self.apply()
+        try:
+            yield
+        finally:
+            for p, value in kept.items():
+                p.set(value)
+
+    # --- saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """The number of updates, and the averages in the order of the Parameters."""
+        averages = [state.numpy() for state in self.averages.values()]
+        return {"count": self.count.numpy().item(), "averages": averages}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Goes on from there; LoadError, and no change, where an average does not fit."""
+        given = list(state_dict["averages"])
+        if len(given) != len(self.averages):
+            raise LoadError(
+                f"EMA: the state_dict has {len(given)} averages for {len(self.averages)} parameters"
+            )
+        arrays: dict[State, Array] = {}
+        for (p, state), value in zip(self.averages.items(), given, strict=True):
+            array = array_of(value, state.dtype, p.name)
+            if array.shape != p.shape:
+                raise LoadError(
+                    f"EMA: {p.name}: the average has the shape {array.shape}, the parameter "
+                    f"{p.shape}"
+                )
+            arrays[state] = array
+        count = int(state_dict["count"])
+        for state, array in arrays.items():
+            state.set(array)
+        self.count.set(count)
