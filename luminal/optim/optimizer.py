@@ -92,12 +92,17 @@ class Optimizer(ABC):
         """
         unknown = [name for name in group if name not in self.defaults and name != "params"]
         if unknown:
-            known = ", ".join(self.defaults)
-            raise InputError(f"{self._name}: no option {unknown[0]!r}; the options are {known}")
+            options = ", ".join(self.defaults)
+            raise InputError(f"{self._name}: no option {unknown[0]!r}; the options are {options}")
         params = group["params"]
         many = [params] if isinstance(params, Parameter | Tensor) else list(params)
-        added = {**self.defaults, **group, "params": [self._parameter(each) for each in many]}
-        self.check(added)
+        known = dict(self.names)
+        try:
+            added = {**self.defaults, **group, "params": [self._parameter(each) for each in many]}
+            self.check(added)
+        except InputError:
+            self.names = known
+            raise
         self.param_groups.append(added)
 
     def _parameter(self, given: Any) -> Parameter:

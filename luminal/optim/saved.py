@@ -48,9 +48,16 @@ def _plain(option: Any) -> Any:
 def load_state_dict(optimizer: Optimizer, given: Mapping[str, Any]) -> None:
     """See `Optimizer.load_state_dict`."""
     what = type(optimizer).__name__
-    groups = _groups(optimizer, given.get("param_groups", ()))
-    entries = {int(key): entry for key, entry in given.get("state", {}).items()}
-    numbers = [int(k) for row in given["param_groups"] for k in row["params"]]
+    try:
+        rows = [{**row, "params": [int(k) for k in row["params"]]} for row in given["param_groups"]]
+        entries = {int(key): dict(entry) for key, entry in given["state"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise LoadError(
+            f"{what}: no state_dict of an optimizer ({error!r}); it has 'state', by numbers, and "
+            "'param_groups', each with 'params'"
+        ) from None
+    groups = _groups(optimizer, rows)
+    numbers = [k for row in rows for k in row["params"]]
     known = dict(zip(numbers, optimizer.parameters, strict=True))
     unknown = [k for k in entries if k not in known]
     if unknown:
@@ -101,12 +108,19 @@ def _values(optimizer: Optimizer, group: Group, p: Parameter, entry: Mapping[str
     if set(entry) != {*shared, *slots}:
         wanted, got = ", ".join((*shared, *slots)), ", ".join(entry) or "nothing"
         raise LoadError(f"{what}: the state_dict has {got}; the optimizer's states are {wanted}")
+    recorded = optimizer.state.get(p, entry)
+    if set(recorded) != set(entry):
+        raise LoadError(
+            f"{what}: the step that is recorded has the states {', '.join(recorded)}, not those of "
+            "the options in the state_dict; load before the first step is recorded"
+        )
     values: Values = {}
     for name, first in shared.items():
-        number = np.asarray(entry[name]).item()
-        if isinstance(first, int) and number != int(number):
-            raise LoadError(f"{what}: {name} is {number}; it is a whole number")
-        values[name] = type(first)(number)
+        number = np.asarray(entry[name])
+        if number.size != 1 or (isinstance(first, int) and number != np.floor(number)):
+            kind = "a whole number" if isinstance(first, int) else "a number"
+            raise LoadError(f"{what}: {name} is {entry[name]}; it is {kind}")
+        values[name] = type(first)(number.item())
     for name in slots:
         try:
             values[name] = array_of(entry[name], work_dtype(p.dtype), name)

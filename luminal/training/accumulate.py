@@ -94,10 +94,10 @@ class GradientAccumulator:
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Goes on from there; LoadError, and no change, where a sum fits no parameter."""
-        known = self.optimizer.parameters
+        known = dict(enumerate(self.optimizer.parameters))
         arrays: dict[Parameter, Array] = {}
         for key, value in state_dict["sums"].items():
-            if int(key) >= len(known):
+            if int(key) not in known:
                 raise LoadError(f"GradientAccumulator: no parameter {key}; there are {len(known)}")
             p = known[int(key)]
             array = array_of(value, work_dtype(p.dtype), self.optimizer.names[p])

@@ -214,6 +214,10 @@ def test_what_is_refused() -> None:
         optim.SGD([p], nesterov=True)
     with pytest.raises(lm.InputError, match=r"p has the shape \(2,\) and is no matrix"):
         optim.Muon([p])
+    muon = optim.Muon([lm.Parameter((2, 2))])
+    with pytest.raises(lm.InputError, match="is no matrix"):
+        muon.add_param_group({"params": p})
+    muon.add_param_group({"params": p, "use_muon": False})  # what was refused is not known yet
     with pytest.raises(lm.InputError, match="match_rms_adamw"):
         optim.Muon([p], adjust_lr_fn="other", use_muon=False)
     cx = lm.Graph()

@@ -144,6 +144,15 @@ DAMAGE: dict[str, tuple[Any, str]] = {
     "number": (lambda s: s["state"].update({9: s["state"][0]}), "a state for 9"),
     "option": (lambda s: s["param_groups"][0].update(eps=-1.0), "group 0: Adam: eps=-1.0"),
     "steps": (lambda s: s["state"][3].update(step=7), r"nothing has the counts \(7,\), w \(2,\)"),
+    "options": (
+        lambda s: (
+            s["param_groups"][0].update(amsgrad=True)
+            or [e.update(max_exp_avg_sq=e["exp_avg"]) for e in s["state"].values()]
+        ),
+        "w: the step that is recorded has the states step, exp_avg, exp_avg_sq",
+    ),
+    "no dict": (lambda s: s.pop("state"), r"no state_dict of an optimizer \(KeyError\('state'\)\)"),
+    "text": (lambda s: s["state"].update(w=1), "no state_dict of an optimizer"),
     "fraction": (lambda s: s["state"][3].update(step=2.5), "nothing: step is 2.5"),
 }
 
