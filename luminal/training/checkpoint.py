@@ -1,0 +1,186 @@
+"""Checkpoints in a folder: each there as a whole or not at all, the last ones and the best kept.
+
+A checkpoint is `step-N.json` and a safetensors file that it names. The JSON is written last, under
+another name until it is on disk, and holds digests of both: what a crash leaves is not mistaken for
+a checkpoint, and what a disk has changed since is noticed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import secrets
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from luminal.errors import InputError, LoadError
+from luminal.loaders.json_file import read_json
+from luminal.loaders.mapped import given_path, map_file
+from luminal.loaders.safetensors_file import read_safetensors
+from luminal.loaders.write_atomic import replacing
+from luminal.loaders.write_safetensors import save_safetensors
+from luminal.training import nested
+
+FORMAT = 1
+_NAME = re.compile(r"step-(\d+)\.json")
+_OURS = re.compile(r"\.?step-\d+[-.].*(safetensors|tmp)")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What was saved at a step. `metric`: the number that the best are chosen by, if there is one.
+
+    `state` is what `CheckpointManager.save` was given, of the same types; its arrays are copies.
+    """
+
+    step: int
+    state: Any
+    metric: float | None = None
+
+
+class CheckpointManager:
+    """The checkpoints of one run in `folder`, which is made when there is something to save.
+
+    Kept are the `keep_last` newest, and the `keep_best` whose metric is lowest (highest with
+    `best="max"`). One run at a time writes to a folder.
+    """
+
+    def __init__(
+        self, folder: str | Path, keep_last: int = 3, keep_best: int = 1, best: str = "min"
+    ) -> None:
+        if keep_last < 1 or keep_best < 0:
+            raise InputError(
+                f"CheckpointManager: keep_last={keep_last}, keep_best={keep_best}; keep at least "
+                "the last one"
+            )
+        if best not in ("min", "max"):
+            raise InputError(f'CheckpointManager: best={best!r}; takes "min" or "max"')
+        self.folder = given_path(folder)
+        self.keep_last, self.keep_best, self.lowest = keep_last, keep_best, best == "min"
+
+    def steps(self) -> list[int]:
+        """The steps with a checkpoint, ascending; damaged ones are among them."""
+        if not self.folder.is_dir():
+            return []
+        names = (_NAME.fullmatch(path.name) for path in self.folder.iterdir())
+        return sorted(int(name[1]) for name in names if name)
+
+    def latest(self) -> int | None:
+        """The newest step, or None."""
+        return max(self.steps(), default=None)
+
+    def best(self) -> int | None:
+        """The step with the best metric, or None where none has one."""
+        return next(iter(self._by_metric(self.steps())), None)
+
+    # --- writing
+
+    def save(self, step: int, state: Any, metric: float | None = None) -> Path:
+        """Writes a checkpoint, then deletes those that are no longer kept; the path of its JSON.
+
+        `state`: dicts, lists, tuples, arrays, numbers, texts, bools, None. Checkpoints of later
+        steps are of a run that was given up, and are not among the newest. Raises InputError where
+        the folder cannot be written to; then all that was there before still is.
+        """
+        values, arrays = nested.split(state)
+        stem = f"step-{step:09d}"
+        data = self.folder / f"{stem}-{secrets.token_hex(4)}.safetensors"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            save_safetensors(data, arrays)
+            content = {
+                "format": FORMAT,
+                "step": step,
+                "metric": metric,
+                "arrays": data.name,
+                "arrays_digest": _digest_of_file(data),
+                "state": values,
+            }
+            text = json.dumps({"digest": _digest(content), **content})
+            with replacing(self.folder / f"{stem}.json") as file:
+                file.write(text.encode())
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                data.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise InputError(
+                    f"{self.folder}: the checkpoint of step {step} cannot be written: "
+                    f"{error.strerror}; the ones before are as they were, make room for this one"
+                ) from error
+            raise
+        self._prune(step)
+        return self.folder / f"{stem}.json"
+
+    def _prune(self, newest: int) -> None:
+        """Deletes what is not kept, and what a crash left."""
+        steps = self.steps()
+        past = [step for step in steps if step <= newest]
+        kept = {*past[-self.keep_last :], *self._by_metric(steps)[: self.keep_best]}
+        needed = set()
+        for step in steps:
+            path = self._path(step)
+            if step in kept:
+                with contextlib.suppress(LoadError):
+                    needed.add(read_json(path).get("arrays"))
+            else:
+                path.unlink(missing_ok=True)
+        for path in self.folder.iterdir():
+            if _OURS.fullmatch(path.name) and path.name not in needed:
+                path.unlink(missing_ok=True)
+
+    # --- reading
+
+    def restore(self, step: int | None = None) -> Checkpoint | None:
+        """The checkpoint of a step, or the newest that is whole; None where there is none.
+
+        A damaged one is passed over with a warning. Raises LoadError for a step asked for that is
+        missing or damaged.
+        """
+        if step is not None:
+            return self._read(step)
+        for found in reversed(self.steps()):
+            try:
+                return self._read(found)
+            except LoadError as error:
+                warnings.warn(f"{error}; the checkpoint before it is used", stacklevel=2)
+        return None
+
+    def _read(self, step: int) -> Checkpoint:
+        path = self._path(step)
+        content = read_json(path)
+        digest = content.pop("digest", None)
+        if content.get("format") != FORMAT or digest != _digest(content):
+            raise LoadError(f"{path}: damaged, or no checkpoint of format {FORMAT}")
+        data = self.folder / content["arrays"]
+        if _digest_of_file(data) != content["arrays_digest"]:
+            raise LoadError(f"{data}: damaged: its digest is not the one in {path.name}")
+        arrays = {name: np.array(array) for name, array in read_safetensors(data).items()}
+        state = nested.join(content["state"], arrays)
+        return Checkpoint(content["step"], state, content["metric"])
+
+    def _by_metric(self, steps: list[int]) -> list[int]:
+        """The steps that have a metric, the best first, and of equals the earliest."""
+        found = []
+        for step in steps:
+            with contextlib.suppress(LoadError):
+                metric = read_json(self._path(step)).get("metric")
+                if isinstance(metric, int | float) and metric == metric:
+                    found.append((metric if self.lowest else -metric, step))
+        return [step for _, step in sorted(found)]
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:09d}.json"
+
+
+def _digest(content: Any) -> str:
+    return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
+
+
+def _digest_of_file(path: Path) -> str:
+    return hashlib.blake2b(map_file(path), digest_size=16).hexdigest()

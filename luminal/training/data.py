@@ -1,0 +1,201 @@
+"""Examples for training, and batches of them in an order that is a function of seed and epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from luminal.errors import InputError, LoadError, ShapeError
+from luminal.frontend.generator import checked_seed
+from luminal.loaders.idx import read_idx
+from luminal.loaders.mapped import Array, given_path, is_there
+from luminal.training.prefetch import prefetched
+
+Batch = tuple[Array, ...]
+MEAN, STD = 0.1307, 0.3081  # of the pixels of MNIST's training images, scaled to 0..1
+
+
+class Dataset(Protocol):
+    """So many examples, each a tuple of arrays; the last one is the target."""
+
+    def __len__(self) -> int:
+        """The number of examples."""
+
+    def take(self, positions: npt.NDArray[np.int64]) -> Batch:
+        """These examples, stacked along a first dimension. Called by a thread."""
+
+
+class ArrayDataset:
+    """Example k is row k of every array."""
+
+    def __init__(self, *arrays: npt.ArrayLike) -> None:
+        self.arrays = tuple(map(np.asarray, arrays))
+        shapes = [array.shape for array in self.arrays]
+        if not shapes or () in shapes or len({shape[0] for shape in shapes}) > 1:
+            raise ShapeError(
+                f"ArrayDataset: shapes {shapes}; give arrays with as many rows, one an example"
+            )
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+    def take(self, positions: npt.NDArray[np.int64]) -> Batch:
+        """See Dataset."""
+        return tuple(array[positions] for array in self.arrays)
+
+
+class TextDataset:
+    """Example k is (ids, next ids), both int32 (length,): `length` tokens from k * stride on.
+
+    `tokens`: the ids of a whole text, 1-d; `stride`: `length` by default, so that windows do not
+    overlap. A rest that fills no window is left out. Raises ShapeError for too short a text.
+    """
+
+    def __init__(self, tokens: npt.ArrayLike, length: int, stride: int | None = None) -> None:
+        self.tokens = np.asarray(tokens, np.int32)
+        self.length = _at_least_1("TextDataset: length", length)
+        self.stride = _at_least_1("TextDataset: stride", length if stride is None else stride)
+        if self.tokens.ndim != 1 or self.tokens.size <= length:
+            raise ShapeError(
+                f"TextDataset: tokens {self.tokens.shape}; give the ids of one text, more than "
+                f"length = {length} of them"
+            )
+
+    def __len__(self) -> int:
+        return (self.tokens.size - 1 - self.length) // self.stride + 1
+
+    def take(self, positions: npt.NDArray[np.int64]) -> Batch:
+        """See Dataset."""
+        window = positions[:, None] * self.stride + np.arange(self.length)
+        return self.tokens[window], self.tokens[window + 1]
+
+
+class MNIST:
+    """Handwritten digits from the four IDX files in a folder, gzipped or not.
+
+    An example is (image, digit): f32 (1, 28, 28), normalised to mean 0 and deviation 1 over the
+    training images, and an int64. Raises LoadError. LeCun, Cortes, Burges: The MNIST database.
+    """
+
+    def __init__(self, folder: str | Path, train: bool = True) -> None:
+        part = "train" if train else "t10k"
+        images = _in_folder(given_path(folder), f"{part}-images-idx3-ubyte")
+        labels = _in_folder(given_path(folder), f"{part}-labels-idx1-ubyte")
+        self.images, self.labels = read_idx(images), read_idx(labels)
+        if self.images.shape[1:] != (28, 28) or self.images.dtype != np.uint8:
+            found = f"{self.images.dtype} {self.images.shape}"
+            raise LoadError(f"{images}: holds {found}, it must be uint8 (count, 28, 28)")
+        if self.labels.shape != self.images.shape[:1] or self.labels.max(initial=0) > 9:
+            raise LoadError(
+                f"{labels}: holds {self.labels.dtype} {self.labels.shape}, it must be a digit of "
+                f"0..9 for each of {len(self.images)} images"
+            )
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def take(self, positions: npt.NDArray[np.int64]) -> Batch:
+        """See Dataset."""
+        pixels = self.images[positions, None].astype(np.float32)
+        return (pixels / 255 - MEAN) / STD, self.labels[positions].astype(np.int64)
+
+
+def _in_folder(folder: Path, name: str) -> Path:
+    for path in (folder / name, folder / f"{name}.gz"):
+        if is_there(path):
+            return path
+    raise LoadError(f"{folder}: no {name} and no {name}.gz in it")
+
+
+def _at_least_1(what: str, n: Any) -> int:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise InputError(f"{what} is {n!r}; it must be an int of at least 1")
+    return int(n)
+
+
+class Batches:
+    """A dataset in batches, epoch after epoch; iterating gives the rest of the current epoch.
+
+    The order of an epoch follows from `seed` and its number alone, so `state_dict` is two numbers,
+    and a run that goes on from them sees the same batches as one that never stopped. A batch counts
+    as taken when it is handed out. `prefetch` batches are made ahead by a thread. Without
+    `drop_last` the last batch of an epoch may be smaller.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        size: int,
+        *,
+        seed: int = 0,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        prefetch: int = 2,
+    ) -> None:
+        self.dataset = dataset
+        self.size = _at_least_1("Batches: size", size)
+        self.seed = checked_seed("Batches", seed)
+        self.shuffle, self.drop_last, self.prefetch = shuffle, drop_last, prefetch
+        self.epoch, self.taken = 0, 0
+        if not len(self):
+            raise InputError(
+                f"Batches: {len(dataset)} examples give no batch of {size}; make the size smaller"
+                + (", or drop_last=False" if len(dataset) else "")
+            )
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        count = len(self.dataset)
+        return count // self.size if self.drop_last else -(-count // self.size)
+
+    def order(self, epoch: int) -> npt.NDArray[np.int64]:
+        """The positions of the examples in the order of an epoch."""
+        count = len(self.dataset)
+        if not self.shuffle:
+            return np.arange(count)
+        return np.random.default_rng((self.seed, epoch)).permutation(count)
+
+    def __iter__(self) -> Iterator[Batch]:
+        epoch, count = self.epoch, len(self)
+        numbers = range(self.taken, count)
+        for number, batch in zip(numbers, self._made(epoch, numbers), strict=True):
+            rest = number + 1 < count
+            self.epoch, self.taken = (epoch, number + 1) if rest else (epoch + 1, 0)
+            yield batch
+
+    def once(self) -> Iterator[Batch]:
+        """Every batch of epoch 0; the position stays what it is. For validation."""
+        return self._made(0, range(len(self)))
+
+    def _made(self, epoch: int, numbers: Sequence[int]) -> Iterator[Batch]:
+        return prefetched(partial(self._batch, self.order(epoch)), numbers, self.prefetch)
+
+    def _batch(self, order: npt.NDArray[np.int64], number: int) -> Batch:
+        return self.dataset.take(order[number * self.size : (number + 1) * self.size])
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the next batch is, and what its order follows from."""
+        return {"epoch": self.epoch, "taken": self.taken, **self._identity()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes to a position; InputError where it is one in other batches."""
+        for name, value in self._identity().items():
+            if state[name] != value:
+                raise InputError(
+                    f"Batches: the position is one in batches with {name} {state[name]}, these "
+                    f"have {value}; make them alike, or begin anew"
+                )
+        self.epoch, self.taken = state["epoch"], state["taken"]
+
+    def _identity(self) -> dict[str, int]:
+        return {
+            "examples": len(self.dataset),
+            "size": self.size,
+            "seed": self.seed,
+            "shuffle": int(self.shuffle),
+        }
