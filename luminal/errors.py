@@ -39,5 +39,9 @@ class LoadError(LuminalError, ValueError):
     """A file of weights, a configuration or a tokenizer could not be read."""
 
 
+class NonFiniteError(LuminalError, FloatingPointError):
+    """Training met a NaN or an infinity where it was told to look for one."""
+
+
 class VerifyError(LuminalError, AssertionError):
     """An IR broke its own invariants: a bug in Luminal, never in the user's model."""

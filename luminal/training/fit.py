@@ -1,0 +1,119 @@
+"""`fit`: a model, a loss, data and an optimizer to a trained model and a record of how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from luminal.errors import InputError
+from luminal.frontend.generator import checked_seed
+from luminal.nn.module import Module
+from luminal.optim.optimizer import Optimizer
+from luminal.search.options import CompilationMode
+from luminal.training.checkpoint import CheckpointManager
+from luminal.training.data import Batches
+from luminal.training.interrupt import noticed_interrupts
+from luminal.training.metrics import MetricsLog
+from luminal.training.plot import plot_losses
+from luminal.training.program import LossFunction, Recipe
+from luminal.training.progress import display
+from luminal.training.trainer import Record, Scheduler, Trainer, Validation, is_time
+
+
+def fit(
+    model: Module,
+    loss_fn: LossFunction,
+    data: Batches,
+    optimizer: Optimizer,
+    *,
+    epochs: int = 1,
+    steps: int | None = None,
+    scheduler: Scheduler | None = None,
+    clip_norm: float | None = None,
+    validate: Validation | None = None,
+    validate_every: int | None = None,
+    checkpoint: str | Path | CheckpointManager | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = True,
+    seed: int = 0,
+    mode: CompilationMode | str = "fast",
+    backend: str = "cpu",
+    log: str | Path | None = None,
+    plot: str | Path | None = None,
+    statistics: int | None = None,
+    detect_nan: bool = False,
+    progress: bool = True,
+) -> Record:
+    """Trains `model` in place: each step is one call of a program that the first batch compiles.
+
+    A batch is a tuple of arrays; its loss is `loss_fn(model(*batch[:-1]), batch[-1])`, a scalar.
+    `epochs` counts passes over `data`, unless `steps` says how many batches to take in all.
+    `scheduler` is stepped after each step (ReduceLROnPlateau after each validation, with its loss),
+    and its rates are inputs of the program; without one they are those of the optimizer's groups.
+    `clip_norm` bounds the norm of all gradients together (math.inf only reports it).
+
+    `validate`: Batches, whose mean loss in eval mode is the `validation_loss`, or a function of the
+    model that gives numbers by name; it is called every `validate_every` steps, or each epoch.
+    `checkpoint`: a folder or a CheckpointManager; written every `checkpoint_every` steps or each
+    epoch, at the end, and when Ctrl-C is pressed. With `resume` a run goes on from the newest: it
+    ends in the same bits as one that was never stopped. `seed` is that of dropout; the order of
+    batches follows from the seed of `data`, first values from `lm.manual_seed`.
+
+    `log`: a file of metrics, a JSON object a step; `plot`: a PNG of the losses (luminal[plot]).
+    `statistics`: every so many steps the row has those of each layer's result and each gradient.
+    `detect_nan` keeps the values from before each step, and where the loss or a new value is not
+    finite raises NonFiniteError, which names the first operation that made a NaN and its layer; the
+    model is then as it was before that step.
+    """
+    recipe = Recipe(model, loss_fn, optimizer, clip_norm, checked_seed("fit", seed), mode, backend)
+    _check_counts(
+        epochs=epochs, steps=steps, validate_every=validate_every,
+        checkpoint_every=checkpoint_every, statistics=statistics,
+    )  # fmt: skip
+    manager = checkpoint
+    if manager is not None and not isinstance(manager, CheckpointManager):
+        manager = CheckpointManager(manager)
+    trainer = Trainer(
+        recipe, data, scheduler, validate, manager, statistics=statistics, detect_nan=detect_nan
+    )
+    total = len(data) * epochs if steps is None else steps
+    if resume:
+        trainer.restore()
+    record = trainer.record
+    record.resumed = record.steps
+    rows = MetricsLog(log, record.steps) if log is not None else None
+    record.history = rows.rows if rows is not None else []
+    shown = display(total, record.steps, progress)
+    taken = trainer.rows(total, validate_every)
+    with noticed_interrupts() as interrupt, _closed(rows), closing(shown), closing(taken):
+        for row in taken:
+            if rows is not None:
+                rows.add(row)
+            else:
+                record.history.append(row)
+            shown.show(row)
+            is_over = record.steps == total or interrupt.requested
+            if is_over or is_time(record.steps, checkpoint_every, trainer.epoch_ended):
+                trainer.save(must=is_over)
+            if interrupt.requested:
+                record.interrupted = True
+                break
+    if plot is not None and record.history:
+        plot_losses(record.history, plot)
+    return record
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, count in counts.items():
+        if count is not None and (isinstance(count, bool) or count < 1):
+            raise InputError(f"fit: {name}={count!r}; it must be an int of at least 1")
+
+
+@contextmanager
+def _closed(log: MetricsLog | None) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if log is not None:
+            log.close()

@@ -1,0 +1,37 @@
+"""Ctrl-C as a question that is asked between steps."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupt:
+    """Was Ctrl-C pressed?"""
+
+    requested = False
+
+
+@contextmanager
+def noticed_interrupts() -> Iterator[Interrupt]:
+    """Inside the block the first Ctrl-C is noted, the second one interrupts as ever.
+
+    Outside of the main thread signals do not arrive, and nothing changes.
+    """
+    found = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield found
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        found.requested = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield found
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,183 @@
+"""The step of a run as a program: forward, backward, clipping and update in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from luminal.dtypes import dtype_of, int64
+from luminal.errors import GraphError, InputError
+from luminal.frontend import random
+from luminal.frontend.handle import describe, is_tensor
+from luminal.frontend.keys import keyed
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.graph import Assign
+from luminal.hlir.state import Assignable
+from luminal.loaders.mapped import Array
+from luminal.nn.module import Module
+from luminal.optim.optimizer import Optimizer
+from luminal.runtime.executable import Executable
+from luminal.search.options import CompilationMode
+from luminal.session import Graph, compile
+from luminal.training.data import Batch
+from luminal.training.layers import Layers, noted_layers
+from luminal.training.statistics import record_activations, record_gradients
+
+LossFunction = Callable[[Any, Tensor], Tensor]
+"""From what the model gives and the batch's last array to a scalar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a step is made from; the fields are named as the arguments of `fit`."""
+
+    model: Module
+    loss_fn: LossFunction
+    optimizer: Optimizer
+    clip_norm: float | None = None
+    seed: int = 0
+    mode: CompilationMode | str = "fast"
+    backend: str = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A compiled step for batches of one shape."""
+
+    executable: Executable
+    layers: Layers
+
+    def assigned(self) -> list[Assignable]:
+        """What a run changes."""
+        return [sink.state for sink in self.executable.graph.sinks if isinstance(sink, Assign)]
+
+
+class Steps:
+    """The programs of a run, compiled at the first batch of each shape."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._programs: dict[Any, Program] = {}
+
+    def program(self, batch: Batch, statistics: bool = False) -> Program:
+        """The program for batches like this one."""
+        key = (types_of(batch), statistics)
+        if key not in self._programs:
+            self._programs[key] = self._compiled(batch, statistics)
+        return self._programs[key]
+
+    def _compiled(self, batch: Batch, statistics: bool) -> Program:
+        recipe = self._recipe
+        graph = Graph("training step")
+        tensors = inputs_of(graph, batch)
+        number = graph.tensor((), int64, "step")
+        key = random.fold_in(random.key(graph, recipe.seed), number)
+        with noted_layers(recipe.model, graph) as layers, keyed(key):
+            loss = loss_of(recipe.model, recipe.loss_fn, tensors)
+        loss.output("loss")
+        if statistics:
+            record_activations(layers.results)
+            record_gradients(recipe.optimizer.gradients(loss), recipe.model)
+        with rates_as_inputs(recipe.optimizer, graph):
+            norm = recipe.optimizer.step(loss, clip_norm=recipe.clip_norm)
+        if norm is not None:
+            norm.output("grad_norm")
+        return Program(compile(graph, recipe.backend, recipe.mode), layers)
+
+
+class Losses:
+    """The loss of a model in eval mode; programs are compiled at the first batch of each shape."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._programs: dict[Any, Executable] = {}
+
+    def mean(self, batches: Iterator[Batch]) -> float:
+        """The mean over batches, each weighted by its number of examples."""
+        total, count = 0.0, 0
+        for batch in batches:
+            total += float(self._program(batch)(named(batch))["loss"]) * len(batch[0])
+            count += len(batch[0])
+        return total / count
+
+    def _program(self, batch: Batch) -> Executable:
+        key = types_of(batch)
+        if key not in self._programs:
+            recipe = self._recipe
+            graph = Graph("validation")
+            with evaluating(recipe.model):
+                loss_of(recipe.model, recipe.loss_fn, inputs_of(graph, batch)).output("loss")
+            self._programs[key] = compile(graph, recipe.backend)
+        return self._programs[key]
+
+
+def inputs_of(graph: Graph, batch: Batch) -> list[Tensor]:
+    """An Input for every array of a batch."""
+    if not isinstance(batch, tuple) or len(batch) < 2:
+        raise InputError(
+            f"fit: a batch is a tuple of arrays, the model's arguments and then the target; got "
+            f"{len(batch)} array{'s' * (len(batch) != 1)}"
+        )
+    return [
+        graph.tensor(array.shape, dtype_of(array), name)
+        for name, array in zip(named(batch), batch, strict=True)
+    ]
+
+
+def inputs_at(batch: Batch, number: int, rates: Sequence[float]) -> dict[str, Array]:
+    """What step `number` reads: the batch, the number, and the rate of each group."""
+    named_rates = {f"lr.{k}": np.array(rate, np.float32) for k, rate in enumerate(rates)}
+    return {**named(batch), "step": np.array(number), **named_rates}
+
+
+def named(batch: Batch) -> dict[str, Array]:
+    """The arrays of a batch by the names of their Inputs."""
+    return {f"batch.{k}": array for k, array in enumerate(batch)}
+
+
+def types_of(batch: Batch) -> tuple[Any, ...]:
+    """The shapes and dtypes of a batch."""
+    return tuple((array.shape, array.dtype) for array in batch)
+
+
+def loss_of(model: Module, loss_fn: LossFunction, tensors: Sequence[Tensor]) -> Tensor:
+    """The loss; GraphError for what is no scalar."""
+    loss = loss_fn(model(*tensors[:-1]), tensors[-1])
+    if not is_tensor(loss) or loss.ndim:
+        shown = describe(loss) if is_tensor(loss) else repr(loss)
+        raise GraphError(f"fit: the loss is {shown}; loss_fn(model(x), y) gives a 0-d Tensor")
+    return loss
+
+
+@contextmanager
+def rates_as_inputs(optimizer: Optimizer, graph: Graph) -> Iterator[None]:
+    """Inside the block the learning rates of an optimizer's groups are Inputs `lr.0`, `lr.1` ..."""
+    before = [group["lr"] for group in optimizer.param_groups]
+    for k, (group, lr) in enumerate(zip(optimizer.param_groups, before, strict=True)):
+        if is_tensor(lr):
+            raise InputError(
+                f"fit: group {k} has the Tensor {describe(lr)} as its lr; give a number: fit makes "
+                "it an input of its own graph, which a scheduler changes"
+            )
+        group["lr"] = graph.tensor((), name=f"lr.{k}")
+    try:
+        yield
+    finally:
+        for group, lr in zip(optimizer.param_groups, before, strict=True):
+            group["lr"] = lr
+
+
+@contextmanager
+def evaluating(model: Module) -> Iterator[None]:
+    """Inside the block the model and all modules below are in eval mode."""
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training

@@ -1,0 +1,250 @@
+"""Trainer: the state of a run, and one step after another."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from luminal.errors import InputError, NonFiniteError
+from luminal.hlir.state import Assignable
+from luminal.loaders.mapped import Array
+from luminal.nn.module import Module
+from luminal.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from luminal.training.checkpoint import CheckpointManager
+from luminal.training.data import Batch, Batches
+from luminal.training.detect_nan import first_nan
+from luminal.training.metrics import Row
+from luminal.training.program import Losses, Program, Recipe, Steps, inputs_at
+from luminal.training.statistics import statistics_row
+
+Scheduler = LRScheduler | ReduceLROnPlateau
+Validation = Batches | Callable[[Module], Mapping[str, float]]
+"""Batches whose mean loss is the `validation_loss`, or what gives numbers by name."""
+
+
+@dataclass(slots=True)
+class Record:
+    """How a run went.
+
+    `history`: a row of metrics for each step, that of earlier runs too where a log holds them;
+    `steps`: those done in all; `interrupted`: Ctrl-C ended it; `resumed`: the step it went on from.
+    """
+
+    history: list[Row] = field(default_factory=list)
+    steps: int = 0
+    interrupted: bool = False
+    resumed: int = 0
+
+    @property
+    def losses(self) -> list[float]:
+        """The training loss of each step."""
+        return [row["loss"] for row in self.history]
+
+    @property
+    def validation_loss(self) -> float | None:
+        """The last one."""
+        found = (
+            row["validation_loss"] for row in reversed(self.history) if "validation_loss" in row
+        )
+        return next(found, None)
+
+
+class Trainer:
+    """The state of a run and one step after another; `fit` is the loop around it."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: Batches,
+        scheduler: Scheduler | None = None,
+        validate: Validation | None = None,
+        manager: CheckpointManager | None = None,
+        *,
+        statistics: int | None = None,
+        detect_nan: bool = False,
+    ) -> None:
+        self.recipe, self.data, self.scheduler = recipe, data, scheduler
+        self.manager = manager
+        self.record = Record()
+        self.epoch_ended = False
+        self._steps, self._losses = Steps(recipe), Losses(recipe)
+        self._validate = validate
+        self._statistics, self._detect_nan = statistics, detect_nan
+        self._metric: float | None = None  # of a validation after the last step
+
+    # --- steps
+
+    def rows(self, total: int, validate_every: int | None = None) -> Generator[Row]:
+        """Takes the steps up to `total`; the metrics of each."""
+        with closing(_endless(self.data)) as batches:
+            while self.record.steps < total:
+                epoch = self.data.epoch
+                row = self.step(next(batches), epoch)
+                self.epoch_ended = self.data.epoch > epoch
+                last = self.record.steps == total
+                if self._validate is not None and (
+                    last or is_time(self.record.steps, validate_every, self.epoch_ended)
+                ):
+                    row |= self.validated()
+                yield row
+
+    def step(self, batch: Batch, epoch: int = 0) -> Row:
+        """One step; its metrics."""
+        start = time.perf_counter()
+        number, self._metric = self.record.steps, None
+        with_statistics = self._statistics is not None and (number + 1) % self._statistics == 0
+        program = self._steps.program(batch, with_statistics)
+        rates = self.rates()
+        inputs = inputs_at(batch, number, rates)
+        before = _values(program.assigned()) if self._detect_nan else {}
+        results = program.executable(inputs)
+        loss = float(results["loss"])
+        if self._detect_nan and not (math.isfinite(loss) and all(map(_is_finite, before))):
+            self._undo(program, inputs, before)
+        if not math.isfinite(loss):
+            self._warn(loss)
+        if self.scheduler is not None and not isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step()
+        self.record.steps += 1
+        seconds = time.perf_counter() - start
+        row: Row = {"step": self.record.steps, "epoch": epoch, "loss": loss, "lr": rates[0]}
+        if "grad_norm" in results:
+            row["grad_norm"] = float(results["grad_norm"])
+        row |= {"seconds": seconds, "samples_per_second": len(batch[0]) / seconds}
+        if batch[0].ndim > 1 and batch[0].dtype.kind in "iu":
+            row["tokens_per_second"] = batch[0].size / seconds
+        return row | statistics_row(results)
+
+    def rates(self) -> list[float]:
+        """The learning rate of each of the optimizer's groups now."""
+        groups = self.recipe.optimizer.param_groups
+        if self.scheduler is None:
+            return [float(group["lr"]) for group in groups]
+        found = self.scheduler.get_last_lr()
+        if len(found) != len(groups):
+            raise InputError(
+                f"fit: the scheduler has {len(found)} rates, the optimizer {len(groups)} groups; "
+                "make the scheduler with a list of one rate for each group"
+            )
+        return found
+
+    def validated(self) -> Row:
+        """The metrics of a validation."""
+        if isinstance(self._validate, Batches):
+            found = {"validation_loss": self._losses.mean(self._validate.once())}
+        else:
+            assert self._validate is not None
+            found = dict(self._validate(self.recipe.model))
+        self._metric = found.get("validation_loss")
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(found["validation_loss"])
+        return found
+
+    def _warn(self, loss: float) -> None:
+        """Of a loss that is not finite, where the one before was."""
+        history = self.record.history
+        if not history or math.isfinite(history[-1]["loss"]):
+            warnings.warn(
+                f"fit: the loss of step {self.record.steps + 1} is {loss}; detect_nan=True names "
+                "the first operation that makes a NaN",
+                stacklevel=4,
+            )
+
+    def _undo(
+        self, program: Program, inputs: Mapping[str, Array], before: Mapping[Assignable, Array]
+    ) -> None:
+        """Puts back what was there before a step that is not finite, and raises NonFiniteError."""
+        for held, value in before.items():
+            held.set(value)
+        graph = program.executable.graph
+        used = {node.attrs.name: inputs[node.attrs.name] for node in graph.by_op()["Input"]}
+        raise NonFiniteError(
+            f"fit: step {self.record.steps + 1}: {first_nan(graph, used, program.layers)}; the "
+            "model is as it was before this step: look at its batch, lower the learning rate or "
+            "give clip_norm"
+        )
+
+    # --- checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the rest of the run depends on."""
+        return {
+            "model": state_of(self.recipe.model),
+            "optimizer": self.recipe.optimizer.state_dict(),
+            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "data": self.data.state_dict(),
+            "seed": self.recipe.seed,
+            "steps": self.record.steps,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from there. Raises InputError or LoadError for the state of another run."""
+        recipe = self.recipe
+        if state["seed"] != recipe.seed:
+            raise InputError(
+                f"fit: the checkpoint is of a run with seed {state['seed']}, this one has "
+                f"{recipe.seed}; give the same seed, or resume=False"
+            )
+        self.data.load_state_dict(state["data"])
+        load_model(recipe.model, state["model"])
+        recipe.optimizer.load_state_dict(state["optimizer"])
+        if self.scheduler is not None and state["scheduler"] is not None:
+            self.scheduler.load_state_dict(state["scheduler"])
+        self.record.steps = state["steps"]
+
+    def save(self, must: bool = True) -> None:
+        """Writes a checkpoint, if there is a manager; where it need not be, an error warns."""
+        if self.manager is None:
+            return
+        try:
+            self.manager.save(self.record.steps, self.state_dict(), self._metric)
+        except InputError as error:
+            if must:
+                raise
+            warnings.warn(f"{error}; training goes on", stacklevel=2)
+
+    def restore(self) -> None:
+        """Goes on from the newest checkpoint, if there is one."""
+        found = self.manager.restore() if self.manager is not None else None
+        if found is not None:
+            self.load_state_dict(found.state)
+
+
+def state_of(model: Module) -> dict[str, Array]:
+    """A module's Parameters and all its States by path, also those that its files leave out."""
+    found = {path: each.numpy() for path, each in model.named_parameters()}
+    return found | {path: each.numpy() for path, each in model.named_buffers()}
+
+
+def load_model(model: Module, state: Mapping[str, Array]) -> None:
+    """Sets what `state_of` gave. Raises LoadError where names or shapes differ."""
+    model.load_state_dict({path: state[path] for path in model.state_dict() if path in state})
+    for path, buffer in model.named_buffers():
+        if path in state:
+            buffer.set(state[path])
+
+
+def _endless(data: Batches) -> Generator[Batch]:
+    """The batches of epoch after epoch."""
+    while True:
+        yield from data
+
+
+def is_time(step: int, every: int | None, epoch_ended: bool) -> bool:
+    """Whether `every` so many steps is now; at the end of an epoch where that is not said."""
+    return epoch_ended if every is None else step % every == 0
+
+
+def _is_finite(held: Assignable) -> bool:
+    return not held.dtype.is_float or bool(np.isfinite(held.numpy()).all())
+
+
+def _values(held: list[Assignable]) -> dict[Assignable, Array]:
+    return {each: np.array(each.numpy()) for each in held}
