@@ -31,6 +31,8 @@ def fit(
     steps: int | None = None,
     scheduler: Scheduler | None = None,
     clip_norm: float | None = None,
+    amp: str | None = None,
+    accumulate: int = 1,
     validate: Validation | None = None,
     validate_every: int | None = None,
     checkpoint: str | Path | CheckpointManager | None = None,
@@ -45,13 +47,15 @@ def fit(
     detect_nan: bool = False,
     progress: bool = True,
 ) -> Record:
-    """Trains `model` in place: each step is one call of a program that the first batch compiles.
+    """Trains `model` in place: a step is one call of a program that the first batch compiles.
 
     A batch is a tuple of arrays; its loss is `loss_fn(model(*batch[:-1]), batch[-1])`, a scalar.
-    `epochs` counts passes over `data`, unless `steps` says how many batches to take in all.
+    `epochs` counts passes over `data`, unless `steps` says how many steps to take in all.
     `scheduler` is stepped after each step (ReduceLROnPlateau after each validation, with its loss),
     and its rates are inputs of the program; without one they are those of the optimizer's groups.
-    `clip_norm` bounds the norm of all gradients together (math.inf only reports it).
+    `clip_norm` bounds the norm of all gradients together (math.inf only reports it). `amp`:
+    products in "bfloat16" or "float16", the latter with scaled losses; Parameters stay as they are.
+    `accumulate` so many batches make a step, of the mean of their gradients: a call for each.
 
     `validate`: Batches, whose mean loss in eval mode is the `validation_loss`, or a function of the
     model that gives numbers by name; it is called every `validate_every` steps, or each epoch.
@@ -66,18 +70,19 @@ def fit(
     finite raises NonFiniteError, which names the first operation that made a NaN and its layer; the
     model is then as it was before that step.
     """
-    recipe = Recipe(model, loss_fn, optimizer, clip_norm, checked_seed("fit", seed), mode, backend)
     _check_counts(
-        epochs=epochs, steps=steps, validate_every=validate_every,
+        epochs=epochs, steps=steps, accumulate=accumulate, validate_every=validate_every,
         checkpoint_every=checkpoint_every, statistics=statistics,
     )  # fmt: skip
+    seed = checked_seed("fit", seed)
+    recipe = Recipe(model, loss_fn, optimizer, clip_norm, amp, accumulate, seed, mode, backend)
     manager = checkpoint
     if manager is not None and not isinstance(manager, CheckpointManager):
         manager = CheckpointManager(manager)
     trainer = Trainer(
         recipe, data, scheduler, validate, manager, statistics=statistics, detect_nan=detect_nan
     )
-    total = len(data) * epochs if steps is None else steps
+    total = len(data) * epochs // accumulate if steps is None else steps
     if resume:
         trainer.restore()
     record = trainer.record

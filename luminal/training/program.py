@@ -1,4 +1,7 @@
-"""The step of a run as a program: forward, backward, clipping and update in one call."""
+"""The step of a run as a program: forward, backward, clipping and update in one call.
+
+Where a step takes several batches, all but the last run another program, without the update.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ from luminal.optim.optimizer import Optimizer
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
 from luminal.session import Graph, compile
+from luminal.training.accumulate import GradientAccumulator
+from luminal.training.amp import AMPContext, GradScaler
 from luminal.training.data import Batch
 from luminal.training.layers import Layers, noted_layers
 from luminal.training.statistics import record_activations, record_gradients
@@ -39,6 +44,8 @@ class Recipe:
     loss_fn: LossFunction
     optimizer: Optimizer
     clip_norm: float | None = None
+    amp: str | None = None
+    accumulate: int = 1
     seed: int = 0
     mode: CompilationMode | str = "fast"
     backend: str = "cpu"
@@ -57,36 +64,63 @@ class Program:
 
 
 class Steps:
-    """The programs of a run, compiled at the first batch of each shape."""
+    """The programs of a run, compiled at the first batch of each shape.
+
+    `scaler` is there for float16, whose gradients would vanish without it.
+    """
 
     def __init__(self, recipe: Recipe) -> None:
+        for k, group in enumerate(recipe.optimizer.param_groups):
+            if is_tensor(group["lr"]):
+                raise InputError(
+                    f"fit: group {k} has the Tensor {describe(group['lr'])} as its lr; give a "
+                    "number: fit makes it an input of its own graph, which a scheduler changes"
+                )
         self._recipe = recipe
         self._programs: dict[Any, Program] = {}
+        self.scaler = GradScaler() if recipe.amp == "float16" else None
+        self._accumulator = None
+        if recipe.accumulate > 1:
+            self._accumulator = GradientAccumulator(
+                recipe.optimizer, recipe.accumulate, self.scaler
+            )
 
-    def program(self, batch: Batch, statistics: bool = False) -> Program:
-        """The program for batches like this one."""
-        key = (types_of(batch), statistics)
+    def program(self, batch: Batch, *, is_last: bool = True, statistics: bool = False) -> Program:
+        """The program for batches like this one, the last of a step or not."""
+        key = (types_of(batch), is_last, statistics)
         if key not in self._programs:
-            self._programs[key] = self._compiled(batch, statistics)
+            self._programs[key] = self._compiled(batch, is_last, statistics)
         return self._programs[key]
 
-    def _compiled(self, batch: Batch, statistics: bool) -> Program:
+    def _compiled(self, batch: Batch, is_last: bool, statistics: bool) -> Program:
         recipe = self._recipe
         graph = Graph("training step")
         tensors = inputs_of(graph, batch)
         number = graph.tensor((), int64, "step")
         key = random.fold_in(random.key(graph, recipe.seed), number)
-        with noted_layers(recipe.model, graph) as layers, keyed(key):
+        with noted_layers(recipe.model, graph) as layers, keyed(key), precision(recipe):
             loss = loss_of(recipe.model, recipe.loss_fn, tensors)
         loss.output("loss")
         if statistics:
             record_activations(layers.results)
             record_gradients(recipe.optimizer.gradients(loss), recipe.model)
-        with rates_as_inputs(recipe.optimizer, graph):
-            norm = recipe.optimizer.step(loss, clip_norm=recipe.clip_norm)
-        if norm is not None:
-            norm.output("grad_norm")
+        if is_last:
+            with rates_as_inputs(recipe.optimizer, graph):
+                norm = self._record_update(loss)
+            if norm is not None:
+                norm.output("grad_norm")
+        else:
+            assert self._accumulator is not None
+            self._accumulator.add(loss)
         return Program(compile(graph, recipe.backend, recipe.mode), layers)
+
+    def _record_update(self, loss: Tensor) -> Tensor | None:
+        recipe = self._recipe
+        if self._accumulator is not None:
+            return self._accumulator.step(loss, recipe.clip_norm)
+        if self.scaler is not None:
+            return self.scaler.step(recipe.optimizer, loss, recipe.clip_norm)
+        return recipe.optimizer.step(loss, recipe.clip_norm)
 
 
 class Losses:
@@ -109,10 +143,15 @@ class Losses:
         if key not in self._programs:
             recipe = self._recipe
             graph = Graph("validation")
-            with evaluating(recipe.model):
+            with evaluating(recipe.model), precision(recipe):
                 loss_of(recipe.model, recipe.loss_fn, inputs_of(graph, batch)).output("loss")
             self._programs[key] = compile(graph, recipe.backend)
         return self._programs[key]
+
+
+def precision(recipe: Recipe) -> AMPContext:
+    """What forward passes are recorded in."""
+    return AMPContext(recipe.amp or "bfloat16", enabled=recipe.amp is not None)
 
 
 def inputs_of(graph: Graph, batch: Batch) -> list[Tensor]:
@@ -157,12 +196,7 @@ def loss_of(model: Module, loss_fn: LossFunction, tensors: Sequence[Tensor]) -> 
 def rates_as_inputs(optimizer: Optimizer, graph: Graph) -> Iterator[None]:
     """Inside the block the learning rates of an optimizer's groups are Inputs `lr.0`, `lr.1` ..."""
     before = [group["lr"] for group in optimizer.param_groups]
-    for k, (group, lr) in enumerate(zip(optimizer.param_groups, before, strict=True)):
-        if is_tensor(lr):
-            raise InputError(
-                f"fit: group {k} has the Tensor {describe(lr)} as its lr; give a number: fit makes "
-                "it an input of its own graph, which a scheduler changes"
-            )
+    for k, group in enumerate(optimizer.param_groups):
         group["lr"] = graph.tensor((), name=f"lr.{k}")
     try:
         yield

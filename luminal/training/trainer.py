@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from luminal.hlir.state import Assignable
 from luminal.loaders.mapped import Array
 from luminal.nn.module import Module
 from luminal.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from luminal.runtime.results import Results
 from luminal.training.checkpoint import CheckpointManager
 from luminal.training.data import Batch, Batches
 from luminal.training.detect_nan import first_nan
@@ -86,8 +87,9 @@ class Trainer:
         with closing(_endless(self.data)) as batches:
             while self.record.steps < total:
                 epoch = self.data.epoch
-                row = self.step(next(batches), epoch)
+                row = self.step([next(batches) for _ in range(self.recipe.accumulate)])
                 self.epoch_ended = self.data.epoch > epoch
+                row["epoch"] = epoch
                 last = self.record.steps == total
                 if self._validate is not None and (
                     last or is_time(self.record.steps, validate_every, self.epoch_ended)
@@ -95,32 +97,42 @@ class Trainer:
                     row |= self.validated()
                 yield row
 
-    def step(self, batch: Batch, epoch: int = 0) -> Row:
-        """One step; its metrics."""
+    def step(self, batches: Sequence[Batch]) -> Row:
+        """One step, of as many batches as are accumulated; its metrics."""
         start = time.perf_counter()
-        number, self._metric = self.record.steps, None
-        with_statistics = self._statistics is not None and (number + 1) % self._statistics == 0
-        program = self._steps.program(batch, with_statistics)
+        self._metric = None
         rates = self.rates()
-        inputs = inputs_at(batch, number, rates)
-        before = _values(program.assigned()) if self._detect_nan else {}
-        results = program.executable(inputs)
-        loss = float(results["loss"])
-        if self._detect_nan and not (math.isfinite(loss) and all(map(_is_finite, before))):
-            self._undo(program, inputs, before)
+        runs = [self._run(batch, k, rates) for k, batch in enumerate(batches)]
+        results, loss = runs[-1], sum(float(each["loss"]) for each in runs) / len(runs)
         if not math.isfinite(loss):
             self._warn(loss)
         if self.scheduler is not None and not isinstance(self.scheduler, ReduceLROnPlateau):
             self.scheduler.step()
         self.record.steps += 1
         seconds = time.perf_counter() - start
-        row: Row = {"step": self.record.steps, "epoch": epoch, "loss": loss, "lr": rates[0]}
+        row: Row = {"step": self.record.steps, "loss": loss, "lr": rates[0]}
         if "grad_norm" in results:
             row["grad_norm"] = float(results["grad_norm"])
-        row |= {"seconds": seconds, "samples_per_second": len(batch[0]) / seconds}
-        if batch[0].ndim > 1 and batch[0].dtype.kind in "iu":
-            row["tokens_per_second"] = batch[0].size / seconds
+        firsts = [batch[0] for batch in batches]
+        row |= {"seconds": seconds, "samples_per_second": sum(map(len, firsts)) / seconds}
+        if firsts[0].ndim > 1 and firsts[0].dtype.kind in "iu":
+            row["tokens_per_second"] = sum(first.size for first in firsts) / seconds
         return row | statistics_row(results)
+
+    def _run(self, batch: Batch, k: int, rates: Sequence[float]) -> Results:
+        """Batch `k` of a step."""
+        number, every, count = self.record.steps, self._statistics, self.recipe.accumulate
+        is_last = k == count - 1
+        statistics = is_last and every is not None and (number + 1) % every == 0
+        program = self._steps.program(batch, is_last=is_last, statistics=statistics)
+        inputs = inputs_at(batch, number * count + k, rates if is_last else ())
+        if not self._detect_nan:
+            return program.executable(inputs)
+        before = {held: np.array(held.numpy()) for held in program.assigned()}
+        results = program.executable(inputs)
+        if not (math.isfinite(results["loss"]) and all(map(_is_finite, before))):
+            self._undo(program, inputs, before)
+        return results
 
     def rates(self) -> list[float]:
         """The learning rate of each of the optimizer's groups now."""
@@ -179,6 +191,7 @@ class Trainer:
             "model": state_of(self.recipe.model),
             "optimizer": self.recipe.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "scaler": None if self._steps.scaler is None else self._steps.scaler.state_dict(),
             "data": self.data.state_dict(),
             "seed": self.recipe.seed,
             "steps": self.record.steps,
@@ -197,6 +210,8 @@ class Trainer:
         recipe.optimizer.load_state_dict(state["optimizer"])
         if self.scheduler is not None and state["scheduler"] is not None:
             self.scheduler.load_state_dict(state["scheduler"])
+        if self._steps.scaler is not None and state["scaler"] is not None:
+            self._steps.scaler.load_state_dict(state["scaler"])
         self.record.steps = state["steps"]
 
     def save(self, must: bool = True) -> None:
@@ -244,7 +259,3 @@ def is_time(step: int, every: int | None, epoch_ended: bool) -> bool:
 
 def _is_finite(held: Assignable) -> bool:
     return not held.dtype.is_float or bool(np.isfinite(held.numpy()).all())
-
-
-def _values(held: list[Assignable]) -> dict[Assignable, Array]:
-    return {each: np.array(each.numpy()) for each in held}

@@ -73,6 +73,26 @@ def test_rates_change_the_step() -> None:
     assert record.losses[2] == record.losses[3] == record.losses[4]
 
 
+def test_accumulated_batches_make_the_step_of_a_large_one() -> None:
+    large, one = linear(X, Y, epochs=4, clip_norm=5.0)
+    small, many = linear(X, Y, epochs=4, clip_norm=5.0, size=3, accumulate=4)
+    assert (one.steps, many.steps) == (4, 4)
+    np.testing.assert_allclose(many.losses, one.losses, 1e-5)
+    np.testing.assert_allclose(small.weight.numpy(), large.weight.numpy(), 1e-5)
+    norms = [[row["grad_norm"] for row in record.history] for record in (one, many)]
+    np.testing.assert_allclose(*norms, 1e-5)
+
+
+@pytest.mark.parametrize("amp", ["bfloat16", "float16"])
+def test_mixed_precision_trains_float32_parameters(amp: str) -> None:
+    exact = linear(X, Y, epochs=20)[0].weight.numpy()
+    model, record = linear(X, Y, epochs=20, amp=amp)
+    assert model.weight.dtype is lm.float32
+    np.testing.assert_allclose(model.weight.numpy(), exact, atol=0.03)
+    assert not np.array_equal(model.weight.numpy(), exact)
+    assert record.losses[-1] < record.losses[0] / 10
+
+
 def test_plateaus_are_those_of_the_validation_loss() -> None:
     plateau = optim.lr_scheduler.ReduceLROnPlateau(
         0.1, patience=0, threshold=1e9, threshold_mode="abs"

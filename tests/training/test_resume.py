@@ -49,6 +49,14 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, undisturbed: str, stop: 
     assert (record.resumed, digest(model)) == (STEPS, undisturbed)
 
 
+def test_a_scaled_and_accumulated_run_goes_on(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"amp": "float16", "accumulate": 3}
+    whole = run(9, **options)[0]
+    run(4, checkpoint=tmp_path, **options)
+    model, record = run(9, checkpoint=tmp_path, **options)
+    assert (record.resumed, digest(model)) == (4, digest(whole))
+
+
 def test_without_resume_a_run_begins_anew(tmp_path: Path, undisturbed: str) -> None:
     run(20, checkpoint=tmp_path)
     model, record = run(checkpoint=tmp_path, resume=False)
