@@ -14,6 +14,7 @@ from functools import reduce
 
 from luminal.autograd.loop import loop_rule
 from luminal.autograd.rules import RULES, Applied, flat
+from luminal.autograd.views import repeats
 from luminal.errors import DTypeError, GraphError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import describe
@@ -42,6 +43,12 @@ def gradients(
         for k in range(len(node.types)):
             value = Value(node, k)
             parts = collected.pop(value, [])
+            if len(parts) > 1 and _flows_apart(graph, node, wanted):
+                for part in parts:
+                    _collect(
+                        node.args, RULES["View"](Applied.of(graph, node), [part]), active, collected
+                    )
+                parts = []
             total = reduce(Tensor.__add__, parts) if parts else None
             if total is not None and value in wanted:
                 found[value] = total
@@ -54,6 +61,15 @@ def gradients(
             rule = loop_rule if node.op.name == "Loop" else RULES[node.op.name]
             _collect(node.args, rule(at, arrived), active, collected)
     return [found.get(value) for value in variables]
+
+
+def _flows_apart(graph: Recorder, node: Node, wanted: set[Value]) -> bool:
+    """Is it a view that repeats elements? The products that several matrix products sum over are
+    then summed each by itself (which is a product), not added first.
+    """
+    if node.op.name != "View" or node.value in wanted or node.value in graph.derivatives:
+        return False
+    return repeats(node.attrs.view, node.args[0].shape)
 
 
 def _follow(

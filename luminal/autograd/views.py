@@ -43,6 +43,12 @@ def transposed(g: Tensor, view: View, source: Shape) -> Tensor:
     return read.sum(free) if free else read
 
 
+def repeats(view: View, source: Shape) -> bool:
+    """Does the view read elements of the source several times, so that its gradient is a sum?"""
+    inverse = _inverse(view, source)
+    return inverse is not None and len(inverse.shape) > len(source)
+
+
 @lru_cache(CACHE)
 def _inverse(view: View, source: Shape) -> View | None:
     """The view of `g` over the source's dims and, behind them, the free variables; None where the

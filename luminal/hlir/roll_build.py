@@ -50,10 +50,10 @@ def replaced(
         args = [loop.values.get(arg, arg) for arg in value.node.args]
         for k, made_again in enumerate(copied(loop.outer, value.node, args)):
             loop.values[Value(value.node, k)] = made_again
-    values = _rebuilt(block, inside, late, loop.values, loop.outer)
+    values = _rebuilt(block, inside, late, loop.begun | loop.values, loop.outer)
     out: list[Sink] = []
     for sink in sinks:
-        value = values.get(sink.value, sink.value)
+        value = sink.value if sink.value in loop.begun else values.get(sink.value, sink.value)
         if isinstance(sink, Output):
             out.append(Output(value, sink.name, sink.hidden))
         elif sink.state not in loop.assigned:
@@ -161,6 +161,7 @@ class _Loop:
     again: dict[Value, Value] = field(default_factory=dict)  # what invariants are in the body
     costs: Costs = field(default_factory=Costs)
     values: dict[Value, Value] = field(default_factory=dict)
+    begun: dict[Value, Value] = field(default_factory=dict)  # carried values, as first slices
     assigned: set[Assignable] = field(default_factory=set)
     results: tuple[Value, ...] = ()
 
@@ -175,8 +176,9 @@ class _Loop:
         def result(ref: Inner | Carried) -> Value:
             return carried[ref.k] if isinstance(ref, Carried) else made[ref.m][ref.index]
 
+        begun = {p: k for p in ys if p not in assigned and (k := self._carried_as(p)) is not None}
         results = [result(carry.next) for carry in layers.carries]
-        results += [made[m][r] for m, r in ys]
+        results += [carried[begun[p]] if p in begun else made[p[0]][p[1]] for p in ys]
         arguments = [*carried, *self.streams.values(), *self.invariants.values()]
         body = self.shrink(Body(tuple([a.node for a in arguments]), tuple(results)))
         self.results = self.outer.loop(
@@ -190,10 +192,26 @@ class _Loop:
         for place, k in finals.items():
             self.values[self._at(trips - 1, place)] = self.results[k]
         for k, place in enumerate(ys, len(layers.carries)):
+            if place in begun:
+                carry = begun[place]
+                self.begun[layers.carries[carry].first] = self._slice(self.results[k], 0)
+                self.values.setdefault(self._at(trips - 1, place), self.results[carry])
             for t in range(trips):
-                value = self._at(t, place)
+                value, slice_ = self._at(t, place), t + (place in begun)
                 if value in self.demand.values and value not in self.values:
-                    self.values[value] = self._slice(self.results[k], t)
+                    self.values[value] = self._slice(self.results[k], slice_)
+
+    def _carried_as(self, place: Place) -> int | None:
+        """The carried value that a place becomes in the next iteration. What each iteration began
+        with is handed out in its stead: of all iterations that is one tensor, the first included.
+        """
+        for k, carry in enumerate(self.layers.carries):
+            if (
+                carry.next == Inner(*place)
+                and not self.block.is_leaf[self.block.number[carry.first.node]]
+            ):
+                return k
+        return None
 
     def _at(self, t: int, place: Place) -> Value:
         m, r = place

@@ -31,7 +31,9 @@ def handed_out(block: Block, layers: Layers, demanded: Iterable[Place]) -> set[P
             new = {each for each in operands if each not in wanted and each not in kept}
             added = sum(_bytes(first[k], r) for k, r in new)
             later = any(k >= m for k, _ in new)  # of the iteration before: it is looked at no more
-            if is_cheap(first[m]) and not later and added <= _bytes(first[m], place[1]):
+            saved = _bytes(first[m], place[1]) - added
+            is_free = not added or first[m].op.group == "view"
+            if is_cheap(first[m]) and not later and (saved > 0 or (is_free and saved == 0)):
                 wanted |= new
             else:
                 kept.add(place)

@@ -179,6 +179,6 @@ def iteration_before(block: Block, layers: Layers) -> Iteration | None:
                     if value.node.attrs != same.node.attrs:
                         return None
                 case Stream():
-                    if value.type != before.type or not block.is_leaf[a]:
+                    if value.type != before.type:
                         return None
     return found
