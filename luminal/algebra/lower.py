@@ -19,7 +19,7 @@ from luminal.algebra.axes import Atom, Dimension
 from luminal.algebra.frames import linear, spread
 from luminal.algebra.index_form import index_form
 from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, Terms, term_order
-from luminal.hlir.attributes import LoopAttrs, Shape
+from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph, Sink, topological
 from luminal.hlir.ops import OPS, Node, Value
 from luminal.hlir.state import Parameter
@@ -63,10 +63,16 @@ class Edge:
 def lower(graph: Graph) -> Lowered:
     """The graph's sinks as terms over named axes."""
     sinks: list[tuple[Sink | None, Value]] = [(sink, sink.value) for sink in graph.sinks]
-    for node in graph.nodes():  # a Loop that assigns States runs even if no value of it is needed
-        if isinstance(node.attrs, LoopAttrs) and any(node.attrs.assigned):
-            sinks.append((None, node.value))
+    read = {*graph.roots, *(arg for node in graph.nodes() for arg in node.args)}
+    for node in graph.by_op().get("Loop", ()):
+        if any(node.attrs.assigned):  # it runs, even if rules find that no value of it is needed
+            results = (Value(node, k) for k in range(len(node.types)))
+            sinks.append((None, min(filter(read.__contains__, results), key=_rank)))
     return _Lowering(graph.trained).run(sinks, ())
+
+
+def _rank(value: Value) -> int:
+    return len(value.shape)
 
 
 def lower_body(arguments: Sequence[Node], results: Sequence[Value]) -> Lowered:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from luminal.hlir.attributes import Body, LoopAttrs
-from luminal.hlir.graph import Builder, Graph, Output, Sink, copied, topological
+from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, copied, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.roll_block import Block
 from luminal.hlir.roll_build import replaced
@@ -19,7 +19,9 @@ from luminal.hlir.roll_cost import without_prologue
 from luminal.hlir.roll_followers import with_followers, with_operands
 from luminal.hlir.roll_match import LAGS, Iteration, Layers, iteration_before, match
 from luminal.hlir.roll_runs import Run, Slices, cut, passed, runs
+from luminal.hlir.roll_siblings import families
 
+ALIKE = 24  # nodes that a Loop over what is done alike to many States must save
 SAVED = 64  # nodes that a Loop must save: so few are compiled in no time
 REGIONS = 8  # Loops in one block: each takes a walk over what is left
 TRIED = 8  # places in the period where iterations may begin
@@ -48,7 +50,26 @@ def _rolled(sinks: Sequence[Sink], nodes: Sequence[Node] | None = None) -> Seque
             break
         sinks, roots = found, [sink.value for sink in found]
         nodes = topological(roots)
-    return sinks
+    return _with_families(sinks, nodes)
+
+
+def _with_families(sinks: Sequence[Sink], nodes: Sequence[Node]) -> Sequence[Sink]:
+    """Loops over what is done alike to many States; the same sequence if there is no such thing."""
+    if sum(isinstance(sink, Assign) for sink in sinks) < 2:
+        return sinks
+    known = 0
+    while True:
+        block = Block.of([sink.value for sink in sinks], nodes)
+        waiting = families(block, sinks)[known:]
+        if not waiting or (len(waiting[0]) - 1) * len(waiting[0][0]) < ALIKE:
+            return sinks
+        layers = match(block, waiting[0])
+        whole = layers is not None and len(layers.iterations) == len(waiting[0])
+        found = replaced(block, sinks, layers, _shrunk) if layers and whole else None
+        if found is None:
+            known += 1
+        else:
+            sinks, nodes = found, topological([sink.value for sink in found])
 
 
 def _with_rolled_bodies(nodes: Sequence[Node], sinks: Sequence[Sink]) -> Sequence[Sink]:

@@ -52,8 +52,12 @@ class Block:
                 type_, several = type_of(node.types), True
             attrs = node.attrs
             if attrs is not None:
-                is_view = attrs.__class__ is ViewAttrs
-                attrs = view_of(_view_of(node)) if is_view else _attributes(node)
+                if attrs.__class__ is not ViewAttrs:
+                    attrs = _attributes(node)
+                elif is_slice(node):  # those of all iterations are alike
+                    attrs = (attrs.view.shape, attrs.view.map[1:], attrs.view.domain)
+                else:
+                    attrs = view_of(attrs.view)
             kind = kinds.setdefault((node.op.name, type_, attrs), len(kinds))
             read = [seen[a] for a in operands]
             if several:
@@ -93,12 +97,6 @@ def is_slice(node: Node) -> bool:
         return False
     source = node.args[0].node.attrs
     return isinstance(source, LoopAttrs) and any(source.streams)
-
-
-def _view_of(node: Node) -> Any:
-    """A view; of a slice, what it does with it: slices of all iterations are alike."""
-    view = node.attrs.view
-    return (view.shape, view.map[1:], view.domain) if is_slice(node) else view
 
 
 def _attributes(node: Node) -> Any:

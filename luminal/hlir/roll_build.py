@@ -6,16 +6,19 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from luminal.hlir.attributes import Body
+import numpy as np
+
+from luminal.dtypes import uint8
+from luminal.hlir.attributes import Body, LoopAttrs, Shape
 from luminal.hlir.graph import Assign, Builder, Output, Sink, copied
 from luminal.hlir.ops import TensorType, Value
-from luminal.hlir.roll_block import Block
+from luminal.hlir.roll_block import Block, is_slice
 from luminal.hlir.roll_cost import Costs
 from luminal.hlir.roll_kept import Place, handed_out
 from luminal.hlir.roll_match import Again, Carried, Fixed, Inner, Layers, Ref, Stream
 from luminal.hlir.state import Assignable
-from luminal.shape.expression import const
-from luminal.shape.view import index, made
+from luminal.shape.expression import Expression, const
+from luminal.shape.view import View, index, made
 
 Location = tuple[int, int]
 """(iteration t, node m of the body)."""
@@ -59,7 +62,7 @@ def replaced(
         elif sink.state not in loop.assigned:
             out.append(Assign(sink.state, value))
     if not demand.values:  # the Loop runs for its States only
-        out.append(Output(loop.results[0], _unused(sinks), hidden=True))
+        out.append(Output(loop.results[-1], _unused(sinks), hidden=True))
     return out
 
 
@@ -179,6 +182,8 @@ class _Loop:
         begun = {p: k for p in ys if p not in assigned and (k := self._carried_as(p)) is not None}
         results = [result(carry.next) for carry in layers.carries]
         results += [carried[begun[p]] if p in begun else made[p[0]][p[1]] for p in ys]
+        if not self.demand.values:  # something to ask it for
+            results.append(self.inner.constant(np.zeros((), np.uint8), uint8))
         arguments = [*carried, *self.streams.values(), *self.invariants.values()]
         body = self.shrink(Body(tuple([a.node for a in arguments]), tuple(results)))
         self.results = self.outer.loop(
@@ -187,7 +192,7 @@ class _Loop:
             [carry.first for carry in layers.carries],
             [*self.streams],
             [*self.invariants],
-            tuple([assigned.get(place) for place in ys]),
+            tuple([assigned.get(place) for place in ys] + [None] * (not self.demand.values)),
         )
         for place, k in finals.items():
             self.values[self._at(trips - 1, place)] = self.results[k]
@@ -269,9 +274,7 @@ class _Loop:
         return None
 
     def _slice(self, y: Value, t: int) -> Value:
-        shape = y.shape[1:]
-        view = made(y.shape, shape, [const(t), *(index(k, n) for k, n in enumerate(shape))])
-        return self.outer.view(y, view)
+        return self.outer.view(y, _slice_view(y.shape, const(t)))
 
     # --- the body
 
@@ -308,13 +311,12 @@ class _Loop:
             if values not in self.streams:
                 self.streams[values] = self._argument(values[0].type)
             return self.streams[values]
-        whole, first, step = sliced
+        whole, view, first, step = sliced
         trips, rest = const(len(values)), whole.shape[1:]
         entries = [first + step * index(0, trips), *(index(k, n) for k, n in enumerate(rest, 1))]
         walked = self.outer.view(whole, made(whole.shape, (trips, *rest), entries))
         if walked not in self.streams:
             self.streams[walked] = self._argument(TensorType(rest, whole.dtype))
-        view = values[0].node.attrs.view
         return self.inner.view(
             self.streams[walked], made(rest, view.shape, view.map[1:], view.domain)
         )
@@ -336,20 +338,45 @@ class _Loop:
         return self.again[value]
 
 
-def _slices_of_one(values: tuple[Value, ...]) -> tuple[Value, int, int] | None:
-    """A tensor, and the first and the distance of its slices that these views read, all alike."""
-    views = [value.node.attrs.view for value in values if value.node.op.name == "View"]
-    if len(views) < max(2, len(values)):
+def _slices_of_one(values: tuple[Value, ...]) -> tuple[Value, View, int, int] | None:
+    """A tensor, what these views do with a slice of it, all alike, and the first and the distance
+    of the slices that they read.
+    """
+    taken = [value for value in values if is_slice(value.node)]
+    if not taken or len(values) < 2:
         return None
-    whole = values[0].node.args[0]
-    if any(value.node.args[0] != whole for value in values) or not whole.shape:
-        return None
-    same = {(view.map[1:], view.domain, view.shape) for view in views}
-    if len(same) > 1 or not all(view.map[0].is_const for view in views):
-        return None
-    places = [view.map[0].value for view in views]
+    first = taken[0].node
+    whole, view = first.args[0], first.attrs.view
+    begun = _begun(whole)
+    places = []
+    for value in values:
+        if is_slice(value.node) and value.node.args[0] == whole:
+            here = value.node.attrs.view
+            if (here.map[1:], here.domain, here.shape) != (view.map[1:], view.domain, view.shape):
+                return None
+            places.append(here.map[0].value)
+        elif value == begun and view == _slice_view(whole.shape, view.map[0]):
+            places.append(0)
+        else:
+            return None
     steps = {b - a for a, b in itertools.pairwise(places)}
-    return (whole, places[0], steps.pop()) if len(steps) == 1 else None
+    return (whole, view, places[0], steps.pop()) if len(steps) == 1 else None
+
+
+def _begun(whole: Value) -> Value | None:
+    """What a carried value starts as, where `whole` has what every iteration began with."""
+    attrs: LoopAttrs = whole.node.attrs
+    result = attrs.body.results[whole.index]
+    for k, argument in enumerate(attrs.body.arguments[: attrs.carried]):
+        if whole.index >= attrs.carried and result == argument.value:
+            return whole.node.args[k]
+    return None
+
+
+def _slice_view(shape: Shape, place: Expression) -> View:
+    """One slice of the leading axis."""
+    rest = shape[1:]
+    return made(shape, rest, [place, *(index(k, n) for k, n in enumerate(rest))])
 
 
 def _rebuilt(

@@ -179,7 +179,6 @@ class BoundLoop:
             old = self._updated(states, inner, root)
             if old:
                 self.overwritten += old
-                inner.in_place.add(root.term)
                 kind = BufferKind.STATE
             else:
                 memory.partition.swaps += states

@@ -1,15 +1,17 @@
-"""States that a Scatter may overwrite where they lie.
+"""States that a kernel may overwrite where they lie: a Scatter into them, or an update by element.
 
-Whatever else reads the old value must run before: kernels wait for kernels here as they do for
-operands, so one graph tells for all of it whether some would wait in a circle.
+A kernel that computes a State's next value at each position from the old one at that position only
+(an optimizer's moments, a parameter) reads the element before it writes it. Whatever else reads the
+old value must run before: kernels wait for kernels here as they do for operands, so one graph tells
+for all of it whether some would wait in a circle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from luminal.algebra.lower import Root
-from luminal.algebra.terms import Term, below
+from luminal.algebra.terms import Term, below, term_order
 from luminal.program.kernel_graph import kernel_reads, kernels
 from luminal.program.selection import Selection
 
@@ -45,6 +47,29 @@ def is_update(root: Root, old: Term, is_stored: Callable[[Term], bool]) -> bool:
     ):
         return False
     return old not in below(term.args[1:], is_stored)
+
+
+def is_rewrite(
+    root: Root, old: Term, together: Iterable[Term], is_stored: Callable[[Term], bool]
+) -> bool:
+    """Does the kernel that makes `root`, with the values `together`, read the leaf `old` only where
+    it writes? All that depends on `old` in it is by element, over the axes of the leaf.
+    """
+    term = root.term
+    axes = {a for dimension in root.frame for a in dimension}
+    if term.is_opaque or old.dtype is not term.dtype or root.frame != old.attrs.frame:
+        return False
+    if term.axes != axes or old.axes != axes:
+        return False
+    ends = set(together)
+    inside = term_order(ends, lambda t: t.is_leaf or (is_stored(t) and t not in ends))
+    late = {old}
+    for each in inside:
+        if not late.isdisjoint(each.args) and (not is_stored(each) or each in ends):
+            if not each.is_pointwise or each.axes != axes:
+                return False
+            late.add(each)
+    return term in late
 
 
 def calls_python(selection: Selection) -> bool:

@@ -63,7 +63,6 @@ def _sink(scope: Scope, root: Root) -> None:
                 return  # assigned to itself
             if scope.overwritten(root, lambda leaf: state_of(leaf) is state) is not None:
                 buffer = memory.buffer(BufferKind.STATE, root.term.dtype, shape, state)
-                scope.in_place.add(root.term)
             else:
                 buffer = memory.buffer(BufferKind.NEXT, root.term.dtype, shape, state)
                 memory.partition.swaps.append(state)
@@ -95,7 +94,9 @@ def _units(scope: Scope, term: Term) -> list[Unit]:
         return []  # made by the last of its merge
     places = {t: scope.home(t) for t in together}
     stores = tuple(Store(t, place, place.frame) for t, place in places.items())
-    return [scope.unit(tuple(together), stores)]
+    unit = scope.unit(tuple(together), stores)
+    unit.overwrites = leaves_of(scope.rewritten[t] for t in together if t in scope.rewritten)
+    return [unit]
 
 
 def _scatter(scope: Scope, term: Term) -> list[Unit]:
@@ -107,7 +108,7 @@ def _scatter(scope: Scope, term: Term) -> list[Unit]:
     is_fixed = is_ordered(term)
     region = Store(source, place, attrs.frames[1], entries, is_fixed, add)
     write = scope.unit((term,), (region,))
-    if term in scope.in_place:
+    if term in scope.rewritten:
         write.overwrites = leaves_of((dest,))
         return [write]
     copy = scope.unit((), (Store(dest, place, attrs.frames[0]),))

@@ -11,11 +11,11 @@ from typing import Any
 
 from luminal.algebra.frames import never_empty, shape_of
 from luminal.algebra.lower import Root
-from luminal.algebra.terms import Frame, Term
+from luminal.algebra.terms import Frame, Term, below
 from luminal.errors import VerifyError
 from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
-from luminal.program.in_place import Readers, is_update
+from luminal.program.in_place import Readers, is_rewrite, is_update
 from luminal.program.launch_list import Operand
 from luminal.program.memory import Memory, owner_of
 from luminal.program.selection import Residence, Selection
@@ -46,7 +46,7 @@ class Scope:
         self.places: dict[Term, Place] = {}  # in the canonical layout
         self.others: dict[tuple[Term, int], Place] = {}  # in other layouts, by number
         self.copies: list[Store] = []  # sinks of values that live elsewhere
-        self.in_place: set[Term] = set()  # Scatters into the memory of a leaf
+        self.rewritten: dict[Term, Term] = {}  # what is stored in the memory of a leaf
         self.may_fail = may_fail
         self.results: dict[int, dict[int, Term]] = {}  # of opaque operations: by site, by number
         self.materialised: dict[tuple[Term, Frame, Layout], Place] = {}
@@ -90,16 +90,27 @@ class Scope:
         return Readers(self.selection)
 
     def overwritten(self, root: Root, may: Callable[[Term], bool]) -> Term | None:
-        """The leaf that a root, a Scatter into it, may overwrite where it lies; None if none.
+        """The leaf that a root may overwrite where it lies; None if there is none.
 
         All else that reads this leaf is then made to run before. `may`: can the leaf be one?
         """
-        if self.may_fail or root.term in self.places or root.term.op != "Scatter":
+        term, is_stored = root.term, self.selection.is_stored
+        if self.may_fail or term in self.places:
             return None
-        leaf = root.term.args[0]
-        if not is_update(root, leaf, self.selection.is_stored) or not may(leaf):
+        if term.op == "Scatter":
+            leaf = term.args[0]
+            fits = is_update(root, leaf, is_stored) and may(leaf)
+        else:
+            read = below((term,), lambda t: t.is_leaf or (is_stored(t) and t is not term))
+            found = [t for t in read if t.is_leaf and t.attrs.value.dtype is term.dtype and may(t)]
+            if len(found) != 1:
+                return None
+            (leaf,) = found
+            fits = is_rewrite(root, leaf, self.merged.get(term, [term]), is_stored)
+        if not fits or not self.readers.run_before(term, (leaf,)):
             return None
-        return leaf if self.readers.run_before(root.term, (leaf,)) else None
+        self.rewritten[term] = leaf
+        return leaf
 
     def home(self, term: Term) -> Place:
         """Where a stored term lives."""

@@ -37,5 +37,11 @@ def stored_anyway(roots: Iterable[Root], order: Iterable[Term]) -> set[Term]:
     forced = {root.term for root in roots}
     for term in order:
         if term.op in NEEDS_BUFFERS:
-            forced.update(term.args)
+            forced.update(arg for arg in term.args if not (term.op == "Loop" and _is_part(arg)))
     return forced
+
+
+def _is_part(term: Term) -> bool:
+    """Slices of what is stored as it is: a Loop reads those where they lie, or copies them."""
+    base = term.args[0] if term.op == "At" and len(term.args) == 1 else None
+    return base is not None and (base.is_leaf or base.is_opaque)
