@@ -57,19 +57,22 @@ def _with_families(sinks: Sequence[Sink], nodes: Sequence[Node]) -> Sequence[Sin
     """Loops over what is done alike to many States; the same sequence if there is no such thing."""
     if sum(isinstance(sink, Assign) for sink in sinks) < 2:
         return sinks
-    known = 0
-    while True:
-        block = Block.of([sink.value for sink in sinks], nodes)
-        waiting = families(block, sinks)[known:]
-        if not waiting or (len(waiting[0]) - 1) * len(waiting[0][0]) < ALIKE:
-            return sinks
-        layers = match(block, waiting[0])
-        whole = layers is not None and len(layers.iterations) == len(waiting[0])
-        found = replaced(block, sinks, layers, _shrunk) if layers and whole else None
-        if found is None:
-            known += 1
-        else:
-            sinks, nodes = found, topological([sink.value for sink in found])
+    block = Block.of([sink.value for sink in sinks], nodes)
+    for iterations in families(block, sinks):
+        if (len(iterations) - 1) * len(iterations[0]) < ALIKE:
+            break
+        layers = match(block, iterations)
+        if layers is None or len(layers.iterations) < len(iterations):
+            continue
+        here = [sink for sink in sinks if sink.value.node in block.number]
+        loops = [sink for sink in sinks if sink.value.node not in block.number]
+        found = replaced(block, here, layers, _shrunk, loops) or here
+        if found is here:
+            continue
+        sinks = [*found, *loops]
+        if any(s.value.node not in block.number and s.value.node.op.name != "Loop" for s in found):
+            return _with_families(sinks, topological([sink.value for sink in sinks]))
+    return sinks
 
 
 def _with_rolled_bodies(nodes: Sequence[Node], sinks: Sequence[Sink]) -> Sequence[Sink]:

@@ -33,9 +33,14 @@ class _Demand:
 
 
 def replaced(
-    block: Block, sinks: Sequence[Sink], layers: Layers, shrink: Callable[[Body], Body]
+    block: Block,
+    sinks: Sequence[Sink],
+    layers: Layers,
+    shrink: Callable[[Body], Body],
+    others: Sequence[Sink] = (),
 ) -> list[Sink] | None:
-    """The sinks with a Loop in place of the layers; `shrink` may roll its body.
+    """The sinks with a Loop in place of the layers; `shrink` may roll its body, `others` are sinks
+    of the graph that are not in the block.
 
     None if what the layers read from outside depends on them.
     """
@@ -62,7 +67,7 @@ def replaced(
         elif sink.state not in loop.assigned:
             out.append(Assign(sink.state, value))
     if not demand.values:  # the Loop runs for its States only
-        out.append(Output(loop.results[-1], _unused(sinks), hidden=True))
+        out.append(Output(loop.results[-1], _unused([*sinks, *others]), hidden=True))
     return out
 
 
