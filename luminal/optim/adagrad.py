@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+from luminal.dtypes import DType
 from luminal.frontend.tensor import Tensor
-from luminal.optim.formula import Rate, Tensors, each, rate_of, signed
+from luminal.optim.formula import Rate, Tensors, decayed, each, rate_of, signed
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
 
 
@@ -26,11 +28,14 @@ def adagrad_on_graph(
     lr' = lr / (1 + (step - 1) * lr_decay); `step`: an int 0-d, 1 at the first. Duchi et al. 2011.
     """
 
+    @cache
+    def rate(dtype: DType) -> Rate:
+        return rate_of(lr, dtype) / (1 + (step.cast(dtype) - 1) * lr_decay)
+
     def formula(p: Tensor, g: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
-        g = signed(g, maximize) + weight_decay * p
+        g = decayed(signed(g, maximize), p, weight_decay)
         s = s + g * g
-        rate = rate_of(lr, p.dtype) / (1 + (step.cast(p.dtype) - 1) * lr_decay)
-        return p - rate * (g / (s.sqrt() + eps)), s
+        return p - rate(p.dtype) * (g / (s.sqrt() + eps)), s
 
     new, total = each("adagrad_on_graph", formula, parameters, gradients, sums)
     return new, total

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
+from luminal.dtypes import DType
 from luminal.frontend.binary import maximum
 from luminal.frontend.tensor import Tensor
-from luminal.optim.formula import Rate, Tensors, bias_correction, each, mixed, rate_of, signed
+from luminal.optim.formula import (
+    Rate,
+    Tensors,
+    bias_correction,
+    decayed,
+    each,
+    mixed,
+    rate_of,
+    shrunk,
+    signed,
+)
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
 
 
@@ -35,18 +47,22 @@ def adam_on_graph(
     """
     beta1, beta2 = betas
 
+    @cache
+    def scalars(dtype: DType) -> tuple[Rate, Tensor, Tensor]:
+        rate = rate_of(lr, dtype)
+        size = rate / bias_correction(beta1, step, dtype)
+        return rate, size, bias_correction(beta2, step, dtype).rsqrt()
+
     def formula(p: Tensor, g: Tensor, m: Tensor, v: Tensor, *most: Tensor) -> tuple[Tensor, ...]:
-        rate = rate_of(lr, p.dtype)
+        rate, size, scale = scalars(p.dtype)
         g = signed(g, maximize)
         if decoupled_weight_decay:
-            p = p * (1 - rate * weight_decay)
+            p = shrunk(p, rate, weight_decay)
         else:
-            g = g + weight_decay * p
+            g = decayed(g, p, weight_decay)
         m, v = mixed(m, g, beta1), mixed(v, g * g, beta2)
         tops = tuple(maximum(top, v) for top in most)
         second = tops[0] if tops else v
-        size = rate / bias_correction(beta1, step, p.dtype)
-        scale = bias_correction(beta2, step, p.dtype).rsqrt()
         return p - size * (m / (second.sqrt() * scale + eps)), m, v, *tops
 
     moments = (exp_avgs, exp_avg_sqs, *([] if max_exp_avg_sqs is None else [max_exp_avg_sqs]))

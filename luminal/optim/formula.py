@@ -54,6 +54,16 @@ def signed(gradient: Tensor, maximize: bool) -> Tensor:
     return -gradient if maximize else gradient
 
 
+def decayed(g: Tensor, p: Tensor, weight_decay: float) -> Tensor:
+    """The gradient with that of weight_decay / 2 * p**2."""
+    return g + weight_decay * p if weight_decay else g
+
+
+def shrunk(p: Tensor, rate: Rate, weight_decay: float) -> Tensor:
+    """A parameter after decoupled decay."""
+    return p * (1 - rate * weight_decay) if weight_decay else p
+
+
 def mixed(moment: Tensor, value: Tensor, beta: float) -> Tensor:
     """beta * moment + (1 - beta) * value: a running mean's next value."""
     return moment + (value - moment) * (1 - beta)

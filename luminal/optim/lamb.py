@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
+from luminal.dtypes import DType
 from luminal.frontend.binary import where
 from luminal.frontend.tensor import Tensor
-from luminal.optim.formula import Rate, Tensors, bias_correction, each, mixed, rate_of, signed
+from luminal.optim.formula import (
+    Rate,
+    Tensors,
+    bias_correction,
+    decayed,
+    each,
+    mixed,
+    rate_of,
+    signed,
+)
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
 
 
@@ -31,15 +42,19 @@ def lamb_on_graph(
     """
     beta1, beta2 = betas
 
+    @cache
+    def scalars(dtype: DType) -> tuple[Rate, Tensor, Tensor]:
+        first = 1 / bias_correction(beta1, step, dtype)
+        return rate_of(lr, dtype), first, bias_correction(beta2, step, dtype).rsqrt()
+
     def formula(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rate, first, second = scalars(p.dtype)
         g = signed(g, maximize)
         m, v = mixed(m, g, beta1), mixed(v, g * g, beta2)
-        first = m / bias_correction(beta1, step, p.dtype)
-        scale = bias_correction(beta2, step, p.dtype).rsqrt()
-        u = first / (v.sqrt() * scale + eps) + weight_decay * p
+        u = decayed(m * first / (v.sqrt() * second + eps), p, weight_decay)
         own, moved = (x.square().sum().sqrt() for x in (p, u))
         ratio = where((own > 0) & (moved > 0), own / moved, 1.0)
-        return p - rate_of(lr, p.dtype) * ratio * u, m, v
+        return p - rate * ratio * u, m, v
 
     new, firsts, seconds = each(
         "lamb_on_graph", formula, parameters, gradients, exp_avgs, exp_avg_sqs

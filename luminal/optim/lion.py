@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from luminal.frontend.tensor import Tensor
-from luminal.optim.formula import Rate, Tensors, each, mixed, rate_of, signed
+from luminal.optim.formula import Rate, Tensors, decayed, each, mixed, rate_of, signed
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
 
 
@@ -28,7 +28,7 @@ def lion_on_graph(
 
     def formula(p: Tensor, g: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
         g = signed(g, maximize)
-        direction = mixed(m, g, beta1).sign() + weight_decay * p
+        direction = decayed(mixed(m, g, beta1).sign(), p, weight_decay)
         return p - rate_of(lr, p.dtype) * direction, mixed(m, g, beta2)
 
     new, moved = each("lion_on_graph", formula, parameters, gradients, exp_avgs)

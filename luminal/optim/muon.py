@@ -10,7 +10,7 @@ from luminal.dtypes import dtype_of
 from luminal.errors import InputError
 from luminal.frontend.tensor import Tensor
 from luminal.optim.adam import adam_on_graph
-from luminal.optim.formula import Rate, Tensors, each, mixed, rate_of
+from luminal.optim.formula import Rate, Tensors, each, mixed, rate_of, shrunk
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan 2024: the steepest at 0 that stay near 1
@@ -73,7 +73,7 @@ def muon_on_graph(
         else:
             factor = math.sqrt(max(1.0, rows / max(columns, 1)))
         rate = rate_of(lr, p.dtype)
-        return p * (1 - rate * weight_decay) - rate * factor * made, b
+        return shrunk(p, rate, weight_decay) - rate * factor * made, b
 
     new, moved = each("muon_on_graph", formula, parameters, gradients, buffers)
     return new, moved

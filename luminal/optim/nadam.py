@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from luminal.dtypes import DType
 from luminal.frontend.tensor import Tensor
-from luminal.optim.formula import Rate, Tensors, bias_correction, each, mixed, rate_of, signed
+from luminal.optim.formula import (
+    Rate,
+    Tensors,
+    bias_correction,
+    decayed,
+    each,
+    mixed,
+    rate_of,
+    shrunk,
+    signed,
+)
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
 
 
@@ -41,19 +52,22 @@ def nadam_on_graph(
     beta1, beta2 = betas
     product = mu_product * _momentum(beta1, momentum_decay, step, mu_product.dtype)
 
-    def formula(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        rate = rate_of(lr, p.dtype)
-        g = signed(g, maximize)
-        if decoupled_weight_decay:
-            p = p * (1 - rate * weight_decay)
-        else:
-            g = g + weight_decay * p
-        m, v = mixed(m, g, beta1), mixed(v, g * g, beta2)
-        mu, following = (_momentum(beta1, momentum_decay, k, p.dtype) for k in (step, step + 1))
-        so_far = product.cast(p.dtype)
+    @cache
+    def scalars(dtype: DType) -> tuple[Rate, Tensor, Tensor, Tensor]:
+        rate, so_far = rate_of(lr, dtype), product.cast(dtype)
+        mu, following = (_momentum(beta1, momentum_decay, k, dtype) for k in (step, step + 1))
         of_gradient = rate * (1 - mu) / (1 - so_far)
         of_mean = rate * following / (1 - so_far * following)
-        scale = bias_correction(beta2, step, p.dtype).rsqrt()
+        return rate, of_gradient, of_mean, bias_correction(beta2, step, dtype).rsqrt()
+
+    def formula(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rate, of_gradient, of_mean, scale = scalars(p.dtype)
+        g = signed(g, maximize)
+        if decoupled_weight_decay:
+            p = shrunk(p, rate, weight_decay)
+        else:
+            g = decayed(g, p, weight_decay)
+        m, v = mixed(m, g, beta1), mixed(v, g * g, beta2)
         return p - (of_gradient * g + of_mean * m) / (v.sqrt() * scale + eps), m, v
 
     new, firsts, seconds = each(

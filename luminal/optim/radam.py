@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-from luminal.dtypes import float64
+from luminal.dtypes import DType, float64
 from luminal.frontend.binary import where
 from luminal.frontend.tensor import Tensor
-from luminal.optim.formula import Rate, Tensors, bias_correction, each, mixed, rate_of, signed
+from luminal.optim.formula import (
+    Rate,
+    Tensors,
+    bias_correction,
+    decayed,
+    each,
+    mixed,
+    rate_of,
+    shrunk,
+    signed,
+)
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
 
 
@@ -43,16 +54,20 @@ def radam_on_graph(
     beta1, beta2 = betas
     factor, is_known = _rectification(beta2, step)
 
+    @cache
+    def scalars(dtype: DType) -> tuple[Rate, Tensor, Tensor]:
+        rate = rate_of(lr, dtype)
+        return rate, rate / bias_correction(beta1, step, dtype), factor.cast(dtype)
+
     def formula(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        rate = rate_of(lr, p.dtype)
+        rate, size, rectified = scalars(p.dtype)
         g = signed(g, maximize)
         if decoupled_weight_decay:
-            p = p * (1 - rate * weight_decay)
+            p = shrunk(p, rate, weight_decay)
         else:
-            g = g + weight_decay * p
+            g = decayed(g, p, weight_decay)
         m, v = mixed(m, g, beta1), mixed(v, g * g, beta2)
-        size = rate / bias_correction(beta1, step, p.dtype)
-        adapted = where(is_known, factor.cast(p.dtype) / (v.sqrt() + eps), 1.0)
+        adapted = where(is_known, rectified / (v.sqrt() + eps), 1.0)
         return p - size * m * adapted, m, v
 
     new, firsts, seconds = each(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from luminal.frontend.tensor import Tensor
-from luminal.optim.formula import Rate, Tensors, each, mixed, rate_of, signed
+from luminal.optim.formula import Rate, Tensors, decayed, each, mixed, rate_of, signed
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
 
 
@@ -32,7 +32,7 @@ def rmsprop_on_graph(
     optional = [x for x in (momentum_buffers, grad_avgs) if x is not None]
 
     def formula(p: Tensor, g: Tensor, v: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        g = signed(g, maximize) + weight_decay * p
+        g = decayed(signed(g, maximize), p, weight_decay)
         v = mixed(v, g * g, alpha)
         means = [mixed(others[-1], g, alpha)] if grad_avgs is not None else []
         spread = v - means[0] * means[0] if means else v

@@ -7,7 +7,7 @@ from typing import Any
 from luminal.errors import InputError
 from luminal.frontend.binary import where
 from luminal.frontend.tensor import Tensor
-from luminal.optim.formula import Rate, Tensors, each, rate_of, signed
+from luminal.optim.formula import Rate, Tensors, decayed, each, rate_of, signed
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
 
 
@@ -22,7 +22,7 @@ def sgd_on_graph(
     """p - lr * (g + weight_decay * p) of each parameter."""
 
     def formula(p: Tensor, g: Tensor) -> tuple[Tensor]:
-        return (p - rate_of(lr, p.dtype) * (signed(g, maximize) + weight_decay * p),)
+        return (p - rate_of(lr, p.dtype) * decayed(signed(g, maximize), p, weight_decay),)
 
     (new,) = each("sgd_on_graph", formula, parameters, gradients)
     return new
@@ -48,7 +48,7 @@ def sgd_momentum_on_graph(
     """
 
     def formula(p: Tensor, g: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        g = signed(g, maximize) + weight_decay * p
+        g = decayed(signed(g, maximize), p, weight_decay)
         moved = momentum * b + (1 - dampening) * g
         if step is not None:
             moved = where(step == 1, g, moved)
