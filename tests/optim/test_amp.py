@@ -62,6 +62,27 @@ def test_what_rounds_widens_and_stays() -> None:
     assert (x @ x.mT).dtype is lm.float32
 
 
+def test_it_is_the_same_as_operands_cast_outside() -> None:
+    cx = lm.Graph()
+    q, w = cx.tensor((2, 4, 8), name="q"), cx.tensor((8, 8), name="w")
+    low, other = q.cast("bfloat16"), w.cast("bfloat16")
+    with AMPContext("bfloat16"):
+        inside = [
+            F.scaled_dot_product_attention(q, q, q),
+            F.linear(q, w, w[0]),
+            F.bilinear(q, q, w.unsqueeze(0).expand(3, 8, 8)),
+            lm.einsum("abc,cd,de->abe", q, w, w),
+        ]
+    outside = [
+        F.scaled_dot_product_attention(low, low, low),
+        F.linear(low, other, w[0].cast("bfloat16")),
+        F.bilinear(low, low, w.unsqueeze(0).expand(3, 8, 8).cast("bfloat16")),
+        lm.einsum("abc,cd,de->abe", low, other, other),
+    ]
+    for a, b in zip(inside, outside, strict=True):
+        assert a.value == b.value
+
+
 @AMPContext("bfloat16")
 def product(x: lm.Tensor) -> lm.Tensor:
     return x @ x.mT
