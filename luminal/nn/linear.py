@@ -44,7 +44,7 @@ class Linear(Module):
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""
         y = x @ self.read(self.weight, x).mT
-        return y if self.bias is None else y + self.read(self.bias, x).cast(y.dtype)
+        return y if self.bias is None else (y + self.read(self.bias, x)).cast(y.dtype)
 
 
 class Bilinear(Module):
