@@ -83,6 +83,29 @@ def test_it_is_the_same_as_operands_cast_outside() -> None:
         assert a.value == b.value
 
 
+def test_a_step_recorded_inside_is_not_rounded() -> None:
+    values = []
+    gradient = normal(6, 4)
+    for enabled in (False, True):
+        p = lm.Parameter(np.ones((6, 4), np.float32))
+        cx = lm.Graph()
+        with AMPContext("bfloat16", enabled):
+            optim.Muon([p], lr=0.1).apply([cx.constant(gradient)])
+        lm.compile(cx, "reference")()
+        values.append(np.array(p.numpy()))
+    np.testing.assert_array_equal(values[0], values[1])
+
+
+def test_a_gradient_of_a_bias_is_summed_in_float32() -> None:
+    layer, cx = nn.Linear(2, 1), lm.Graph()
+    x = cx.constant(np.zeros((64, 2), np.float32))
+    with AMPContext("float16"):
+        y = layer(x)
+    assert y.dtype is lm.float16
+    loss = (y.cast("float32") * 2000).sum()  # 128,000 in all: beyond float16
+    np.testing.assert_array_equal(lm.grad(loss, layer.bias).numpy(), [128000])
+
+
 @AMPContext("bfloat16")
 def product(x: lm.Tensor) -> lm.Tensor:
     return x @ x.mT
@@ -203,6 +226,14 @@ def test_scaled_float16_gradients_do_not_vanish() -> None:
         found[scale] = run["g"]
     assert not found[1.0].any()
     np.testing.assert_allclose(found[2.0**14], 2.5e-8, rtol=2e-3)
+
+
+def test_the_scale_stays_finite() -> None:
+    scaler = GradScaler(2.0**126, 4.0, growth_interval=1)
+    cx = lm.Graph()
+    scaler.update(cx.constant(True))
+    lm.compile(cx, "reference")()
+    assert scaler.get_scale() == 2.0**126
 
 
 def test_a_scaler_is_saved_and_refuses() -> None:
