@@ -16,11 +16,9 @@ from luminal.nn import functional as F
 from luminal.training.amp import AMPContext, GradScaler
 from tests.optim.pairs import SHAPES, Ours, Theirs, batches, loss_of
 
-rng = np.random.default_rng(0)
-
 
 def normal(*shape: int) -> np.ndarray[Any, Any]:
-    return rng.normal(0, 1, shape).astype(np.float32)
+    return np.random.default_rng(0).normal(0, 1, shape).astype(np.float32)
 
 
 def test_what_rounds_widens_and_stays() -> None:

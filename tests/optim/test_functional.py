@@ -104,7 +104,7 @@ def test_other_programs_see_every_step_and_a_group_has_one_counter() -> None:
 
 
 def test_a_step_under_jit_is_recorded_for_each_shape() -> None:
-    model, rate = lm.nn.Linear(3, 2), lm.State((), init=0.1, name="rate")
+    model, rate = lm.nn.Linear(3, 2).initialize(0), lm.State((), init=0.01, name="rate")
     optimizer = optim.AdamW(model.parameters(), lr=rate)
 
     @lm.jit
@@ -122,6 +122,7 @@ def test_a_step_under_jit_is_recorded_for_each_shape() -> None:
 
 
 def test_batches_of_any_size() -> None:
+    rng = np.random.default_rng(1)
     p = lm.Parameter(np.ones((3, 2), np.float32))
     cx = lm.Graph()
     loss = (cx.tensor(("b", 3), name="x") @ cx.weight_of(p)).square().mean()

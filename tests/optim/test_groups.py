@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -13,11 +14,12 @@ import luminal as lm
 from luminal import nn, optim
 from tests.optim.pairs import Ours, Theirs, assert_near, batches
 
-rng = np.random.default_rng(0)
 
-
-def normal(*shape: int) -> np.ndarray[Any, Any]:
-    return rng.normal(0, 1, shape).astype(np.float32)
+def normals(*shape: int) -> Iterator[np.ndarray[Any, Any]]:
+    """Another array for each call of next."""
+    rng = np.random.default_rng(0)
+    while True:
+        yield rng.normal(0, 1, shape).astype(np.float32)
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
@@ -74,7 +76,7 @@ class Tied(nn.Module):
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 def test_tied_frozen_and_unused_parameters(backend: str) -> None:
-    model = Tied()
+    model = Tied().initialize(0)
     table = torch.nn.Parameter(torch.from_numpy(np.array(model.table.weight.numpy())))
     kept = {n: np.array(p.numpy()) for n, p in model.named_parameters() if "table" not in n}
     cx = lm.Graph()
@@ -127,7 +129,8 @@ def test_float64_steps_are_exact_to_float64() -> None:
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 def test_bfloat16_parameters_are_rounded_once_a_step(backend: str) -> None:
-    first = normal(4, 3).astype(ml_dtypes.bfloat16)
+    arrays = normals(4, 3)
+    first = next(arrays).astype(ml_dtypes.bfloat16)
     p = lm.Parameter(first)
     q = torch.nn.Parameter(torch.from_numpy(first.astype(np.float32)))
     cx = lm.Graph()
@@ -136,7 +139,7 @@ def test_bfloat16_parameters_are_rounded_once_a_step(backend: str) -> None:
     assert {s.dtype for s in optimizer.state[p].values()} == {lm.float32, lm.int64}
     step, expected = lm.compile(cx, backend), torch.optim.AdamW([q], lr=0.05)
     for _ in range(20):
-        g = normal(4, 3).astype(ml_dtypes.bfloat16)
+        g = next(arrays).astype(ml_dtypes.bfloat16)
         step({"g": g})
         q.grad = torch.from_numpy(g.astype(np.float32))
         expected.step()
@@ -154,8 +157,9 @@ def test_a_parameter_that_joins_later_counts_its_own_steps() -> None:
     optimizer.apply({p: alone.tensor((2,), name="g")})
     optimizer.apply({p: both.tensor((2,), name="g"), q: both.tensor((2,), name="h")})
     first, second = (lm.compile(cx, "reference") for cx in (alone, both))
+    arrays = normals(2)
     for k in range(6):
-        g, h = normal(2), normal(2)
+        g, h = next(arrays), next(arrays)
         a.grad = torch.from_numpy(g)
         b.grad = None if k < 3 else torch.from_numpy(h)
         if k < 3:
