@@ -136,16 +136,21 @@ class _System:
     def _recombined(
         self, equations: list[tuple[Expression, Expression]]
     ) -> list[tuple[Expression, Expression]]:
-        """`F // m = a` and `F % m = b` as `F = a*m + b`, until there are no such pairs."""
+        """`r + F // m = a` and `F % m = b` as `r*m + F = a*m + b`, until there are no such pairs.
+
+        `(r + F // m) % k = a` likewise gives `(r*m + F) % (k*m) = a*m + b`.
+        """
         waiting = list(equations)
         for _ in range(BRANCHES):
             pair = next(_quotient_and_rest(waiting), None)
             if pair is None:
                 break
-            (_, a), (low, b) = pair
+            (high, a), (low, b) = pair
             number, modulus = low.args
+            whole, *cycle = high.args if high.op == "mod" else (high,)
+            left = (whole - number // modulus) * modulus + number
             waiting = [each for each in waiting if each not in pair]
-            waiting.append((number, a * modulus + b))
+            waiting.append((left % (cycle[0] * modulus) if cycle else left, a * modulus + b))
             self.conditions += [b >= 0, b < modulus]
         return waiting
 
@@ -280,12 +285,14 @@ def _size(extent: Expression) -> float:
 def _quotient_and_rest(
     equations: Sequence[tuple[Expression, Expression]],
 ) -> Iterator[tuple[tuple[Expression, Expression], tuple[Expression, Expression]]]:
-    """Pairs of equations whose left sides are F // m and F % m."""
+    """Pairs of equations with the left sides r + F // m, or that modulo some k, and F % m."""
     for low in equations:
         if low[0].op == "mod":
             number, modulus = low[0].args
+            quotient = (number // modulus, 1)
             for high in equations:
-                if high is not low and high[0] is number // modulus:
+                whole = high[0].args[0] if high[0].op == "mod" else high[0]
+                if high is not low and quotient in whole.terms:
                     yield high, low
 
 
