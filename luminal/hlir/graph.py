@@ -152,6 +152,10 @@ class Builder:
             self._interned[key] = node
         return node
 
+    def keep(self, node: Node) -> None:
+        """Has `make` give this node, of another Builder, for its content."""
+        self._interned.setdefault((node.op.name, node.args, node.attrs), node)
+
     # --- leaves
 
     def input(self, name: str, shape: Shape, dtype: DType) -> Value:

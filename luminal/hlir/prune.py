@@ -35,6 +35,8 @@ def _values(roots: Sequence[Value], nodes: Iterable[Node], bodies: _Bodies) -> d
     read = {*roots, *(arg for node in nodes for arg in node.args)}
     values: dict[Value, Value] = {}
     builder = Builder()
+    for node in _unchanged(nodes):
+        builder.keep(node)
     for node in nodes:
         attrs, kept = node.attrs, [*range(len(node.types))]
         if isinstance(attrs, MarkAttrs):
@@ -56,6 +58,19 @@ def _values(roots: Sequence[Value], nodes: Iterable[Node], bodies: _Bodies) -> d
             for k, value in zip(kept, copied(builder, node, args, attrs), strict=True):
                 values[Value(node, k)] = value
     return values
+
+
+def _unchanged(nodes: Iterable[Node]) -> list[Node]:
+    """Those that depend on no Loop and no mark: copies of others may come to be equal to them."""
+    changed: set[Node] = set()
+    kept = []
+    for node in nodes:
+        is_dropped = isinstance(node.attrs, LoopAttrs | MarkAttrs)
+        if is_dropped or any(arg.node in changed for arg in node.args):
+            changed.add(node)
+        else:
+            kept.append(node)
+    return kept
 
 
 def _body(body: Body, carried: int, ys: Sequence[int], bodies: _Bodies) -> Body:
