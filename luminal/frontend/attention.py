@@ -55,8 +55,10 @@ def scaled_dot_product_attention(
     if grouped and attn_mask is not None:
         attn_mask = _grouped_mask(attn_mask, heads, q.extents[-4])
     scores = _masked(scores, attn_mask, is_causal)
-    weights = scores.softmax(-1) if attn_mask is None else _weights(scores)
-    out = matmul(dropout(weights, dropout_p, key_of_dropout), v)
+    if attn_mask is None or dropout_p:
+        out = matmul(dropout(scores.softmax(-1), dropout_p, key_of_dropout), v)
+    else:
+        out = _attended(scores, v)
     if attn_mask is not None:
         out = where(scores.amax(-1, keepdim=True) == -np.inf, 0.0, out)
     if grouped:
@@ -64,16 +66,17 @@ def scaled_dot_product_attention(
     return out.cast(dtype)
 
 
-def _weights_derivative(g: Tensor, y: Tensor, scores: Tensor) -> Tensor:
-    """That of softmax; 0 in rows that are hidden, where y is NaN."""
-    y = where(y == y, y, 0)
-    weighted = g * y
-    return weighted - y * weighted.sum(-1, keepdim=True)
+def _attended_derivative(g: Tensor, y: Tensor, scores: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights that are NaN, since a mask hides all of their row, count as 0."""
+    weights = scores.softmax(-1)
+    weights = where(weights == weights, weights, 0)
+    weighted = matmul(g, v.mT) * weights
+    return weighted - weights * weighted.sum(-1, keepdim=True), matmul(weights.mT, g)
 
 
-@differentiated(_weights_derivative)
-def _weights(scores: Tensor) -> Tensor:
-    return scores.softmax(-1)
+@differentiated(_attended_derivative)
+def _attended(scores: Tensor, v: Tensor) -> Tensor:
+    return matmul(scores.softmax(-1), v)
 
 
 def _scale(q: Tensor) -> Tensor | float:

@@ -239,13 +239,20 @@ def power_of(x: Tensor, exponent: int | float) -> Tensor:
     x = x.cast(dtype.compute)
     if exponent == 0.5:
         result = x.sqrt()
-    elif whole and exponent >= 0:
-        result = _repeated(x, int(exponent))
-    elif whole and dtype.is_float:
-        result = _repeated(x, -int(exponent)).reciprocal()
+    elif whole and (exponent >= 0 or dtype.is_float):
+        result = _whole_power(x, int(exponent))
     else:
         result = _power(*unified("pow", (x, exponent))[0])
     return result.cast(dtype)
+
+
+def _whole_power_derivative(g: Tensor, y: Tensor, x: Tensor, exponent: int) -> Tensor | None:
+    return None if exponent == 0 else g * (exponent * power_of(x, exponent - 1))
+
+
+@differentiated(_whole_power_derivative)
+def _whole_power(x: Tensor, exponent: int) -> Tensor:
+    return _repeated(x, exponent) if exponent >= 0 else _repeated(x, -exponent).reciprocal()
 
 
 def _repeated(x: Tensor, exponent: int) -> Tensor:

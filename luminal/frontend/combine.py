@@ -37,13 +37,27 @@ Pair: TypeAlias = "tuple[Tensor, Tensor]"
 def fmax(a: Operand, b: Operand) -> Tensor:
     """The greater; where one is NaN, the other."""
     (x, y), result = unified("fmax", (a, b))
-    return where(x != x, y, where(y != y, x, maximum(x, y))).cast(result)
+    return _greater(x, y).cast(result)
+
+
+def _chosen(g: Tensor, is_first: Tensor) -> Pair:
+    return where(is_first, g, 0), where(is_first, 0, g)
+
+
+@differentiated(lambda g, z, x, y: _chosen(g, (x >= y) | (y != y)))
+def _greater(x: Tensor, y: Tensor) -> Tensor:
+    return where(x != x, y, where(y != y, x, maximum(x, y)))
 
 
 def fmin(a: Operand, b: Operand) -> Tensor:
     """The lesser; where one is NaN, the other."""
     (x, y), result = unified("fmin", (a, b))
-    return where(x != x, y, where(y != y, x, minimum(x, y))).cast(result)
+    return _lesser(x, y).cast(result)
+
+
+@differentiated(lambda g, z, x, y: _chosen(g, (x <= y) | (y != y)))
+def _lesser(x: Tensor, y: Tensor) -> Tensor:
+    return where(x != x, y, where(y != y, x, minimum(x, y)))
 
 
 def isclose(

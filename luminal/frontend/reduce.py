@@ -123,7 +123,23 @@ def amax(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
 def greatest(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     """As `amax`, but the dtype's lowest value (-inf) of nothing."""
     work = dtypes.uint8 if x.dtype is dtypes.bool_ else x.dtype.compute
-    return _reduced(x.cast(work), "max", axes, keepdim).cast(x.dtype)
+    return _greatest(x.cast(work), axes, keepdim).cast(x.dtype)
+
+
+def _greatest_derivative(
+    g: Tensor, y: Tensor, x: Tensor, axes: tuple[int, ...], keepdim: bool
+) -> Tensor:
+    """Equal elements share evenly, over all axes."""
+    if not keepdim:
+        g, y = g.unsqueeze(axes), y.unsqueeze(axes)
+    hit = (x == y) | ((x != x) & (y != y))
+    count = sum(hit.cast(x.dtype), axes, keepdim=True)
+    return where(hit, g / count, 0)
+
+
+@differentiated(_greatest_derivative)
+def _greatest(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+    return _reduced(x, "max", axes, keepdim)
 
 
 @numpy_names

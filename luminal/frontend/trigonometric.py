@@ -90,7 +90,9 @@ def atan2(y: Operand, x: Operand) -> Tensor:
 
 
 def _angle_derivative(g: Tensor, y: Tensor, b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-    share = g / (a * a + b * b)
+    """0 at the origin, as PyTorch has it."""
+    square = a * a + b * b
+    share = where(square == 0, 0, g / where(square == 0, 1, square))
     return share * a, -share * b
 
 

@@ -140,6 +140,47 @@ def compare(found: Sequence[np.ndarray[Any, Any]], wanted: Wanted) -> None:
             )
 
 
+class Case(NamedTuple):
+    """One sample of one op, and what PyTorch gives for it."""
+
+    name: str
+    entry: opinfo_map.Entry
+    sample: Any
+    wanted: Wanted
+
+
+def cases(op: Any, entry: opinfo_map.Entry, limit: int | None) -> Iterator[Case]:
+    """The first samples of a variant for which PyTorch has gradients."""
+    for number, sample in enumerate(itertools.islice(samples(op), limit)):
+        wanted = torch_gradients(op, sample)
+        if wanted is not None:
+            yield Case(f"{full_name(op)} sample {number}", entry, sample, wanted)
+
+
+def failures(batch: Sequence[Case], backend: str) -> list[str]:
+    """What fails of cases recorded into one graph, a line each."""
+    lm.reset()
+    graph = lm.default_graph()
+    failed, found = [], {}
+    for k, case in enumerate(batch):
+        try:
+            found[k] = record(graph, case.entry, case.sample, case.wanted, f"case{k}_")
+        except Exception as error:  # whatever it raises, it is a line of the report
+            failed.append(_line(case, error))
+    arrays = computed(graph, backend) if graph.sinks else {}
+    for k, names in found.items():
+        try:
+            compare([arrays[name] for name in names], batch[k].wanted)
+        except Unequal as error:
+            failed.append(_line(batch[k], error))
+    return failed
+
+
+def _line(case: Case, error: Exception) -> str:
+    text = " ".join(str(error).split())[:200]
+    return f"{case.name}: {type(error).__name__}: {text}; {described(case.sample)}"
+
+
 def run_variant(op: Any, backend: str, limit: int | None) -> Outcome:
     """Every sample of one variant; the reason is the first failure's."""
     name, start = full_name(op), time.perf_counter()
@@ -148,25 +189,30 @@ def run_variant(op: Any, backend: str, limit: int | None) -> Outcome:
         return Outcome(name, 0, 0, entry, 0.0)
     if entry.check is not None and op.name not in KNOWN_BY_PROCESSING:
         return Outcome(name, 0, 0, RANDOM, 0.0)
-    passed, reasons, total = 0, [], 0
-    for number, sample in enumerate(itertools.islice(samples(op), limit)):
-        try:
-            wanted = torch_gradients(op, sample)
-            if wanted is None:
-                continue
-            total += 1
-            lm.reset()
-            graph = lm.default_graph()
-            names = record(graph, entry, sample, wanted, "x")
-            arrays = computed(graph, backend)
-            compare([arrays[each] for each in names], wanted)
-            passed += 1
-        except Exception as error:  # a failing op is a row of the report, whatever it raises
-            text = " ".join(str(error).split())[:200]
-            reasons.append(f"sample {number}: {type(error).__name__}: {text}; {described(sample)}")
+    passed, total, reasons = 0, 0, []
+    for case in cases(op, entry, limit):
+        lines = failures([case], backend)
+        total, passed = total + 1, passed + (not lines)
+        reasons += [line.removeprefix(f"{name} ") for line in lines]
     reason = reasons[0] if reasons else "" if total else "PyTorch has no gradient"
+    if reasons and name in REASONS:
+        reason = REASONS[name]
     return Outcome(name, passed, total, reason, time.perf_counter() - start)
 
+
+# Where PyTorch's gradient is not what we want, or a sample is not for us.
+REASONS = {
+    "as_strided_scatter": "PyTorch's gradient flows to what was overwritten",
+    "as_strided/partial_views": "a sample that PyTorch refuses with a copy's memory",
+    "cholesky_inverse": "PyTorch's gradient flows to the triangle that is not read",
+    "cholesky_solve": "PyTorch's gradient flows to the triangle that is not read",
+    "cov": "beside float32 weights PyTorch rounds to float32",
+    "linalg.norm/subgradients_at_zero": "equal singular values share",
+    "linalg.pinv/singular": "the sample is a function of two factors",
+    "nn.functional.ctc_loss": "PyTorch's gradient is that of the logits before log_softmax",
+    "nn.functional.scaled_dot_product_attention": "samples with dropout draw random numbers",
+    "nn.functional.triplet_margin_with_distance_loss": "samples pass modules of PyTorch",
+}
 
 # Their results are vectors with signs of their own; the samples compare what does not depend on it.
 KNOWN_BY_PROCESSING = frozenset(["svd", "linalg.svd", "linalg.eigh"])

@@ -83,7 +83,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class Program:
-    """What is compared: names of outputs with the gradients, the values set, PyTorch's gradients."""
+    """Names of outputs with the gradients, the values set, and what PyTorch has for them."""
 
     names: list[str]
     values: Mapping[str, Array]
@@ -336,7 +336,7 @@ def scattered(growth: Growth) -> Pair | None:
 
 
 def scanned(growth: Growth) -> Pair | None:
-    """h = tanh(h * w + x[t]) over the first dim, w shared by all steps; (..., all h) or the last."""
+    """h = tanh(h * w + x[t]) over the first dim, w for all steps: the last h, or h * x of all."""
     x = growth.pick(1)
     if x is None:
         return None
