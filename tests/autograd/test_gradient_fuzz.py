@@ -53,6 +53,16 @@ def test_programs_that_hypothesis_draws(rng: Random) -> None:
     assert wrong(graph, [grown(graph, rng)], "reference") == []
 
 
+@pytest.mark.parametrize(
+    "chunk", [0, *(pytest.param(k, marks=pytest.mark.long) for k in range(1, 10))]
+)
+def test_gradients_of_gradients(chunk: int) -> None:
+    graph = lm.Graph()
+    seeds = range(CHUNK * chunk, CHUNK * (chunk + 1), 2)
+    programs = [grown(graph, Random(seed), f"p{seed}_", again=True) for seed in seeds]
+    assert wrong(graph, programs, "reference") == []
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("chunk", range(100, 150))
 def test_many_programs(chunk: int) -> None:

@@ -140,3 +140,16 @@ def test_functions_of_one(name: str, dtype: str) -> None:
 def test_functions_of_two(name: str, dtype: str) -> None:
     line = np.array([-30, -2, -1, -0.5, 0, 0.5, 1, 2, 30], dtype)
     check(name, BINARY[name], dtype, [np.repeat(line, line.size), np.tile(line, line.size)])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", [*OF_BOTH, *LAYERS])
+def test_sixteen_bits_are_rounded_once(name: str, dtype: str) -> None:
+    """The gradient is that in float64, rounded."""
+    function = UNARY[name][0]
+    points = np.array([0.1, 0.3, 0.5, 0.9, 1.5, 2.5]).astype(lm.dtypes.dtype_of(dtype).numpy)
+    (found,) = gradients(function, dtype, [points])
+    (wanted,) = gradients(function, "float64", [points.astype(np.float64)])
+    assert found.dtype == points.dtype
+    unit = 2.0**-8 if dtype == "bfloat16" else 2.0**-11
+    np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=2 * unit, atol=1e-4)
