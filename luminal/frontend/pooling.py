@@ -110,7 +110,7 @@ def _greatest_derivative(g: Tensor, y: Tensor, taps: Tensor, over: tuple[int, ..
     number: Expression = const(0)
     for k, n in enumerate(shape, taps.ndim - len(over)):
         number = number * n + along(k, n)
-    from_end = position(taps.graph, product_of(shape) - 1 - number, taps.extents, dtypes.int64)
+    from_end = position(taps.graph, product_of(shape) - 1 - number, taps.extents, dtypes.int32)
     hit = (taps == y.unsqueeze(over)) | (taps != taps)
     first = amax(where(hit, from_end, -1), over)
     return where(from_end == first.unsqueeze(over), g.unsqueeze(over), 0)

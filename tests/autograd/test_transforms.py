@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import luminal as lm
 from luminal.errors import DTypeError, GraphError, ShapeError
@@ -383,3 +384,27 @@ def test_what_is_not_on_the_way_may_have_none() -> None:
     _, x = graph_with_x()
     mask = (x.bitcast("int64") & 1) == 0
     np.testing.assert_array_equal(value(lm.grad(lm.where(mask, x, x).sum(), x), x=X), [1, 1, 1])
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_marks_and_known_derivatives_within_a_scan(backend: str) -> None:
+    """The greatest of each row goes to the first of equals, in the body too."""
+    cx = lm.Graph()
+    x = cx.tensor((3, 4), "float64", "x")
+
+    def step(h: lm.Tensor, row: lm.Tensor) -> tuple[lm.Tensor, lm.Tensor]:
+        top = (row * h).max(0).values
+        return top.tanh(), (row.relu() + top).clip(-1, 3)
+
+    last, ys = lm.scan(step, cx.constant(1.0, "float64"), x)
+    lm.grad(last * 10 + ys.sum(), x).output("g")
+    rows = np.array([[1.0, 2.0, 2.0, 0.0], [0.0, 0.5, 0.5, 0.5], [-1.0, 3.0, 3.0, 1.0]])
+    found = lm.compile(cx, backend)({"x": rows})["g"]
+
+    leaf = torch.from_numpy(rows).requires_grad_()
+    h, total = torch.ones((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    for row in leaf:
+        top = (row * h).max(0).values
+        h, total = top.tanh(), total + (row.relu() + top).clip(-1, 3).sum()
+    (h * 10 + total).backward()
+    np.testing.assert_allclose(found, leaf.grad, atol=1e-12)
