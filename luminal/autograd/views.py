@@ -101,7 +101,7 @@ class _System:
     def inverse(self) -> View:
         """Solves all equations; raises _UnsolvedError."""
         equations = [
-            (entry.substitute(self.digits), index(d, n) if n is not ONE else ZERO)
+            self._isolated(entry.substitute(self.digits), index(d, n) if n is not ONE else ZERO)
             for d, (entry, n) in enumerate(zip(self.view.map, self.source, strict=True))
         ]
         waiting = self._recombined(equations)
@@ -132,6 +132,16 @@ class _System:
     def _unknowns(self, left: Expression) -> list[Symbol]:
         """Those of an equation that are not solved yet, in a fixed order."""
         return sorted((s for s in left.symbols() if s in self.extents), key=lambda s: s.sort_key)
+
+    def _isolated(self, left: Expression, right: Expression) -> tuple[Expression, Expression]:
+        """`c * (F % m) + d = a` as `F % m = (a - d) // c`, and likewise of quotients."""
+        if len(left.terms) != 1 or left.terms[0][0].op not in ("mod", "floordiv"):
+            return left, right
+        term, factor = left.terms[0]
+        distance = right - left.constant if factor > 0 else left.constant - right
+        if abs(factor) != 1:
+            self.conditions.append((distance % abs(factor)).eq(ZERO))
+        return term, distance // abs(factor)
 
     def _recombined(
         self, equations: list[tuple[Expression, Expression]]

@@ -74,6 +74,17 @@ UNARY: dict[str, tuple[Function, Function]] = {
     "0 ** x": (lambda x: 0.0**x, lambda x: 0.0**x),
     "maximum with 0": (lambda x: x.maximum(0.0), lambda x: torch.maximum(x, x.new_zeros(()))),
     "norm of one": (lambda x: x.unsqueeze(1).norm(2, 1), lambda x: x.unsqueeze(1).norm(2, 1)),
+    "norm of a pair": (
+        lambda x: lm.stack([x, x * 0.5], 1).norm(2, 1),
+        lambda x: torch.stack([x, x * 0.5], 1).norm(2, 1),
+    ),
+    **{
+        f"norm of order {p}": (
+            lambda x, p=p: lm.stack([x, x * 0.5], 1).norm(p, 1),
+            lambda x, p=p: torch.stack([x, x * 0.5], 1).norm(p, 1),
+        )
+        for p in (0.5, 1, 1.5, 3, np.inf)
+    },
     "std of equals": (
         lambda x: lm.stack([x, x], 1).std(1), lambda x: torch.stack([x, x], 1).std(1)
     ),
@@ -153,3 +164,17 @@ def test_sixteen_bits_are_rounded_once(name: str, dtype: str) -> None:
     assert found.dtype == points.dtype
     unit = 2.0**-8 if dtype == "bfloat16" else 2.0**-11
     np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=2 * unit, atol=1e-4)
+
+
+def test_powers_of_zero_are_flat_again() -> None:
+    """x ** y and all its derivatives in x are 0 at x = 0 for y = 0 and beyond the order."""
+    cx = lm.Graph()
+    x, y = (cx.tensor((4,), "float64", name) for name in "xy")
+    g = (x**y).sum()
+    for order in range(3):
+        g = lm.grad(g.sum(), x)
+        g.output(f"g{order}")
+    zeros = np.zeros(4)
+    found = lm.compile(cx, "reference")({"x": zeros, "y": np.array([0.0, 4.0, 5.0, 7.5])})
+    for order in range(3):
+        np.testing.assert_array_equal(found[f"g{order}"], zeros)
