@@ -14,6 +14,7 @@ LINES = 20  # of a run, where there is no terminal
 SHOWN = {
     "loss": "loss {:.4f}",
     "validation_loss": "validation loss {:.4f}",
+    "accuracy": "accuracy {:.2%}",
     "lr": "lr {:.3g}",
     "grad_norm": "norm {:.3g}",
     "tokens_per_second": "{:,.0f} tokens/s",
@@ -50,7 +51,7 @@ class Lines:
 
     def show(self, row: Row) -> None:
         """A line, where it is time for one."""
-        if row["step"] % self._every == 0 or "validation_loss" in row:
+        if row["step"] % self._every == 0 or is_validated(row):
             line = f"step {row['step']}/{self._total}  {summary(row)}"
             self._console.print(line, highlight=False, soft_wrap=True)
 
@@ -71,7 +72,7 @@ class Bar:
     def show(self, row: Row) -> None:
         """Moves the bar; what was validated stays above it."""
         self._progress.update(self._task, completed=row["step"], description=summary(row))
-        if "validation_loss" in row:
+        if is_validated(row):
             self._progress.print(f"step {row['step']}  {summary(row)}")
 
     def close(self) -> None:
@@ -92,3 +93,8 @@ def summary(row: Row) -> str:
     return "  ".join(
         text.format(row[name]) for name, text in SHOWN.items() if row.get(name) is not None
     )
+
+
+def is_validated(row: Row) -> bool:
+    """Has it what a validation found?"""
+    return "validation_loss" in row or "accuracy" in row

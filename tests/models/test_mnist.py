@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from examples.mnist_cnn import PlainCNN, read_images, read_labels
+from examples.search_cnn import PlainCNN, read_images, read_labels
 from luminal.loaders.safetensors_file import read_safetensors
 
 

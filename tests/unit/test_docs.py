@@ -12,7 +12,14 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/custom_kernels.md", "docs/pytorch.md", "docs/search.md"]
+    "name",
+    [
+        "README.md",
+        "docs/custom_kernels.md",
+        "docs/pytorch.md",
+        "docs/search.md",
+        "docs/training.md",
+    ],
 )
 def test_the_examples_run(name: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
