@@ -32,7 +32,7 @@ def regress(steps: int = 200) -> tuple[float, float, list[float]]:
     optim.SGD(model.parameters(), lr=lr).step(loss)  # backward pass and update, in the same graph
     step = lm.compile(cx)
     losses = [float(step({"x": points_x, "y": points_y, "lr": 0.2})["loss"]) for _ in range(steps)]
-    return float(model.weight.numpy()), float(model.bias.numpy()), losses
+    return model.weight.numpy().item(), model.bias.numpy().item(), losses
 
 
 if __name__ == "__main__":

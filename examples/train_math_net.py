@@ -32,7 +32,9 @@ def questions(count: int, seed: int) -> ArrayDataset:
 def train(steps: int = STEPS, progress: bool = True) -> tuple[nn.Module, Record]:
     """The network, and how its training went."""
     lm.manual_seed(0)
-    model = nn.Sequential(nn.Linear(2, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 3))
+    model = nn.Sequential(
+        nn.Linear(2, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 3)
+    )
     record = fit(
         model, F.mse_loss, Batches(questions(4096, 0), 64, drop_last=True),
         optim.AdamW(model.parameters(), lr=3e-3),

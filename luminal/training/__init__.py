@@ -3,22 +3,30 @@
 `data.py` has datasets and batches (`prefetch.py` makes them ahead), `program.py` the step as one
 program, `trainer.py` the state of a run, `fit.py` the loop; `checkpoint.py` is what a run leaves on
 disk (`nested.py` its format), `metrics.py`, `plot.py` and `progress.py` what it tells. `layers.py`
-knows which layer recorded what, for `statistics.py` and `detect_nan.py`.
+knows which layer recorded what, for `statistics.py` and `detect_nan.py`. Parts of a step by
+themselves: `amp.py` (mixed precision), `accumulate.py` (several batches), `ema.py` (averages).
 """
 
+from luminal.training.accumulate import GradientAccumulator
+from luminal.training.amp import AMPContext, GradScaler
 from luminal.training.checkpoint import Checkpoint, CheckpointManager
 from luminal.training.data import MNIST, ArrayDataset, Batch, Batches, Dataset, TextDataset
+from luminal.training.ema import EMA
 from luminal.training.fit import fit
 from luminal.training.trainer import Record, Trainer
 
 __all__ = [
+    "EMA",
     "MNIST",
+    "AMPContext",
     "ArrayDataset",
     "Batch",
     "Batches",
     "Checkpoint",
     "CheckpointManager",
     "Dataset",
+    "GradScaler",
+    "GradientAccumulator",
     "Record",
     "TextDataset",
     "Trainer",

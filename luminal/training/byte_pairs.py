@@ -1,4 +1,4 @@
-"""A tokenizer of byte pairs made from a text: Sennrich et al. 2016; on bytes, Radford et al. 2019."""
+"""A tokenizer of byte pairs, made from a text. Sennrich et al. 2016; bytes: Radford et al. 2019."""
 
 from __future__ import annotations
 

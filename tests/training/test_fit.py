@@ -88,7 +88,8 @@ def test_mixed_precision_trains_float32_parameters(amp: str) -> None:
     exact = linear(X, Y, epochs=20)[0].weight.numpy()
     model, record = linear(X, Y, epochs=20, amp=amp)
     assert model.weight.dtype is lm.float32
-    np.testing.assert_allclose(model.weight.numpy(), exact, atol=0.03)
+    off = 0.03 if amp == "bfloat16" else 0.15  # the first scales overflow, so steps are skipped
+    np.testing.assert_allclose(model.weight.numpy(), exact, atol=off)
     assert not np.array_equal(model.weight.numpy(), exact)
     assert record.losses[-1] < record.losses[0] / 10
 
