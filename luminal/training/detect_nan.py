@@ -25,13 +25,13 @@ class _Found(NamedTuple):
 
 @dataclass(slots=True)
 class FirstNonFinite:
-    """The interpreter's trace callback: the first operation that makes a NaN of operands without
-    one, and the first that makes an infinity of finite ones (masks hold infinities on purpose).
+    """The interpreter's trace callback, operands first: the first operation that makes a NaN, and
+    the first that makes an infinity of what is finite (masks hold infinities on purpose).
     """
 
     nan: _Found | None = None
     infinite: _Found | None = None
-    _seen: dict[Node, tuple[bool, bool]] = field(default_factory=dict)
+    _broken: set[Node] = field(default_factory=set)
 
     def __call__(self, node: Node, arrays: tuple[Any, ...], seconds: float) -> None:
         """Looks at a node's results."""
@@ -39,14 +39,13 @@ class FirstNonFinite:
         nans = sum(int(np.isnan(each).sum()) for each in floats)
         infinities = sum(int(np.isinf(each).sum()) for each in floats)
         size = sum(each.size for each in floats)
-        before = [self._seen.get(arg.node, (False, False)) for arg in node.args]
-        if nans and self.nan is None and not any(nan for nan, _ in before):
+        if nans and self.nan is None:
             self.nan = _Found(node, nans, size)
-        is_finite_before = not any(nan or infinite for nan, infinite in before)
-        is_literal = node.op.name == "Constant"
-        if infinities and self.infinite is None and is_finite_before and not is_literal:
+        is_made_here = not any(arg.node in self._broken for arg in node.args)
+        if infinities and self.infinite is None and is_made_here and node.op.name != "Constant":
             self.infinite = _Found(node, infinities, size)
-        self._seen[node] = nans > 0, infinities > 0
+        if nans or infinities:
+            self._broken.add(node)
 
 
 def _as_float(array: Any) -> Array | None:

@@ -94,6 +94,15 @@ def test_mixed_precision_trains_float32_parameters(amp: str) -> None:
     assert record.losses[-1] < record.losses[0] / 10
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_dropout_draws_anew_in_every_batch(accumulate: int) -> None:
+    model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+    data = Batches(ArrayDataset(np.tile(X, (8, 1)), np.tile(Y, (8, 1))), 12, shuffle=False)
+    still = optim.SGD(model.parameters(), lr=0.0)
+    record = fit(model, F.mse_loss, data, still, accumulate=accumulate, progress=False)
+    assert len(set(record.losses)) == len(record.losses) == 8 // accumulate
+
+
 def test_plateaus_are_those_of_the_validation_loss() -> None:
     plateau = optim.lr_scheduler.ReduceLROnPlateau(
         0.1, patience=0, threshold=1e9, threshold_mode="abs"

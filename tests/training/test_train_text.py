@@ -101,7 +101,7 @@ def test_the_validation_loss_is_that_of_the_weights_written(tmp_path: Path) -> N
     found = lm.compile(cx, "reference")()[logits].astype(np.float64)
     chosen = np.take_along_axis(found, np.array([row[1:] for row in windows])[..., None], -1)
     nats = np.log(np.exp(found).sum(-1)) - chosen[..., 0]
-    assert trained.validation_loss == pytest.approx(nats.mean(), 1e-4)
+    assert trained.validation_loss == pytest.approx(nats.mean(), 3e-6)
     bits = nats.mean() / np.log(2) * len(ids) / len(held.encode())
     assert trained.bits_per_byte == pytest.approx(bits, 1e-4)
 
