@@ -4,15 +4,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# What `make run` generates with: MODEL is a folder, a .gguf, a .bin or a Hugging Face id.
-export MODEL ?= raincandy-u/TinyStories-656K
-export PROMPT ?= Once upon a time
+# What `make run` generates with: MODEL is a folder, a .gguf, a .bin or a Hugging Face id; without
+# one it is the model that comes with Luminal.
+export MODEL ?=
+export PROMPT ?= ROMEO:
 ARGS ?=
 
 .PHONY: run test test-long conformance lint mutants bench bench-check clean
 
 run: $(VENV)/.installed
-	@$(BIN)/luminal generate --model "$$MODEL" --prompt "$$PROMPT" --stats $(ARGS)
+	@$(BIN)/luminal generate --model "$$MODEL" --prompt "$$PROMPT" --temperature 0.8 --stats $(ARGS)
 
 test: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup $(ARGS)

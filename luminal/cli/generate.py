@@ -8,10 +8,14 @@ import typer
 
 
 def command(
-    model: Annotated[
-        str, typer.Option(help="A folder, a .gguf, a llama2.c .bin, or a Hugging Face id.")
-    ],
     prompt: Annotated[str, typer.Option(help="The text to continue.")],
+    model: Annotated[
+        str,
+        typer.Option(
+            help="A folder, a .gguf, a llama2.c .bin, or a Hugging Face id.",
+            show_default="the small one that comes with Luminal",
+        ),
+    ] = "",
     tokenizer: Annotated[
         str | None, typer.Option(help="Tokenizer file, where the model has none of its own.")
     ] = None,
@@ -34,7 +38,7 @@ def command(
     """Continue a prompt, token by token."""
     from luminal import models
 
-    loaded = models.load(model, tokenizer=tokenizer, mode=mode, backend=backend)
+    loaded = models.load(model or models.SHIPPED, tokenizer=tokenizer, mode=mode, backend=backend)
     pieces = loaded.stream(
         prompt,
         max_tokens=max_tokens,

@@ -2,5 +2,6 @@
 
 from luminal.models.generate import LanguageModel, load
 from luminal.models.llama import Llama, LlamaConfig
+from luminal.models.shipped import SHIPPED
 
-__all__ = ["LanguageModel", "Llama", "LlamaConfig", "load"]
+__all__ = ["SHIPPED", "LanguageModel", "Llama", "LlamaConfig", "load"]

@@ -124,7 +124,7 @@ def train_text(run: TextRun, base: str | Path = ".", *, resume: bool = True) -> 
     start = time.perf_counter()
     manual_seed(checked_seed("train", run.seed))
     training = run.training
-    learned, held = _split(_read(given_path(base) / given_path(run.text)), training.held_out)
+    learned, held = held_out(_read(given_path(base) / given_path(run.text)), training.held_out)
     pairs = train_byte_pairs(learned, run.tokenizer.vocabulary)
     tokenizer = tokenizers.Tokenizer.from_str(pairs)
     data = Batches(
@@ -202,8 +202,8 @@ def _read(path: Path) -> str:
         raise InputError(f"{path}: byte {error.start} is no UTF-8; convert the text") from None
 
 
-def _split(text: str, share: float) -> tuple[str, str]:
-    """The text to learn from and the rest, cut at a line."""
+def held_out(text: str, share: float) -> tuple[str, str]:
+    """The text to learn from, and the last `share` of it from the next line on."""
     if not 0 < share < 1:
         raise InputError(f"training: held_out = {share}; it must be above 0 and below 1")
     cut = text.rfind("\n", 0, int(len(text) * (1 - share))) + 1
