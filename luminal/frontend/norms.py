@@ -83,7 +83,7 @@ def _power_norm_derivative(
         g, y = g.unsqueeze(axes), y.unsqueeze(axes)
     is_flat = (x == 0) | (y == 0)
     share = where(is_flat, 1, abs(x)) / where(y == 0, 1, y)
-    return where(is_flat, 0, g * x.sign() * share ** (ord - 1))
+    return g * x.sign() * share ** (ord - 1)
 
 
 @differentiated(_power_norm_derivative)
