@@ -38,9 +38,21 @@ def transposed(g: Tensor, view: View, source: Shape) -> Tensor:
         if view.domain is not TRUE:
             g = where(position(g.graph, view.domain, view.shape, bool_), g, 0)
         return written(zeros, view.map, g, "add")
-    read = g.graph.wrap(g.graph.builder.view(g.value, inverse))
+    read = _read(g, inverse)
     free = tuple(range(len(source), len(inverse.shape)))
     return read.sum(free) if free else read
+
+
+def _read(g: Tensor, inverse: View) -> Tensor:
+    """`g` through a view. Of a product of expanded values, where positions move (a convolution's
+    gradient), the product of both through the view: summed, that is a matrix product again.
+    """
+    builder, node = g.graph.builder, g.value.node
+    moves = inverse.domain is not TRUE or not all(isinstance(i, Symbol) for i in inverse.map)
+    if moves and node.op.name == "Mul" and all(arg.node.op.name == "View" for arg in node.args):
+        factors = [builder.view(arg, inverse) for arg in node.args]
+        return g.graph.wrap(builder.apply("Mul", *factors))
+    return g.graph.wrap(builder.view(g.value, inverse))
 
 
 def repeats(view: View, source: Shape) -> bool:

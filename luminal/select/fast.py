@@ -158,6 +158,8 @@ class _Fast:
             return 0, frozenset()
         if term.is_leaf or term.is_reduction or term.is_opaque:
             return 0, frozenset((term,))
+        if term.op == "At" and not self.cheap(term.args[0]) and not _injective(term):
+            return 0, frozenset((term.args[0],))  # read several times, so it will be stored
         weight = 0 if term.op == "At" else WEIGHTS.get(term.op, 1)
         loads: frozenset[Term] = frozenset()
         for arg in set(term.args):
