@@ -33,6 +33,8 @@ from luminal.select.weights import (
 )
 from luminal.shape.expression import Symbol, const
 
+EXPANDED = 8  # times as many elements as operands have: computing them costs less than their bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -242,7 +244,9 @@ class _Fast:
         if self.cheap(term):
             return Residence.INLINE
         if len(kernels) > 1 or any(use.repeated for use in uses):
-            return Residence.STORED
+            operands = self.expanded_operands(term)
+            self.forced |= operands
+            return Residence.INLINE if operands else Residence.STORED
         (root,) = kernels
         if any(self.wasteful(term, use) for use in uses) or len({u.moved for u in uses}) > 1:
             return Residence.STORED  # also what several Ats read: chains of them would multiply
@@ -252,6 +256,19 @@ class _Fast:
             row = upper(term.axes - grid) * term.dtype.size
             return Residence.LOCAL if row <= ROW_BYTES else Residence.INLINE
         return Residence.INLINE
+
+    def expanded_operands(self, term: Term) -> set[Term]:
+        """What to store instead of a term that is many times as large as its dear operands: a
+        product of a gradient with a window's weights, of which each kernel then computes its own.
+        """
+        found = set()
+        for arg in term.args:
+            while arg.op == "At":
+                arg = arg.args[0]
+            if arg.is_pointwise and arg.op not in ("Literal", "Index") and not self.cheap(arg):
+                found.add(arg)
+        small = all(EXPANDED * upper(arg.axes) <= upper(term.axes) for arg in found)
+        return found if small and WEIGHTS.get(term.op, 1) < LOAD else set()
 
     def wasteful(self, term: Term, use: Use) -> bool:
         """Inlined, the term would be computed many times per element."""

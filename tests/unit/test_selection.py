@@ -12,9 +12,10 @@ import pytest
 import luminal as lm
 from luminal.algebra.lower import lower
 from luminal.errors import VerifyError
+from luminal.nn import functional as F
 from luminal.program.selection import Residence, Selection, verify
 from luminal.select.fast import select
-from luminal.select.weights import KERNEL_TERMS, MERGED
+from luminal.select.weights import KERNEL_TERMS, MERGED, upper
 
 
 def selected(fn: Callable[..., Any], *shapes: tuple[int, ...]) -> Selection:
@@ -59,6 +60,16 @@ def test_a_value_read_through_a_gather_is_stored_unless_cheap() -> None:
         return x.exp().take(at.cast(lm.int64), 0)
 
     assert "Exp" in homes(selected(gathered, (64,), (512,)), Residence.STORED)
+
+
+def test_the_operand_of_an_expanded_product_is_stored_instead() -> None:
+    def gradient(x: Any, w: Any) -> Any:
+        y = F.max_pool2d(F.conv2d(x, w).relu(), 2)
+        return lm.grad(y.square().sum(), x)
+
+    selection = selected(gradient, (4, 3, 8, 8), (16, 3, 3, 3))
+    stored = [t for t, choice in selection.choices.items() if choice.residence.is_stored]
+    assert max(upper(t.axes) for t in stored) == 4 * 16 * 6 * 6  # with w it would be 27 times that
 
 
 def test_a_reduction_read_at_other_positions_is_stored() -> None:
