@@ -62,6 +62,7 @@ def test_digits_are_learned_the_same_way_twice() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # two epochs, on a machine with other work
 def test_real_digits_reach_98_and_a_half_percent(shared_data: Path) -> None:
     learned, tested = (MNIST(shared_data / "mnist", train=part) for part in (True, False))
     lm.manual_seed(0)
