@@ -7,7 +7,7 @@ or a State per layer) and invariants apart. `roll_build` puts the Loop in their 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from luminal.hlir.attributes import Body, LoopAttrs
@@ -20,6 +20,7 @@ from luminal.hlir.roll_followers import with_followers, with_operands
 from luminal.hlir.roll_match import LAGS, Iteration, Layers, iteration_before, match
 from luminal.hlir.roll_runs import Run, Slices, cut, passed, runs
 from luminal.hlir.roll_siblings import families
+from luminal.hlir.state import Parameter
 
 ALIKE = 24  # nodes that a Loop over what is done alike to many States must save
 SAVED = 64  # nodes that a Loop must save: so few are compiled in no time
@@ -30,11 +31,15 @@ SAMPLE = LAGS + 1  # iterations looked at to choose that place
 
 def roll(graph: Graph) -> Graph:
     """`graph` with repeated layers as Loops; the same object if there are none."""
-    sinks = _rolled(graph.sinks, graph.nodes())
+    sinks = _rolled(graph.sinks, graph.nodes(), graph.trained)
     return graph if sinks is graph.sinks else replace(graph, sinks=tuple(sinks))
 
 
-def _rolled(sinks: Sequence[Sink], nodes: Sequence[Node] | None = None) -> Sequence[Sink]:
+def _rolled(
+    sinks: Sequence[Sink],
+    nodes: Sequence[Node] | None = None,
+    trained: Set[Parameter] = frozenset(),
+) -> Sequence[Sink]:
     """The same sequence if nothing repeats; `nodes`: all those below, where they are known."""
     roots = [sink.value for sink in sinks]
     nodes = topological(roots) if nodes is None else nodes
@@ -45,19 +50,21 @@ def _rolled(sinks: Sequence[Sink], nodes: Sequence[Node] | None = None) -> Seque
     for _ in range(REGIONS):
         if sum(node.op.group != "leaf" for node in nodes) <= SAVED:
             break
-        found = _once(Block.of(roots, nodes), sinks)
+        found = _once(Block.of(roots, nodes, trained), sinks)
         if found is None:
             break
         sinks, roots = found, [sink.value for sink in found]
         nodes = topological(roots)
-    return _with_families(sinks, nodes)
+    return _with_families(sinks, nodes, trained)
 
 
-def _with_families(sinks: Sequence[Sink], nodes: Sequence[Node]) -> Sequence[Sink]:
+def _with_families(
+    sinks: Sequence[Sink], nodes: Sequence[Node], trained: Set[Parameter]
+) -> Sequence[Sink]:
     """Loops over what is done alike to many States; the same sequence if there is no such thing."""
     if sum(isinstance(sink, Assign) for sink in sinks) < 2:
         return sinks
-    block = Block.of([sink.value for sink in sinks], nodes)
+    block = Block.of([sink.value for sink in sinks], nodes, trained)
     for iterations in families(block, sinks):
         if (len(iterations) - 1) * len(iterations[0]) < ALIKE:
             break
@@ -71,7 +78,7 @@ def _with_families(sinks: Sequence[Sink], nodes: Sequence[Node]) -> Sequence[Sin
             continue
         sinks = [*found, *loops]
         if any(s.value.node not in block.number and s.value.node.op.name != "Loop" for s in found):
-            return _with_families(sinks, topological([sink.value for sink in sinks]))
+            return _with_families(sinks, topological([sink.value for sink in sinks]), trained)
     return sinks
 
 

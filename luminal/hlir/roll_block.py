@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, fields
 from types import FunctionType
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from luminal.hlir.attributes import Body, ConstantAttrs, CustomAttrs, LoopAttrs, ViewAttrs
 from luminal.hlir.graph import topological
 from luminal.hlir.ops import Node, Value
+from luminal.hlir.state import Parameter
 
 
 @dataclass(slots=True)
@@ -26,15 +27,21 @@ class Block:
     kind: list[int] = field(default_factory=list)
     content: list[int] = field(default_factory=list)
     types: list[int] = field(default_factory=list)  # equal numbers: equal result types
+    trained: Set[Parameter] = frozenset()  # Parameters that the program assigns
 
     @classmethod
-    def of(cls, roots: Sequence[Value], nodes: Sequence[Node] | None = None) -> Block:
+    def of(
+        cls,
+        roots: Sequence[Value],
+        nodes: Sequence[Node] | None = None,
+        trained: Set[Parameter] = frozenset(),
+    ) -> Block:
         """The nodes below `roots`, if need be looked for."""
         nodes = topological(roots) if nodes is None else nodes
         number = dict(zip(nodes, range(len(nodes)), strict=True))
         args = [[number[arg.node] for arg in node.args] for node in nodes]
         is_leaf = [node.op.group == "leaf" or is_slice(node) for node in nodes]
-        block = cls(tuple(roots), nodes, number, args, is_leaf)
+        block = cls(tuple(roots), nodes, number, args, is_leaf, trained=trained)
         block._compare()
         return block
 

@@ -54,7 +54,9 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
     early: list[bool] = []
     users: list[list[int]] = [[] for _ in first]
     for m, (n, refs) in enumerate(zip(first, layers.refs, strict=True)):
-        early.append(_is_static(block.nodes[n]) and all(_is_early(ref, early) for ref in refs))
+        early.append(
+            _is_static(block.nodes[n]) and all(_is_early(block, ref, early) for ref in refs)
+        )
         for ref in refs:
             if isinstance(ref, Inner):
                 users[ref.m].append(m)
@@ -75,19 +77,21 @@ def _is_static(node: Node) -> bool:
     return not is_opaque and all(extent.is_const for t in node.types for extent in t.shape)
 
 
-def _is_early(ref: Ref, early: list[bool]) -> bool:
+def _is_early(block: Block, ref: Ref, early: list[bool]) -> bool:
     match ref:
         case Inner(m=m):
             return early[m]
         case Stream(values=values):
-            return all(map(is_weight, values))
+            return all(is_weight(block, value) for value in values)
         case Again(value=value) | Fixed(value=value):
-            return is_weight(value)
+            return is_weight(block, value)
     return False
 
 
-def is_weight(value: Value) -> bool:
-    """Does a value from outside depend on Weights, literals and iotas without dims only?"""
+def is_weight(block: Block, value: Value) -> bool:
+    """Does a value from outside depend on literals, iotas without dims, and Weights only that the
+    program does not assign?
+    """
     seen: set[Node] = set()
     stack = [value.node]
     while stack:
@@ -99,6 +103,7 @@ def is_weight(value: Value) -> bool:
             known = all(s.extent is not None for s in node.attrs.expr.symbols())
         else:
             known = node.op.name in ("Weight", "Constant") or node.op.group != "leaf"
+            known = known and getattr(node.attrs, "parameter", None) not in block.trained
         if not known or not _is_static(node):
             return False
         stack += [arg.node for arg in node.args]
