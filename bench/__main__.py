@@ -17,8 +17,8 @@ from luminal import config
 from luminal.runtime.report_text import table_lines
 
 SUBJECTS = (
-    "start", "small", "pointwise", "matmul", "attention", "language_model", "training", "compile_time",
-    "search",
+    "start", "small", "pointwise", "matmul", "attention", "language_model", "training",
+    "compile_time", "search",
 )  # fmt: skip
 HEAD = ("what", "measured", "target", "", "spread", "detail")
 RESULTS = Path(__file__).parent / "results.json"

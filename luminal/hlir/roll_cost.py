@@ -54,9 +54,8 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
     early: list[bool] = []
     users: list[list[int]] = [[] for _ in first]
     for m, (n, refs) in enumerate(zip(first, layers.refs, strict=True)):
-        early.append(
-            _is_static(block.nodes[n]) and all(_is_early(block, ref, early) for ref in refs)
-        )
+        known = all(_is_early(block, ref, early) for ref in refs)
+        early.append(known and _is_static(block.nodes[n]))
         for ref in refs:
             if isinstance(ref, Inner):
                 users[ref.m].append(m)

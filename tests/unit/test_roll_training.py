@@ -27,13 +27,13 @@ def decoder(layers: int) -> Llama:
     return Llama(LlamaConfig(8, 12, layers, 2, 1, 4, VOCABULARY, LENGTH)).train()
 
 
-def step_of(model: Llama, clip_norm: float | None = None, decay: float = 0.01) -> lm.Graph:
-    """A step of AdamW on next-token prediction."""
+def step_of(model: Llama, clip_norm: float | None = None, rate: float | None = None) -> lm.Graph:
+    """A step of AdamW on next-token prediction; without a rate that is an input, too."""
     cx = lm.Graph()
     ids, wanted = (cx.tensor((BATCH, LENGTH), np.int64, name) for name in ("ids", "wanted"))
     loss = F.cross_entropy(model(ids).reshape(-1, VOCABULARY), wanted.reshape(-1)).output("loss")
-    rate = cx.tensor((), name="lr")
-    optimizer = lm.optim.AdamW(model.parameters(), lr=rate, weight_decay=decay)
+    given = cx.tensor((), name="lr") if rate is None else rate
+    optimizer = lm.optim.AdamW(model.parameters(), lr=given, weight_decay=0.01)
     optimizer.step(loss, clip_norm=clip_norm)
     return cx
 
@@ -63,9 +63,12 @@ def test_a_rolled_step_does_what_the_step_does(clip_norm: float | None) -> None:
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("rate", [None, 0.01], ids=["rate given", "rate fixed"])
 @pytest.mark.parametrize("clip_norm", [None, 1.0], ids=["plain", "clipped"])
-def test_a_step_is_as_long_for_more_layers(clip_norm: float | None) -> None:
-    counts = [len(lm.compile(step_of(decoder(n), clip_norm)).report().kernels) for n in (5, 9)]
+def test_a_step_is_as_long_for_more_layers(clip_norm: float | None, rate: float | None) -> None:
+    """Also where a decayed weight is known but for the weight, which the step itself assigns."""
+    steps = [lm.compile(step_of(decoder(n), clip_norm, rate)) for n in (5, 9)]
+    counts = [len(step.report().kernels) for step in steps]
     assert counts[0] == counts[1]
 
 
