@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,14 @@ def test_a_full_disk_at_the_end_is_an_error_that_a_resume_makes_good(
 
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _pythons_own_handler() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, whatever a test before made of it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_control_c_ends_after_the_step_with_a_checkpoint(tmp_path: Path, undisturbed: str) -> None:
