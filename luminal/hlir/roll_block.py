@@ -102,8 +102,10 @@ def is_slice(node: Node) -> bool:
     """Is it a view of one iteration's slice of what a Loop of layers handed out?"""
     if node.op.name != "View" or not node.attrs.view.map or not node.attrs.view.map[0].is_const:
         return False
-    source = node.args[0].node.attrs
-    return isinstance(source, LoopAttrs) and any(source.streams)
+    whole = node.args[0]
+    source = whole.node.attrs
+    is_rolled = isinstance(source, LoopAttrs) and any(source.streams)
+    return is_rolled and whole.index >= source.carried
 
 
 def _attributes(node: Node) -> Any:

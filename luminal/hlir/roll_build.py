@@ -132,9 +132,8 @@ def _computed_again(
     order: dict[Value, None] = {}
     stack = []
     for value in [*demand.values]:
-        m, read = inside[block.number[value.node]][1], places
-        place = (m, value.index)
-        if place not in kept and read[place] != {last}:
+        place = inside[block.number[value.node]][1], value.index
+        if place not in kept and places[place] != {last}:
             del demand.values[value]
             stack.append(value)
     while stack:
@@ -373,7 +372,7 @@ def _begun(whole: Value) -> Value | None:
     attrs: LoopAttrs = whole.node.attrs
     result = attrs.body.results[whole.index]
     for k, argument in enumerate(attrs.body.arguments[: attrs.carried]):
-        if whole.index >= attrs.carried and result == argument.value:
+        if result == argument.value:
             return whole.node.args[k]
     return None
 

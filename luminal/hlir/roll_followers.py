@@ -78,18 +78,19 @@ def with_followers(block: Block, layers: Layers) -> list[Iteration]:
 def with_operands(block: Block, layers: Layers) -> list[Iteration]:
     """The iterations, what is computed for each alone in front; the same list without any."""
     drawn: set[tuple[int, ...]] = set()
-    streams = {ref.values for refs in layers.refs for ref in refs if isinstance(ref, Stream)}
+    refs = [ref for refs in layers.refs for ref in refs if isinstance(ref, Stream)]
+    streams = dict.fromkeys(ref.values for ref in refs)  # in order: compiles repeat
     waiting = [*streams]
     while waiting:
         values = waiting.pop()
         nodes = tuple([block.number[value.node] for value in values])
         if nodes in drawn or not _is_drawn(block, values, nodes):
             continue
-        operands = set(zip(*(v.node.args for v in values), strict=True))
-        moving = {args for args in operands if any(arg != args[0] for arg in args)}
-        if sum(_bytes(args[0]) for args in moving - streams) <= _bytes(values[0]):
+        operands = dict.fromkeys(zip(*(v.node.args for v in values), strict=True))
+        moving = [args for args in operands if any(arg != args[0] for arg in args)]
+        if sum(_bytes(args[0]) for args in moving if args not in streams) <= _bytes(values[0]):
             drawn.add(nodes)
-            streams |= moving
+            streams |= dict.fromkeys(moving)
             waiting += moving
     if not drawn:
         return layers.iterations
