@@ -67,3 +67,12 @@ def shrunk(p: Tensor, rate: Rate, weight_decay: float) -> Tensor:
 def mixed(moment: Tensor, value: Tensor, beta: float) -> Tensor:
     """beta * moment + (1 - beta) * value: a running mean's next value."""
     return moment + (value - moment) * (1 - beta)
+
+
+def with_decay(
+    p: Tensor, g: Tensor, rate: Rate, weight_decay: float, decoupled: bool
+) -> tuple[Tensor, Tensor]:
+    """The parameter and the gradient: decay makes the one smaller, or is part of the other."""
+    if decoupled:
+        return shrunk(p, rate, weight_decay), g
+    return p, decayed(g, p, weight_decay)

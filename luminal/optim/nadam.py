@@ -13,12 +13,11 @@ from luminal.optim.formula import (
     Rate,
     Tensors,
     bias_correction,
-    decayed,
     each,
     mixed,
     rate_of,
-    shrunk,
     signed,
+    with_decay,
 )
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
 
@@ -63,10 +62,7 @@ def nadam_on_graph(
     def formula(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rate, of_gradient, of_mean, scale = scalars(p.dtype)
         g = signed(g, maximize)
-        if decoupled_weight_decay:
-            p = shrunk(p, rate, weight_decay)
-        else:
-            g = decayed(g, p, weight_decay)
+        p, g = with_decay(p, g, rate, weight_decay, decoupled_weight_decay)
         m, v = mixed(m, g, beta1), mixed(v, g * g, beta2)
         return p - (of_gradient * g + of_mean * m) / (v.sqrt() * scale + eps), m, v
 

@@ -13,12 +13,11 @@ from luminal.optim.formula import (
     Rate,
     Tensors,
     bias_correction,
-    decayed,
     each,
     mixed,
     rate_of,
-    shrunk,
     signed,
+    with_decay,
 )
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
 
@@ -62,10 +61,7 @@ def radam_on_graph(
     def formula(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rate, size, rectified = scalars(p.dtype)
         g = signed(g, maximize)
-        if decoupled_weight_decay:
-            p = shrunk(p, rate, weight_decay)
-        else:
-            g = decayed(g, p, weight_decay)
+        p, g = with_decay(p, g, rate, weight_decay, decoupled_weight_decay)
         m, v = mixed(m, g, beta1), mixed(v, g * g, beta2)
         adapted = where(is_known, rectified / (v.sqrt() + eps), 1.0)
         return p - size * m * adapted, m, v
