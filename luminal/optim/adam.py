@@ -19,7 +19,8 @@ from luminal.optim.formula import (
     signed,
     with_decay,
 )
-from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
+from luminal.optim.moments import TwoMoments
+from luminal.optim.optimizer import Group, Parameters, Shared, Slots, Update
 
 
 def adam_on_graph(
@@ -65,7 +66,7 @@ def adam_on_graph(
     return each("adam_on_graph", formula, parameters, gradients, *moments)
 
 
-class Adam(Optimizer):
+class Adam(TwoMoments):
     """Adam, with decay in the gradient, as torch.optim.Adam; `amsgrad` never lets v shrink."""
 
     def __init__(
@@ -87,12 +88,8 @@ class Adam(Optimizer):
 
     def slots(self, group: Group) -> dict[str, float]:
         """Both moments, and the greatest second one of AMSGrad."""
-        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
-        return dict.fromkeys(names, 0.0)
-
-    def shared(self, group: Group) -> dict[str, int | float]:
-        """The number of steps."""
-        return {"step": 0}
+        most = {"max_exp_avg_sq": 0.0} if group["amsgrad"] else {}
+        return super().slots(group) | most
 
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared

@@ -19,7 +19,8 @@ from luminal.optim.formula import (
     rate_of,
     signed,
 )
-from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
+from luminal.optim.moments import TwoMoments
+from luminal.optim.optimizer import Group, Parameters, Shared, Slots, Update
 
 
 def lamb_on_graph(
@@ -62,7 +63,7 @@ def lamb_on_graph(
     return new, firsts, seconds
 
 
-class LAMB(Optimizer):
+class LAMB(TwoMoments):
     """LAMB, for large batches."""
 
     def __init__(
@@ -78,14 +79,6 @@ class LAMB(Optimizer):
         super().__init__(
             params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize
         )
-
-    def slots(self, group: Group) -> dict[str, float]:
-        """Adam's moments."""
-        return {"exp_avg": 0.0, "exp_avg_sq": 0.0}
-
-    def shared(self, group: Group) -> dict[str, int | float]:
-        """The number of steps."""
-        return {"step": 0}
 
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared

@@ -19,7 +19,8 @@ from luminal.optim.formula import (
     signed,
     with_decay,
 )
-from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
+from luminal.optim.moments import TwoMoments
+from luminal.optim.optimizer import Group, Parameters, Shared, Slots, Update
 
 
 def _momentum(beta: float, decay: float, step: Tensor, dtype: DType) -> Tensor:
@@ -72,7 +73,7 @@ def nadam_on_graph(
     return new, firsts, seconds, product
 
 
-class NAdam(Optimizer):
+class NAdam(TwoMoments):
     """NAdam, as torch.optim.NAdam."""
 
     def __init__(
@@ -93,13 +94,9 @@ class NAdam(Optimizer):
             maximize=maximize,
         )  # fmt: skip
 
-    def slots(self, group: Group) -> dict[str, float]:
-        """Adam's moments."""
-        return {"exp_avg": 0.0, "exp_avg_sq": 0.0}
-
     def shared(self, group: Group) -> dict[str, int | float]:
         """The number of steps, and the product of their momenta."""
-        return {"step": 0, "mu_product": 1.0}
+        return super().shared(group) | {"mu_product": 1.0}
 
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared

@@ -19,7 +19,8 @@ from luminal.optim.formula import (
     signed,
     with_decay,
 )
-from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update
+from luminal.optim.moments import TwoMoments
+from luminal.optim.optimizer import Group, Parameters, Shared, Slots, Update
 
 
 def _rectification(beta2: float, step: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,7 +73,7 @@ def radam_on_graph(
     return new, firsts, seconds
 
 
-class RAdam(Optimizer):
+class RAdam(TwoMoments):
     """RAdam, as torch.optim.RAdam."""
 
     def __init__(
@@ -90,14 +91,6 @@ class RAdam(Optimizer):
             params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
             decoupled_weight_decay=decoupled_weight_decay, maximize=maximize,
         )  # fmt: skip
-
-    def slots(self, group: Group) -> dict[str, float]:
-        """Adam's moments."""
-        return {"exp_avg": 0.0, "exp_avg_sq": 0.0}
-
-    def shared(self, group: Group) -> dict[str, int | float]:
-        """The number of steps."""
-        return {"step": 0}
 
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
