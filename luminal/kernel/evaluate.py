@@ -246,6 +246,11 @@ class Evaluator:
         args = tuple(self.evaluate(arg, env) for arg in term.args)
         return self.map(term.op, args, term.dtype)
 
+    def is_known(self, term: Term, env: Env) -> bool:
+        """Is it at hand: in scratch, or computed here before?"""
+        row = self.rows.get(term) if env.base else None
+        return (row is not None and row.ready) or self.blocks.find(self.key(term, env)) is not None
+
     def decided(self, term: Term, env: Env) -> Term | None:
         """The arm that a Select takes everywhere in the present loops."""
         if term.op != "Select" or term.args[0].op != "Index":

@@ -21,7 +21,7 @@ from luminal.algebra.frames import extent_of, linear
 from luminal.algebra.terms import Term, below
 from luminal.dtypes import bool_
 from luminal.kernel.carries import COMBINE, close_loop, empty_of
-from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
+from luminal.kernel.evaluate import Env, Evaluator, Placed, Row, masks
 from luminal.kernel.group import Group, Store
 from luminal.kernel.guards import Range, cut_points, guarded, ranges, whole_vectors
 from luminal.kernel.loops import LoopAxis
@@ -287,12 +287,23 @@ class Placement:
             return plain, whole
         return [f[1] for f in found if f is not None], cut
 
-    def operands(self, reduction: Term, x: Term, env: Env) -> tuple[Tile, ...]:
-        """The reduced value, or the two factors of a contraction."""
+    def operands(
+        self, reduction: Term, x: Term, env: Env
+    ) -> tuple[tuple[Tile, ...], Tile | None]:
+        """The reduced value, or the two factors of a contraction; and where they count.
+
+        Factors that are both 0 where a condition fails change no sum there: the accumulator is
+        masked instead, which costs nothing where the hardware masks results.
+        """
         fused = reduction.op == "Sum" and x.op == "Mul" and x.dtype.is_float
-        if fused and x not in self.group.reads and x not in self.values.rows:
-            return tuple(self.values.evaluate(factor, env) for factor in x.args)
-        return (self.values.evaluate(x, env),)
+        if not fused or x in self.group.reads or x in self.values.rows:
+            return (self.values.evaluate(x, env),), None
+        a, b = x.args
+        if masks(a) and masks(b) and a.args[0] is b.args[0] and not self.values.decided(a, env):
+            bare = [f if self.values.is_known(f, env) else f.args[1] for f in (a, b)]
+            mask = self.values.evaluate(a.args[0], env)
+            return tuple(self.values.evaluate(factor, env) for factor in bare), mask
+        return tuple(self.values.evaluate(factor, env) for factor in x.args), None
 
     def accumulate(
         self,
@@ -309,9 +320,10 @@ class Placement:
         last: dict[Term, Tile] = {}
         for point in points:
             for reduction, x in zip(stage, reduced, strict=True):
-                operands = self.operands(reduction, x, point)
+                operands, mask = self.operands(reduction, x, point)
                 if reduction not in first:
-                    carried = self.accumulated(x, operands, points).union(symbols)
+                    touched = operands if mask is None else (*operands, mask)
+                    carried = self.accumulated(x, touched, points).union(symbols)
                     first[reduction] = last[reduction] = (
                         self.blocks.new(carried, reduction.dtype, level)
                         if symbols
@@ -325,6 +337,8 @@ class Placement:
                 else:
                     combine = COMBINE[reduction.op]
                     self.blocks.put(Map(after, combine, (before, *operands)), level)
+                if mask is not None:
+                    after = self.values.map("Select", (mask, after, before), reduction.dtype)
                 last[reduction] = after
         return [(None if symbols else last[r], first[r], last[r]) for r in stage]
 
