@@ -16,6 +16,7 @@ from luminal.dtypes import DType
 from luminal.kernel.blocks import Blocks
 from luminal.kernel.computed_index import compute
 from luminal.kernel.group import Group, Place
+from luminal.kernel.guards import masks
 from luminal.kernel.tile_ir import (
     Buffer,
     Grid,
@@ -246,11 +247,6 @@ class Evaluator:
         args = tuple(self.evaluate(arg, env) for arg in term.args)
         return self.map(term.op, args, term.dtype)
 
-    def is_known(self, term: Term, env: Env) -> bool:
-        """Is it at hand: in scratch, or computed here before?"""
-        row = self.rows.get(term) if env.base else None
-        return (row is not None and row.ready) or self.blocks.find(self.key(term, env)) is not None
-
     def decided(self, term: Term, env: Env) -> Term | None:
         """The arm that a Select takes everywhere in the present loops."""
         if term.op != "Select" or term.args[0].op != "Index":
@@ -374,10 +370,3 @@ class Evaluator:
         self.blocks.put(Store(row.buffer, offset, tile), level)
         if not self.blocks.may_be_skipped(row.level, level, used):
             row.offsets.add(offset)
-
-
-def masks(term: Term) -> bool:
-    """Is it `Select(index condition, x, 0)`?"""
-    if term.op != "Select" or term.args[0].op != "Index" or term.args[2].op != "Literal":
-        return False
-    return not any(term.args[2].attrs.data)

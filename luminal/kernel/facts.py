@@ -58,5 +58,5 @@ class Facts:
             inner=tuple(x for x in axes if x.members[0] in stored - free),
             operations=max(1, len(group.terms) - len(group.reads)),
             lanes=Lanes(most, grid, sequential),
-            strips=Strips(group, reads, sequential, target),
+            strips=Strips(group, reads, grid, sequential, target),
         )

@@ -17,6 +17,24 @@ Box = Mapping[Symbol, Range]
 """First and last position of some symbols."""
 
 
+def masks(term: Term) -> bool:
+    """Is it `Select(index condition, x, 0)`?"""
+    if term.op != "Select" or term.args[0].op != "Index" or term.args[2].op != "Literal":
+        return False
+    return not any(term.args[2].attrs.data)
+
+
+def factors(product: Term) -> tuple[Term | None, tuple[Term, Term]]:
+    """The factors of a product, and where they count: those that are 0 on one condition alike are
+    given without it. A sum from 0 on stays the same where both are 0, so its accumulator can be
+    masked instead, which costs nothing where the hardware masks results.
+    """
+    a, b = product.args
+    if masks(a) and masks(b) and a.args[0] is b.args[0]:
+        return a.args[0], (a.args[1], b.args[1])
+    return None, (a, b)
+
+
 def guarded(reduction: Term) -> tuple[Term, Term] | None:
     """(condition, x) of a reduction over `Select(condition, x, empty)` with an index condition."""
     (select,) = reduction.args

@@ -35,12 +35,13 @@ class Lanes:
 
     def score(self, loop: LoopAxis, reads: Sequence[Access]) -> float:
         """How contiguous the accesses are along an axis, and how well it fills its vectors."""
-        lanes, positions = self.width(loop), loop.estimate
-        steps = -(-positions // lanes)
-        used = positions / (steps * lanes) * lanes / self.most
-        if loop in self.sequential:
-            used *= steps / (steps + FOLD)
-        return used * (0.01 + sum(access.contiguity(loop) for access in reads))
+        return self.used(loop) * (0.01 + sum(access.contiguity(loop) for access in reads))
+
+    def used(self, loop: LoopAxis) -> float:
+        """The share of the lanes at work along an axis."""
+        steps = -(-loop.estimate // self.width(loop))
+        used = loop.estimate / (steps * self.most)
+        return used * steps / (steps + FOLD) if loop in self.sequential else used
 
     def rows(self, vector: LoopAxis, reads: Sequence[Access]) -> LoopAxis | None:
         """The longest grid axis that some reads have and some have not: rows of a register tile.

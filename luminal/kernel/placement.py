@@ -21,9 +21,9 @@ from luminal.algebra.frames import extent_of, linear
 from luminal.algebra.terms import Term, below
 from luminal.dtypes import bool_
 from luminal.kernel.carries import COMBINE, close_loop, empty_of
-from luminal.kernel.evaluate import Env, Evaluator, Placed, Row, masks
+from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.group import Group, Store
-from luminal.kernel.guards import Range, cut_points, guarded, ranges, whole_vectors
+from luminal.kernel.guards import Range, cut_points, factors, guarded, ranges, whole_vectors
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.tile_ir import (
@@ -290,20 +290,13 @@ class Placement:
     def operands(
         self, reduction: Term, x: Term, env: Env
     ) -> tuple[tuple[Tile, ...], Tile | None]:
-        """The reduced value, or the two factors of a contraction; and where they count.
-
-        Factors that are both 0 where a condition fails change no sum there: the accumulator is
-        masked instead, which costs nothing where the hardware masks results.
-        """
+        """The reduced value, or the two factors of a contraction and where they count."""
         fused = reduction.op == "Sum" and x.op == "Mul" and x.dtype.is_float
         if not fused or x in self.group.reads or x in self.values.rows:
             return (self.values.evaluate(x, env),), None
-        a, b = x.args
-        if masks(a) and masks(b) and a.args[0] is b.args[0] and not self.values.decided(a, env):
-            bare = [f if self.values.is_known(f, env) else f.args[1] for f in (a, b)]
-            mask = self.values.evaluate(a.args[0], env)
-            return tuple(self.values.evaluate(factor, env) for factor in bare), mask
-        return tuple(self.values.evaluate(factor, env) for factor in x.args), None
+        condition, pair = factors(x)
+        mask = None if condition is None else self.values.evaluate(condition, env)
+        return tuple(self.values.evaluate(factor, env) for factor in pair), mask
 
     def accumulate(
         self,

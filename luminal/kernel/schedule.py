@@ -18,7 +18,7 @@ from luminal.kernel.facts import Facts
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.lanes import DOT_TILE, partly
-from luminal.kernel.loops import UNKNOWN, Access, LoopAxis
+from luminal.kernel.loops import UNKNOWN, Access, LoopAxis, estimate
 from luminal.kernel.register_tile import register_tiles
 from luminal.kernel.strips import PACK_ROWS
 from luminal.shape.expression import Symbol
@@ -33,6 +33,7 @@ SHARES = 8  # chunks of a contraction for each core, at least, where there are r
 ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
 STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of a pointwise kernel
+IDLE = 0.8  # of the lanes in use: below, strips pay that are packed for other lanes
 TRIPS = 16  # of a pointwise kernel's loops, below which fewer at a time are less code, as fast
 
 NONE = -1  # in place of the number of a loop axis
@@ -104,7 +105,8 @@ class _Rules:
             return self.map()
         inside = [a for a in self.accesses if a.reduction is not None]
         shared = [x for x in self.grid if x.estimate > 1 and partly(x, inside)]
-        vector = self.vector([*self.grid, *self.sequential], inside)
+        touched = [*inside, *(a for a in self.accesses if a.is_store)]
+        vector = self.vector([*self.grid, *self.sequential], touched, self.packed_columns(inside))
         if vector in self.grid and vector is not None:
             rows = self.pick_axis(
                 "rows", self.lanes.rows(vector, inside), [x for x in shared if x is not vector]
@@ -125,12 +127,35 @@ class _Rules:
         chosen = self.pick(name, number(rule), [*map(number, others), NONE])
         return None if chosen == NONE else self.axes[chosen]
 
-    def vector(self, candidates: Sequence[LoopAxis], reads: Sequence[Access]) -> LoopAxis | None:
-        """The axis of the lanes: where most accesses are contiguous, if any is."""
+    def vector(
+        self,
+        candidates: Sequence[LoopAxis],
+        reads: Sequence[Access],
+        packed: Sequence[LoopAxis] = (),
+    ) -> LoopAxis | None:
+        """The axis of the lanes: where most accesses are contiguous, if any is. One of `packed`,
+        which strips make contiguous, where that would leave most lanes idle.
+        """
         contiguous = [x for x in candidates if any(a.contiguity(x) > 0 for a in reads)]
         others = [x for x in contiguous if self.lanes.width(x) > 1]
         others.sort(key=lambda x: -self.lanes.score(x, reads))
-        return self.pick_axis("vector", self.lanes.best(candidates, reads), others)
+        rule = self.lanes.best(candidates, reads)
+        if packed and (rule is None or self.lanes.used(rule) < IDLE):
+            rule = packed[0]
+        return self.pick_axis("vector", rule, [*others, *packed])
+
+    def packed_columns(self, reads: Sequence[Access]) -> list[LoopAxis]:
+        """Axes of the grid that fill vectors of strips: those with the least to pack first."""
+        found: list[tuple[int, LoopAxis]] = []
+        for loop in self.grid:
+            rows = self.lanes.rows(loop, reads)
+            if rows is None or self.lanes.used(loop) < IDLE or not partly(loop, reads):
+                continue
+            if not self.strips.pay(loop, rows):
+                continue
+            packs = self.strips.factors(loop, rows)
+            found.append((sum(prod(map(_positions, f.axes)) for f in packs), loop))
+        return [loop for _, loop in sorted(found, key=lambda each: each[0])]
 
     # --- kinds of kernels
 
@@ -227,14 +252,19 @@ class _Rules:
         packs = self.strips.factors(columns, rows)
         packs = packs if packs and self.pick("pack", int(packed), (1 - packed,)) else ()
         pair = [columns, rows]
-        if not packs:  # what is walked again for every step of the outer loop should stay in cache
+        block = self.row_block(order, columns, rows, tiles)
+        chunk = self.contraction_chunk()
+        if packs:  # a strip serves all that does not change it
+            free = self.strips.free(packs, pair)
+            order = [x for x in order if x not in free]
+            pair = [columns, *free, rows]
+            chunk *= self.facts.operations if free else 1  # few chunks: each packs
+        else:  # what is walked again for every step of the outer loop should stay in cache
             stays = columns.estimate * self.row_bytes() <= self.target.l2_bytes // 2
             outer = ("rows", "columns") if stays else ("columns", "rows")
             if self.pick("outer", outer[0], outer) == "rows":
                 pair = [rows, columns]
         along = columns.symbol if packs else None
-        block = self.row_block(order, columns, rows, tiles)
-        chunk = self.contraction_chunk()
         return self.done([*order, *pair], tiles, chunk, packs, along, (rows, block))
 
     def row_block(
@@ -334,7 +364,8 @@ class _Rules:
         in_panels = (x.symbol for x in order if any(a.panel(x) for a in self.accesses))
         if along is None:
             along = next((symbol for symbol in in_panels if symbol in kept), None)
-        grid = self.chunks(order, kept, wanted, block if along is not None else (None, 0))
+        rows = block if along is not None else (None, 0)
+        grid = self.chunks(order, kept, wanted, rows, along if packs else None)
         sequential = tuple(self.sequential)
         return Schedule(self.axes, grid, sequential, tuple(inner), kept, packs, along)
 
@@ -358,15 +389,22 @@ class _Rules:
         tiles: Mapping[Symbol, TileChoice],
         wanted: int,
         block: tuple[LoopAxis | None, int],
+        packed: Symbol | None,
     ) -> tuple[tuple[LoopAxis, int], ...]:
-        """Positions per chunk: inner axes whole until a chunk has the wanted work, the rest cut."""
+        """Positions per chunk: inner axes whole until a chunk has the wanted work, the rest cut.
+        What lies inside the `packed` axis is walked for a whole tile of it.
+        """
         work = self.facts.operations
         for loop in (*self.inner, *self.sequential):
             work *= loop.estimate
         work = max(1, min(work, 1 << 40))
+        strip = tiles[packed].size if packed is not None else 1
+        work *= strip
         out: list[tuple[LoopAxis, int]] = []
         for loop in reversed(order):
             tile = tiles.get(loop.symbol, TileChoice()).size
+            if loop.symbol is packed:
+                work //= strip
             positions = loop.estimate
             known = loop.extent.interval.hi is not None and positions < UNKNOWN
             count = max(1, wanted // work) if wanted > work else 1
@@ -380,6 +418,11 @@ class _Rules:
                 out.append((loop, count))
                 work *= count
         return tuple(reversed(out))
+
+
+def _positions(symbol: Symbol) -> int:
+    assert symbol.extent is not None
+    return estimate(symbol.extent)
 
 
 def _power_of_two(n: int) -> int:

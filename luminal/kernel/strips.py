@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd, prod
 
 from luminal.algebra.terms import Term, below
 from luminal.kernel.group import Group
+from luminal.kernel.guards import factors
 from luminal.kernel.loops import Access, LoopAxis
 from luminal.target import Target
 
@@ -19,10 +20,13 @@ L2_WAYS = 8  # lines of one set of the second-level cache
 
 @dataclass(frozen=True, slots=True)
 class Strips:
-    """Judges the factors of a group's products; `sequential` are the reduced axes."""
+    """Judges the factors of a group's products; `sequential` are the reduced axes, `grid` those
+    outside of all reductions.
+    """
 
     group: Group
     accesses: Sequence[Access]
+    grid: Sequence[LoopAxis]
     sequential: Sequence[LoopAxis]
     target: Target
 
@@ -34,7 +38,7 @@ class Strips:
             (product,) = reduction.args
             if product.op != "Mul" or product in self.group.reads:
                 continue
-            for factor in product.args:
+            for factor in factors(product)[1]:
                 reads_it = not factor.axes.isdisjoint(columns.members)
                 bound = not factor.axes.isdisjoint(reduction.attrs)
                 packed = not in_panels.isdisjoint(self.terms(factor))
@@ -44,16 +48,22 @@ class Strips:
 
     def pay(self, columns: LoopAxis, rows: LoopAxis) -> bool:
         """Are there rows enough, and would factors read where they lie be slow?"""
-        if rows.estimate < PACK_ROWS:
-            return False
         for factor in self.factors(columns, rows):
+            users = prod(x.estimate for x in (rows, *self.free((factor,), (columns, rows))))
+            if users < PACK_ROWS:
+                continue
             terms = self.terms(factor)
             computed = {t.op for t in terms if t not in self.group.reads} - {"At"}
-            if computed - MASKS or (computed and rows.estimate >= MASKED_ROWS):
+            if computed - MASKS or (computed and users >= MASKED_ROWS):
                 return True
             if any(self.is_scattered(a, columns) for a in self.accesses if a.source in terms):
                 return True
         return False
+
+    def free(self, factors: Sequence[Term], pair: Sequence[LoopAxis]) -> list[LoopAxis]:
+        """The other axes of the grid that these factors do not depend on: strips serve them all."""
+        bound = {a for factor in factors for a in factor.axes}
+        return [x for x in self.grid if x not in pair and bound.isdisjoint(x.members)]
 
     def is_scattered(self, access: Access, columns: LoopAxis) -> bool:
         """Are its columns no vectors, or do its lines meet in few sets of the L2 cache?"""
@@ -62,7 +72,7 @@ class Strips:
         way = self.target.l2_bytes // L2_WAYS
         for loop in filter(access.moves, self.sequential):
             stride = access.stride(loop)
-            step = math.gcd((stride or 0) * access.place.dtype.size, way)
+            step = gcd((stride or 0) * access.place.dtype.size, way)
             if loop.estimate > L2_WAYS * (way // step):
                 return True
         return False

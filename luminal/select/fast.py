@@ -28,6 +28,8 @@ from luminal.select.weights import (
     MUCH_WORK,
     ROW_BYTES,
     WEIGHTS,
+    is_contraction,
+    is_product,
     stored_anyway,
     upper,
 )
@@ -140,7 +142,7 @@ class _Fast:
         """The grids of row reductions and of what is computed beside them; others run alone."""
         found: dict[Term, frozenset[Symbol] | None] = {}
         for term, kernel in self.kernels.items():
-            contracts = any(_contracts(r) for r in kernel.reductions)
+            contracts = any(is_contraction(r) for r in kernel.reductions)
             grid = kernel.grid if kernel.reductions else term.axes
             alone = term.is_opaque or contracts or term in self.leaders
             alone = alone or term in self.wishes.apart
@@ -224,7 +226,7 @@ class _Fast:
         misfit = kernel.grid is not None and kernel.grid != term.axes
         closed = root.is_opaque and (root.op != "Scatter" or is_ordered(root))
         closed = closed or root in self.leaders
-        dear = idle or kernel.terms > KERNEL_TERMS
+        dear = idle or kernel.terms > KERNEL_TERMS or _breaks_tiles(term, root, kernel)
         wanted = self.wishes.residences.get(term) is Residence.LOCAL
         if closed or misfit or (dear and not wanted):
             return Residence.STORED
@@ -325,10 +327,14 @@ class _Fast:
                 self.uses[arg] |= uses
 
 
-def _contracts(reduction: Term) -> bool:
-    """Is it a sum of products of values with different axes?"""
-    (x,) = reduction.args
-    return x.op == "Mul" and len({factor.axes for factor in x.args}) > 1
+def _breaks_tiles(reduction: Term, root: Term, kernel: Kernel) -> bool:
+    """Would a product of matrices share its loops with what has other axes? Its register tiles
+    want long ones: axes that nothing else in the kernel tells apart.
+    """
+    if is_product(reduction) and reduction.axes != root.axes:
+        return True
+    others = [r for r in kernel.reductions if r.attrs != reduction.attrs]
+    return bool(others) and any(map(is_product, (reduction, *others)))
 
 
 def _phase(use: Use) -> int:

@@ -1,20 +1,22 @@
-"""Splitting reductions that have too few results to keep a team busy.
+"""Splitting reductions that have too few results to keep a team busy, and contractions so long that
+their operands leave the caches before the next results want them.
 
-`Sum{k} f` with few points becomes `Sum{c} (Sum{j} f[k := c*n + j])` over chunks c, the inner sum
-stored: the number of chunks is fixed by the extents, so the bits do not depend on how many threads
-there are.
+`Sum{k} f` becomes `Sum{c} (Sum{j} f[k := c*n + j])` over chunks c, the inner sum stored: the number
+of chunks is fixed by the extents, so the bits do not depend on how many threads there are.
 """
 
 from __future__ import annotations
 
 from luminal.algebra.terms import Term, Terms, axis_order, term_order
 from luminal.select.rewrite import Respelled
-from luminal.select.weights import FEW_POINTS, MUCH_WORK, upper
+from luminal.select.weights import FEW_POINTS, MUCH_WORK, is_contraction, upper
 from luminal.shape.expression import Expression, Symbol, axis, ceil_div
 
 CHUNKS = 64  # per reduction: even shares for teams up to about this size
 TRIES = 256  # chunk sizes looked at for one that divides the extent
 MIN_CHUNK = 1 << 12  # elements: a chunk is worth handing out
+LONG = 1 << 15  # positions of a contraction: vectors of columns are more than a cache holds
+MOST_POINTS = 1 << 16  # of such a contraction: CHUNKS times as many are stored
 MAX_CHUNK = 1 << 16  # positions: extents without a useful bound are cut all the same
 
 
@@ -27,9 +29,12 @@ def split_reductions(program: Respelled) -> Respelled:
 
 
 def _wanted(term: Term) -> bool:
-    if not term.is_reduction or upper(term.axes) >= FEW_POINTS:
+    if not term.is_reduction:
         return False
-    return upper(term.axes) * upper(term.attrs) > MUCH_WORK and _chunk(term) is not None
+    points, length = upper(term.axes), upper(term.attrs)
+    idle = points < FEW_POINTS and points * length > MUCH_WORK
+    long = length >= LONG and points <= MOST_POINTS and is_contraction(term)
+    return (idle or long) and _chunk(term) is not None
 
 
 def _chunk(reduction: Term) -> tuple[Symbol, int] | None:

@@ -32,6 +32,20 @@ def upper(axes: Iterable[Symbol]) -> int:
     return points
 
 
+def is_contraction(reduction: Term) -> bool:
+    """Is it a sum of products of values with different axes?"""
+    (x,) = reduction.args
+    return reduction.op == "Sum" and x.op == "Mul" and len({factor.axes for factor in x.args}) > 1
+
+
+def is_product(reduction: Term) -> bool:
+    """Is it a contraction with results along axes of either factor alone: rows and columns?"""
+    if not is_contraction(reduction):
+        return False
+    a, b = (factor.axes & reduction.axes for factor in reduction.args[0].args)
+    return bool(a - b) and bool(b - a)
+
+
 def stored_anyway(roots: Iterable[Root], order: Iterable[Term]) -> set[Term]:
     """Terms that no rule can leave unstored: the program's roots, and what is read as a buffer."""
     forced = {root.term for root in roots}
