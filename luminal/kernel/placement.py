@@ -287,16 +287,26 @@ class Placement:
             return plain, whole
         return [f[1] for f in found if f is not None], cut
 
-    def operands(
+    def operands(self, reduction: Term, x: Term, env: Env) -> tuple[Tile, ...]:
+        """The reduced value, or the two factors of a contraction."""
+        factors = x.args if self.is_fused(reduction, x) else (x,)
+        return tuple(self.values.evaluate(factor, env) for factor in factors)
+
+    def is_fused(self, reduction: Term, x: Term) -> bool:
+        """Is `x` a product that is multiplied and added in one step?"""
+        fused = reduction.op == "Sum" and x.op == "Mul" and x.dtype.is_float
+        return fused and x not in self.group.reads and x not in self.values.rows
+
+    def masked_operands(
         self, reduction: Term, x: Term, env: Env
     ) -> tuple[tuple[Tile, ...], Tile | None]:
-        """The reduced value, or the two factors of a contraction and where they count."""
-        fused = reduction.op == "Sum" and x.op == "Mul" and x.dtype.is_float
-        if not fused or x in self.group.reads or x in self.values.rows:
-            return (self.values.evaluate(x, env),), None
-        condition, pair = factors(x)
-        mask = None if condition is None else self.values.evaluate(condition, env)
-        return tuple(self.values.evaluate(factor, env) for factor in pair), mask
+        """The operands, and where they count if not everywhere."""
+        if self.is_fused(reduction, x):
+            condition, pair = factors(x)
+            if condition is not None:
+                tiles = tuple(self.values.evaluate(factor, env) for factor in pair)
+                return tiles, self.values.evaluate(condition, env)
+        return self.operands(reduction, x, env), None
 
     def accumulate(
         self,
@@ -313,7 +323,7 @@ class Placement:
         last: dict[Term, Tile] = {}
         for point in points:
             for reduction, x in zip(stage, reduced, strict=True):
-                operands, mask = self.operands(reduction, x, point)
+                operands, mask = self.masked_operands(reduction, x, point)
                 if reduction not in first:
                     touched = operands if mask is None else (*operands, mask)
                     carried = self.accumulated(x, touched, points).union(symbols)

@@ -18,7 +18,7 @@ from luminal.kernel.facts import Facts
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.lanes import DOT_TILE, partly
-from luminal.kernel.loops import UNKNOWN, Access, LoopAxis, estimate
+from luminal.kernel.loops import UNKNOWN, Access, LoopAxis
 from luminal.kernel.register_tile import register_tiles
 from luminal.kernel.strips import PACK_ROWS
 from luminal.shape.expression import Symbol
@@ -154,7 +154,9 @@ class _Rules:
             if not self.strips.pay(loop, rows):
                 continue
             packs = self.strips.factors(loop, rows)
-            found.append((sum(prod(map(_positions, f.axes)) for f in packs), loop))
+            read = [[x for x in self.axes if not f.axes.isdisjoint(x.members)] for f in packs]
+            size = sum(map(_positions, read))
+            found.append((size, loop))
         return [loop for _, loop in sorted(found, key=lambda each: each[0])]
 
     # --- kinds of kernels
@@ -258,7 +260,10 @@ class _Rules:
             free = self.strips.free(packs, pair)
             order = [x for x in order if x not in free]
             pair = [columns, *free, rows]
-            chunk *= self.facts.operations if free else 1  # few chunks: each packs
+            strips = -(-columns.estimate // tiles[columns.symbol].size) * _positions(order)
+            if free and strips >= SHARES * self.target.cores // 2:  # enough: none is packed twice
+                inside = [rows, *free, *self.sequential]
+                chunk = tiles[columns.symbol].size * _positions(inside) * self.facts.operations
         else:  # what is walked again for every step of the outer loop should stay in cache
             stays = columns.estimate * self.row_bytes() <= self.target.l2_bytes // 2
             outer = ("rows", "columns") if stays else ("columns", "rows")
@@ -275,9 +280,7 @@ class _Rules:
         tiles: Mapping[Symbol, TileChoice],
     ) -> int:
         """Rows of a chunk that packs: many, as they pay for it, but chunks enough to share out."""
-        strips = -(-columns.estimate // tiles[columns.symbol].size)
-        for loop in order:
-            strips *= loop.estimate
+        strips = -(-columns.estimate // tiles[columns.symbol].size) * _positions(order)
         block = ROW_BLOCK
         while (
             block > PACK_ROWS and strips * -(-rows.estimate // block) < SHARES * self.target.cores
@@ -287,9 +290,7 @@ class _Rules:
 
     def contraction_chunk(self) -> int:
         """The work of one chunk: small enough to share out, large enough to reuse what it loads."""
-        total = 1
-        for loop in self.axes:
-            total *= loop.estimate
+        total = _positions(self.axes)
         return max(SMALL_CONTRACTION, min(LARGE_CONTRACTION, total // CONTRACTION_CHUNKS))
 
     def vector_over_reduction(
@@ -398,7 +399,7 @@ class _Rules:
         for loop in (*self.inner, *self.sequential):
             work *= loop.estimate
         work = max(1, min(work, 1 << 40))
-        strip = tiles[packed].size if packed is not None else 1
+        strip = tiles.get(packed, TileChoice()).size if packed is not None else 1
         work *= strip
         out: list[tuple[LoopAxis, int]] = []
         for loop in reversed(order):
@@ -420,9 +421,8 @@ class _Rules:
         return tuple(reversed(out))
 
 
-def _positions(symbol: Symbol) -> int:
-    assert symbol.extent is not None
-    return estimate(symbol.extent)
+def _positions(loops: Sequence[LoopAxis]) -> int:
+    return prod(loop.estimate for loop in loops)
 
 
 def _power_of_two(n: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 import luminal as lm
 from luminal.compiler import lower_to_program
 from luminal.kernel.knobs import Choices, KnobError
-from luminal.kernel.tile_ir import Kernel, Loop
+from luminal.kernel.tile_ir import Contract, Kernel, Load, Loop, Map, Role, Store
 from luminal.target import Target
 
 TARGET = Target(
@@ -52,3 +52,68 @@ def test_knobs_are_legal_values_of_choices_that_are_asked_for_once() -> None:
         choices.pick("tile", "4x2")
     with pytest.raises(KnobError, match="Sum: no knob pack here; its knobs are: none"):
         Choices("Sum", (("pack", 1),)).finish()
+
+
+def gradients(x: tuple[int, ...], w: tuple[int, ...], of: str) -> tuple[Kernel, ...]:
+    """The kernels of a convolution's gradient by its picture or its weight."""
+    cx = lm.Graph()
+    leaves = {"x": cx.tensor(x, name="x"), "w": cx.tensor(w, name="w")}
+    y = leaves["x"].conv2d(leaves["w"])
+    seed = cx.tensor(y.shape, name="seed")
+    lm.grad((y * seed).sum(), [leaves[of]])[0].output("gradient")
+    return lower_to_program(cx.graph(), TARGET).kernels
+
+
+def inside_loops(kernel: Kernel) -> list[tuple[Any, tuple[str, ...]]]:
+    """Each statement with the extents of the loops around it."""
+    found: list[tuple[Any, tuple[str, ...]]] = []
+
+    def walk(body: Any, outside: tuple[str, ...]) -> None:
+        for statement in body:
+            if isinstance(statement, Loop):
+                walk(statement.body, (*outside, str(statement.axis.extent)))
+            else:
+                found.append((statement, outside))
+
+    walk(kernel.body, ())
+    return found
+
+
+def test_a_weight_gradient_packs_what_all_taps_share_once() -> None:
+    """Lanes over output channels, which lie far apart; the taps' loops inside of the packing."""
+    found = next(k for k in gradients((32, 16, 26, 26), (64, 16, 3, 3), "w") if k.scratch)
+    strips = {scratch.name for scratch in found.scratch}
+    packing = [(s, o) for s, o in inside_loops(found) if getattr(s, "buffer", None) in strips]
+    stored = [outside for s, outside in packing if isinstance(s, Store)]
+    assert stored
+    assert not any("3" in outside for outside in stored)
+    assert any(outside.count("3") == 2 for s, outside in packing if isinstance(s, Load))
+
+
+def test_a_long_contraction_is_summed_in_chunks() -> None:
+    """100 pictures: of 57,600 positions 64 partial sums are kept."""
+    sizes = [
+        str(b.size) for k in gradients((100, 16, 26, 26), (64, 16, 3, 3), "w") for b in k.buffers
+    ]
+    assert str(50 * 64 * 16 * 9) in sizes
+
+
+def test_an_input_gradient_masks_its_sums() -> None:
+    """Taps outside count nowhere: the accumulator is kept there, no operand is made 0."""
+    (found,) = gradients((4, 32, 26, 26), (64, 32, 3, 3), "x")
+    contracts = [s.out.id for s in found.statements() if isinstance(s, Contract)]
+    selects = [s for s in found.statements() if isinstance(s, Map) and s.op == "Select"]
+    assert contracts
+    assert [s.args[1].id for s in selects] == contracts
+
+
+def test_a_product_of_matrices_shares_no_loops_with_what_has_other_axes() -> None:
+    """The product's columns are one long axis, whatever is done with its results by window."""
+    cx = lm.Graph()
+    a, b = cx.tensor((64, 128), name="a"), cx.tensor((128, 16 * 12 * 12), name="b")
+    wide = cx.tensor((64, 16, 12, 2, 12, 2), name="wide")
+    product = (a @ b).reshape(64, 16, 12, 1, 12, 1)
+    lm.where(wide > 0, product.expand(64, 16, 12, 2, 12, 2), 0.0).output("y")
+    kernels = lower_to_program(cx.graph(), TARGET).kernels
+    (found,) = (k for k in kernels if any(isinstance(s, Contract) for s in k.statements()))
+    assert {str(b.size) for b in found.buffers if b.role is Role.OUT} == {str(64 * 16 * 144)}
