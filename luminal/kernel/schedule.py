@@ -145,8 +145,11 @@ class _Rules:
         return self.pick_axis("vector", rule, [*others, *packed])
 
     def packed_columns(self, reads: Sequence[Access]) -> list[LoopAxis]:
-        """Axes of the grid that fill vectors of strips: those with the least to pack first."""
-        found: list[tuple[int, LoopAxis]] = []
+        """Axes of the grid that fill vectors of strips: those with the least to pack first, or of
+        equals those along which results lie side by side.
+        """
+        stores = [access for access in self.accesses if access.is_store]
+        found: list[tuple[int, float, LoopAxis]] = []
         for loop in self.grid:
             rows = self.lanes.rows(loop, reads)
             if rows is None or self.lanes.used(loop) < IDLE or not partly(loop, reads):
@@ -156,8 +159,8 @@ class _Rules:
             packs = self.strips.factors(loop, rows)
             read = [[x for x in self.axes if not f.axes.isdisjoint(x.members)] for f in packs]
             size = sum(map(_positions, read))
-            found.append((size, loop))
-        return [loop for _, loop in sorted(found, key=lambda each: each[0])]
+            found.append((size, -sum(store.contiguity(loop) for store in stores), loop))
+        return [loop for _, _, loop in sorted(found, key=lambda each: each[:2])]
 
     # --- kinds of kernels
 

@@ -328,13 +328,18 @@ class _Fast:
 
 
 def _breaks_tiles(reduction: Term, root: Term, kernel: Kernel) -> bool:
-    """Would a product of matrices share its loops with what has other axes? Its register tiles
-    want long ones: axes that nothing else in the kernel tells apart.
+    """Would a product of matrices share its loops with what spoils its register tiles? They want
+    long axes, which nothing else in the kernel tells apart, and all registers for one sum, but for
+    products of one matrix with several, which is loaded once for all.
     """
     if is_product(reduction) and reduction.axes != root.axes:
         return True
-    others = [r for r in kernel.reductions if r.attrs != reduction.attrs]
-    return bool(others) and any(map(is_product, (reduction, *others)))
+    others = [r for r in kernel.reductions if is_product(r) or is_product(reduction)]
+    return any(r.attrs != reduction.attrs or not _share_factor(r, reduction) for r in others)
+
+
+def _share_factor(a: Term, b: Term) -> bool:
+    return not frozenset(a.args[0].args).isdisjoint(b.args[0].args)
 
 
 def _phase(use: Use) -> int:

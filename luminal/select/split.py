@@ -15,7 +15,7 @@ from luminal.shape.expression import Expression, Symbol, axis, ceil_div
 CHUNKS = 64  # per reduction: even shares for teams up to about this size
 TRIES = 256  # chunk sizes looked at for one that divides the extent
 MIN_CHUNK = 1 << 12  # elements: a chunk is worth handing out
-LONG = 1 << 13  # positions of a contraction: vectors of columns are more than a cache holds
+LONG = 1 << 14  # positions of a contraction: vectors of columns are more than a cache holds
 LONG_CHUNK = 1 << 10  # of its positions: adding up the chunks' sums costs little beside
 MOST_POINTS = 1 << 16  # of such a contraction: CHUNKS times as many are stored
 MAX_CHUNK = 1 << 16  # positions: extents without a useful bound are cut all the same
