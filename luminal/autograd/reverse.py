@@ -164,6 +164,26 @@ def seed(y: Tensor, cotangent: Tensor | None, what: str) -> Tensor:
     return cotangent.cast(y.dtype)
 
 
+def check_view(loss: Tensor, x: Tensor, what: str) -> None:
+    """Raises GraphError for a view where the loss reads what it is a view of in other ways too.
+
+    Views are composed when they are recorded: a view of `x` is one of x's own operand, and nothing
+    tells whether it was made from the one or the other.
+    """
+    node = x.value.node
+    if node.op.name != "View":
+        return
+    (base,) = node.args
+    order = _operands_first(loss.graph, [loss.value])
+    if loss.value == base or any(base in _sources(loss.graph, n) for n in order if n is not node):
+        raise GraphError(
+            f"{what}: {describe(x)} is a view of {describe(loss.graph.wrap(base))}, which the loss "
+            "reads in other ways too; views of views are recorded as one, so what reads this view "
+            "cannot be told from that. Write what reads it as a function f and take "
+            "lm.grad(f)(view), or take the gradient of what it is a view of"
+        )
+
+
 def check_graph(graph: Recorder, tensors: Iterable[Tensor], what: str) -> None:
     """Raises GraphError for a Tensor of another graph."""
     for x in tensors:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from luminal.autograd.reverse import check_graph, check_variable, gradients, seed
+from luminal.autograd.reverse import check_graph, check_variable, check_view, gradients, seed
 from luminal.errors import GraphError, ShapeError
 from luminal.frontend.binary import graph_of
 from luminal.frontend.derivatives import Derivative
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.tree import flatten
+from luminal.frontend.tree import Tree, flatten
 from luminal.hlir.attributes import MarkAttrs
 from luminal.hlir.state import Parameter
 
@@ -34,9 +34,10 @@ def grad(
     stands for the gradient from above, and lets the loss have any shape. Gradients can be
     differentiated again.
 
-    Of a function, `grad(f)(*args)` is the gradient of its scalar result in the arguments `argnums`.
-    Raises DTypeError for variables of integers, GraphError for a value without a derivative on the
-    way; the error names the operation.
+    Of a function, `grad(f)(*args)` is the gradient of its scalar result in the arguments `argnums`:
+    variables of its own, whatever else of the graph holds the same values.
+    Raises DTypeError for variables of integers; GraphError for a value without a derivative on the
+    way, named with its operation, and for a view where the loss also reads what it is a view of.
     """
     if not isinstance(loss, Tensor):
         if variables is not None:
@@ -62,7 +63,7 @@ def vjp(
 
     Primals, the result and the cotangent (like the result) are trees of Tensors.
     """
-    leaves, tree = flatten(tuple(primals))
+    primals, tree, leaves = _fresh(primals)
     result = function(*primals)
     outputs, out_tree = flatten(result)
     graph = graph_of("vjp", [*outputs, *leaves])
@@ -88,7 +89,7 @@ def jvp(
     Forward mode as reverse mode twice: a vjp is linear in the cotangent, and the vjp of that map,
     at the tangents, is the jvp (the cotangent itself drops out).
     """
-    leaves, _ = flatten(tuple(primals))
+    primals, _, leaves = _fresh(primals)
     along, _ = flatten(tuple(tangents))
     if len(along) != len(leaves):
         raise ShapeError(
@@ -173,14 +174,33 @@ def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool
 
     @wraps(function)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
+        given, tree, leaves = _fresh(tuple(args[k] for k in numbers))
+        args = tuple(given[numbers.index(k)] if k in numbers else x for k, x in enumerate(args))
         value = function(*args, **kwargs)
         loss, *_ = value if isinstance(value, tuple) else (value,)
-        leaves, tree = flatten(tuple(args[k] for k in numbers))
         found = tree.build(_gradients(function.__name__, loss, leaves, None))
         out = found[0] if isinstance(argnums, int) else found
         return (value, out) if with_value else out
 
     return differentiated
+
+
+def _fresh(arguments: Sequence[Any]) -> tuple[tuple[Any, ...], Tree, list[Any]]:
+    """The arguments of a function with values of their own in the place of its Tensors, their
+    tree, its leaves. So what else of the graph is equal to an argument stays apart from it, and
+    so do views of it, which would else be composed with those that it is made of.
+    """
+    leaves, tree = flatten(tuple(arguments))
+    own = [_variable(x) if is_tensor(x) and x.dtype.is_float else x for x in leaves]
+    return tree.build(own), tree, own
+
+
+def _variable(x: Tensor) -> Tensor:
+    """`x` as a value of its own, with the derivative of an identity."""
+    graph = x.graph
+    value = graph.builder.make("Detach", [x.value], MarkAttrs((object(),))).value
+    graph.derivatives[value] = Derivative((x.value,), lambda g, _y, _x: (g,))
+    return graph.wrap(value)
 
 
 def _gradients(
@@ -193,6 +213,8 @@ def _gradients(
             raise GraphError(f"{what}: {x!r} is no Tensor and no Parameter")
         check_variable(x, what)
     check_graph(graph, tensors, what)
+    for x in tensors:
+        check_view(loss, x, what)
     found = gradients(graph, [loss], [seed(loss, above, what)], [x.value for x in tensors])
     return [_zeros(x) if g is None else g for x, g in zip(tensors, found, strict=True)]
 
