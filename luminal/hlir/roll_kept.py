@@ -2,20 +2,22 @@
 again there.
 
 Gradients read much of what the layers before them computed. A value that is cheap to compute (by
-element, or a view) is computed again by its reader, unless its operands, as far as they are not
-handed out anyway, are more bytes than itself: so the products that a matrix product sums over are
-never handed out, nor is any of a chain of activations but its beginning.
+element, or a view) is computed again by its reader, unless what it is computed from, as far as that
+is not handed out anyway, is more bytes than itself: so the products that a matrix product sums over
+are never handed out, nor is any of a chain of activations but its beginning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.roll_block import Block, is_recorded_anew
+from luminal.hlir.roll_cost import WEIGHTS
 from luminal.hlir.roll_match import Carried, Inner, Layers
 from luminal.hlir.roll_runs import size_of
 
+CHAIN = 32  # weight of operations by element: about what storing and loading their result costs
 Place = tuple[int, int]
 """(node m of the body, result): a value of every iteration."""
 
@@ -27,8 +29,7 @@ def handed_out(block: Block, layers: Layers, demanded: Iterable[Place]) -> set[P
     for m in reversed(range(len(first))):
         for place in [place for place in wanted if place[0] == m]:
             wanted.discard(place)
-            operands = _operands(layers, m)
-            new = {each for each in operands if each not in wanted and each not in kept}
+            new = _beginnings(first, layers, m, wanted | kept)
             added = sum(_bytes(first[k], r) for k, r in new)
             later = any(k >= m for k, _ in new)  # of the iteration before: it is looked at no more
             saved = _bytes(first[m], place[1]) - added
@@ -43,6 +44,29 @@ def handed_out(block: Block, layers: Layers, demanded: Iterable[Place]) -> set[P
 def is_cheap(node: Node) -> bool:
     """Is it computed again rather than stored?"""
     return node.op.is_pointwise or node.op.group == "view" or is_recorded_anew(node)
+
+
+def _beginnings(first: Sequence[Node], layers: Layers, m: int, known: set[Place]) -> set[Place]:
+    """What node m is computed from that is not known: through a short chain of cheap values, the
+    dear ones at its other end; else its operands.
+    """
+    operands = _operands(layers, m) - known
+    found, stack, seen, weight = set[Place](), [*operands], set[Place](), _weight(first[m])
+    while stack:
+        k, r = place = stack.pop()
+        if place in seen or place in known:
+            continue
+        seen.add(place)
+        if k >= m or not is_cheap(first[k]):
+            found.add((k, r))
+            continue
+        weight += _weight(first[k])
+        stack += _operands(layers, k)
+    return found if weight <= CHAIN else operands
+
+
+def _weight(node: Node) -> int:
+    return WEIGHTS.get(node.op.name, 1) if node.op.is_pointwise else 0
 
 
 def _operands(layers: Layers, m: int) -> set[Place]:

@@ -83,6 +83,13 @@ def test_only_small_values_leave_the_layers() -> None:
             assert np.prod([n.value for n in result.shape[1:]]) <= widest
 
 
+def test_of_a_gated_layer_only_gate_and_other_factor_leave() -> None:
+    """Not the sigmoid, nor its product with the gate: both are computed again from the gate."""
+    forward = loops(roll(pruned(step_of(decoder(6)).graph())))[0]
+    extents = [[n.value for n in r.shape[1:]] for r in forward.types[forward.attrs.carried :]]
+    assert sum(shape[-1] == 12 for shape in extents) == 2
+
+
 def test_slices_are_walked_backwards_not_copied() -> None:
     cx = step_of(decoder(6))
     backward = loops(roll(pruned(cx.graph())))[-1]
