@@ -102,7 +102,8 @@ def compare(learned: Dataset, seconds: float) -> None:
     fast, best = (min(each) for each in taken.values())
     found = [*steps.values()][1].report().search
     assert found is not None
-    print(f"{found.decision}; {found.candidates} candidates")
+    tried = f"{found.structure.candidates} structures, {found.schedules.candidates} schedules"
+    print(f"{found.decision}; {tried} tried")
     print(f"in turns fast {fast * 1e3:.2f} ms, searched {best * 1e3:.2f} ms: {fast / best:.2f}x")
 
 

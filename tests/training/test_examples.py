@@ -76,7 +76,7 @@ def test_the_step_of_digits_is_searched(
 ) -> None:
     mnist_cnn.compare(MNIST(shared_data / "mnist", train=False), 20)
     printed = capsys.readouterr().out
-    assert "candidates" in printed
+    assert "structures" in printed
     assert float(printed.rsplit(": ", 1)[1].rstrip("x\n")) > 0.9
 
 
