@@ -55,12 +55,16 @@ def scaled_dot_product_attention(
     if grouped and attn_mask is not None:
         attn_mask = _grouped_mask(attn_mask, heads, q.extents[-4])
     scores = _masked(scores, attn_mask, is_causal)
-    if attn_mask is None or dropout_p:
+    if attn_mask is None:
         out = matmul(dropout(scores.softmax(-1), dropout_p, key_of_dropout), v)
     else:
-        out = _attended(scores, v)
-    if attn_mask is not None:
-        out = where(scores.amax(-1, keepdim=True) == -np.inf, 0.0, out)
+        hidden = scores.amax(-1, keepdim=True) == -np.inf
+        if dropout_p:  # of a row that is hidden, 0 where a gradient would else be NaN
+            weights = where(hidden, 0.0, scores).softmax(-1)
+            out = matmul(dropout(weights, dropout_p, key_of_dropout), v)
+        else:
+            out = _attended(scores, v)
+        out = where(hidden, 0.0, out)
     if grouped:
         out = reshape(out, *out.extents[:-4], heads, *out.extents[-2:])
     return out.cast(dtype)

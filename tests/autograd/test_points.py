@@ -178,3 +178,17 @@ def test_powers_of_zero_are_flat_again() -> None:
     found = lm.compile(cx, "reference")({"x": zeros, "y": np.array([0.0, 4.0, 5.0, 7.5])})
     for order in range(3):
         np.testing.assert_array_equal(found[f"g{order}"], zeros)
+
+
+@pytest.mark.parametrize("dropped", [0.0, 0.5])
+def test_a_row_of_attention_that_is_hidden_has_no_gradient(dropped: float) -> None:
+    """The weights of its softmax are NaN, with dropout on them too."""
+    cx = lm.Graph()
+    q = cx.tensor((2, 3), name="q")
+    seen = cx.constant(np.array([[True, False], [False, False]]))
+    key = lm.random.key(cx.constant(0)) if dropped else None
+    y = lm.nn.functional.scaled_dot_product_attention(q, q, q, seen, dropped, key_of_dropout=key)
+    lm.grad(y.sum(), q).output("g")
+    found = lm.compile(cx)({"q": np.arange(6, dtype=np.float32).reshape(2, 3)})["g"]
+    np.testing.assert_array_equal(found[1], 0)
+    assert np.isfinite(found).all()
