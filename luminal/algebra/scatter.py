@@ -1,10 +1,21 @@
-"""Where a Scatter stores: its map in the axes of its source."""
+"""Where a Scatter stores, and along which axes of its source two positions may meet.
+
+The map of a Scatter gives a coordinate per dimension of the destination. Positions that meet at one
+element agree in every coordinate, so they agree along each axis that can be read back from the
+coordinates: such an axis is *free*. Loops over free axes may run in any order, on any thread and in
+any lane; only the others are walked in row-major order. A coordinate that is an integer term (rows
+chosen by an index tensor) tells nothing of its axes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from luminal.algebra.frames import linear, shape_of
-from luminal.algebra.terms import Term
+from luminal.algebra.terms import Axes, Term
+from luminal.dtypes import int64
 from luminal.shape.expression import Expression, Symbol, const
+from luminal.shape.prove import prove
 from luminal.shape.view import index
 
 
@@ -14,37 +25,57 @@ def positions(scatter: Term) -> tuple[Expression | Term, ...]:
     frame = attrs.frames[1]
     where = {index(k, n): linear(frame[k]) for k, n in enumerate(shape_of(frame))}
     return tuple(
-        entry.substitute(where) if isinstance(entry, Expression) else scatter.args[2 + entry]
+        entry.substitute(where)
+        if isinstance(entry, Expression)
+        else _coordinate(scatter.args[2 + entry])
         for entry in attrs.hlir.map
     )
 
 
-def is_ordered(scatter: Term) -> bool:
-    """Must the source be stored in row-major order: may two positions meet in one destination?"""
-    entries = positions(scatter)
-    axes = {axis for dimension in scatter.attrs.frames[1] for axis in dimension}
-    for entry in entries:
-        if isinstance(entry, Term):
-            return True
-        own = [s for s in entry.symbols() if s.extent is not None]
-        if _is_digits(entry - entry.constant, own):
-            axes -= set(own)
-    return bool(axes) or scatter.attrs.hlir.mode == "add"
+def _coordinate(term: Term) -> Expression | Term:
+    """An index tensor that only counts is as good as an Expression."""
+    return term.attrs if term.op == "Index" and term.dtype is int64 else term
 
 
-def _is_digits(entry: Expression, own: list[Symbol]) -> bool:
-    """Does the entry tell apart all positions of its axes: a mixed-radix number plus an offset?"""
-    left = {s: entry.coefficient(s) for s in own}
-    radix = const(1)
-    if len(own) == 1:
-        stride = left[own[0]]
-        return stride is not None and stride.is_const and stride.value != 0
-    while left:
-        found = next(
-            (s for s, stride in left.items() if stride is not None and stride == radix), None
-        )
-        if found is None or found.extent is None:
-            return False
-        del left[found]
-        radix = radix * found.extent
-    return True
+def ordered_axes(scatter: Term) -> Axes:
+    """The axes of the source that are not free, outermost first.
+
+    By induction over the coordinates: one that is an Expression in axes known to agree and an
+    injective affine part in others makes those others agree too.
+    """
+    axes = [axis for dimension in scatter.attrs.frames[1] for axis in dimension]
+    entries = [entry for entry in positions(scatter) if isinstance(entry, Expression)]
+    free = set[Symbol]()
+    while True:
+        found = [_read_back(entry, free, axes) for entry in entries]
+        more = free.union(*found)
+        if more == free:
+            return tuple(axis for axis in axes if axis not in free)
+        free = more
+
+
+def _read_back(
+    entry: Expression, known: Collection[Symbol], axes: Axes | list[Symbol]
+) -> set[Symbol]:
+    """The axes that a coordinate tells, where those in `known` are told already.
+
+    Affine in these, each stride must exceed all that the smaller ones reach together.
+    """
+    own = [axis for axis in reversed(axes) if axis in entry.symbols() and axis not in known]
+    strides: dict[Symbol, Expression] = {}
+    rest = entry
+    for axis in own:
+        stride = entry.coefficient(axis)
+        if stride is None or any(symbol.extent is not None for symbol in stride.symbols()):
+            return set()
+        rest = rest - axis * stride
+        strides[axis] = stride if prove(stride >= 1) else -stride
+    if not rest.symbols().isdisjoint(own):
+        return set()
+    reach = const(0)
+    for axis in sorted(own, key=lambda axis: strides[axis].interval.lo or 0):
+        if prove(strides[axis] > reach) is not True:
+            return set()
+        assert axis.extent is not None
+        reach = reach + strides[axis] * (axis.extent - 1)
+    return set(own)

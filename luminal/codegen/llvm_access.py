@@ -277,7 +277,7 @@ def store(ctx: Context, statement: Store) -> None:
     used = set(statement.value.axes) | statement.offset.symbols() | statement.guard.symbols()
     for _, tile in statement.indices:
         used |= set(tile.axes)
-    axes = tuple(axis for axis in ctx.active if axis in used)
+    axes = tuple(axis for axis in ctx.active if statement.add or axis in used)
     vector = ctx.vector_axis(axes)
     whole = vector is None or _takes_lanes(statement, axes, vector)
     for _, position in ctx.positions(axes) if whole else ():

@@ -16,7 +16,8 @@ from luminal.target import Target
 @dataclass(frozen=True, slots=True)
 class Facts:
     """A group's loop axes: `grid` outside every reduction, `sequential` of reductions, `inner` of
-    stores inside the grid; what it reads, sums, and computes at a point (`operations`).
+    stores inside the grid (`ordered`: those that run in row-major order); what it reads, sums, and
+    computes at a point (`operations`).
     """
 
     group: Group
@@ -28,6 +29,7 @@ class Facts:
     grid: tuple[LoopAxis, ...]
     sequential: tuple[LoopAxis, ...]
     inner: tuple[LoopAxis, ...]
+    ordered: tuple[LoopAxis, ...]
     operations: int
     lanes: Lanes
     strips: Strips
@@ -38,7 +40,8 @@ class Facts:
         reads = accesses(group, axes)
         bound = {a for r in reductions for a in r.attrs}
         stored = {a for store in group.stores for a in store.axes}
-        free = frozenset(stored)
+        ordered = {a for store in group.stores for a in store.ordered}
+        free = frozenset(stored - ordered)
         for reduction in reductions:
             free &= reduction.axes
         grid = tuple(x for x in axes if x.members[0] in free)
@@ -56,6 +59,7 @@ class Facts:
             grid,
             sequential,
             inner=tuple(x for x in axes if x.members[0] in stored - free),
+            ordered=tuple(x for x in axes if x.members[0] in ordered),
             operations=max(1, len(group.terms) - len(group.reads)),
             lanes=Lanes(most, grid, sequential),
             strips=Strips(group, reads, grid, sequential, target),

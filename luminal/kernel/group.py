@@ -47,15 +47,16 @@ class Store:
     """`place[index] = term` for every point of `frame`.
 
     `index` None: the frame's own positions. Else, per dimension of the place, an Expression in the
-    frame's axes or an integer term (Scatter); positions outside the place are dropped. `ordered`
-    stores run in row-major order of the frame; `add` adds to what is there.
+    frame's axes or an integer term (Scatter); positions outside the place are dropped. Points that
+    meet at one element differ along `ordered` axes only and are stored in row-major order of these.
+    `add` adds to what is there.
     """
 
     term: Term
     place: Place
     frame: Frame
     index: tuple[Expression | Term, ...] | None = None
-    ordered: bool = False
+    ordered: Axes = ()
     add: bool = False
 
     @property
@@ -181,7 +182,8 @@ class _Namer:
             )
         frame = self.frame(store.frame)
         place = self.place(store.place)
-        return self.numbers[store.term], place, frame, index, store.ordered, store.add
+        ordered = self.dimension(store.ordered)
+        return self.numbers[store.term], place, frame, index, ordered, store.add
 
     def place(self, place: Place) -> Hashable:
         operand = self.operands.setdefault(place.operand, len(self.operands))

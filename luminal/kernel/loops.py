@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from luminal.algebra.frames import extent_of, spread
+from luminal.algebra.frames import extent_of, linear, spread
 from luminal.algebra.terms import Axes, Frame, Term
-from luminal.kernel.group import Group, Place
+from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import ROW_MAJOR
 from luminal.shape.expression import Expression, SortKey, Symbol, axis
 
@@ -141,8 +141,12 @@ def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
                 fixed.add(a)
                 fixed |= position.symbols() if isinstance(position, Expression) else set()
     for store in group.stores:
-        if store.index is not None or store.place.layout != ROW_MAJOR:
+        if store.place.layout != ROW_MAJOR:
             fixed |= set(store.axes)
+        elif store.index is not None:
+            runs, moved = _coordinates(store)
+            flat += runs
+            fixed |= moved
     together = [t.axes for t in terms] + [frozenset(t.attrs) for t in terms if t.is_reduction]
 
     def inseparable(outer: Symbol, inner: Symbol) -> bool:
@@ -167,6 +171,23 @@ def _runs(place: Place) -> Frame:
     return (tuple(a for dimension in place.frame for a in dimension),)
 
 
+def _coordinates(store: Store) -> tuple[list[Axes], set[Symbol]]:
+    """Of a Scatter's coordinates: runs of axes that lie in the place as in row-major memory, and
+    the axes that appear in any other way.
+    """
+    runs: list[Axes] = [()]
+    moved: set[Symbol] = set()
+    for entry, extent in zip(store.index or (), store.place.shape, strict=True):
+        used = entry.symbols() if isinstance(entry, Expression) else frozenset()
+        own = tuple(a for a in store.axes if a in used)
+        if isinstance(entry, Expression) and linear(own) == entry and extent_of(own) == extent:
+            runs[-1] += own
+        else:
+            moved |= used
+            runs.append(())
+    return runs, moved
+
+
 def base_env(axes: tuple[LoopAxis, ...]) -> dict[Symbol, Expression]:
     """Every member axis in terms of the loop axes' own symbols."""
     env: dict[Symbol, Expression] = {}
@@ -183,9 +204,19 @@ def accesses(group: Group, axes: tuple[LoopAxis, ...]) -> list[Access]:
     for store in group.stores:
         for root in store.roots:
             out += _reads(root, env, group, seen)
-        if store.index is None:
-            out.append(Access(store.place, store.offset(env), None, True))
+        out.append(Access(store.place, _target(store, env), None, True))
     return out
+
+
+def _target(store: Store, env: Mapping[Symbol, Expression]) -> Expression:
+    """Where a store goes; a computed coordinate is a symbol of its own."""
+    if store.index is None:
+        return store.offset(env)
+    index = [
+        axis(f"gather{entry.id}", 1 << 31) if isinstance(entry, Term) else entry.substitute(env)
+        for entry in store.index
+    ]
+    return store.place.layout.offset(index, store.place.shape)
 
 
 def _reads(

@@ -99,8 +99,6 @@ class _Rules:
         self.lanes, self.strips = facts.lanes, facts.strips
 
     def schedule(self) -> Schedule:
-        if any(store.ordered for store in self.facts.group.stores):
-            return Schedule(self.axes, (), (), tuple(self.axes), {})
         if not self.reductions:
             return self.map()
         inside = [a for a in self.accesses if a.reduction is not None]
@@ -186,7 +184,8 @@ class _Rules:
                 order += [vector, across] if panels else [across, vector]
             else:
                 vectors = -(-prod(x.estimate for x in self.grid) // self.lanes.width(vector))
-                streams = max(1, min(STREAMS, vectors // TRIPS))
+                trips = 2 * self.target.cores if self.facts.ordered else TRIPS
+                streams = max(1, min(STREAMS, vectors // trips))
                 tiles[vector.symbol] = self.stream_tile(vector, streams)
                 order.append(vector)
         return self.done(order, tiles, CHUNK_WORK)
@@ -361,7 +360,9 @@ class _Rules:
             vector = self.inner_vector(inner, kept)
             if vector is not None:
                 inner = [x for x in inner if x is not vector] + [vector]
-                if vector.symbol not in kept:
+                if self.facts.ordered:
+                    kept[vector.symbol] = TileChoice(1, self.lanes.width(vector))
+                elif vector.symbol not in kept:
                     kept[vector.symbol] = self.stream_tile(vector, knob="store_streams")
         kept = {s: t for s, t in kept.items() if t.size > 1}
         wanted = self.pick("chunk", chunk_work, (chunk_work * 4, chunk_work // 4))
@@ -384,6 +385,7 @@ class _Rules:
             if loop in wide:
                 return loop
         free = [x for x in inner if not wide or x not in self.sequential]
+        free = inner[-1:] if self.facts.ordered else free
         reads = [a for a in self.accesses if a.reduction is None]
         return self.lanes.best(free, reads)
 

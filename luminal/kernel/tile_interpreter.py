@@ -192,7 +192,7 @@ class _Interpreter:
         symbols = statement.offset.symbols() | statement.guard.symbols()
         symbols |= frozenset(a for _, tile in statement.indices for a in tile.axes)
         symbols |= frozenset(statement.value.axes)
-        axes = tuple(axis for axis in self.steps if axis in symbols)
+        axes = tuple(axis for axis in self.steps if statement.add or axis in symbols)
         offset, active = self.positions(statement, axes)
         value = np.broadcast_to(self.aligned(statement.value, axes), offset.shape)
         memory = self.memory[statement.buffer]

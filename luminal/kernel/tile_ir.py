@@ -126,6 +126,7 @@ class Store:
     """`buffer[offset] = value` (or `+=`) where `guard` holds.
 
     With data-dependent offsets positions are stored in row-major order of the loops, one at a time.
+    What is added is added at every tile position of the loops around, depend on it or not.
     """
 
     buffer: str

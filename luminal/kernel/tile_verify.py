@@ -216,13 +216,9 @@ class _Verifier:
         self.same_dtype(str(value), value.dtype, buffer.dtype)
         axes = self.access(statement, scope) | frozenset(value.axes)
         self.only(axes, scope.tiled, "a store happens in the loops over its axes")
-        self.one_vector("the store", axes)
-        if statement.add:
-            if buffer.dtype not in OPS["Add"].takes:
-                self.fail(f"{buffer.dtype} is not added; it takes {dtypes.names(OPS['Add'].takes)}")
-            missing = scope.tiled.keys() - axes
-            if missing:
-                self.fail(f"an added store lacks the tile axis {_names(missing)} of its loops")
+        self.one_vector("the store", scope.tiled if statement.add else axes)
+        if statement.add and buffer.dtype not in OPS["Add"].takes:
+            self.fail(f"{buffer.dtype} is not added; it takes {dtypes.names(OPS['Add'].takes)}")
         self.stored.add(statement.buffer)
 
     def one_vector(self, what: str, axes: Iterable[Symbol]) -> None:

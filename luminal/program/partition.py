@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from luminal.algebra.frames import shape_of
 from luminal.algebra.lower import Root
-from luminal.algebra.scatter import is_ordered, positions
+from luminal.algebra.scatter import ordered_axes, positions
 from luminal.algebra.terms import OpaqueAttrs, Term
 from luminal.dtypes import int64
 from luminal.hlir.graph import Assign, Graph, Output
@@ -105,8 +105,7 @@ def _scatter(scope: Scope, term: Term) -> list[Unit]:
     place = scope.home(term)
     dest, source = term.args[:2]
     entries, add = positions(term), attrs.hlir.mode == "add"
-    is_fixed = is_ordered(term)
-    region = Store(source, place, attrs.frames[1], entries, is_fixed, add)
+    region = Store(source, place, attrs.frames[1], entries, ordered_axes(term), add)
     write = scope.unit((term,), (region,))
     if term in scope.rewritten:
         write.overwrites = leaves_of((dest,))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from luminal.algebra.lower import Lowered
-from luminal.algebra.scatter import is_ordered
+from luminal.algebra.scatter import ordered_axes
 from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.select import cascades
@@ -224,7 +224,7 @@ class _Fast:
         work = max(points * upper(term.attrs), upper(root.axes))
         idle = points < FEW_POINTS and work > MUCH_WORK
         misfit = kernel.grid is not None and kernel.grid != term.axes
-        closed = root.is_opaque and (root.op != "Scatter" or is_ordered(root))
+        closed = root.is_opaque and (root.op != "Scatter" or bool(ordered_axes(root)))
         closed = closed or root in self.leaders
         dear = idle or kernel.terms > KERNEL_TERMS or _breaks_tiles(term, root, kernel)
         wanted = self.wishes.residences.get(term) is Residence.LOCAL

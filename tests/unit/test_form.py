@@ -144,7 +144,7 @@ DIFFERENT = {
     "a stored dtype": group(c=place("c", dtype=dtypes.float64)),
     "an extent": group(c=place("c", frame=((M,), (LONGER,)))),
     "added": store(group(), add=True),
-    "ordered": store(group(), ordered=True),
+    "ordered": store(group(), ordered=(M,)),
     "another frame of the store": store(group(), frame=((N,), (M,))),
     "a store elsewhere": store(group(), index=(M, N)),
     "a store at other positions": store(group(), index=(M + 1, N)),

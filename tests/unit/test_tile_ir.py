@@ -132,7 +132,14 @@ BROKEN = [
     ("vector", with_loop(vector=12), "vector a power of two"),
     ("stop", with_loop(stop=N + STRAY), "stray in n + stray is not bound here"),
     ("next", with_loop(LOAD), "%3 is not defined before"),
-    ("add", with_loop(LOAD, ADD, Store("y", ROW, ZERO_TILE, add=True)), "lacks the tile axis j"),
+    (
+        "two-vector-add",
+        with_loop(
+            LOAD, ADD,
+            Loop(M, const(0), const(8), (Store("y", ROW, ZERO_TILE, add=True),), vector=8),
+        ),
+        "the store has vector axes j, m",
+    ),
     ("own-axis", with_loop(unroll=1, vector=1), "its loop has no tile"),
     (
         "two-vector-store",
