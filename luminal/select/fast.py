@@ -17,6 +17,7 @@ from luminal.program.selection import Choice, Residence, Selection
 from luminal.select import cascades
 from luminal.select.merge import merges
 from luminal.select.nested import nest
+from luminal.select.private_sums import private_sums
 from luminal.select.rewrite import Respelled
 from luminal.select.spell import spell
 from luminal.select.split import split_reductions
@@ -82,7 +83,7 @@ def respell(lowered: Lowered, numerics: str) -> Respelled:
     """The spelling that `fast` prefers."""
     nested = nest(Respelled(lowered, {}))
     spelled = nested if numerics == "exact" else spell(nested)
-    return split_reductions(spelled)
+    return split_reductions(private_sums(spelled, numerics))
 
 
 def choose(

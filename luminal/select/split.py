@@ -42,14 +42,20 @@ def _chunk(reduction: Term) -> tuple[Symbol, int] | None:
     """The axis to cut and the positions per chunk."""
     along = max(axis_order(reduction.attrs), key=lambda a: upper((a,)))
     each = upper(reduction.axes) * upper(reduction.attrs) // upper((along,))
-    length = upper((along,))
-    size = max(min(-(-length // CHUNKS), MAX_CHUNK), -(-MIN_CHUNK // each))
-    if is_contraction(reduction):
-        size = max(size, LONG_CHUNK * length // upper(reduction.attrs))
+    least = LONG_CHUNK * upper(reduction.axes) if is_contraction(reduction) else 1
+    size = chunk_size(upper((along,)), each, least)
+    return None if size is None else (along, size)
+
+
+def chunk_size(length: int, each: int, least: int = 1) -> int | None:
+    """Positions per chunk of an axis with `each` elements a position, at least `least` elements in
+    a chunk; None where there would not be two.
+    """
+    size = max(min(-(-length // CHUNKS), MAX_CHUNK), -(-max(MIN_CHUNK, least) // each))
     even = next(
         (n for n in range(size, min(2 * size, size + TRIES)) if length % n == 0), size
     )  # needs no guard
-    return (along, even) if even * 2 <= length else None
+    return even if even * 2 <= length else None
 
 
 def _split(terms: Terms, reduction: Term) -> Term:

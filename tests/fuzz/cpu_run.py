@@ -18,7 +18,7 @@ from luminal.hlir.state import State
 from luminal.hlir.substitute import all_nodes
 from luminal.kernel import opaque, schedule
 from luminal.runtime.executable import Executable, Variant
-from luminal.select import fast, split
+from luminal.select import fast, private_sums, split
 from tests.backends.cpu.skewed import TEAMS, both, skewed
 from tests.fuzz.graphs import Case
 from tests.numerics.tolerance import UNSTABLE_SHARE, compare
@@ -28,6 +28,7 @@ SMALL = {  # so that small graphs are cut into chunks, packed, split and stored 
     schedule: {"CHUNK_WORK": 16, "SMALL_CONTRACTION": 64, "LARGE_CONTRACTION": 256, "PACK_ROWS": 2},
     opaque: {"CHUNK_WORK": 16},
     split: {"MIN_CHUNK": 2, "CHUNKS": 3, "MUCH_WORK": 8},
+    private_sums: {"MUCH_WORK": 8, "PAYS": 1},
     fast: {"MUCH_WORK": 8, "LAUNCH_WORK": 16, "ROW_BYTES": 64},
 }
 

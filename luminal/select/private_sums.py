@@ -1,0 +1,99 @@
+"""Sums at computed positions that leave threads idle are formed in private parts.
+
+A Scatter that adds runs over the free axes of its source (`algebra/scatter.py`). Where these have
+few points, an axis along which positions meet is cut into chunks, each with zeros of its own to add
+to: `Scatter(y, x) -> y + Sum{c} Scatter(0, x[c])`. The chunk is a coordinate of what is scattered
+into, so it is a free axis like any other. The number of chunks is fixed by the extents: the bits do
+not depend on how many threads there are.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from luminal.algebra.frames import linear, spread
+from luminal.algebra.scatter import ordered_axes, positions
+from luminal.algebra.terms import Frame, OpaqueAttrs, Term, Terms
+from luminal.hlir.attributes import ScatterAttrs, Slot
+from luminal.select.rewrite import Respelled
+from luminal.select.split import chunk_size
+from luminal.select.weights import MUCH_WORK, upper
+from luminal.shape.expression import Expression, Symbol, axis, ceil_div
+from luminal.shape.view import index
+
+FEW_POINTS = 64  # free points below which threads idle: a vector takes 16 of them
+PAYS = 4  # elements added for each one of the private parts, at least: those are written and read
+
+
+def private_sums(program: Respelled, numerics: str) -> Respelled:
+    """The same program with such Scatters in two stages; of integers only if `exact`."""
+    order = program.order()
+    sites = max((term.attrs.site for term in order if term.is_opaque), default=0)
+    cuts = {term: _cut(term) for term in order if not (numerics == "exact" and term.dtype.is_float)}
+    wanted = {term: (sites + k, *cut) for k, (term, cut) in enumerate(cuts.items(), 1) if cut}
+    if not wanted:
+        return program
+    terms = program.lowered.terms
+    return program.rewrite(
+        lambda old, same: _in_parts(terms, same, *wanted[old]) if old in wanted else same
+    )
+
+
+def _points(frame: Frame) -> int:
+    return prod(upper(dimension) for dimension in frame)
+
+
+def _cut(term: Term) -> tuple[Symbol, int] | None:
+    """The axis to cut and the positions per chunk."""
+    if term.op != "Scatter" or term.attrs.hlir.mode != "add":
+        return None
+    ordered = ordered_axes(term)
+    points = _points(term.attrs.frames[1])
+    if not ordered or points <= MUCH_WORK or points >= FEW_POINTS * upper(ordered):
+        return None
+    along = max(ordered, key=lambda a: upper((a,)))
+    length = upper((along,))
+    size = chunk_size(length, points // length, PAYS * _points(term.attrs.result))
+    return None if size is None else (along, size)
+
+
+def _in_parts(terms: Terms, scatter: Term, site: int, along: Symbol, size: int) -> Term:
+    attrs: OpaqueAttrs = scatter.attrs
+    extent = along.extent
+    assert extent is not None
+    chunk = axis(f"{along.name}.chunk{site}", ceil_div(extent, size))
+    within = axis(f"{along.name}.in{site}", size)
+    part = axis(f"{along.name}.part{site}", ceil_div(extent, size))
+    moved = {along: chunk * size + within}
+    inside = moved[along] < extent
+
+    dest, source = scatter.args[:2]
+    zero = terms.literal(bytes(scatter.dtype.size), scatter.dtype)
+    x = terms.at(source, moved)
+    if not (inside.is_const and inside.value):
+        x = terms.pointwise("Select", (terms.boolean(inside), x, zero), x.dtype)
+
+    old = [a for dimension in attrs.frames[1] for a in dimension]
+    axes = [chunk, *(within if a is along else a for a in old)]
+    indices = {a: index(k, a.extent) for k, a in enumerate(axes) if a.extent is not None}
+    entries: list[Expression | Slot] = [indices[chunk]]
+    found: list[Term] = []
+    for entry in positions(scatter):
+        if isinstance(entry, Term):
+            entries.append(Slot(len(found)))
+            found.append(terms.at(entry, moved))
+        else:
+            entries.append(entry.substitute(moved).substitute(indices))
+
+    frame = tuple((a,) for a in axes)
+    result = ((part,), *attrs.result)
+    hlir = ScatterAttrs(tuple(entries), "add")
+    frames = (result, frame, *(frame for _ in found))
+    parts = terms.opaque(
+        "Scatter", (zero, x, *found), OpaqueAttrs(hlir, frames, result, 0, site), scatter.dtype
+    )
+    own: dict[Symbol, Expression] = {}
+    for theirs, mine in zip(attrs.frames[0], attrs.result, strict=True):
+        own.update(spread(linear(mine), theirs))
+    total = terms.reduce("Sum", (part,), parts, merge=False)
+    return terms.pointwise("Add", (terms.at(dest, own), total), scatter.dtype)

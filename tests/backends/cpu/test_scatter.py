@@ -1,0 +1,152 @@
+"""Scatters on the CPU: in the order of the reference, whatever the threads, chunks and lanes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal import config
+from luminal.algebra.lower import lower
+from luminal.algebra.terms import Axes, Term
+from luminal.backends import reference
+from luminal.backends.cpu import device
+from luminal.program import partition
+from luminal.runtime.executable import Executable, Variant
+from luminal.select import private_sums
+from luminal.select.fast import respell
+from luminal.shape.expression import Expression
+from tests.backends.cpu.skewed import both, skewed
+from tests.fuzz.cpu_run import compiled, cut_small
+from tests.fuzz.graphs import Case
+from tests.fuzz.scatters import random_scatter
+from tests.fuzz.test_genomes import FEW, check_genomes
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(autouse=True)
+def _team(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "TEAM_GAIN", -math.inf)  # even for tiny programs
+
+
+def results(case: Case) -> list[Array]:
+    """Of one thread, of two, and of teams of three that run skewed."""
+    exe, runner = compiled(case.graph)
+    found = []
+    for threads in (1, 2):
+        with config.override(LUMINAL_THREADS=threads):
+            found.append(exe(case.inputs, dims=case.dims)["y"].copy())
+    for skew in both(3):
+        with skewed(skew):
+            again = Executable(case.graph, (Variant({}, runner),))
+            found.append(again(case.inputs, dims=case.dims)["y"].copy())
+    return found
+
+
+def plain(array: Array) -> Array:
+    """NumPy knows no NaN of dtypes that are not its own."""
+    return array.astype(np.float64) if array.dtype == lm.bfloat16.numpy else array
+
+
+# --- random maps
+
+
+def check_seeds(seeds: range, *, whole: bool) -> None:
+    for seed in seeds:
+        case = random_scatter(seed, whole=whole)
+        expected = reference.evaluate(case.graph, case.inputs, case.dims)["y"]
+        for found in results(case):
+            np.testing.assert_array_equal(plain(found), plain(expected), f"seed {seed}")
+
+
+def in_order(patch: pytest.MonkeyPatch) -> None:
+    cut_small(patch)
+    patch.setattr(private_sums, "MUCH_WORK", math.inf)
+
+
+def has_parts(seed: int) -> bool:
+    order = respell(lower(random_scatter(seed, whole=True).graph), "standard").order()
+    return any(term.op == "Scatter" and len(term.args[0].axes) == 0 for term in order)
+
+
+@pytest.mark.parametrize("machine", ["native", "avx2"])
+def test_elements_meet_in_the_order_of_the_reference(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_order(monkeypatch)
+    with config.override(LUMINAL_TARGET=machine):
+        check_seeds(range(50) if machine == "native" else range(50, 80), whole=False)
+
+
+def test_private_sums_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whole numbers, whose sums are exact in any order."""
+    cut_small(monkeypatch)
+    check_seeds(range(100, 150), whole=True)
+    assert sum(map(has_parts, range(100, 150))) > 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chunk", range(10))
+def test_many_maps(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = range(100 + 100 * chunk, 200 + 100 * chunk)
+    with monkeypatch.context() as patch:
+        in_order(patch)
+        check_seeds(seeds, whole=False)
+    cut_small(monkeypatch)
+    check_seeds(seeds, whole=True)
+
+
+def all_free(term: Term) -> Axes:
+    return ()
+
+
+def turned(term: Term) -> Axes:
+    """Free axes are taken for those that meet, and the other way round."""
+    axes = [axis for dimension in term.attrs.frames[1] for axis in dimension]
+    return tuple(axis for axis in axes if axis not in private_sums.ordered_axes(term))
+
+
+@pytest.mark.parametrize("wrong", [all_free, turned], ids=lambda wrong: wrong.__name__)
+def test_a_wrong_order_is_found(
+    wrong: Callable[[Term], Axes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_order(monkeypatch)
+    monkeypatch.setattr(partition, "ordered_axes", wrong)
+    with pytest.raises(AssertionError, match="seed"):
+        check_seeds(range(25), whole=False)
+
+
+def test_a_lost_part_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rounded_down(extent: Expression, size: int) -> Expression:
+        return extent // size
+
+    cut_small(monkeypatch)
+    monkeypatch.setattr(private_sums, "ceil_div", rounded_down)
+    with pytest.raises(AssertionError, match="seed"):
+        check_seeds(range(100, 150), whole=True)
+
+
+def test_every_candidate_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Private sums are one spelling of a Scatter among others, of a dim too."""
+    cut_small(monkeypatch)
+    cx = lm.Graph()
+    s = cx.dim("s", 1, 200)
+    at, x = cx.tensor((s,), lm.int64, name="at"), cx.tensor((s,), name="x")
+    y = cx.tensor((7,), name="t").scatter_add(0, at, x * 2)
+    (y / (1 + at.bincount(size=7))).output("z")
+    y.softmax(-1).output("y")
+    rng = np.random.default_rng(0)
+    cases = []
+    for n in (5, 200, 64):
+        given = {
+            "at": rng.integers(0, 7, n),
+            "x": rng.normal(size=n).astype(np.float32),
+            "t": rng.normal(size=7).astype(np.float32),
+        }
+        cases.append(Case(cx.graph(), given, {"s": n}, {}))
+    check_genomes(cases, FEW, 3)
