@@ -17,7 +17,7 @@ from luminal import config
 from luminal.runtime.report_text import table_lines
 
 SUBJECTS = (
-    "start", "small", "pointwise", "matmul", "attention", "language_model", "training",
+    "start", "small", "pointwise", "scatter", "matmul", "attention", "language_model", "training",
     "compile_time", "search",
 )  # fmt: skip
 HEAD = ("what", "measured", "target", "", "spread", "detail")

@@ -2,7 +2,7 @@
 
 Positions are integer tensors. Negative ones count from the end; those of an input are checked to be
 in range before a run, any other that is out of range writes nothing. Where positions repeat, `set`
-keeps the last in row-major order, sums go in row-major order.
+keeps the last in row-major order, sums go in row-major order (large ones in parts, as reductions).
 """
 
 from __future__ import annotations
