@@ -65,7 +65,8 @@ def rows() -> Rows:
 
 def _embedding(i: lm.Tensor, g: lm.Tensor) -> lm.Tensor:
     weight = i.graph.weight((TABLE, WIDTH))
-    return lm.grad((F.embedding(i, weight) * g).sum(), [weight])[0]
+    gradients: list[lm.Tensor] = lm.grad((F.embedding(i, weight) * g).sum(), [weight])
+    return gradients[0]
 
 
 def _row(

@@ -29,8 +29,9 @@ def private_sums(program: Respelled, numerics: str) -> Respelled:
     """The same program with such Scatters in two stages; of integers only if `exact`."""
     order = program.order()
     sites = max((term.attrs.site for term in order if term.is_opaque), default=0)
-    cuts = {term: _cut(term) for term in order if not (numerics == "exact" and term.dtype.is_float)}
-    wanted = {term: (sites + k, *cut) for k, (term, cut) in enumerate(cuts.items(), 1) if cut}
+    may = [term for term in order if not (numerics == "exact" and term.dtype.is_float)]
+    cuts = {term: cut for term in may if (cut := _cut(term)) is not None}
+    wanted = {term: (sites + k, *cut) for k, (term, cut) in enumerate(cuts.items(), 1)}
     if not wanted:
         return program
     terms = program.lowered.terms

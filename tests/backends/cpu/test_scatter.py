@@ -90,6 +90,23 @@ def test_private_sums_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(map(has_parts, range(100, 150))) > 5
 
 
+def test_private_sums_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside each other and Sorts, one of what another one gave."""
+    cut_small(monkeypatch)
+    cx = lm.Graph()
+    at, x = cx.tensor((100,), lm.int64, name="at"), cx.tensor((100,), lm.int32, name="x")
+    first = cx.zeros((5,), dtype=lm.int32).scatter_add(0, at, x)
+    second = first.scatter_add(0, 4 - at, x.sort()[0] * 3)
+    third = at.bincount(size=5).int()
+    lm.cat([first, second, second.sort()[0], third, third.sort()[0]]).output("y")
+    arrays = np.random.default_rng(0)
+    given = {"at": arrays.integers(0, 5, 100), "x": arrays.integers(-9, 9, 100).astype(np.int32)}
+    case = Case(cx.graph(), given, {}, {})
+    expected = reference.evaluate(case.graph, given)["y"]
+    for found in results(case):
+        np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("chunk", range(10))
 def test_many_maps(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:

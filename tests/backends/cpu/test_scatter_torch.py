@@ -210,7 +210,7 @@ def test_a_histogram_is_counted_in_parts() -> None:
     assert max(chunks for chunks, _ in launches) >= 16
 
 
-def test_what_is_scattered_into_more_places_than_there_are_values_is_not_counted_in_parts() -> None:
+def test_as_many_places_as_values_are_not_counted_in_parts() -> None:
     arrays = {"x": normal(100_000), "i": below(100_000, 100_000), "s": normal(100_000)}
     _, (chunks, _) = shared_out(recorded(scatter_add, arrays))
     assert chunks == 1
