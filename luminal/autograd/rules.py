@@ -18,10 +18,12 @@ from luminal.autograd.matrices import RULES as MATRIX_RULES
 from luminal.autograd.views import transposed
 from luminal.errors import GraphError
 from luminal.frontend.binary import where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.indexing import gather_at
 from luminal.frontend.lapack import Evaluation
+from luminal.frontend.scan import scan
 from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import AxisAttrs, GatherAttrs, ScanAttrs, ScatterAttrs
@@ -129,11 +131,27 @@ def _sum_from(g: Tensor, axis: int) -> Tensor:
     return g.flip(axis).cumsum(axis).flip(axis)
 
 
+def _product_back_again(
+    h: Tensor, back: Tensor, x: Tensor, y: Tensor, g: Tensor, axis: int
+) -> tuple[Tensor, None, Tensor]:
+    """The gradients of `_product_back`, of its meaning: the product of all before times a linear
+    recurrence from the end, which no zero interrupts.
+    """
+    behind = _moved(x, axis, -1, 0)
+    before = _moved(x, axis, 1, 1).cumprod(axis)
+    rest = _recurrence(behind, g, axis, backward=True)
+    into_g = _recurrence(x, h * before, axis)
+    others = _recurrence(behind, _moved(h * rest, axis, -1, 0), axis, backward=True)
+    return _moved(into_g, axis, 1, 0) * rest + before * others, None, into_g
+
+
+@differentiated(_product_back_again)
 def _product_back(x: Tensor, y: Tensor, g: Tensor, axis: int) -> Tensor:
     """sum of g[j] * y[j] / x[i] over j >= i; where a zero comes in, the products without it.
 
     Up to the first zero y / x is what is wanted (but at that zero: there the products of all others
-    up to the next zero). Behind it all products are zero.
+    up to the next zero). Behind it all products are zero. The cases hold for values, not for their
+    derivatives.
     """
     zeros = (x == 0).cast(dtypes.int32).cumsum(axis)
     is_first = (x == 0) & (zeros == 1)
@@ -142,6 +160,28 @@ def _product_back(x: Tensor, y: Tensor, g: Tensor, axis: int) -> Tensor:
     others = where(is_first, 1, x).cumprod(axis)  # products without the first zero
     at_zero = _sum_from(where(zeros == 1, g * others, 0), axis)
     return where(before, plain, where(is_first, at_zero, 0))
+
+
+def _moved(x: Tensor, axis: int, by: int, edge: float) -> Tensor:
+    """`x` one position on (1) or back (-1) along an axis, `edge` at the free end."""
+    place = x.graph.iota(x.extents, axis)
+    free = place == 0 if by > 0 else place == x.extents[axis] - 1
+    return where(free, edge, x.roll(by, axis))
+
+
+def _recurrence(factors: Tensor, terms: Tensor, axis: int, *, backward: bool = False) -> Tensor:
+    """r[i] = factors[i] * r[i - 1] + terms[i] along an axis, from 0; `backward`: of r[i + 1]."""
+    rows = [x.movedim(axis, 0) for x in (factors, terms)]
+    if backward:
+        rows = [x.flip(0) for x in rows]
+
+    def step(r: Tensor, row: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        r = row[0] * r + row[1]
+        return r, r
+
+    start = terms.graph.zeros(rows[1].extents[1:], dtype=terms.dtype)
+    found: Tensor = scan(step, start, tuple(rows))[1]
+    return (found.flip(0) if backward else found).movedim(0, axis)
 
 
 def _running_max_back(x: Tensor, y: Tensor, g: Tensor, axis: int) -> Tensor:

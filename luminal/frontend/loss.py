@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from luminal.errors import ShapeError
 from luminal.frontend.binary import unified, where
+from luminal.frontend.derivatives import differentiated
+from luminal.frontend.exponential import log_sigmoid
 from luminal.frontend.handle import axes_of, numpy_names
 from luminal.frontend.norms import vector_norm
 from luminal.frontend.precision import widens
@@ -91,8 +93,9 @@ def smooth_l1_loss(
         return l1_loss(input, target, reduction)
 
     def loss(x: Tensor, y: Tensor) -> Tensor:
-        d = abs(x - y)
-        return where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta)
+        d = x - y
+        size = abs(d)
+        return where(size < beta, 0.5 * d * d / beta, size - 0.5 * beta)
 
     return _elementwise("smooth_l1_loss", loss, input, target, None, reduction)
 
@@ -108,8 +111,9 @@ def huber_loss(
     """d**2 / 2 where d = |input - target| is at most `delta`, else delta * (d - delta / 2)."""
 
     def loss(x: Tensor, y: Tensor) -> Tensor:
-        d = abs(x - y)
-        return where(d <= delta, 0.5 * d * d, delta * (d - 0.5 * delta))
+        d = x - y
+        size = abs(d)
+        return where(size <= delta, 0.5 * d * d, delta * (size - 0.5 * delta))
 
     return _elementwise("huber_loss", loss, input, target, weight, reduction)
 
@@ -117,13 +121,32 @@ def huber_loss(
 # --- probabilities --------------------------------------------------------------------------------
 
 
+def _logs(p: Tensor) -> tuple[Tensor, Tensor]:
+    """Of p and of 1 - p, at least -100."""
+    return p.log().maximum(-100), (-p).log1p().maximum(-100)
+
+
+def _surprise_derivative(g: Tensor, y: Tensor, p: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    of_one, of_zero = _logs(p)
+    return g * (p - t) / (p * (1 - p)).maximum(1e-12), g * (of_zero - of_one)
+
+
+@differentiated(_surprise_derivative)
+def _surprise(p: Tensor, t: Tensor) -> Tensor:
+    of_one, of_zero = _logs(p)
+    return -(t * of_one + (1 - t) * of_zero)
+
+
 @widens
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """-(target * log(input) + (1 - target) * log(1 - input)) of probabilities; logs are >= -100."""
+    """-(target * log(input) + (1 - target) * log(1 - input)) of probabilities; logs are >= -100.
+
+    Gradients stay finite at probabilities of 0 and 1, where input * (1 - input) counts as 1e-12.
+    """
     (p, t), result = _floats("binary_cross_entropy", input, target)
-    loss = -(t * p.log().maximum(-100) + (1 - t) * (-p).log1p().maximum(-100))
+    loss = _surprise(p, t)
     if weight is not None:
         loss = loss * weight
     return reduced("binary_cross_entropy", loss, reduction).cast(result)
@@ -139,10 +162,10 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """binary_cross_entropy of sigmoid(input), without its overflow; `pos_weight` scales target 1.
 
-    (1 - t) * x + (1 + (pos_weight - 1) * t) * (log1p(exp(-|x|)) + max(-x, 0)).
+    (1 - t) * x - (1 + (pos_weight - 1) * t) * log(sigmoid(x)).
     """
     (x, t), result = _floats("binary_cross_entropy_with_logits", input, target)
-    log_one = (-abs(x)).exp().log1p() + (-x).maximum(0)  # -log(sigmoid(x))
+    log_one = -log_sigmoid(x)
     if pos_weight is not None:
         log_one = log_one * (1 + (pos_weight - 1) * t)
     loss = (1 - t) * x + log_one

@@ -189,14 +189,10 @@ def _combined_derivative(
         ways = (of_x & (x == y), src == gather(y, axis, index))
         share = g / _met(x, axis, index, *ways).maximum(1)
         return where(ways[0], share, 0), where(ways[1], gather(share, axis, index), 0), None
-    zeros = (of_x & (x == 0), src == 0)
-    count = _met(x, axis, index, *zeros)
-    safe = where(of_x & ~zeros[0], x, 1), where(zeros[1], 1, src)
-    product = g * _combined(safe[0], safe[1], axis, index, "prod", True)
-    others = where(count == 0, product, 0), where(count == 1, product, 0)
-    own = where(of_x, where(zeros[0], others[1], others[0] / safe[0]), 0)
-    full, single = (gather(each, axis, index) for each in others)
-    return own, where(zeros[1], single, full / safe[1]), None
+    ones = x.graph.ones(x.extents, x.dtype)
+    met = _combined(ones, src, axis, index, "prod", True)
+    others = gather(g * where(of_x, x, 1), axis, index) * _product_of_others(x, src, axis, index)
+    return where(of_x, g * met, 0), others, None
 
 
 def _met(x: Tensor, axis: int, index: Tensor, of_x: Tensor, of_src: Tensor) -> Tensor:
@@ -221,7 +217,8 @@ def _combined(
         result = start.maximum(_scatter(reduce, least, axis, place, values, "set"))
     elif reduce == "prod":
         ones = x.graph.ones(x.extents, work)
-        place, products = _run_products(wrapped(index, x.extents[axis]), src, axis)
+        place, order = sort(wrapped(index, x.extents[axis]), axis)
+        products = _run_products(place, gather(src, axis, order), axis)
         result = start * _scatter(reduce, ones, axis, place, products, "set")
     else:
         result = _scatter(reduce, start, axis, index, src, "add")
@@ -232,14 +229,29 @@ def _combined(
     return result.cast(dtype)
 
 
-def _run_products(index: Tensor, src: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Both sorted by index; at the end of each run of one index stands the product of the run.
+def _product_of_others(x: Tensor, src: Tensor, axis: int, index: Tensor) -> Tensor:
+    """For each element of src the product of the others that meet at its place, no division."""
+    place, order = sort(wrapped(index, x.extents[axis]), axis)
+    values = gather(src, axis, order)
+    before = _products_before(place, values, axis)
+    after = _products_before(place.flip(axis), values.flip(axis), axis).flip(axis)
+    return scatter(src, axis, order, before * after)
+
+
+def _products_before(place: Tensor, values: Tensor, axis: int) -> Tensor:
+    """The product of the elements of a run before each one; 1 for the first of a run."""
+    extents = place.extents
+    inside = position(place.graph, along(axis, extents[axis]) >= 1, extents, dtypes.bool_)
+    same = inside & (_earlier(place, axis, 1) == place)
+    return where(same, _earlier(_run_products(place, values, axis), axis, 1), 1)
+
+
+def _run_products(place: Tensor, products: Tensor, axis: int) -> Tensor:
+    """The running product along `axis` in each run of equal places.
 
     Segmented scan by doubling (Hillis and Steele, 1986): after step k an element holds the product
     of up to 2**k elements of its run that end with it.
     """
-    place, order = sort(index, axis)
-    products = gather(src, axis, order)
     extent = place.extents[axis]
     hi = extent.interval.hi
     reach = 1
@@ -249,7 +261,7 @@ def _run_products(index: Tensor, src: Tensor, axis: int) -> tuple[Tensor, Tensor
         same = inside & (_earlier(place, axis, reach) == place)
         products = where(same, _earlier(products, axis, reach) * products, products)
         reach *= 2
-    return place, products
+    return products
 
 
 def _earlier(x: Tensor, axis: int, by: int) -> Tensor:

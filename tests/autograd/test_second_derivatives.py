@@ -222,3 +222,68 @@ def test_there_are_many() -> None:
 def test_most_are_not_zero() -> None:
     curved = [name for name, row in ROWS.items() if any(np.abs(g).max() > 1e-6 for g in ours(row))]
     assert len(curved) >= 85
+
+
+# --- where a formula has cases --------------------------------------------------------------------
+
+ZEROS = np.array([[0.0, 2.0, -3.0, 0.0], [0.0, 0.0, 4.0, 1.0], [0.0, 2.0, 3.0, -1.0]])
+STEP = 1e-4  # of central differences: their error is about its square
+
+AT_ZEROS: dict[str, Function] = {
+    **{
+        name: getattr(lm, name)
+        for name in "square tanh sigmoid erf expm1 sinh asinh atan sinc prod".split()
+    },
+    **{
+        name: getattr(F, name)
+        for name in "gelu silu mish softplus logsigmoid tanhshrink softsign".split()
+    },
+    "pow 2": lambda x: x**2,
+    "pow 3": lambda x: x**3.0,
+    "prod of a dim": lambda x: x.prod(1),
+    "cumprod": lambda x: x.cumprod(1),
+    "gradient of cumprod": lambda x: lm.grad(
+        (x.cumprod(1) * x.graph.constant(weights(x.shape, 2.0))).sum(), x
+    ),
+    "scatter_reduce prod": lambda x: x.scatter_reduce(1, places(x), x * 1, "prod"),
+    "scatter_reduce prod without self": lambda x: x.scatter_reduce(
+        1, places(x), x * 1, "prod", include_self=False
+    ),
+    "softmax": lambda x: x.softmax(1),
+    "logsumexp": lambda x: x.logsumexp(1),
+    "logcumsumexp": lambda x: x.logcumsumexp(1),
+    "logaddexp": lambda x: x.logaddexp(x.flip(0)),
+    "mse_loss": lambda x: F.mse_loss(x, x.flip(0)),
+    "huber_loss": lambda x: F.huber_loss(x, x.flip(0), delta=1.5),
+    "smooth_l1_loss": lambda x: F.smooth_l1_loss(x, x.flip(0), beta=1.5),
+    "binary_cross_entropy_with_logits": lambda x: F.binary_cross_entropy_with_logits(
+        x, x.graph.constant(ZEROS > 1).cast("float64"), pos_weight=x.graph.constant(2.5)
+    ),
+    "sigmoid_focal_loss": lambda x: F.sigmoid_focal_loss(
+        x, x.graph.constant(ZEROS > 1).cast("float64")
+    ),
+    "soft_margin_loss": lambda x: F.soft_margin_loss(x, x.graph.constant(np.sign(ZEROS - 1.5))),
+    "multilabel_soft_margin_loss": lambda x: F.multilabel_soft_margin_loss(
+        x, x.graph.constant(ZEROS > 1).cast("float64")
+    ),
+}
+
+
+def places(x: lm.Tensor) -> lm.Tensor:
+    """Two or three elements of a row meet at one."""
+    return x.graph.constant([[0, 0, 1, 1], [2, 2, 2, 0], [1, 1, 1, 1]])
+
+
+@pytest.mark.parametrize("name", AT_ZEROS)
+def test_at_zeros_and_equals_second_derivatives_are_differences_of_first_ones(name: str) -> None:
+    cx = lm.Graph()
+    x = cx.tensor(ZEROS.shape, "float64", "x")
+    y = AT_ZEROS[name](x)
+    along = weights(ZEROS.shape, 1.7)
+    first = lm.grad((y * cx.constant(weights(y.shape, 0.3))).sum(), x).output("first")
+    lm.grad((first * cx.constant(along)).sum(), x).output("second")
+    run = lm.compile(cx, "reference")
+    ahead, behind = (run({"x": ZEROS + step * along})["first"] for step in (STEP, -STEP))
+    wanted = (ahead - behind) / (2 * STEP)
+    scale = 1 + np.abs(wanted).max()
+    np.testing.assert_allclose(run({"x": ZEROS})["second"], wanted, rtol=0, atol=1e-6 * scale)
