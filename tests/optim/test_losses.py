@@ -141,3 +141,13 @@ def test_layers() -> None:
         np.testing.assert_allclose(layer.numpy(), function.numpy(), 1e-6)
     assert F.rmse_loss(x.cast("bfloat16"), y).dtype is lm.float32
     assert F.focal_loss(x.cast("float16"), classes).dtype is lm.float16
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_of_saturated_probabilities_are_finite(dtype: str) -> None:
+    logits = np.array([800.0, -800.0, 40.0, -3.0, 0.0, 40.0, -800.0], dtype)
+    wanted = np.array([1.0, 0.0, 1.0, 1.0, 0.5, 0.0, 1.0], dtype)
+    found = lm.jit(lm.grad(lambda x, t: F.binary_cross_entropy(x.sigmoid(), t)))(logits, wanted)
+    leaf = torch.tensor(logits, requires_grad=True)
+    TF.binary_cross_entropy(leaf.sigmoid(), torch.tensor(wanted)).backward()
+    np.testing.assert_allclose(found, leaf.grad, rtol=2e-6, atol=1e-7)
