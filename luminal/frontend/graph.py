@@ -169,8 +169,10 @@ class Recorder:
         """Makes a State and reads it; `t.state` is the State."""
         return self.read(State(shape, dtype, init, name or None))
 
-    def read(self, state: State) -> Tensor:
-        """The value that `state` has at the start of a run."""
+    def read(self, state: Assignable) -> Tensor:
+        """The value that `state` has at the start of a run; a Parameter's is its Weight."""
+        if isinstance(state, Parameter):
+            return self.weight_of(state)
         return self.wrap(self.builder.state(state))
 
     def latest(self, state: Assignable) -> Tensor:

@@ -13,7 +13,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.frontend.tree import Tree, flatten
 from luminal.hlir.attributes import Body
 from luminal.hlir.ops import TensorType, Value
-from luminal.hlir.state import Assignable, Parameter, State
+from luminal.hlir.state import Assignable, Parameter
 from luminal.shape.expression import Expression
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -143,7 +143,7 @@ class BodyRecorder(Recorder):
         """The Weight of the graph around the body, as an invariant."""
         return self.wrap(self.bring(self.parent.weight_of(parameter, name)))
 
-    def read(self, state: State) -> Tensor:
+    def read(self, state: Assignable) -> Tensor:
         """The State's value at the start of the run, as an invariant."""
         return self.wrap(self.bring(self.parent.read(state)))
 

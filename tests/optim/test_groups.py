@@ -198,6 +198,14 @@ def test_names_come_from_pairs_and_weights_stand_for_their_parameters() -> None:
     assert optim.SGD([w]).names == {w.value.node.attrs.parameter: "w"}
 
 
+def test_a_parameter_is_one_variable_however_the_graph_reads_it() -> None:
+    p = lm.Parameter(np.array([1.0, -2.0, 3.0], np.float32))
+    cx = lm.Graph()
+    optim.SGD([p], lr=0.1).step((cx.read(p) * cx.weight_of(p)).sum() + (cx.read(p) * 2).sum())
+    lm.compile(cx)({})
+    np.testing.assert_allclose(p.numpy(), [0.6, -1.8, 2.2], 1e-6)  # p - 0.1 * (2 * p + 2)
+
+
 def test_what_is_refused() -> None:
     p = lm.Parameter(np.ones(2, np.float32), name="p")
     with pytest.raises(lm.InputError, match="Adam: got no parameters"):
