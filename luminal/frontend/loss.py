@@ -7,14 +7,17 @@ cast down once; integers give float32.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from luminal.errors import ShapeError
 from luminal.frontend.binary import unified, where
 from luminal.frontend.derivatives import differentiated
 from luminal.frontend.exponential import log_sigmoid
-from luminal.frontend.handle import axes_of, numpy_names
+from luminal.frontend.handle import axes_of, is_tensor, numpy_names
 from luminal.frontend.norms import vector_norm
 from luminal.frontend.precision import widens
 from luminal.frontend.statistics import mean
@@ -40,12 +43,25 @@ def _floats(what: str, *operands: Tensor) -> tuple[list[Tensor], DType]:
     return unified(what, operands, floating=True)
 
 
+def _pair(what: str, input: Tensor, target: Tensor) -> tuple[list[Tensor], DType]:
+    """`_floats` of what is compared element by element; warns where that broadcasts."""
+    shapes = [tuple(x.extents) if is_tensor(x) else np.shape(x) for x in (input, target)]
+    if all(shapes) and shapes[0] != shapes[1]:
+        shown = [f"({', '.join(map(str, shape))})" for shape in shapes]
+        warnings.warn(
+            f"{what}: the input has the shape {shown[0]}, the target {shown[1]}; they are "
+            "broadcast, and every pair counts: reshape one to the shape of the other",
+            stacklevel=5,
+        )
+    return _floats(what, input, target)
+
+
 def _elementwise(
     what: str, of: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor,
     weight: Tensor | None, reduction: str,
 ) -> Tensor:  # fmt: skip
     """`of` a and b, times `weight`; a weighted mean divides by the sum of the weights."""
-    (x, y), result = _floats(what, a, b)
+    (x, y), result = _pair(what, a, b)
     loss = of(x, y)
     if weight is None:
         return reduced(what, loss, reduction).cast(result)
@@ -70,7 +86,7 @@ def mse_loss(
 @widens
 def rmse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The root of mse_loss, taken last; where that is 0 the gradient is 0."""
-    (x, y), result = _floats("rmse_loss", input, target)
+    (x, y), result = _pair("rmse_loss", input, target)
     squares = mse_loss(x, y, reduction)
     is_some = squares != 0
     return where(is_some, where(is_some, squares, 1).sqrt(), 0).cast(result)
@@ -145,7 +161,7 @@ def binary_cross_entropy(
 
     Gradients stay finite at probabilities of 0 and 1, where input * (1 - input) counts as 1e-12.
     """
-    (p, t), result = _floats("binary_cross_entropy", input, target)
+    (p, t), result = _pair("binary_cross_entropy", input, target)
     loss = _surprise(p, t)
     if weight is not None:
         loss = loss * weight
@@ -164,7 +180,7 @@ def binary_cross_entropy_with_logits(
 
     (1 - t) * x - (1 + (pos_weight - 1) * t) * log(sigmoid(x)).
     """
-    (x, t), result = _floats("binary_cross_entropy_with_logits", input, target)
+    (x, t), result = _pair("binary_cross_entropy_with_logits", input, target)
     log_one = -log_sigmoid(x)
     if pos_weight is not None:
         log_one = log_one * (1 + (pos_weight - 1) * t)

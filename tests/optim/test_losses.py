@@ -151,3 +151,23 @@ def test_gradients_of_saturated_probabilities_are_finite(dtype: str) -> None:
     leaf = torch.tensor(logits, requires_grad=True)
     TF.binary_cross_entropy(leaf.sigmoid(), torch.tensor(wanted)).backward()
     np.testing.assert_allclose(found, leaf.grad, rtol=2e-6, atol=1e-7)
+
+
+BROADCAST = "mse_loss rmse_loss l1_loss smooth_l1_loss huber_loss".split() + [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+]
+
+
+@pytest.mark.parametrize("name", BROADCAST)
+def test_targets_that_are_broadcast_are_warned_of(name: str) -> None:
+    cx = lm.Graph()
+    column, row = cx.tensor((8, 1), name="column"), cx.tensor((8,), name="row")
+    loss = getattr(F, name)
+    said = rf"^{name}: the input has the shape \(8, 1\), the target \(8\); .* reshape one"
+    with pytest.warns(UserWarning, match=said) as found:
+        loss(column, row)
+    assert len(found) == 1
+    loss(column, row.unsqueeze(1))
+    loss(column, cx.tensor((), name="number"))
+    loss(row, np.ones(8, np.float32))
