@@ -153,7 +153,8 @@ def test_gradients_of_saturated_probabilities_are_finite(dtype: str) -> None:
     np.testing.assert_allclose(found, leaf.grad, rtol=2e-6, atol=1e-7)
 
 
-BROADCAST = "mse_loss rmse_loss l1_loss smooth_l1_loss huber_loss".split() + [
+BROADCAST = [
+    *"mse_loss rmse_loss l1_loss smooth_l1_loss huber_loss".split(),
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
 ]

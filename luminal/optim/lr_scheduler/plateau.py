@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any, SupportsFloat
 
 from luminal.errors import InputError
-from luminal.optim.lr_scheduler.schedule import BaseRates, base_rates, check_groups
+from luminal.optim.lr_scheduler.schedule import BaseRates, base_rates, check_state
+
+_COUNTERS = ("last_epoch", "num_bad_epochs", "cooldown_counter")
 
 
 class ReduceLROnPlateau:
@@ -90,13 +92,14 @@ class ReduceLROnPlateau:
 
     def state_dict(self) -> dict[str, Any]:
         """Rates, the best metric and the counters; settings are those that it was made with."""
-        counters = ("last_epoch", "best", "num_bad_epochs", "cooldown_counter")
-        return {"last_lr": list(self.rates)} | {name: getattr(self, name) for name in counters}
+        counters = {name: getattr(self, name) for name in _COUNTERS}
+        return {"last_lr": list(self.rates), "best": self.best, **counters}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Goes on from there; LoadError, and no change, for a schedule of other groups."""
-        check_groups("ReduceLROnPlateau", state_dict, len(self.rates))
-        best, bad = float(state_dict["best"]), int(state_dict["num_bad_epochs"])
-        self.cooldown_counter = int(state_dict["cooldown_counter"])
-        self.last_epoch, self.rates = int(state_dict["last_epoch"]), list(state_dict["last_lr"])
-        self.best, self.num_bad_epochs = best, bad
+        check_state(
+            "ReduceLROnPlateau", state_dict, (*_COUNTERS, "best", "last_lr"), len(self.rates)
+        )
+        for name in _COUNTERS:
+            setattr(self, name, state_dict[name])
+        self.rates, self.best = list(state_dict["last_lr"]), float(state_dict["best"])

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from luminal.errors import InputError, LoadError
+from luminal.optim.ranges import AT_LEAST_0_INT, check
 
 BaseRates: TypeAlias = float | Sequence[float]
 """The rate that a schedule changes, or one for each parameter group."""
@@ -68,15 +69,36 @@ class LRScheduler(ABC):
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Goes on from there; LoadError, and no change, for a schedule of other groups."""
-        check_groups(type(self).__name__, state_dict, len(self.base_lrs))
-        self.last_epoch = int(state_dict["last_epoch"])
+        what = type(self).__name__
+        check_state(what, state_dict, ("last_epoch", "last_lr"), len(self.base_lrs))
+        epoch = state_dict["last_epoch"]
+        try:
+            self.rates(epoch)
+        except InputError as error:
+            raise LoadError(f"{error}; pass the state_dict of a scheduler like this one") from None
+        self.last_epoch = epoch
 
 
-def check_groups(what: str, state_dict: Mapping[str, Any], count: int) -> None:
-    """Raises LoadError unless the state_dict is of a schedule with so many groups."""
-    missing = [name for name in ("last_epoch", "last_lr") if name not in state_dict]
+def check_state(what: str, state_dict: Any, names: Sequence[str], count: int) -> None:
+    """Raises LoadError unless the state_dict has numbers by these names, and so many rates."""
+    if not isinstance(state_dict, Mapping):
+        raise LoadError(f"{what}: {state_dict!r} is no state_dict; pass that of a scheduler")
+    missing = [name for name in names if name not in state_dict]
     if missing:
         raise LoadError(f"{what}: the state_dict has no {missing[0]!r}; pass that of a scheduler")
-    found = len(state_dict["last_lr"])
+    for name in names:
+        value = state_dict[name]
+        try:
+            if name == "last_lr":
+                base_rates(what, value)
+            elif name == "best":
+                float(value)
+            else:
+                check(what, AT_LEAST_0_INT, **{name: value})
+        except (InputError, TypeError, ValueError):
+            raise LoadError(
+                f"{what}: the state_dict has {name}={value!r}; pass that of a scheduler"
+            ) from None
+    found = len(base_rates(what, state_dict["last_lr"]))
     if found != count:
         raise LoadError(f"{what}: the state_dict is of {found} groups, the scheduler of {count}")
