@@ -49,6 +49,8 @@ def fit(
 ) -> Record:
     """Trains `model` in place: a step is one call of a program that the first batch compiles.
 
+    Steps are in training mode; modules that alone are in eval mode are held there.
+
     A batch is a tuple of arrays; its loss is `loss_fn(model(*batch[:-1]), batch[-1])`, a scalar.
     `epochs` counts passes over `data`, unless `steps` says how many steps to take in all.
     `scheduler` is stepped after each step (ReduceLROnPlateau after each validation, with its loss),

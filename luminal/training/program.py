@@ -98,7 +98,10 @@ class Steps:
         tensors = inputs_of(graph, batch)
         number = graph.tensor((), int64, "step")
         key = random.fold_in(random.key(graph, recipe.seed), number)
-        with noted_layers(recipe.model, graph) as layers, keyed(key), precision(recipe):
+        with (
+            in_mode(recipe.model, training=True), noted_layers(recipe.model, graph) as layers,
+            keyed(key), precision(recipe),
+        ):  # fmt: skip
             loss = loss_of(recipe.model, recipe.loss_fn, tensors)
         loss.output("loss")
         if statistics:
@@ -143,7 +146,7 @@ class Losses:
         if key not in self._programs:
             recipe = self._recipe
             graph = Graph("validation")
-            with evaluating(recipe.model), precision(recipe):
+            with in_mode(recipe.model, training=False), precision(recipe):
                 loss_of(recipe.model, recipe.loss_fn, inputs_of(graph, batch)).output("loss")
             self._programs[key] = compile(graph, recipe.backend)
         return self._programs[key]
@@ -206,10 +209,14 @@ def rates_as_inputs(optimizer: Optimizer, graph: Graph) -> Iterator[None]:
 
 
 @contextmanager
-def evaluating(model: Module) -> Iterator[None]:
-    """Inside the block the model and all modules below are in eval mode."""
+def in_mode(model: Module, *, training: bool) -> Iterator[None]:
+    """Inside the block the model is in training mode, or it and all modules below in eval mode.
+
+    One in training mode stays as it is: modules below may be held in eval mode.
+    """
     before = [(module, module.training) for module in model.modules()]
-    model.eval()
+    if not (training and model.training):
+        model.train(training)
     try:
         yield
     finally:

@@ -122,6 +122,20 @@ def test_validation_is_in_eval_mode_and_weighted_by_examples() -> None:
     assert ["validation_loss" in row for row in record.history].count(True) == 2  # epoch, end
 
 
+@pytest.mark.parametrize("held", ["all", "norm"])
+def test_steps_are_in_training_mode_and_the_mode_stays(held: str) -> None:
+    wanted = network()
+    (wanted if held == "all" else [*wanted.modules()][2]).eval()
+    modes = [module.training for module in wanted.modules()]
+    fit(
+        wanted, F.mse_loss, Batches(examples(), 8), optim.SGD(wanted.parameters(), lr=0.01),
+        steps=2, progress=False,
+    )  # fmt: skip
+    assert [module.training for module in wanted.modules()] == modes
+    moved = bool(np.any(wanted.state_dict()["1.running_mean"]))
+    assert moved == (held == "all")  # a norm that alone is in eval mode is held there
+
+
 def test_a_function_validates() -> None:
     _, record = linear(X, Y, steps=4, validate=lambda model: {"right": 0.5}, validate_every=3)
     assert [row.get("right") for row in record.history] == [None, None, 0.5, 0.5]
