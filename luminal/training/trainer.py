@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import InputError, NonFiniteError
+from luminal.errors import InputError, LoadError, LuminalError, NonFiniteError
 from luminal.hlir.state import Assignable
 from luminal.loaders.mapped import Array
 from luminal.nn.module import Module
@@ -189,6 +189,7 @@ class Trainer:
         """All that the rest of the run depends on."""
         return {
             "model": state_of(self.recipe.model),
+            "besides": {name: each.numpy() for name, each in self._besides().items()},
             "optimizer": self.recipe.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "scaler": None if self._steps.scaler is None else self._steps.scaler.state_dict(),
@@ -198,21 +199,55 @@ class Trainer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from there. Raises InputError or LoadError for the state of another run."""
+        """Goes on from there. Raises InputError or LoadError, and changes nothing, for the state of
+        another run.
+        """
         recipe = self.recipe
         if state["seed"] != recipe.seed:
             raise InputError(
                 f"fit: the checkpoint is of a run with seed {state['seed']}, this one has "
                 f"{recipe.seed}; give the same seed, or resume=False"
             )
+        before = self.state_dict()
+        try:
+            self._load(state)
+        except LuminalError:
+            self._load(before)
+            raise
+
+    def _load(self, state: Mapping[str, Any]) -> None:
         self.data.load_state_dict(state["data"])
-        load_model(recipe.model, state["model"])
-        recipe.optimizer.load_state_dict(state["optimizer"])
         if self.scheduler is not None and state["scheduler"] is not None:
             self.scheduler.load_state_dict(state["scheduler"])
         if self._steps.scaler is not None and state["scaler"] is not None:
             self._steps.scaler.load_state_dict(state["scaler"])
+        load_model(self.recipe.model, state["model"])
+        given = state.get("besides", {})
+        for name, held in self._besides().items():
+            if name not in given:
+                raise LoadError(
+                    f"fit: the checkpoint has no {name}; give the optimizer and the loss the "
+                    "Parameters that they had, or resume=False"
+                )
+            held.set(given[name])
+        self.recipe.optimizer.load_state_dict(state["optimizer"])
         self.record.steps = state["steps"]
+
+    def _besides(self) -> dict[str, Assignable]:
+        """What a run changes outside of the model: Parameters that the optimizer has from elsewhere
+        (by their number there), running statistics of a loss that is a module.
+        """
+        recipe = self.recipe
+        inside = {p for _, p in recipe.model.named_parameters()}
+        found: dict[str, Assignable] = {
+            f"parameter {k} of the optimizer": p
+            for k, p in enumerate(recipe.optimizer.parameters)
+            if p not in inside
+        }
+        if isinstance(recipe.loss_fn, Module):
+            buffers = recipe.loss_fn.named_buffers()
+            found |= {f"{path} of the loss": buffer for path, buffer in buffers}
+        return found
 
     def save(self, must: bool = True) -> None:
         """Writes a checkpoint, if there is a manager; where it need not be, an error warns."""

@@ -17,9 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal.errors import InputError
-from luminal.training import Batches, CheckpointManager, checkpoint
-from tests.training.small_run import STEPS, digest, examples, run
+import luminal as lm
+from luminal import nn, optim
+from luminal.errors import InputError, LoadError
+from luminal.nn import functional as F
+from luminal.training import Batches, CheckpointManager, checkpoint, fit
+from tests.training.small_run import STEPS, digest, examples, network, run
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
@@ -64,10 +67,73 @@ def test_without_resume_a_run_begins_anew(tmp_path: Path, undisturbed: str) -> N
     assert (record.resumed, digest(model)) == (0, undisturbed)
 
 
-def test_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
+class Scaled(nn.Module):
+    """A loss with a Parameter that is trained, and a running mean."""
+
+    def __init__(self) -> None:
+        self.scale = lm.Parameter([0.5])
+        self.seen = lm.State((), init=0.0, name="seen")
+
+    def forward(self, y: lm.Tensor, wanted: lm.Tensor) -> lm.Tensor:
+        loss = F.mse_loss(y, wanted)
+        seen = y.graph.read(self.seen)
+        y.graph.assign(self.seen, 0.9 * seen + 0.1 * loss.detach())
+        scale = self.read(self.scale, y)
+        return (loss * (-scale).exp() + scale).sum() + 0.01 * seen * loss
+
+
+def with_its_own_loss(steps: int, folder: Path | None = None) -> list[bytes]:
+    """All that such a run changes; one Parameter of its optimizer belongs to nothing else."""
+    model, loss, outside = network(), Scaled(), lm.Parameter([2.0])
+
+    def loss_fn(y: lm.Tensor, wanted: lm.Tensor) -> lm.Tensor:
+        return loss(y * outside, wanted)
+
+    whole = nn.Module()
+    whole.loss = loss
+    whole.forward = loss_fn  # type: ignore[method-assign]
+    optimizer = optim.AdamW([*model.parameters(), *loss.parameters(), outside], lr=0.01)
+    data = Batches(examples(), 8)
+    fit(model, whole, data, optimizer, steps=steps, checkpoint=folder, progress=False)
+    return [
+        *(x.tobytes() for x in model.state_dict().values()),
+        *(held.numpy().tobytes() for held in (loss.scale, loss.seen, outside)),
+    ]
+
+
+def test_what_is_trained_outside_of_the_model_goes_on_too(tmp_path: Path) -> None:
+    whole = with_its_own_loss(9)
+    with_its_own_loss(4, tmp_path)
+    assert with_its_own_loss(9, tmp_path) == whole
+
+
+@pytest.mark.parametrize("part", ["model", "optimizer", "scheduler", "seed"])
+def test_another_run_is_not_gone_on_with_and_nothing_changes(tmp_path: Path, part: str) -> None:
     run(2, checkpoint=tmp_path)
-    with pytest.raises(InputError, match="of a run with seed 9, this one has 8"):
-        run(3, checkpoint=tmp_path, seed=8)
+    model = network()
+    parameters = [*model.parameters()]
+    data, options = Batches(examples(), 8, seed=5, drop_last=True), {"seed": 9}
+    optimizer: optim.Optimizer = optim.AdamW(parameters, lr=0.01)
+    scheduler: Any = optim.lr_scheduler.CosineAnnealingLR(0.01, STEPS)
+    if part == "model":
+        model = nn.Sequential(*network(), nn.Linear(1, 1))
+        wanted = "the state_dict does not fit"
+    elif part == "optimizer":
+        optimizer, wanted = optim.SGD(parameters, lr=0.01), "SGD: .*: the state_dict has step"
+    elif part == "scheduler":
+        scheduler = optim.lr_scheduler.ReduceLROnPlateau(0.01)
+        wanted = (
+            "ReduceLROnPlateau: the state_dict has no 'num_bad_epochs'; pass that of a scheduler"
+        )
+    else:
+        options, wanted = {"seed": 8}, "of a run with seed 9, this one has 8"
+    before, place = digest(model), data.state_dict()
+    with pytest.raises((InputError, LoadError), match=wanted):
+        fit(
+            model, F.mse_loss, data, optimizer, steps=3, checkpoint=tmp_path, progress=False,
+            scheduler=scheduler, validate=Batches(examples(), 30), **options,
+        )  # fmt: skip
+    assert (digest(model), data.state_dict(), optimizer.state) == (before, place, {})
 
 
 # --- kill -9 --------------------------------------------------------------------------------------
