@@ -10,8 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from luminal.dtypes import int32
 from luminal.errors import InputError, LoadError, ShapeError
 from luminal.frontend.generator import checked_seed
+from luminal.hlir.data import array_of
 from luminal.loaders.idx import read_idx
 from luminal.loaders.mapped import Array, given_path, is_there
 from luminal.training.prefetch import prefetched
@@ -53,11 +55,12 @@ class TextDataset:
     """Example k is (ids, next ids), both int32 (length,): `length` tokens from k * stride on.
 
     `tokens`: the ids of a whole text, 1-d; `stride`: `length` by default, so that windows do not
-    overlap. A rest that fills no window is left out. Raises ShapeError for too short a text.
+    overlap. A rest that fills no window is left out. Raises ShapeError for too short a text,
+    DTypeError for ids that are no integers or do not fit into int32.
     """
 
     def __init__(self, tokens: npt.ArrayLike, length: int, stride: int | None = None) -> None:
-        self.tokens = np.asarray(tokens, np.int32)
+        self.tokens = array_of(tokens, int32, "TextDataset: tokens")
         self.length = _at_least_1("TextDataset: length", length)
         self.stride = _at_least_1("TextDataset: stride", length if stride is None else stride)
         if self.tokens.ndim != 1 or self.tokens.size <= length:

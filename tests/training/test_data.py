@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal.errors import InputError, LoadError, ShapeError
+from luminal.errors import DTypeError, InputError, LoadError, ShapeError
 from luminal.loaders.idx import read_idx
 from luminal.training import MNIST, ArrayDataset, Batches, TextDataset
 from luminal.training.prefetch import prefetched
@@ -149,6 +149,12 @@ def test_a_text_that_is_too_short() -> None:
         TextDataset(np.arange(4), 4)
     with pytest.raises(InputError, match="stride is 0"):
         TextDataset(np.arange(9), 4, 0)
+
+
+@pytest.mark.parametrize("ids", [np.full(9, 2**40), np.zeros(9), [0.5] * 9], ids=str)
+def test_ids_that_int32_does_not_hold(ids: Any) -> None:
+    with pytest.raises(DTypeError, match="TextDataset: tokens: expected int32, got"):
+        TextDataset(ids, 4)
 
 
 # --- batches --------------------------------------------------------------------------------------
