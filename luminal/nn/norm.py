@@ -16,7 +16,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import Parameter, State
 from luminal.nn import init
 from luminal.nn.module import Module
-from luminal.shape.expression import product_of
+from luminal.shape.expression import const, product_of
 
 
 def _affine(
@@ -169,9 +169,18 @@ class _Running(Module):
         return work.mean(dims), work.var(dims, correction=0)
 
 
-def _unbiased(var: Tensor, x: Tensor, dims: Sequence[int]) -> Tensor:
-    """A variance over `dims` of x, divided by n - 1 for n; PyTorch keeps that one."""
+def _unbiased(what: str, var: Tensor, x: Tensor, dims: Sequence[int]) -> Tensor:
+    """A variance over `dims` of x, divided by n - 1 for n; PyTorch keeps that one.
+
+    Raises ShapeError where n is 1, or has a run raise DimError.
+    """
     n = product_of(x.extents[k] for k in dims)
+    if n == const(1):
+        raise ShapeError(
+            f"{what}: {describe(x)} has one value for each channel, which have no variance; give "
+            "it more in training (Batches: drop_last=True), or model.eval()"
+        )
+    x.graph.require(n >= 2, f"{what} in training: two values for each channel")
     size = x.graph.constant(n, var.dtype)
     return var * (size / (size - 1))
 
@@ -207,7 +216,7 @@ class _BatchNorm(_Running):
         dims = (0, *range(2, x.ndim))
         mean, var = self._own_statistics(x, dims)
         if self.training:
-            self._track(x, mean, _unbiased(var, x, dims))
+            self._track(x, mean, _unbiased(type(self).__name__, var, x, dims))
         return batch_norm(x, mean, var, weight, bias, eps=self.eps)
 
 
@@ -259,7 +268,7 @@ class _InstanceNorm(_Running):
         if self.training and self.running_mean is not None:
             dims = tuple(range(2, x.ndim))
             mean, var = self._own_statistics(x, dims)
-            self._track(x, mean.mean(0), _unbiased(var, x, dims).mean(0))
+            self._track(x, mean.mean(0), _unbiased(type(self).__name__, var, x, dims).mean(0))
         return x.instance_norm(weight=weight, bias=bias, eps=self.eps)
 
 

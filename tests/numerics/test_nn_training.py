@@ -168,6 +168,19 @@ def test_rrelu_draws_slopes() -> None:
     assert -0.13 < y.max() <= -1 / 8
 
 
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(4), nn.BatchNorm1d(4, track_running_stats=False)])
+def test_one_value_has_no_variance(layer: nn.Module) -> None:
+    cx = lm.Graph()
+    with pytest.raises(ShapeError, match=r"BatchNorm1d: .* has one value for each channel, which"):
+        layer(cx.tensor((1, 4), name="one"))
+    layer(cx.tensor((cx.dim("n", 1, 9), 4), name="x")).output("y")
+    run = lm.compile(cx, backend="reference")
+    with pytest.raises(lm.DimError, match="requirement n >= 2 does not hold"):
+        run({"x": normal(1, 4)})
+    run({"x": normal(2, 4)})
+    assert all(np.isfinite(state.numpy()).all() for _, state in layer.named_buffers())
+
+
 # --- losses ---------------------------------------------------------------------------------------
 
 
