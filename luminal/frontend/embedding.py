@@ -30,6 +30,7 @@ def embedding(
     """The rows of `weight` at `ids`: shape (*ids.shape, weight.shape[1]). One Gather.
 
     With `max_norm`, rows whose norm is greater are scaled down to it; the weight does not change.
+    They get the gradient of the scaled rows, as in PyTorch, where it is the weight that is scaled.
     The row `padding_idx` gets no gradient; with `scale_grad_by_freq` a row's is divided by how
     often it is read. `sparse` changes nothing.
     """
@@ -41,6 +42,12 @@ def embedding(
         rows = _rows(weight, ids, padding_idx, scale_grad_by_freq)
     if max_norm is None:
         return rows
+    return _bounded(rows, max_norm, norm_type)
+
+
+@differentiated(lambda g, y, rows, max_norm, norm_type: g, marked=True)
+def _bounded(rows: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Rows of a norm of at most `max_norm`."""
     size = (rows.abs() ** norm_type).sum(-1, keepdim=True) ** (1 / norm_type)
     return where(size > max_norm, rows * (max_norm / (size + 1e-7)), rows)
 

@@ -115,3 +115,19 @@ def test_gradients_are_torchs(group: str, row: Row) -> None:
 @pytest.mark.parametrize(("group", "row"), ROWS)
 def test_gradients_are_torchs_on_the_cpu(group: str, row: Row) -> None:
     check(group, row, "cpu")
+
+
+def test_rows_of_bounded_norm_have_the_gradient_of_what_was_read() -> None:
+    weight, ids = np.linspace(-3, 3, 12).reshape(4, 3), np.array([0, 1, 3, 0])
+    weight[1] = 0
+    cx = lm.Graph()
+    w = cx.tensor(weight.shape, "float64", "w")
+    rows = lm.nn.functional.embedding(cx.constant(ids), w, max_norm=1.0).output("rows")
+    lm.grad((rows**2).sum(), w).output("g")
+    found = lm.compile(cx, "reference")({"w": weight})
+    leaf = torch.tensor(weight)
+    torch.nn.functional.embedding(torch.tensor(ids), leaf, max_norm=1.0)  # scales the rows in place
+    leaf.requires_grad_()
+    (torch.nn.functional.embedding(torch.tensor(ids), leaf) ** 2).sum().backward()
+    np.testing.assert_allclose(found["rows"], leaf.detach()[ids], 1e-6)
+    np.testing.assert_allclose(found["g"], leaf.grad, 1e-6)
