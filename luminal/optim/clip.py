@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from luminal.errors import InputError
 from luminal.frontend.binary import maximum
-from luminal.frontend.handle import work_dtype
+from luminal.frontend.handle import is_tensor, work_dtype
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.tree import flatten
+from luminal.optim.ranges import BOUND, check
 
 Gradients = TypeVar("Gradients")
 """A Tensor, or lists and dicts of Tensors; None stands for no gradient."""
@@ -44,6 +45,8 @@ def clip_grad_norm(
     They are given back in their structure and dtypes. Pascanu et al. 2013; as
     torch.nn.utils.clip_grad_norm_, which changes them in place.
     """
+    if not is_tensor(max_norm):
+        check("clip_grad_norm", BOUND, max_norm=max_norm)
     norm = grad_norm(gradients, norm_type)
     factor = (max_norm / (norm + TINY)).minimum(1.0)
     leaves, tree = flatten(gradients)
@@ -52,8 +55,7 @@ def clip_grad_norm(
 
 def clip_grad_value(gradients: Gradients, clip_value: float) -> Gradients:
     """Every element cut to -clip_value .. clip_value."""
-    if not clip_value >= 0:
-        raise InputError(f"clip_grad_value: clip_value={clip_value}; it is at least 0")
+    check("clip_grad_value", BOUND, clip_value=clip_value)
     _leaves("clip_grad_value", gradients)
     leaves, tree = flatten(gradients)
     clipped: Gradients = tree.build([g.clip(-clip_value, clip_value) for g in leaves])

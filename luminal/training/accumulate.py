@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from luminal.dtypes import bool_, int64
-from luminal.errors import InputError, LoadError
+from luminal.errors import LoadError
 from luminal.frontend.binary import where
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array, work_dtype
@@ -15,6 +15,7 @@ from luminal.hlir.data import array_of
 from luminal.hlir.state import Parameter, State
 from luminal.optim.clip import clipped
 from luminal.optim.optimizer import Optimizer
+from luminal.optim.ranges import COUNT, check
 from luminal.training.amp import GradScaler
 
 
@@ -29,8 +30,7 @@ class GradientAccumulator:
     """
 
     def __init__(self, optimizer: Optimizer, steps: int, scaler: GradScaler | None = None) -> None:
-        if steps < 1:
-            raise InputError(f"GradientAccumulator: steps={steps}; it is at least 1")
+        check("GradientAccumulator", COUNT, steps=steps)
         self.optimizer, self.steps, self.scaler = optimizer, steps, scaler
         self.count = State((), int64, 0, "accumulated")
         self.sums: dict[Parameter, State] = {}

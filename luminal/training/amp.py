@@ -26,6 +26,15 @@ from luminal.frontend.tree import flatten
 from luminal.hlir.state import State
 from luminal.optim.clip import clipped
 from luminal.optim.optimizer import Optimizer
+from luminal.optim.ranges import (
+    ABOVE_0,
+    ABOVE_1,
+    AT_LEAST_0,
+    AT_LEAST_0_INT,
+    BETWEEN_0_AND_1,
+    COUNT,
+    check,
+)
 
 Gradients = TypeVar("Gradients")
 
@@ -73,11 +82,10 @@ class GradScaler:
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
     ) -> None:
-        if init_scale <= 0 or growth_factor <= 1 or not 0 < backoff_factor < 1:
-            raise InputError(
-                f"GradScaler: init_scale={init_scale}, growth_factor={growth_factor}, "
-                f"backoff_factor={backoff_factor}; they are > 0, > 1 and between 0 and 1"
-            )
+        check("GradScaler", ABOVE_0, init_scale=init_scale)
+        check("GradScaler", ABOVE_1, growth_factor=growth_factor)
+        check("GradScaler", BETWEEN_0_AND_1, backoff_factor=backoff_factor)
+        check("GradScaler", COUNT, growth_interval=growth_interval)
         self.growth_factor, self.backoff_factor = growth_factor, backoff_factor
         self.growth_interval = growth_interval
         self.states = {
@@ -145,9 +153,17 @@ class GradScaler:
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Goes on from there; LoadError, and no change, where a number is missing."""
+        if not isinstance(state_dict, Mapping):
+            raise LoadError(f"GradScaler: {state_dict!r} is no state_dict")
         missing = [name for name in self.states if name not in state_dict]
         if missing:
             raise LoadError(f"GradScaler: the state_dict has no {missing[0]!r}")
-        numbers = {name: float(state_dict[name]) for name in self.states}
+        numbers = {name: state_dict[name] for name in self.states}
+        try:
+            check("GradScaler", AT_LEAST_0, scale=numbers["scale"])
+            for name in ("growth_tracker", "skipped"):
+                check("GradScaler", AT_LEAST_0_INT, **{name: numbers[name]})
+        except InputError as error:
+            raise LoadError(f"{error}; pass the state_dict of a GradScaler") from None
         for name, state in self.states.items():
-            state.set(numbers[name] if name == "scale" else int(numbers[name]))
+            state.set(numbers[name])

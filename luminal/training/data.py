@@ -16,6 +16,7 @@ from luminal.frontend.generator import checked_seed
 from luminal.hlir.data import array_of
 from luminal.loaders.idx import read_idx
 from luminal.loaders.mapped import Array, given_path, is_there
+from luminal.optim.ranges import AT_LEAST_0_INT, COUNT, check
 from luminal.training.prefetch import prefetched
 
 Batch = tuple[Array, ...]
@@ -61,8 +62,8 @@ class TextDataset:
 
     def __init__(self, tokens: npt.ArrayLike, length: int, stride: int | None = None) -> None:
         self.tokens = array_of(tokens, int32, "TextDataset: tokens")
-        self.length = _at_least_1("TextDataset: length", length)
-        self.stride = _at_least_1("TextDataset: stride", length if stride is None else stride)
+        check("TextDataset", COUNT, length=length, stride=stride)
+        self.length, self.stride = int(length), int(length if stride is None else stride)
         if self.tokens.ndim != 1 or self.tokens.size <= length:
             raise ShapeError(
                 f"TextDataset: tokens {self.tokens.shape}; give the ids of one text, more than "
@@ -115,12 +116,6 @@ def _in_folder(folder: Path, name: str) -> Path:
     raise LoadError(f"{folder}: no {name} and no {name}.gz in it")
 
 
-def _at_least_1(what: str, n: Any) -> int:
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise InputError(f"{what} is {n!r}; it must be an int of at least 1")
-    return int(n)
-
-
 class Batches:
     """A dataset in batches, epoch after epoch; iterating gives the rest of the current epoch.
 
@@ -140,8 +135,14 @@ class Batches:
         drop_last: bool = False,
         prefetch: int = 2,
     ) -> None:
-        self.dataset = dataset
-        self.size = _at_least_1("Batches: size", size)
+        check("Batches", COUNT, size=size)
+        check("Batches", AT_LEAST_0_INT, prefetch=prefetch)
+        if not hasattr(dataset, "take"):
+            raise InputError(
+                f"Batches: {dataset!r} is no dataset; pass ArrayDataset(*arrays), or what has "
+                "__len__ and take(positions)"
+            )
+        self.dataset, self.size = dataset, int(size)
         self.seed = checked_seed("Batches", seed)
         self.shuffle, self.drop_last, self.prefetch = shuffle, drop_last, prefetch
         self.epoch, self.taken = 0, 0
@@ -187,12 +188,18 @@ class Batches:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to a position; InputError where it is one in other batches."""
+        names = ("epoch", "taken", *self._identity())
+        if not isinstance(state, Mapping) or any(name not in state for name in names):
+            raise InputError(f"Batches: {state!r} is no position; it has {', '.join(names)}")
         for name, value in self._identity().items():
             if state[name] != value:
                 raise InputError(
                     f"Batches: the position is one in batches with {name} {state[name]}, these "
                     f"have {value}; make them alike, or begin anew"
                 )
+        check("Batches", AT_LEAST_0_INT, epoch=state["epoch"], taken=state["taken"])
+        if state["taken"] >= len(self):
+            raise InputError(f"Batches: taken={state['taken']}; an epoch has {len(self)} batches")
         self.epoch, self.taken = state["epoch"], state["taken"]
 
     def _identity(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ from luminal.frontend.handle import Array, work_dtype
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.data import array_of
 from luminal.hlir.state import Parameter, State
+from luminal.optim.ranges import BELOW_1, check
 
 
 class EMA:
@@ -24,15 +25,19 @@ class EMA:
     """
 
     def __init__(self, parameters: Iterable[Parameter], decay: float = 0.999) -> None:
-        if not 0 <= decay < 1:
-            raise InputError(f"EMA: decay={decay}; it is at least 0 and below 1")
+        check("EMA", BELOW_1, decay=decay)
         self.decay = decay
         self.count = State((), int64, 0, "averaged")
         self.averages: dict[Parameter, State] = {}
-        for p in dict.fromkeys(parameters):
+        given = parameters if isinstance(parameters, Iterable) else [parameters]
+        for p in dict.fromkeys(given):
+            if not isinstance(p, Parameter):
+                raise InputError(f"EMA: {p!r} is no Parameter; pass model.parameters()")
             work = work_dtype(p.dtype)
             first = p.numpy().astype(work.numpy)
             self.averages[p] = State(p.shape, work, first, f"{p.name}.average")
+        if not self.averages:
+            raise InputError("EMA: got no parameters; pass model.parameters()")
 
     def update(self, graph: Recorder, *, when: Tensor | None = None) -> None:
         """Records an update by the values that `graph` assigns: call it after `optimizer.step`.

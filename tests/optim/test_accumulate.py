@@ -111,7 +111,7 @@ def test_it_is_saved_in_the_middle_of_a_round() -> None:
 def test_what_is_refused() -> None:
     p = lm.Parameter(FIRST, name="w")
     accumulator = GradientAccumulator(optim.SGD([p]), 2)
-    with pytest.raises(lm.InputError, match="steps=0; it is at least 1"):
+    with pytest.raises(lm.InputError, match="steps=0; it must be an int of at least 1"):
         GradientAccumulator(optim.SGD([p]), 0)
     with pytest.raises(lm.LoadError, match="no parameter 3; there are 1"):
         accumulator.load_state_dict({"count": 1, "sums": {3: FIRST}})

@@ -92,5 +92,5 @@ def test_what_is_refused() -> None:
         optim.clip_grad_norm([None], 1.0)
     with pytest.raises(lm.InputError, match="norm_type=0; it is greater than 0"):
         optim.clip_grad_norm([cx.ones(2)], 1.0, 0)
-    with pytest.raises(lm.InputError, match="clip_value=-1; it is at least 0"):
+    with pytest.raises(lm.InputError, match="clip_value=-1; it must be a number of at least 0"):
         optim.clip_grad_value([cx.ones(2)], -1)

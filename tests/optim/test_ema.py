@@ -75,5 +75,7 @@ def test_averages_of_bfloat16_are_float32_and_are_saved() -> None:
         second.load_state_dict({"count": 0, "averages": [1, 2]})
     with pytest.raises(lm.LoadError, match=r"EMA: p: the average has the shape \(3,\)"):
         second.load_state_dict({"count": 0, "averages": [np.zeros(3, np.float32)]})
-    with pytest.raises(lm.InputError, match="decay=1; it is at least 0 and below 1"):
+    with pytest.raises(
+        lm.InputError, match="decay=1; it must be a number of at least 0 and below 1"
+    ):
         EMA([p], 1)

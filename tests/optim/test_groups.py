@@ -218,9 +218,12 @@ def test_what_is_refused() -> None:
         optim.Adam([{"params": [p], "momentum": 0.9}])
     with pytest.raises(lm.InputError, match="no Parameter of floats"):
         optim.Adam([lm.Parameter([1, 2])])
-    with pytest.raises(lm.InputError, match="Adam: lr=-1: it is at least 0"):
+    with pytest.raises(lm.InputError, match="Adam: lr=-1; it must be a number of at least 0"):
         optim.Adam([p], lr=-1)
-    with pytest.raises(lm.InputError, match=r"betas=\(0.9, 1.0\): it is at least 0 and below 1"):
+    with pytest.raises(
+        lm.InputError,
+        match=r"betas=\(0.9, 1.0\); it must be 2 numbers, each a number of at least 0",
+    ):
         optim.Adam([p], betas=(0.9, 1.0))
     with pytest.raises(lm.InputError, match="nesterov needs momentum"):
         optim.SGD([p], nesterov=True)

@@ -147,7 +147,7 @@ def test_windows_of_a_text(count: int, stride: int | None, windows: int) -> None
 def test_a_text_that_is_too_short() -> None:
     with pytest.raises(ShapeError, match="more than length = 4"):
         TextDataset(np.arange(4), 4)
-    with pytest.raises(InputError, match="stride is 0"):
+    with pytest.raises(InputError, match="stride=0; it must be an int of at least 1"):
         TextDataset(np.arange(9), 4, 0)
 
 

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 
 from luminal.errors import InputError
 from luminal.optim.lr_scheduler.schedule import LRScheduler
+from luminal.optim.ranges import AT_LEAST_0_INT, check_all
 
 
 def _groups(what: str, schedulers: Sequence[LRScheduler]) -> list[float]:
     """The base rates of the first; InputError where another has another number of them."""
     if not schedulers:
         raise InputError(f"{what}: got no schedulers")
+    for each in schedulers:
+        if not isinstance(each, LRScheduler):
+            raise InputError(f"{what}: {each!r} is no LRScheduler; ReduceLROnPlateau stands alone")
     counts = [len(each.base_lrs) for each in schedulers]
     if len(set(counts)) > 1:
         raise InputError(f"{what}: the schedulers have {counts} groups; give all the same number")
@@ -29,6 +33,9 @@ class SequentialLR(LRScheduler):
                 f"SequentialLR: {len(milestones)} milestones for {len(schedulers)} schedulers; "
                 "give one less"
             )
+        check_all("SequentialLR", AT_LEAST_0_INT, "milestones", milestones)
+        if sorted(milestones) != list(milestones):
+            raise InputError(f"SequentialLR: milestones={milestones!r}; they must ascend")
         self.schedulers, self.milestones = list(schedulers), list(milestones)
 
     def rates(self, epoch: int) -> list[float]:
@@ -42,6 +49,12 @@ class ChainedScheduler(LRScheduler):
 
     def __init__(self, schedulers: Sequence[LRScheduler]) -> None:
         super().__init__(_groups("ChainedScheduler", schedulers))
+        others = [each.base_lrs for each in schedulers if each.base_lrs != self.base_lrs]
+        if others:
+            raise InputError(
+                f"ChainedScheduler: the schedulers begin at the rates {self.base_lrs} and "
+                f"{others[0]}; make all with the same"
+            )
         self.schedulers = list(schedulers)
         self._known = [self._after(self.base_lrs, 0)]
 

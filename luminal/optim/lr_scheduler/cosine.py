@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from luminal.errors import InputError
 from luminal.optim.lr_scheduler.schedule import BaseRates, LRScheduler
+from luminal.optim.ranges import AT_LEAST_0, COUNT, check
 
 
 def annealed(start: float, end: float, done: float) -> float:
@@ -19,6 +19,8 @@ class CosineAnnealingLR(LRScheduler):
 
     def __init__(self, lr: BaseRates, T_max: int, eta_min: float = 0.0) -> None:
         super().__init__(lr)
+        check("CosineAnnealingLR", COUNT, T_max=T_max)
+        check("CosineAnnealingLR", AT_LEAST_0, eta_min=eta_min)
         self.T_max, self.eta_min = T_max, eta_min
 
     def rates(self, epoch: int) -> list[float]:
@@ -44,9 +46,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def __init__(self, lr: BaseRates, T_0: int, T_mult: int = 1, eta_min: float = 0.0) -> None:
         super().__init__(lr)
-        if T_0 < 1 or T_mult < 1:
-            name = type(self).__name__
-            raise InputError(f"{name}: T_0={T_0}, T_mult={T_mult}; they are at least 1")
+        check("CosineAnnealingWarmRestarts", COUNT, T_0=T_0, T_mult=T_mult)
+        check("CosineAnnealingWarmRestarts", AT_LEAST_0, eta_min=eta_min)
         self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
 
     def rates(self, epoch: int) -> list[float]:

@@ -6,11 +6,26 @@ import math
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from luminal.errors import InputError
 from luminal.optim.lr_scheduler.schedule import BaseRates, LRScheduler
+from luminal.optim.ranges import (
+    AT_LEAST_0,
+    AT_LEAST_0_INT,
+    COUNT,
+    SHARE,
+    SHARE_ABOVE_0,
+    check,
+    check_all,
+)
 
 Factor = Callable[[int], float]
+
+
+def _check_function(what: str, lr_lambda: Any) -> None:
+    if not callable(lr_lambda):
+        raise InputError(f"{what}: lr_lambda={lr_lambda!r}; it must be a function of the epoch")
 
 
 class _FactorLR(LRScheduler):
@@ -37,8 +52,8 @@ class ConstantLR(_FactorLR):
 
     def __init__(self, lr: BaseRates, factor: float = 1 / 3, total_iters: int = 5) -> None:
         super().__init__(lr)
-        if not 0 <= factor <= 1:
-            raise InputError(f"ConstantLR: factor={factor}; it is at least 0 and at most 1")
+        check("ConstantLR", SHARE, factor=factor)
+        check("ConstantLR", AT_LEAST_0_INT, total_iters=total_iters)
         self.first, self.total_iters = factor, total_iters
 
     def factor(self, epoch: int) -> float:
@@ -57,10 +72,9 @@ class LinearLR(_FactorLR):
         total_iters: int = 5,
     ) -> None:
         super().__init__(lr)
-        if not 0 < start_factor <= 1:
-            raise InputError(f"LinearLR: start_factor={start_factor}; it is above 0, at most 1")
-        if not 0 <= end_factor <= 1:
-            raise InputError(f"LinearLR: end_factor={end_factor}; it is at least 0 and at most 1")
+        check("LinearLR", SHARE_ABOVE_0, start_factor=start_factor)
+        check("LinearLR", SHARE, end_factor=end_factor)
+        check("LinearLR", AT_LEAST_0_INT, total_iters=total_iters)
         self.start, self.end, self.total_iters = start_factor, end_factor, total_iters
 
     def factor(self, epoch: int) -> float:
@@ -74,6 +88,8 @@ class StepLR(_FactorLR):
 
     def __init__(self, lr: BaseRates, step_size: int, gamma: float = 0.1) -> None:
         super().__init__(lr)
+        check("StepLR", COUNT, step_size=step_size)
+        check("StepLR", AT_LEAST_0, gamma=gamma)
         self.step_size, self.gamma = step_size, gamma
 
     def factor(self, epoch: int) -> float:
@@ -86,6 +102,8 @@ class MultiStepLR(_FactorLR):
 
     def __init__(self, lr: BaseRates, milestones: Sequence[int], gamma: float = 0.1) -> None:
         super().__init__(lr)
+        check_all("MultiStepLR", AT_LEAST_0_INT, "milestones", milestones)
+        check("MultiStepLR", AT_LEAST_0, gamma=gamma)
         self.milestones, self.gamma = sorted(milestones), gamma
 
     def factor(self, epoch: int) -> float:
@@ -98,6 +116,7 @@ class ExponentialLR(_FactorLR):
 
     def __init__(self, lr: BaseRates, gamma: float) -> None:
         super().__init__(lr)
+        check("ExponentialLR", AT_LEAST_0, gamma=gamma)
         self.gamma = gamma
 
     def factor(self, epoch: int) -> float:
@@ -110,6 +129,8 @@ class PolynomialLR(_FactorLR):
 
     def __init__(self, lr: BaseRates, total_iters: int = 5, power: float = 1.0) -> None:
         super().__init__(lr)
+        check("PolynomialLR", COUNT, total_iters=total_iters)
+        check("PolynomialLR", AT_LEAST_0, power=power)
         self.total_iters, self.power = total_iters, power
 
     def factor(self, epoch: int) -> float:
@@ -122,6 +143,7 @@ class MultiplicativeLR(_FactorLR):
 
     def __init__(self, lr: BaseRates, lr_lambda: Factor) -> None:
         super().__init__(lr)
+        _check_function("MultiplicativeLR", lr_lambda)
         self.lr_lambda = lr_lambda
 
     def factor(self, epoch: int) -> float:
@@ -135,7 +157,11 @@ class LambdaLR(LRScheduler):
     def __init__(self, lr: BaseRates, lr_lambda: Factor | Sequence[Factor]) -> None:
         super().__init__(lr)
         groups = len(self.base_lrs)
-        self.lr_lambdas = [lr_lambda] * groups if callable(lr_lambda) else list(lr_lambda)
+        many: list[Any]
+        many = list(lr_lambda) if isinstance(lr_lambda, list | tuple) else [lr_lambda] * groups
+        for each in many:
+            _check_function("LambdaLR", each)
+        self.lr_lambdas = many
         if len(self.lr_lambdas) != groups:
             raise InputError(f"LambdaLR: {len(self.lr_lambdas)} functions for {groups} groups")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from luminal.errors import InputError
 from luminal.optim.lr_scheduler.cosine import annealed
 from luminal.optim.lr_scheduler.schedule import BaseRates, LRScheduler
+from luminal.optim.ranges import ABOVE_0, COUNT, SHARE, check
 
 
 def _straight(start: float, end: float, done: float) -> float:
@@ -32,16 +33,17 @@ class OneCycleLR(LRScheduler):
         three_phase: bool = False,
     ) -> None:
         super().__init__(max_lr)
+        check("OneCycleLR", COUNT, epochs=epochs, steps_per_epoch=steps_per_epoch)
         steps = total_steps
         if steps is None and epochs is not None and steps_per_epoch is not None:
             steps = epochs * steps_per_epoch
-        if steps is None or steps < 1:
+        if steps is None:
             raise InputError(
-                f"OneCycleLR: total_steps={steps}; give a number of steps of at least 1, or epochs "
-                "and steps_per_epoch"
+                "OneCycleLR: got no total_steps; give it, or epochs and steps_per_epoch"
             )
-        if not 0 <= pct_start <= 1:
-            raise InputError(f"OneCycleLR: pct_start={pct_start}; it is a share of the steps, 0..1")
+        check("OneCycleLR", COUNT, total_steps=steps)
+        check("OneCycleLR", SHARE, pct_start=pct_start)
+        check("OneCycleLR", ABOVE_0, div_factor=div_factor, final_div_factor=final_div_factor)
         if anneal_strategy not in ("cos", "linear"):
             raise InputError(f'OneCycleLR: anneal_strategy={anneal_strategy!r}; "cos" or "linear"')
         self.total_steps = steps
@@ -57,7 +59,7 @@ class OneCycleLR(LRScheduler):
         begin, phase = 0.0, 0
         while epoch > self.ends[phase] and phase < len(self.ends) - 1:
             begin, phase = self.ends[phase], phase + 1
-        done = (epoch - begin) / (self.ends[phase] - begin)
+        done = (epoch - begin) / ((self.ends[phase] - begin) or 1)
         made = []
         for top in self.base_lrs:
             first = top / self.div_factor

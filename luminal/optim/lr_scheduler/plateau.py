@@ -8,6 +8,7 @@ from typing import Any, SupportsFloat
 
 from luminal.errors import InputError
 from luminal.optim.lr_scheduler.schedule import BaseRates, base_rates, check_state
+from luminal.optim.ranges import AT_LEAST_0, AT_LEAST_0_INT, BELOW_1, check
 
 _COUNTERS = ("last_epoch", "num_bad_epochs", "cooldown_counter")
 
@@ -37,8 +38,10 @@ class ReduceLROnPlateau:
                 f"ReduceLROnPlateau: mode={mode!r}, threshold_mode={threshold_mode!r}; "
                 'use "min" or "max", "rel" or "abs"'
             )
-        if factor >= 1:
-            raise InputError(f"ReduceLROnPlateau: factor={factor}; it is below 1")
+        what = "ReduceLROnPlateau"
+        check(what, BELOW_1, factor=factor)
+        check(what, AT_LEAST_0_INT, patience=patience, cooldown=cooldown)
+        check(what, AT_LEAST_0, threshold=threshold, eps=eps)
         self.rates = base_rates("ReduceLROnPlateau", lr)
         least = base_rates("ReduceLROnPlateau: min_lr", min_lr)
         self.min_lrs = least * len(self.rates) if len(least) == 1 else least

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from luminal.errors import InputError, LoadError
-from luminal.optim.ranges import AT_LEAST_0_INT, check
+from luminal.optim.ranges import AT_LEAST_0, AT_LEAST_0_INT, check
 
 BaseRates: TypeAlias = float | Sequence[float]
 """The rate that a schedule changes, or one for each parameter group."""
@@ -24,6 +24,8 @@ def base_rates(what: str, lr: BaseRates) -> list[float]:
             )
     if not rates:
         raise InputError(f"{what}: got no learning rate; pass a number")
+    for rate in rates:
+        check(what, AT_LEAST_0, lr=rate)
     return [float(rate) for rate in rates]
 
 
