@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from luminal.autograd.reverse import gradients, seed
-from luminal.dtypes import float32, int64
+from luminal.dtypes import bool_, float32, int64
 from luminal.errors import GraphError, InputError
 from luminal.frontend.binary import where
 from luminal.frontend.graph import Recorder
@@ -52,6 +52,10 @@ class Optimizer(ABC):
         self.param_groups: list[Group] = []
         self.state: dict[Parameter, dict[str, State]] = {}
         self.names: dict[Parameter, str] = {}
+        if isinstance(params, Parameter | Tensor):
+            params = [params]
+        if not isinstance(params, Iterable):
+            raise InputError(f"{self._name}: got {params!r}; pass model.parameters(), or a list")
         given = list(params)
         if not given:
             raise InputError(f"{self._name}: got no parameters; pass model.parameters()")
@@ -94,6 +98,8 @@ class Optimizer(ABC):
         if unknown:
             options = ", ".join(self.defaults)
             raise InputError(f"{self._name}: no option {unknown[0]!r}; the options are {options}")
+        if "params" not in group:
+            raise InputError(f'{self._name}: a group has no "params"; give it a list of them')
         params = group["params"]
         many = [params] if isinstance(params, Parameter | Tensor) else list(params)
         known = dict(self.names)
@@ -136,7 +142,7 @@ class Optimizer(ABC):
         Gradients are cut to -clip_value .. clip_value, then scaled to a norm of at most clip_norm
         all together; the norm before that is returned (None without clip_norm). Parameters that
         the loss does not depend on and those with `requires_grad=False` stay as they are. `when`,
-        a bool of one element: nothing changes in runs where it is False. Raises GraphError if the
+        a 0-d bool: nothing changes in runs where it is False. Raises GraphError if the
         loss depends on none of the parameters.
         """
         found, norm = clipped(self.gradients(loss), clip_norm, clip_value)
@@ -149,6 +155,8 @@ class Optimizer(ABC):
 
         Raises GraphError if there is none.
         """
+        if not is_tensor(loss):
+            raise GraphError(f"{self._name}.step: the loss is {loss!r}; it must be a 0-d Tensor")
         graph = loss.graph
         weights = {
             value.node.attrs.parameter: value
@@ -160,9 +168,15 @@ class Optimizer(ABC):
         found = gradients(graph, [loss], [above], [weights[p] for p in trained])
         made = {p: g for p, g in zip(trained, found, strict=True) if g is not None}
         if not made:
+            frozen = any(p in weights and not p.requires_grad for p in self.parameters)
+            fix = (
+                "that are trained: those it reads have requires_grad=False; set it to True"
+                if frozen
+                else "; compute it in one graph with the model that they are of"
+            )
             raise GraphError(
                 f"{self._name}.step: the loss depends on none of its {len(self.parameters)} "
-                "parameters; compute it in one graph with the model that they are of"
+                f"parameters{' ' * frozen}{fix}"
             )
         return made
 
@@ -173,6 +187,8 @@ class Optimizer(ABC):
         By Parameter, or a sequence in the order of `parameters`, with None for those that stay.
         """
         found = self._by_parameter(gradients)
+        if when is not None and (when.dtype is not bool_ or when.ndim):
+            raise GraphError(f"{self._name}: when={when!r}; it must be a 0-d bool: compare it")
         for group in self.param_groups:
             held = [p for p in group["params"] if p in found]
             fresh = [p for p in held if p not in self.state]
@@ -216,6 +232,11 @@ class Optimizer(ABC):
         for p, g in found.items():
             if p not in self.names:
                 raise InputError(f"{self._name}.apply: {p!r} is none of its parameters")
+            if not is_tensor(g):
+                raise InputError(
+                    f"{self._name}.apply: the gradient of {self.names[p]} is {g!r}; it must be a "
+                    "Tensor: lm.grad(loss, parameters) gives them"
+                )
             if g.shape != p.shape:
                 raise InputError(
                     f"{self._name}.apply: the gradient of {self.names[p]} has the shape {g.shape}, "
@@ -234,6 +255,11 @@ class Optimizer(ABC):
         shared = {name: graph.read(states[0][name]) for name in self.shared(group)}
         options = group | {"lr": _rate(graph, group["lr"])}
         new = self.update(options, before, found, slots, shared)
+        if not isinstance(new, Update):
+            raise GraphError(
+                f"{self._name}.update: it returned a {type(new).__name__}; return "
+                "optim.optimizer.Update(parameters, slots, shared)"
+            )
         rows: list[tuple[Parameter | State, Tensor, Tensor]]
         rows = [*zip(params, before, new.parameters, strict=True)]
         for name, values in slots.items():
