@@ -25,6 +25,7 @@ from luminal.loaders.mapped import given_path, map_file
 from luminal.loaders.safetensors_file import read_safetensors
 from luminal.loaders.write_atomic import replacing
 from luminal.loaders.write_safetensors import save_safetensors
+from luminal.optim.ranges import AT_LEAST_0_INT, COUNT, as_number, check
 from luminal.training import nested
 
 FORMAT = 1
@@ -54,14 +55,13 @@ class CheckpointManager:
     def __init__(
         self, folder: str | Path, keep_last: int = 3, keep_best: int = 1, best: str = "min"
     ) -> None:
-        if keep_last < 1 or keep_best < 0:
-            raise InputError(
-                f"CheckpointManager: keep_last={keep_last}, keep_best={keep_best}; keep at least "
-                "the last one"
-            )
+        check("CheckpointManager", COUNT, keep_last=keep_last)
+        check("CheckpointManager", AT_LEAST_0_INT, keep_best=keep_best)
         if best not in ("min", "max"):
             raise InputError(f'CheckpointManager: best={best!r}; takes "min" or "max"')
         self.folder = given_path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder}: is no folder; give one, or a path that is free")
         self.keep_last, self.keep_best, self.lowest = keep_last, keep_best, best == "min"
 
     def steps(self) -> list[int]:
@@ -88,6 +88,9 @@ class CheckpointManager:
         steps are of a run that was given up, and are not among the newest. Raises InputError where
         the folder cannot be written to; then all that was there before still is.
         """
+        check("CheckpointManager.save", AT_LEAST_0_INT, step=step)
+        if metric is not None:
+            metric = as_number("CheckpointManager.save: metric", metric)
         values, arrays = nested.split(state)
         stem = f"step-{step:09d}"
         data = self.folder / f"{stem}-{secrets.token_hex(4)}.safetensors"

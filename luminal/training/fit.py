@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from luminal.errors import InputError
 from luminal.frontend.generator import checked_seed
 from luminal.nn.module import Module
+from luminal.optim.lr_scheduler import ReduceLROnPlateau
 from luminal.optim.optimizer import Optimizer
+from luminal.optim.ranges import BOUND, COUNT, check
 from luminal.search.options import CompilationMode
 from luminal.training.checkpoint import CheckpointManager
 from luminal.training.data import Batches
@@ -72,10 +75,25 @@ def fit(
     finite raises NonFiniteError, which names the first operation that made a NaN and its layer; the
     model is then as it was before that step.
     """
-    _check_counts(
-        epochs=epochs, steps=steps, accumulate=accumulate, validate_every=validate_every,
-        checkpoint_every=checkpoint_every, statistics=statistics,
+    check(
+        "fit", COUNT, epochs=epochs, steps=steps, accumulate=accumulate,
+        validate_every=validate_every, checkpoint_every=checkpoint_every, statistics=statistics,
     )  # fmt: skip
+    check("fit", BOUND, clip_norm=clip_norm)
+    _check_kind("model", model, Module, "an nn.Module")
+    _check_kind("data", data, Batches, "Batches(dataset, size)")
+    _check_kind("optimizer", optimizer, Optimizer, "one of luminal.optim")
+    _check_kind("scheduler", scheduler, Scheduler | None, "one of optim.lr_scheduler, or None")
+    _check_kind("validate", validate, Batches | Callable | None, "Batches or a function")
+    _check_kind("checkpoint", checkpoint, str | Path | CheckpointManager | None, "a folder")
+    for name, every, needs, needed in (
+        ("validate_every", validate_every, "validate", validate),
+        ("checkpoint_every", checkpoint_every, "checkpoint", checkpoint),
+    ):
+        if every is not None and needed is None:
+            raise InputError(f"fit: {name}={every}, but there is no {needs}; give both")
+    if isinstance(scheduler, ReduceLROnPlateau) and validate is None:
+        raise InputError("fit: ReduceLROnPlateau follows the validation loss; give validate=")
     seed = checked_seed("fit", seed)
     recipe = Recipe(model, loss_fn, optimizer, clip_norm, amp, accumulate, seed, mode, backend)
     manager = checkpoint
@@ -85,6 +103,11 @@ def fit(
         recipe, data, scheduler, validate, manager, statistics=statistics, detect_nan=detect_nan
     )
     total = len(data) * epochs // accumulate if steps is None else steps
+    if not total:
+        raise InputError(
+            f"fit: {epochs} epochs of {len(data)} batches make no step of accumulate={accumulate}; "
+            "accumulate fewer, or give steps="
+        )
     if resume:
         trainer.restore()
     record = trainer.record
@@ -111,10 +134,9 @@ def fit(
     return record
 
 
-def _check_counts(**counts: int | None) -> None:
-    for name, count in counts.items():
-        if count is not None and (isinstance(count, bool) or count < 1):
-            raise InputError(f"fit: {name}={count!r}; it must be an int of at least 1")
+def _check_kind(name: str, value: Any, kind: Any, words: str) -> None:
+    if not isinstance(value, kind):
+        raise InputError(f"fit: {name} is a {type(value).__name__}; it must be {words}")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from luminal.hlir.state import Assignable
 from luminal.loaders.mapped import Array
 from luminal.nn.module import Module
 from luminal.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from luminal.optim.ranges import as_number
 from luminal.runtime.results import Results
 from luminal.training.checkpoint import CheckpointManager
 from luminal.training.data import Batch, Batches
@@ -25,6 +26,11 @@ from luminal.training.metrics import Row
 from luminal.training.program import Losses, Program, Recipe, Steps, inputs_at
 from luminal.training.statistics import statistics_row
 
+COLUMNS = (
+    "step", "loss", "lr", "grad_norm", "seconds", "samples_per_second", "tokens_per_second",
+    "epoch", "activations", "gradients",
+)  # fmt: skip
+"""What `fit` puts into a row itself."""
 Scheduler = LRScheduler | ReduceLROnPlateau
 Validation = Batches | Callable[[Module], Mapping[str, float]]
 """Batches whose mean loss is the `validation_loss`, or what gives numbers by name."""
@@ -153,10 +159,15 @@ class Trainer:
             found = {"validation_loss": self._losses.mean(self._validate.once())}
         else:
             assert self._validate is not None
-            found = dict(self._validate(self.recipe.model))
+            found = _numbers(self._validate(self.recipe.model))
         self._metric = found.get("validation_loss")
         if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(found["validation_loss"])
+            if self._metric is None:
+                raise InputError(
+                    "fit: ReduceLROnPlateau follows the validation_loss, but validate gave "
+                    f"{', '.join(found) or 'nothing'}; give it that name too"
+                )
+            self.scheduler.step(self._metric)
         return found
 
     def _warn(self, loss: float) -> None:
@@ -279,6 +290,16 @@ def load_model(model: Module, state: Mapping[str, Array]) -> None:
     for path, buffer in model.named_buffers():
         if path in state:
             buffer.set(state[path])
+
+
+def _numbers(given: Any) -> dict[str, float]:
+    """What a validation gave by name, as numbers of Python's."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"fit: validate gave {given!r}; it must give numbers by name, as a dict")
+    taken = [name for name in given if name in COLUMNS]
+    if taken:
+        raise InputError(f"fit: validate gave {taken[0]!r}, which is a name of the step's own")
+    return {name: as_number(f"fit: validate: {name}", value) for name, value in given.items()}
 
 
 def _endless(data: Batches) -> Generator[Batch]:
