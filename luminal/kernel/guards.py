@@ -6,7 +6,7 @@ where the condition holds: masks, pads, ragged ends of split reductions become b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from luminal.algebra.terms import Term
 from luminal.shape.expression import Expression, Symbol, const, maximum, minimum
@@ -24,13 +24,17 @@ def masks(term: Term) -> bool:
     return not any(term.args[2].attrs.data)
 
 
-def factors(product: Term) -> tuple[Term | None, tuple[Term, Term]]:
+def factors(
+    product: Term, is_at_hand: Callable[[Term], bool]
+) -> tuple[Term | None, tuple[Term, Term]]:
     """The factors of a product, and where they count: those that are 0 on one condition alike are
     given without it. A sum from 0 on stays the same where both are 0, so its accumulator can be
-    masked instead, which costs nothing where the hardware masks results.
+    masked instead, which costs nothing where the hardware masks results. Not where one of them lies
+    in memory as it is.
     """
     a, b = product.args
-    if masks(a) and masks(b) and a.args[0] is b.args[0]:
+    alike = masks(a) and masks(b) and a.args[0] is b.args[0]
+    if alike and not is_at_hand(a) and not is_at_hand(b):
         return a.args[0], (a.args[1], b.args[1])
     return None, (a, b)
 

@@ -295,18 +295,22 @@ class Placement:
     def is_fused(self, reduction: Term, x: Term) -> bool:
         """Is `x` a product that is multiplied and added in one step?"""
         fused = reduction.op == "Sum" and x.op == "Mul" and x.dtype.is_float
-        return fused and x not in self.group.reads and x not in self.values.rows
+        return fused and not self.is_at_hand(x)
 
     def masked_operands(
         self, reduction: Term, x: Term, env: Env
     ) -> tuple[tuple[Tile, ...], Tile | None]:
         """The operands, and where they count if not everywhere."""
         if self.is_fused(reduction, x):
-            condition, pair = factors(x)
+            condition, pair = factors(x, self.is_at_hand)
             if condition is not None:
                 tiles = tuple(self.values.evaluate(factor, env) for factor in pair)
                 return tiles, self.values.evaluate(condition, env)
         return self.operands(reduction, x, env), None
+
+    def is_at_hand(self, term: Term) -> bool:
+        """Is it read from a buffer or from scratch?"""
+        return term in self.group.reads or term in self.values.rows
 
     def accumulate(
         self,

@@ -38,7 +38,7 @@ class Strips:
             (product,) = reduction.args
             if product.op != "Mul" or product in self.group.reads:
                 continue
-            for factor in factors(product)[1]:
+            for factor in factors(product, self.group.reads.__contains__)[1]:
                 reads_it = not factor.axes.isdisjoint(columns.members)
                 bound = not factor.axes.isdisjoint(reduction.attrs)
                 packed = not in_panels.isdisjoint(self.terms(factor))
