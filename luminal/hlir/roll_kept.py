@@ -31,11 +31,12 @@ def handed_out(block: Block, layers: Layers, demanded: Iterable[Place]) -> set[P
             wanted.discard(place)
             new = _beginnings(first, layers, m, wanted | kept)
             added = sum(_bytes(first[k], r) for k, r in new)
-            later = any(k >= m for k, _ in new)  # of the iteration before: it is looked at no more
+            before = {(k, r) for k, r in new if k >= m}  # of the iteration before
             saved = _bytes(first[m], place[1]) - added
             is_free = not added or first[m].op.group == "view"
-            if is_cheap(first[m]) and not later and (saved > 0 or (is_free and saved == 0)):
-                wanted |= new
+            if is_cheap(first[m]) and (saved > 0 or (is_free and saved == 0)):
+                wanted |= new - before
+                kept |= before
             else:
                 kept.add(place)
     return kept
