@@ -4,6 +4,7 @@ import importlib
 from math import e, inf, nan, pi
 
 from luminal import linalg, random, special
+from luminal.autograd.checkpoint import checkpoint
 from luminal.autograd.transforms import (
     custom_vjp,
     grad,
@@ -139,6 +140,7 @@ __all__ = [
     "jvp",
     "custom_vjp",
     "stop_gradient",
+    "checkpoint",
     # what means nothing here
     "no_grad",
     "inference_mode",

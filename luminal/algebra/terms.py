@@ -74,7 +74,7 @@ class OpaqueAttrs:
 AtAttrs = tuple[tuple[Symbol, "Expression | int"], ...]
 """(axis, index) by axis name; a Slot k stands for the integer term args[1 + k]."""
 
-OPAQUE = ("Scan", "Sort", "Scatter", "Loop", "Custom")
+OPAQUE = ("Scan", "Sort", "Scatter", "Loop", "Custom", "After")
 REDUCTIONS = ("Sum", "Max")
 
 

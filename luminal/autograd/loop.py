@@ -97,6 +97,9 @@ def replay(graph: Recorder, body: Body, args: Sequence[Tensor]) -> list[Tensor]:
         for k, value in enumerate(copied(graph.builder, node, operands)):
             values[Value(node, k)] = value
     for node in nodes:
+        if node in graph.parts:
+            for k in range(len(node.types)):
+                graph.parts.setdefault(values[Value(node, k)].node, graph.parts[node])
         for value in (Value(node, k) for k in range(len(node.types))):
             known = graph.derivatives.get(value)
             if known is not None:

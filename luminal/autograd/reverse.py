@@ -12,8 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
+from luminal.autograd.checkpoint import Recomputation
 from luminal.autograd.loop import loop_rule
-from luminal.autograd.rules import RULES, Applied, flat
+from luminal.autograd.rules import RULES, flat
 from luminal.autograd.views import repeats
 from luminal.errors import DTypeError, GraphError, ShapeError
 from luminal.frontend.graph import Recorder
@@ -38,26 +39,29 @@ def gradients(
         collected[y.value].append(cotangent)
     wanted = set(variables)
     found: dict[Value, Tensor] = {}
+    again = Recomputation(graph)
     for node in reversed(order):
         arrived: list[Tensor | None] = []
         for k in range(len(node.types)):
             value = Value(node, k)
             parts = collected.pop(value, [])
             if len(parts) > 1 and _flows_apart(graph, node, wanted):
+                again.reach(node, parts)
+                at = again.applied(node)
                 for part in parts:
-                    _collect(
-                        node.args, RULES["View"](Applied.of(graph, node), [part]), active, collected
-                    )
+                    _collect(node.args, RULES["View"](at, [part]), active, collected)
                 parts = []
             total = reduce(Tensor.__add__, parts) if parts else None
             if total is not None and value in wanted:
                 found[value] = total
             if total is not None and value in graph.derivatives and value in active:
-                _follow(graph, value, total, active, collected)
+                again.reach(node, [total])
+                _follow(again, value, total, active, collected)
                 total = None
             arrived.append(total)
         if any(g is not None for g in arrived) and any(arg in active for arg in node.args):
-            at = Applied.of(graph, node)
+            again.reach(node, arrived)
+            at = again.applied(node)
             rule = loop_rule if node.op.name == "Loop" else RULES[node.op.name]
             _collect(node.args, rule(at, arrived), active, collected)
     return [found.get(value) for value in variables]
@@ -73,16 +77,18 @@ def _flows_apart(graph: Recorder, node: Node, wanted: set[Value]) -> bool:
 
 
 def _follow(
-    graph: Recorder,
+    again: Recomputation,
     value: Value,
     g: Tensor,
     active: set[Value],
     collected: defaultdict[Value, list[Tensor]],
 ) -> None:
     """Along the known derivative of a value."""
+    graph, node = again.graph, value.node
     known = graph.derivatives[value]
-    operands = [graph.wrap(operand) for operand in known.operands]
-    _collect(known.operands, known.pull(g, graph.wrap(value), operands), active, collected)
+    operands = [graph.wrap(again.value(node, operand)) for operand in known.operands]
+    y = graph.wrap(again.value(node, value))
+    _collect(known.operands, known.pull(g, y, operands), active, collected)
 
 
 def _collect(

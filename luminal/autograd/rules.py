@@ -304,6 +304,7 @@ RULES: Mapping[str, Rule] = {
     "Scatter": _scatter,
     "View": _view,
     "Custom": _custom,
+    "After": lambda at, gradients: (gradients[0], None),
     **dict.fromkeys(NOT_DIFFERENTIABLE, _not_differentiable),
 }
 """By op; a Loop's rule is `loop.py`."""

@@ -18,7 +18,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.data import array_of
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
-from luminal.hlir.ops import Value
+from luminal.hlir.ops import Node, Value
 from luminal.hlir.state import Assignable, Parameter, State
 from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
 from luminal.shape.prove import prove
@@ -50,6 +50,7 @@ class Recorder:
         self.results: dict[Value, Array] = {}
         self.diffs: dict[str, tuple[Tensor, Tensor]] = {}  # by file: what `diff` took and gave
         self.derivatives: dict[Value, Derivative] = {}
+        self.parts: dict[Node, tuple[object, ...]] = {}  # that are checkpointed, innermost first
         self.gradients: dict[Value, Tensor] = {}  # what `backward` found so far
         self._weights: dict[Parameter, Value] = {}
         self._numbers: dict[str, itertools.count[int]] = {}  # of names by their stems

@@ -111,6 +111,7 @@ class BodyRecorder(Recorder):
         self.requirements = parent.requirements
         self.diffs = parent.diffs
         self.derivatives = parent.derivatives
+        self.parts = parent.parts
         self.closed = False
         self.captured: dict[
             Value, Value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -137,6 +138,11 @@ class Builder:
     def __iter__(self) -> Iterator[Node]:
         return iter(self._interned.values())
 
+    def since(self, count: int) -> list[Node]:
+        """The nodes that were made when there were `count` already, in order."""
+        made = islice(reversed(self._interned.values()), len(self) - count)
+        return [*made][::-1]
+
     @property
     def newest(self) -> Node | None:
         """The node that was made last; None before the first."""
@@ -242,6 +248,14 @@ class Builder:
         attrs = LoopAttrs(trips, body, len(carried), tuple(counts), assigned or (None,) * ys)
         node = self.make("Loop", (*args, *invariants), attrs)
         return tuple(Value(node, k) for k in range(len(node.types)))
+
+    def after(self, x: Value, token: Value) -> Value:
+        """`x` as a value of its own, there once `token` is computed: equal operations on the two
+        stay apart. Of a View the same view of its operand, which nothing then copies.
+        """
+        if isinstance(x.node.attrs, ViewAttrs):
+            return self.view(self.after(x.node.args[0], token), x.node.attrs.view)
+        return self.make("After", (x, token)).value
 
     def custom(
         self,

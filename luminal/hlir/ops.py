@@ -273,6 +273,10 @@ def _custom(args: Sequence[TensorType], attrs: CustomAttrs) -> tuple[TensorType,
     return tuple(type_of(*result) for result in attrs.types)
 
 
+def _after(args: Sequence[TensorType], attrs: None) -> tuple[TensorType, ...]:
+    return (args[0],)
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 
@@ -333,6 +337,7 @@ _TABLE = (
 
     _row("Loop",    "other",   None, ANY,      _loop,    None, LoopAttrs),
     _row("Custom",  "other",   None, ANY,      _custom,  semantics.custom, CustomAttrs),
+    _row("After",   "other",   2, ANY,         _after,   semantics.after),
 )
 # fmt: on
 OPS: dict[str, Op] = {op.name: op for op in _TABLE}

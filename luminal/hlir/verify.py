@@ -91,6 +91,8 @@ class _Verifier:
             raise VerifyError(f"the op gives {', '.join(map(str, types))}")
         if isinstance(node.attrs, ViewAttrs) and isinstance(node.args[0].node.attrs, ViewAttrs):
             raise VerifyError("the operand is a View itself; compose the two")
+        if node.op.name == "After" and node.args[0].node.op.name in ("Weight", "State"):
+            raise VerifyError(f"the operand is {node.args[0].node!r}, which a run may overwrite")
         if isinstance(node.attrs, ConstantAttrs):
             _check_literal(node.attrs)
         for type_ in node.types:

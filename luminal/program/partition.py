@@ -11,7 +11,7 @@ from dataclasses import replace
 from luminal.algebra.frames import shape_of
 from luminal.algebra.lower import Root
 from luminal.algebra.scatter import ordered_axes, positions
-from luminal.algebra.terms import OpaqueAttrs, Term
+from luminal.algebra.terms import OpaqueAttrs, Term, below
 from luminal.dtypes import int64
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.kernel.group import Group, Store
@@ -162,9 +162,22 @@ def _loop(scope: Scope, term: Term) -> list[Unit]:
     return [*bound.before, Unit(makes, reads, (step,), overwrites, leaves_of(reads))]
 
 
+def _after(scope: Scope, term: Term) -> list[Unit]:
+    """No kernel: what reads the value reads its operand where that lies, after the token."""
+    before: list[Unit] = []
+    operand, frame = term.args[0], term.attrs.frames[0]
+    place = scope.row_major(operand, frame, before)
+    scope.places[term] = replace(place, frame=term.attrs.result)
+    is_end = scope.selection.is_stored
+    found = below(term.args, lambda t: t.is_leaf or is_end(t))
+    reads = frozenset(t for t in found if t.is_leaf or is_end(t))
+    return [*before, Unit((term,), reads, (), leaves=leaves_of(reads))]
+
+
 _SEVERAL: Mapping[str, Callable[[Scope, Term], list[Unit]]] = {
     "Sort": _sort,
     "Custom": _custom,
     "Loop": _loop,
+    "After": _after,
 }
-"""Operations with several results, which are made together."""
+"""Operations that are no kernel of one value."""

@@ -71,7 +71,7 @@ class Scope:
 
     def settle(self, term: Term, place: Place, root: Root) -> None:
         """A sink's buffer becomes the home of its value, or gets a copy of it."""
-        elsewhere = self.is_early(term)
+        elsewhere = self.is_early(term) or term.op == "After"
         if term.is_opaque:
             loop = term.attrs.hlir
             if term.op == "Loop" and term.attrs.index < loop.carried:

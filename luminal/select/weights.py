@@ -50,7 +50,9 @@ def stored_anyway(roots: Iterable[Root], order: Iterable[Term]) -> set[Term]:
     """Terms that no rule can leave unstored: the program's roots, and what is read as a buffer."""
     forced = {root.term for root in roots}
     for term in order:
-        if term.op in NEEDS_BUFFERS:
+        if term.op == "After":
+            forced.add(term.args[0])
+        elif term.op in NEEDS_BUFFERS:
             forced.update(arg for arg in term.args if not (term.op == "Loop" and _is_part(arg)))
     return forced
 

@@ -373,6 +373,7 @@ RULES: dict[str, Rule] = {
     "Scatter": _scatter,
     "View": _view,
     "Custom": _custom,
+    "After": _detach,
 }
 
 assert set(OPS) == set(RULES) | set(_ELSEWHERE)
