@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
-from luminal.autograd.checkpoint import Recomputation
+from luminal.autograd.checkpoint import Again
 from luminal.autograd.loop import loop_rule
 from luminal.autograd.rules import RULES, flat
 from luminal.autograd.views import repeats
@@ -39,15 +39,14 @@ def gradients(
         collected[y.value].append(cotangent)
     wanted = set(variables)
     found: dict[Value, Tensor] = {}
-    again = Recomputation(graph)
+    again = Again(graph)
     for node in reversed(order):
         arrived: list[Tensor | None] = []
         for k in range(len(node.types)):
             value = Value(node, k)
             parts = collected.pop(value, [])
             if len(parts) > 1 and _flows_apart(graph, node, wanted):
-                again.reach(node, parts)
-                at = again.applied(node)
+                at = again.applied(node, parts)
                 for part in parts:
                     _collect(node.args, RULES["View"](at, [part]), active, collected)
                 parts = []
@@ -55,13 +54,11 @@ def gradients(
             if total is not None and value in wanted:
                 found[value] = total
             if total is not None and value in graph.derivatives and value in active:
-                again.reach(node, [total])
                 _follow(again, value, total, active, collected)
                 total = None
             arrived.append(total)
         if any(g is not None for g in arrived) and any(arg in active for arg in node.args):
-            again.reach(node, arrived)
-            at = again.applied(node)
+            at = again.applied(node, arrived)
             rule = loop_rule if node.op.name == "Loop" else RULES[node.op.name]
             _collect(node.args, rule(at, arrived), active, collected)
     return [found.get(value) for value in variables]
@@ -77,17 +74,15 @@ def _flows_apart(graph: Recorder, node: Node, wanted: set[Value]) -> bool:
 
 
 def _follow(
-    again: Recomputation,
+    again: Again,
     value: Value,
     g: Tensor,
     active: set[Value],
     collected: defaultdict[Value, list[Tensor]],
 ) -> None:
     """Along the known derivative of a value."""
-    graph, node = again.graph, value.node
-    known = graph.derivatives[value]
-    operands = [graph.wrap(again.value(node, operand)) for operand in known.operands]
-    y = graph.wrap(again.value(node, value))
+    known = again.graph.derivatives[value]
+    y, *operands = again.tensors(value.node, (value, *known.operands), [g])
     _collect(known.operands, known.pull(g, y, operands), active, collected)
 
 

@@ -266,7 +266,7 @@ class Optimizer(ABC):
             held = [each[name] for each in states]
             rows += zip(held, values, new.slots[name], strict=True)
         rows += [(states[0][name], shared[name], new.shared[name]) for name in shared]
-        for target, old, value in rows:
+        for target, old, value in reversed(rows):  # in the order in which gradients are known
             graph.assign(target, value if when is None else where(when, value, old))
 
     # --- saving

@@ -193,6 +193,7 @@ def memory(table: Table, dtype: DType) -> None:
         table.output("Gather", b.gather(x, rows.shape, [rows, columns]))
         table.output("Gather", b.gather(x, rows.shape, [rows, views.index(1, const(3)) - 1]))
         source = table.input(np.resize(specials(dtype)[::-1], (3, 3)))
+        table.output("After", b.make("After", (x, source)).value)
         flat = table.input(np.resize(specials(dtype), (3,)))
         table.output("Scatter", b.scatter(x, [rows, columns], source))
         step = views.index(0, const(3)) * 2 + 1
