@@ -170,9 +170,7 @@ def _layers(block: Block, slices: Slices, run: Run) -> Layers | None:
     for changed in (with_followers, with_operands, without_prologue):
         iterations = changed(block, layers)
         if iterations is not layers.iterations:
-            layers = match(block, iterations)
-            if layers is None:
-                return None
+            layers = match(block, iterations) or layers
     return layers
 
 

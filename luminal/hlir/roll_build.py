@@ -308,9 +308,12 @@ class _Loop:
 
     def _stream(self, values: tuple[Value, ...]) -> Value:
         """One of these values an iteration: of slices of one tensor, taken at even distances, that
-        tensor is walked, and the body has what they do with a slice.
+        tensor is walked, and the body has what they do with a slice, or what equal views do.
         """
         sliced = _slices_of_one(values)
+        view = _equal_view(values)
+        if sliced is None and view is not None:
+            return self.inner.view(self._stream(tuple([v.node.args[0] for v in values])), view)
         if sliced is None:
             if values not in self.streams:
                 self.streams[values] = self._argument(values[0].type)
@@ -365,6 +368,17 @@ def _slices_of_one(values: tuple[Value, ...]) -> tuple[Value, View, int, int] | 
             return None
     steps = {b - a for a, b in itertools.pairwise(places)}
     return (whole, view, places[0], steps.pop()) if len(steps) == 1 else None
+
+
+def _equal_view(values: tuple[Value, ...]) -> View | None:
+    """The view that all values are, each of another value of one type."""
+    first = values[0].node
+    for value in values:
+        if value.node.op.name != "View" or value.node.attrs != first.attrs:
+            return None
+        if value.node.args[0].type != first.args[0].type:
+            return None
+    return first.attrs.view  # type: ignore[no-any-return]
 
 
 def _begun(whole: Value) -> Value | None:

@@ -106,7 +106,7 @@ def _is_drawn(block: Block, values: tuple[Value, ...], nodes: tuple[int, ...]) -
         and not block.is_leaf[nodes[0]]
         and len(set(nodes)) == len(nodes)
         and all(block.kind[n] == block.kind[nodes[0]] for n in nodes)
-        and (first.node.op.group == "view" or not all(is_weight(block, v) for v in values))
+        and not all(is_weight(block, value) for value in values)
     )
 
 

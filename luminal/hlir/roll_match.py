@@ -96,6 +96,8 @@ def match(block: Block, iterations: Sequence[Iteration]) -> Layers | None:
     found = where[edges]
     sample = min(len(iterations) - 1, LAGS)
     lag = np.where(found[sample] < 0, 0, sample - found[sample] // size)
+    if (lag < 0).any():  # a value of an iteration that comes later
+        return None
     trips = np.arange(len(iterations))[:, None]
     expected = np.where(
         (found[sample] < 0) | (trips < lag), -1, (trips - lag) * size + found[sample] % size
