@@ -28,6 +28,8 @@ class Recomputation:
 
     def reach(self, node: Node, token: Value) -> None:
         """The node's parts are needed once `token` is there; the first token of each counts."""
+        if token.node.op.name == "View":
+            token = token.node.args[0]
         for part in self.parts.get(node, ()):
             self._tokens.setdefault(part, token)
 

@@ -94,8 +94,8 @@ def _bitcast(step: Step) -> tuple[Pair, ...]:
     return ((0.0, x.unstable | (x.error > 0) | (step.is_float & np.isnan(x.wide))),)
 
 
-def _detach(step: Step) -> tuple[Pair, ...]:
-    (x,) = step.args
+def _unchanged(step: Step) -> tuple[Pair, ...]:
+    x = step.args[0]
     return ((x.error, x.unstable),)
 
 
@@ -350,7 +350,7 @@ RULES: dict[str, Rule] = {
     "Floor": unless_integer(_floor),
     "Cast": _cast,
     "Bitcast": _bitcast,
-    "Detach": _detach,
+    "Detach": _unchanged,
     "Add": unless_integer(_add),
     "Mul": unless_integer(_mul),
     "Div": unless_integer(_div),
@@ -373,7 +373,7 @@ RULES: dict[str, Rule] = {
     "Scatter": _scatter,
     "View": _view,
     "Custom": _custom,
-    "After": _detach,
+    "After": _unchanged,
 }
 
 assert set(OPS) == set(RULES) | set(_ELSEWHERE)
