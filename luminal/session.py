@@ -43,6 +43,8 @@ if TYPE_CHECKING:  # the compiler is imported when something is compiled
 DimChoice: TypeAlias = "int | Interval | Sequence[Interval]"
 """An int or one interval narrows a dim; a list of intervals compiles a program for each as well."""
 
+_Intervals: TypeAlias = Mapping[str, Interval]
+
 NUMERICS = ("exact", "standard", "relaxed")
 
 _compile_count = 0
@@ -121,6 +123,7 @@ def compile(
     dims: Mapping[Any, DimChoice] | None = None,
     numerics: str = "standard",
     search: SearchOptions | None = None,
+    memory_limit: int | str | None = None,
 ) -> Executable:
     """Compiles a graph; without one, or with only a backend's name, the default graph.
 
@@ -128,13 +131,17 @@ def compile(
     "optimal" (candidates are timed here, and the fastest runs; `search` sets the limits), or
     `lm.TimeBudget(seconds)`, shared by all programs that `dims` asks for.
     `dims`: {"s": (1, 256)} narrows a dim, {"s": [(1, 1), (2, 256)]} compiles further programs for
-    these intervals. `numerics`: which rewrites may change rounding. Raises CompileError, DimError.
+    these intervals. `numerics`: which rewrites may change rounding. `memory_limit`: the most bytes
+    of the arena ("200MB"), with dims as large as they may be; where a training step needs more,
+    values are computed again for gradients instead of kept (see `lm.checkpoint`), as few flops as
+    do. It is checked for the program of "fast". Raises CompileError, DimError.
     """
     if graph is None or isinstance(graph, str):
         backend = backend if graph is None else graph
         return default_graph().compile(
-            backend, mode=mode, dims=dims, numerics=numerics, search=search
-        )
+            backend, mode=mode, dims=dims, numerics=numerics, search=search,
+            memory_limit=memory_limit,
+        )  # fmt: skip
     if not isinstance(graph, Recorder):
         raise InputError(
             f"compile: takes a Graph, got a {type(graph).__name__}; record into cx = lm.Graph() "
@@ -146,7 +153,7 @@ def compile(
     frozen = graph.graph()
     choices = _Choices.of(frozen, dims or {})
     options = _options(frozen, choices.narrow, search)
-    plan = _Plan(chosen, numerics, mode_of(mode), options, graph.values)
+    plan = _Plan(chosen, numerics, mode_of(mode), options, graph.values, memory_limit)
     return _compiled(graph, frozen, choices, plan)
 
 
@@ -196,6 +203,23 @@ class _Plan:
     mode: CompilationMode
     search: SearchOptions
     values: Mapping[str, Array]
+    memory_limit: int | str | None = None
+
+    def within_limit(self, graph: Recorder, frozen: hlir.Graph, narrow: _Intervals) -> hlir.Graph:
+        """What is recorded, with values computed again where the limit asks for it."""
+        if self.memory_limit is None:
+            return frozen
+        from luminal import memory_limit  # late, as the compiler
+
+        if self.backend.target is None:
+            raise CompileError(f"memory_limit: backend {self.backend.name!r} has no arena to limit")
+        target, limit = self.backend.target(), memory_limit.bytes_of(self.memory_limit)
+
+        def arena(candidate: hlir.Graph) -> int:
+            return memory_limit.arena_bytes(_narrowed(candidate, narrow), target, self.numerics)
+
+        with tracing.span("memory limit"):
+            return memory_limit.fitting(frozen, graph.pulled, graph.cotangents, limit, arena)
 
     def runner(self, graph: hlir.Graph, share: int) -> tuple[Runner, SearchSummary | None]:
         """The compiled graph; `share` programs divide the time."""
@@ -246,8 +270,9 @@ def _options(graph: hlir.Graph, narrow: Mapping[str, Interval], given: Any) -> S
 def _executable(graph: Graph, frozen: hlir.Graph, choices: _Choices, plan: _Plan) -> Executable:
     variants = []
     all_intervals = list(choices.variants())
+    chosen = plan.within_limit(graph, frozen, choices.narrow)
     for intervals in all_intervals:
-        narrowed = _narrowed(frozen, choices.narrow | intervals)
+        narrowed = _narrowed(chosen, choices.narrow | intervals)
         with tracing.record() as spans:
             runner, found = plan.runner(narrowed, len(all_intervals))
         tracing.debug(1, f"compiled {graph.name} for {plan.backend.name}\n{tracing.summary(spans)}")

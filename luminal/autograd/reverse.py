@@ -39,7 +39,7 @@ def gradients(
         collected[y.value].append(cotangent)
     wanted = set(variables)
     found: dict[Value, Tensor] = {}
-    again = Again(graph)
+    again, known = Again(graph), len(graph.builder)
     for node in reversed(order):
         arrived: list[Tensor | None] = []
         for k in range(len(node.types)):
@@ -57,10 +57,12 @@ def gradients(
                 _follow(again, value, total, active, collected)
                 total = None
             arrived.append(total)
+        graph.cotangents.update(g.value.node for g in arrived if g is not None)
         if any(g is not None for g in arrived) and any(arg in active for arg in node.args):
             at = again.applied(node, arrived)
             rule = loop_rule if node.op.name == "Loop" else RULES[node.op.name]
             _collect(node.args, rule(at, arrived), active, collected)
+    graph.pulled.update(graph.builder.since(known))
     return [found.get(value) for value in variables]
 
 

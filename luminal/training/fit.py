@@ -44,6 +44,7 @@ def fit(
     seed: int = 0,
     mode: CompilationMode | str = "fast",
     backend: str = "cpu",
+    memory_limit: int | str | None = None,
     log: str | Path | None = None,
     plot: str | Path | None = None,
     statistics: int | None = None,
@@ -61,6 +62,7 @@ def fit(
     `clip_norm` bounds the norm of all gradients together (math.inf only reports it). `amp`:
     products in "bfloat16" or "float16", the latter with scaled losses; Parameters stay as they are.
     `accumulate` so many batches make a step, of the mean of their gradients: a call for each.
+    `memory_limit`: bytes or "200MB", what a step may hold besides the model; see `lm.compile`.
 
     `validate`: Batches, whose mean loss in eval mode is the `validation_loss`, or a function of the
     model that gives numbers by name; it is called every `validate_every` steps, or each epoch.
@@ -95,7 +97,9 @@ def fit(
     if isinstance(scheduler, ReduceLROnPlateau) and validate is None:
         raise InputError("fit: ReduceLROnPlateau follows the validation loss; give validate=")
     seed = checked_seed("fit", seed)
-    recipe = Recipe(model, loss_fn, optimizer, clip_norm, amp, accumulate, seed, mode, backend)
+    recipe = Recipe(
+        model, loss_fn, optimizer, clip_norm, amp, accumulate, seed, mode, backend, memory_limit
+    )
     manager = checkpoint
     if manager is not None and not isinstance(manager, CheckpointManager):
         manager = CheckpointManager(manager)

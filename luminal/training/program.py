@@ -49,6 +49,7 @@ class Recipe:
     seed: int = 0
     mode: CompilationMode | str = "fast"
     backend: str = "cpu"
+    memory_limit: int | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ class Steps:
         else:
             assert self._accumulator is not None
             self._accumulator.add(loss)
-        return Program(compile(graph, recipe.backend, recipe.mode), layers)
+        made = compile(graph, recipe.backend, recipe.mode, memory_limit=recipe.memory_limit)
+        return Program(made, layers)
 
     def _record_update(self, loss: Tensor) -> Tensor | None:
         recipe = self._recipe
