@@ -70,7 +70,7 @@ def mlp_step(
     return cx, [*model.parameters()]
 
 
-EQUAL, VARIED = [64] * 12, [60 + 2 * k for k in range(12)]
+EQUAL, VARIED = [64] * 12, [60 + 2 * k for k in range(5)]
 
 
 @pytest.mark.parametrize("inner", [EQUAL, VARIED], ids=["rolled", "unlike"])
