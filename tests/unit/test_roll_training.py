@@ -90,6 +90,36 @@ def test_of_a_gated_layer_only_gate_and_other_factor_leave() -> None:
     assert sum(shape[-1] == 12 for shape in extents) == 2
 
 
+def residual(layers: int, trained: bool) -> lm.Graph:
+    """Layers whose first product reads what is carried; steps of SGD, or the gradients alone."""
+    cx = lm.Graph()
+    x = cx.tensor((8, 4), name="x")
+    h = x.sin()
+    parameters = []
+    for k in range(layers):
+        up, down = (lm.Parameter(s, lm.float32, f"{n}{k}") for n, s in zip("ud", [(4, 6), (6, 4)]))
+        h = h + (h @ cx.weight_of(up)).tanh() @ cx.weight_of(down)
+        parameters += [up, down]
+    loss = (h * h).sum().output("loss")
+    if trained:
+        lm.optim.SGD(parameters, lr=0.1).step(loss)
+    else:
+        for k, g in enumerate(lm.grad(loss, [x, *parameters])):
+            g.output(f"g{k}")
+    return cx
+
+
+@pytest.mark.parametrize("trained", [True, False], ids=["trained", "gradients alone"])
+def test_no_product_passes_between_loops(trained: bool) -> None:
+    """Neither the view of a carried value or of Weights that a product reads, nor the product."""
+    rolled = roll(pruned(residual(8, trained).graph()))
+    assert len(loops(rolled)) >= 2
+    for node in loops(rolled):
+        body = node.attrs.body
+        for value in (*(argument.value for argument in body.arguments), *body.results):
+            assert len(value.shape) <= 2
+
+
 def test_slices_are_walked_backwards_not_copied() -> None:
     cx = step_of(decoder(6))
     backward = loops(roll(pruned(cx.graph())))[-1]
