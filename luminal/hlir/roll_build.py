@@ -18,7 +18,7 @@ from luminal.hlir.roll_kept import Place, handed_out
 from luminal.hlir.roll_match import Again, Carried, Fixed, Inner, Layers, Ref, Stream
 from luminal.hlir.state import Assignable
 from luminal.shape.expression import Expression, const
-from luminal.shape.view import View, index, made
+from luminal.shape.view import View, identity, index, made
 
 Location = tuple[int, int]
 """(iteration t, node m of the body)."""
@@ -354,7 +354,8 @@ def _slices_of_one(values: tuple[Value, ...]) -> tuple[Value, View, int, int] | 
         return None
     first = taken[0].node
     whole, view = first.args[0], first.attrs.view
-    begun = _begun(whole)
+    begun, rest = _begun(whole), whole.shape[1:]
+    of_slice = made(rest, view.shape, view.map[1:], view.domain)
     places = []
     for value in values:
         if is_slice(value.node) and value.node.args[0] == whole:
@@ -362,12 +363,19 @@ def _slices_of_one(values: tuple[Value, ...]) -> tuple[Value, View, int, int] | 
             if (here.map[1:], here.domain, here.shape) != (view.map[1:], view.domain, view.shape):
                 return None
             places.append(here.map[0].value)
-        elif value == begun and view == _slice_view(whole.shape, view.map[0]):
+        elif begun is not None and _is_view_of(value, begun, of_slice):
             places.append(0)
         else:
             return None
     steps = {b - a for a, b in itertools.pairwise(places)}
     return (whole, view, places[0], steps.pop()) if len(steps) == 1 else None
+
+
+def _is_view_of(value: Value, source: Value, view: View) -> bool:
+    if view == identity(source.shape):
+        return value == source
+    is_view = value.node.op.name == "View" and value.node.args[0] == source
+    return is_view and value.node.attrs.view == view
 
 
 def _equal_view(values: tuple[Value, ...]) -> View | None:
