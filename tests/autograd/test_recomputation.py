@@ -14,7 +14,7 @@ import luminal as lm
 from luminal import nn, optim
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import LoopAttrs
-from luminal.hlir.graph import Graph
+from luminal.hlir.graph import Graph, topological
 from luminal.hlir.ops import Node
 from luminal.hlir.prune import pruned
 from luminal.hlir.roll import roll
@@ -133,6 +133,27 @@ def network(wrap: Wrap, x: Tensor, weights: Sequence[Tensor], key: Tensor) -> Te
     return (wrap(both)(x) ** 2).mean()
 
 
+def test_inner_parts_are_computed_again_for_outer_copies() -> None:
+    cx = lm.Graph()
+    x, a, b = cx.tensor((4, 6)), cx.tensor((6, 9)), cx.tensor((9, 6))
+    loss = network(lm.checkpoint, x, [a, b], lm.random.key(3, cx))
+    lm.grad(loss, x).output("g")
+    again = recomputed(cx.graph())
+    below = [topological([node.args[0]]) for node in again]
+    assert any(node in nodes for node in again for nodes in below)
+
+
+def test_copies_have_derivatives_of_their_own() -> None:
+    odd = lm.custom_vjp(lambda x: x * x, lambda g, y, x: g * x * 3)
+    found = []
+    for wrap in (plain, lm.checkpoint):
+        cx = lm.Graph()
+        x = cx.tensor(drawn(5) / 2)
+        (first,) = lm.grad(wrap(lambda x: odd(x).exp())(x).sum(), [x])
+        found.append(lm.grad(first.sum(), x).numpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=TOLERANCE)
+
+
 def gradients_of(wrap: Wrap, rows: Any, order: int) -> list[Array]:
     cx = lm.Graph()
     x = cx.tensor((rows, 6), name="x")
@@ -209,7 +230,15 @@ def test_scan(inside: bool) -> None:
             return (last**2).sum() + (ys**3).sum()
 
         loss = (plain if inside else wrap)(whole)(h)
-        found.append([np.array(g.numpy()) for g in lm.grad(loss * 2, [x, a, h])])
+        gradients = lm.grad(loss * 2, [x, a, h])
+        found.append([np.array(g.numpy()) for g in gradients])
+        for k, g in enumerate(gradients):
+            g.output(f"g{k}")
+        graph = pruned(cx.graph())
+        bodies = [node.attrs.body for node in graph.by_op()["Loop"]]
+        blocks = [topological(body.results) for body in bodies] if inside else [graph.nodes()]
+        again = any(node.op.name == "After" for block in blocks for node in block)
+        assert again == (wrap is lm.checkpoint)
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE)
 

@@ -97,7 +97,8 @@ def residual(layers: int, trained: bool) -> lm.Graph:
     h = x.sin()
     parameters = []
     for k in range(layers):
-        up, down = (lm.Parameter(s, lm.float32, f"{n}{k}") for n, s in zip("ud", [(4, 6), (6, 4)]))
+        up = lm.Parameter((4, 6), lm.float32, f"up{k}")
+        down = lm.Parameter((6, 4), lm.float32, f"down{k}")
         h = h + (h @ cx.weight_of(up)).tanh() @ cx.weight_of(down)
         parameters += [up, down]
     loss = (h * h).sum().output("loss")
