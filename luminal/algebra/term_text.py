@@ -141,7 +141,8 @@ class Printer:
             f"{self.number(arg)} {frame_text(frame)}"
             for arg, frame in zip(term.args, attrs.frames, strict=True)
         )
-        return f"{name} {_attributes(attrs.hlir)} ({args}) -> {frame_text(attrs.result)}"
+        words = " ".join(word for word in (name, _attributes(attrs.hlir)) if word)
+        return f"{words} ({args}) -> {frame_text(attrs.result)}"
 
     # --- heads
 
@@ -181,6 +182,8 @@ def _attributes(hlir: object) -> str:
             return f"trips=({trips}) carried={carried}"
         case CustomAttrs(kernel=kernel):
             return quote(kernel.name)
+        case None:
+            return ""
         case _:
             raise AssertionError(hlir)
 
