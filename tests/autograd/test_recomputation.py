@@ -11,15 +11,18 @@ import torch
 import torch.utils.checkpoint
 
 import luminal as lm
-from luminal import nn, optim
+from luminal import nn, optim, session
 from luminal.frontend.tensor import Tensor
+from luminal.hlir import printer
 from luminal.hlir.attributes import LoopAttrs
 from luminal.hlir.graph import Graph, topological
 from luminal.hlir.ops import Node
+from luminal.hlir.parser import parse as parse_graph
 from luminal.hlir.prune import pruned
 from luminal.hlir.roll import roll
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.nn import functional as F
+from luminal.program import selection_text
 
 Array = np.ndarray[Any, Any]
 Wrap = Callable[[Any], Any]
@@ -277,6 +280,16 @@ def test_a_state_is_never_read_after() -> None:
     cx.wrap(after).output("y")
     with pytest.raises(lm.VerifyError, match="a run may overwrite"):
         lm.compile(cx)
+
+
+def test_texts_of_every_stage_are_read_back() -> None:
+    cx, _ = mlp_step(lm.checkpoint, EQUAL)
+    stages = session.stages(cx)
+    graph = parse_graph(printer.to_text(stages.graph))
+    assert printer.to_text(graph) == printer.to_text(stages.graph)
+    text = selection_text.to_text(stages.selection)
+    assert "After" in text
+    assert selection_text.to_text(selection_text.parse(text, stages.lowered)) == text
 
 
 def test_errors() -> None:
