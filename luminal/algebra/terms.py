@@ -11,7 +11,8 @@ one term is one e-class of the trivial e-graph.
     Sum, Max  over a set of axes
     At        x with axes replaced, simultaneously, by Expressions or integer terms; where an index
               lies outside its axis the value is unspecified (a Select above chooses another)
-    opaque    Scan, Sort, Scatter, Loop, Custom: always stored; operands and results carry frames
+    opaque    Scan, Sort, Scatter, Loop, Custom: always stored; operands and results carry frames;
+              After, which lies where its operand does
 """
 
 from __future__ import annotations
