@@ -147,7 +147,10 @@ def test_infinite_bounds_only_report() -> None:
     ("options", "wanted"),
     [
         ({"data": [(X, X)]}, r"fit: data is a [A-Za-z]+; it must be Batches\(dataset, size\)"),
-        ({"data": ArrayDataset(X, X)}, r"fit: data is a [A-Za-z]+; it must be Batches\(dataset, size\)"),
+        (
+            {"data": ArrayDataset(X, X)},
+            r"fit: data is a [A-Za-z]+; it must be Batches\(dataset, size\)",
+        ),
         ({"model": lambda x: x}, "fit: model is a function; it must be an nn.Module"),
         ({"optimizer": "adam"}, "fit: optimizer is a str; it must be one of luminal.optim"),
         ({"scheduler": "cosine"}, "fit: scheduler is a str; it must be one of optim.lr_sch"),
