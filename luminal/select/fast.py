@@ -180,7 +180,9 @@ class _Fast:
         return weight + LOAD * max(0, len(loads) - 1) < LOAD
 
     def cuts(self) -> set[Term]:
-        """Where long stretches without a reduction are stored: at their ends, not all over."""
+        """Where long stretches without a reduction are stored: at their ends, not all over; of what
+        is larger than its operands, those.
+        """
         found: set[Term] = set()
         below: dict[Term, frozenset[Term]] = {}
         for term in self.order:
@@ -188,7 +190,13 @@ class _Fast:
             inner = () if ends else (below[arg] for arg in term.args)
             below[term] = frozenset((term,)).union(*inner)
             if len(below[term]) > KERNEL_TERMS // 2 and term.is_pointwise:
-                found.add(term)
+                cut = [term]
+                if all(upper(arg.axes) < upper(term.axes) for arg in term.args):
+                    operands = [_unmoved(arg) for arg in term.args]
+                    long = [x for x in operands if x.is_pointwise and len(below[x]) > 1]
+                    cut = long or cut
+                found.update(cut)
+                below |= {end: frozenset((end,)) for end in cut}
                 below[term] = frozenset((term,))
         return found
 
@@ -265,9 +273,7 @@ class _Fast:
         product of a gradient with a window's weights, of which each kernel then computes its own.
         """
         found = set()
-        for arg in term.args:
-            while arg.op == "At":
-                arg = arg.args[0]
+        for arg in map(_unmoved, term.args):
             if arg.is_pointwise and arg.op not in ("Literal", "Index") and not self.cheap(arg):
                 found.add(arg)
         small = all(EXPANDED * upper(arg.axes) <= upper(term.axes) for arg in found)
@@ -346,6 +352,13 @@ def _share_factor(a: Term, b: Term) -> bool:
 def _phase(use: Use) -> int:
     """Orders the uses of a kernel: its reductions in order, then its stores."""
     return 1 << 62 if use.reduction is None else use.reduction.id
+
+
+def _unmoved(term: Term) -> Term:
+    """What a term reads at other positions, or itself."""
+    while term.op == "At":
+        term = term.args[0]
+    return term
 
 
 def _injective(at: Term) -> bool:

@@ -117,3 +117,17 @@ def test_a_product_of_matrices_shares_no_loops_with_what_has_other_axes() -> Non
     kernels = lower_to_program(cx.graph(), TARGET).kernels
     (found,) = (k for k in kernels if any(isinstance(s, Contract) for s in k.statements()))
     assert {str(b.size) for b in found.buffers if b.role is Role.OUT} == {str(64 * 16 * 144)}
+
+
+def test_long_stretches_are_not_cut_at_the_product_a_contraction_sums_over() -> None:
+    """Layers with long formulas, all unlike: no rows x columns x sums are stored."""
+    cx = lm.Graph()
+    h = cx.tensor((64, 96), name="x")
+    weights = [cx.tensor((n, n - 8), name=f"w{n}") for n in (96, 88, 80)]
+    for w in weights:
+        h = lm.nn.functional.layer_norm(h @ w, w.shape[1:], eps=1e-3)
+        h = lm.nn.functional.gelu(h)
+    for k, g in enumerate(lm.grad((h * h).sum(), weights)):
+        g.output(f"g{k}")
+    sizes = [b.size.value for k in lower_to_program(cx.graph(), TARGET).kernels for b in k.buffers]
+    assert max(sizes) <= 96 * 88
