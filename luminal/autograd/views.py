@@ -7,15 +7,18 @@ reshape is a view, of a broadcast a sum, of a sliding window a sum over taps, of
 masked read. A map that is not solved is a Scatter that adds.
 
 Variables split into digits where the map divides them; an equation in several variables is decoded
-as a mixed-radix number where no two of them can give the same p, else all but one are free.
+as a mixed-radix number where no two of them can give the same p, else all but one are free. Windows
+that move in steps of s and overlap meet a position p = a*s + r with every s-th tap only, which r
+tells: the source's dim is split in two for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from math import gcd
 
 from luminal.dtypes import bool_
 from luminal.frontend.binary import where
@@ -23,7 +26,17 @@ from luminal.frontend.creation import position
 from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
 from luminal.shape.arithmetic import CACHE
-from luminal.shape.expression import ONE, TRUE, ZERO, Expression, Symbol, all_of, axis
+from luminal.shape.expression import (
+    ONE,
+    TRUE,
+    ZERO,
+    Expression,
+    Symbol,
+    all_of,
+    axis,
+    ceil_div,
+    const,
+)
 from luminal.shape.prove import prove
 from luminal.shape.view import Shape, View, index, made
 
@@ -32,15 +45,47 @@ BRANCHES = 64  # of a solution: equations tried in one view
 
 def transposed(g: Tensor, view: View, source: Shape) -> Tensor:
     """The gradient of the source, of this shape, for the gradient `g` of the view."""
-    inverse = _inverse(view, source)
+    steps = tuple([_step(entry, view) for entry in view.map])
+    inverse = _inverse(view, source, steps)
     if inverse is None:
         zeros = g.graph.zeros(source, dtype=g.dtype)
         if view.domain is not TRUE:
             g = where(position(g.graph, view.domain, view.shape, bool_), g, 0)
         return written(zeros, view.map, g, "add")
     read = _read(g, inverse)
-    free = tuple(range(len(source), len(inverse.shape)))
-    return read.sum(free) if free else read
+    free = tuple(range(len(source) + sum(step > 1 for step in steps), len(inverse.shape)))
+    total = read.sum(free) if free else read
+    return _joined(total, source, steps)
+
+
+def _joined(x: Tensor, shape: Shape, steps: Sequence[int]) -> Tensor:
+    """The dims that were split in two, by a step, as one again."""
+    if all(step == 1 for step in steps):
+        return x
+    entries: list[Expression] = []
+    for d, (n, step) in enumerate(zip(shape, steps, strict=True)):
+        position = index(d, n) if n is not ONE else ZERO
+        entries += [position] if step == 1 else [position // step, position % step]
+    return x.graph.wrap(x.graph.builder.view(x.value, made(x.extents, shape, entries, TRUE)))
+
+
+def _step(entry: Expression, view: View) -> int:
+    """The step of windows that overlap, where one variable counts their taps; else 1."""
+    steps: list[int] = []
+    taps: list[Expression] = []
+    for k, n in enumerate(view.shape):
+        variable = index(k, n)
+        if variable in entry.symbols():
+            factor = entry.coefficient(variable)
+            if factor is None or not factor.is_const:
+                return 1
+            if abs(factor.value) == 1:
+                taps.append(n)
+            else:
+                steps.append(factor.value)
+    step = gcd(*steps)
+    is_window = len(taps) == 1 and taps[0].is_const and taps[0].value > step > 1
+    return step if is_window else 1
 
 
 def _read(g: Tensor, inverse: View) -> Tensor:
@@ -57,19 +102,19 @@ def _read(g: Tensor, inverse: View) -> Tensor:
 
 def repeats(view: View, source: Shape) -> bool:
     """Does the view read elements of the source several times, so that its gradient is a sum?"""
-    inverse = _inverse(view, source)
+    inverse = _inverse(view, source, (1,) * len(source))
     return inverse is not None and len(inverse.shape) > len(source)
 
 
 @lru_cache(CACHE)
-def _inverse(view: View, source: Shape) -> View | None:
-    """The view of `g` over the source's dims and, behind them, the free variables; None where the
-    equations are not solved.
+def _inverse(view: View, source: Shape, steps: tuple[int, ...]) -> View | None:
+    """The view of `g` over the source's dims, split in two where their steps are not 1, and, behind
+    them, the free variables; None where the equations are not solved.
     """
     if ZERO in view.shape or ZERO in source:
         return None
     try:
-        return _System.of(view, source).inverse()
+        return _System.of(view, source, steps).inverse()
     except _UnsolvedError:
         return None
 
@@ -86,6 +131,7 @@ class _System:
 
     view: View
     source: Shape
+    steps: tuple[int, ...]
     digits: dict[Symbol, Expression] = field(default_factory=dict)
     extents: dict[Symbol, Expression] = field(default_factory=dict)  # of the unknowns
     solved: dict[Symbol, Expression] = field(default_factory=dict)
@@ -93,9 +139,9 @@ class _System:
     conditions: list[Expression] = field(default_factory=list)
 
     @classmethod
-    def of(cls, view: View, source: Shape) -> _System:
+    def of(cls, view: View, source: Shape, steps: tuple[int, ...]) -> _System:
         """The unknowns: digits of the result's variables."""
-        system = cls(view, source)
+        system = cls(view, source, steps)
         for k, n in enumerate(view.shape):
             variable = index(k, n)
             number: Expression = ZERO
@@ -113,8 +159,8 @@ class _System:
     def inverse(self) -> View:
         """Solves all equations; raises _UnsolvedError."""
         equations = [
-            self._isolated(entry.substitute(self.digits), index(d, n) if n is not ONE else ZERO)
-            for d, (entry, n) in enumerate(zip(self.view.map, self.source, strict=True))
+            self._isolated(entry.substitute(self.digits), position)
+            for entry, position in zip(self.view.map, self._positions(), strict=True)
         ]
         waiting = self._recombined(equations)
         while waiting:
@@ -126,7 +172,7 @@ class _System:
         indices = [self.digits[index(k, n)] for k, n in enumerate(self.view.shape)]
         domain = self.view.domain.substitute(self.digits)
         conditions = [*self.conditions, domain]
-        shape = (*self.source, *(f.extent for f in self.free if f.extent is not None))
+        shape = (*self._dims(), *(f.extent for f in self.free if f.extent is not None))
         return made(
             self.view.shape,
             shape,
@@ -134,10 +180,21 @@ class _System:
             all_of(c.substitute(self.solved) for c in conditions),
         )
 
+    def _dims(self) -> Shape:
+        """The source's dims, those with a step split in two."""
+        pairs = zip(self.source, self.steps, strict=True)
+        split = [(n,) if s == 1 else (ceil_div(n, s), const(s)) for n, s in pairs]
+        return tuple(n for dims in split for n in dims)
+
+    def _positions(self) -> list[Expression]:
+        """The position in each dim of the source."""
+        own = iter([index(d, n) if n is not ONE else ZERO for d, n in enumerate(self._dims())])
+        return [next(own) if s == 1 else next(own) * s + next(own) for s in self.steps]
+
     def _new_free(self, extent: Expression) -> Expression:
         if extent is ONE:
             return ZERO
-        made = index(len(self.source) + len(self.free), extent)
+        made = index(len(self._dims()) + len(self.free), extent)
         self.free.append(made)
         return made
 
@@ -208,10 +265,24 @@ class _System:
             number = number - factors[u] * (self.extents[u] - 1)
             factors[u] = -factors[u]
         for u in self._overlapping(factors):
-            value = self._new_free(self.extents[u])
-            number = number - factors.pop(u) * value
+            factor, extent = factors.pop(u), self.extents[u]
+            step = self._common_step(factors) if factor is ONE else 1
+            if step == 1:
+                value = self._new_free(extent)
+                number = number - factor * value
+            else:  # which of the taps is known but for a multiple of the step
+                block = self._new_free(ceil_div(extent, step))
+                value = block * step + number % step
+                self.conditions.append(value < extent)
+                number = (number // step - block) * step
             self._set(u, value, mirrored)
         self._decode(number, factors, mirrored)
+
+    def _common_step(self, factors: Mapping[Symbol, Expression]) -> int:
+        """The step of a split dim that divides these factors; 1 where there is none."""
+        known = [factor.value for factor in factors.values() if factor.is_const]
+        step = gcd(*known) if len(known) == len(factors) else 1
+        return step if step in self.steps else 1
 
     def _affine(
         self, left: Expression, unknowns: Sequence[Symbol]

@@ -17,6 +17,7 @@ from luminal.program.buffers import ROW_MAJOR
 from luminal.shape.expression import Expression, SortKey, Symbol, axis
 
 SHORT_STEP = 4  # elements from lane to lane that are still read in whole vectors
+MOST_POSITIONS = 1 << 62
 UNKNOWN = 1 << 12  # positions assumed of an extent without a useful upper bound
 
 
@@ -132,27 +133,27 @@ def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
     flat = [run for t in terms if t in group.reads for run in _runs(group.reads[t])]
     flat += [store.axes for store in group.stores]
     pairs = {pair for frame in flat for pair in pairwise(frame)}
-    fixed: set[Symbol] = set()  # axes that appear in index arithmetic
+    fixed: set[Symbol] = set()  # axes that are bound to positions, or may lie in any way
+    formulas: dict[Expression, None] = {}  # what is computed of axes
     for term in terms:
         if term.op == "Index":
-            fixed |= term.axes
+            formulas[term.attrs] = None
         elif term.op == "At" and term not in group.reads:
             for a, position in term.attrs:
                 fixed.add(a)
-                fixed |= position.symbols() if isinstance(position, Expression) else set()
+                if isinstance(position, Expression):
+                    formulas[position] = None
     for store in group.stores:
-        if store.place.layout != ROW_MAJOR:
+        if store.index is not None or store.place.layout != ROW_MAJOR:
             fixed |= set(store.axes)
-        elif store.index is not None:
-            runs, moved = _coordinates(store)
-            flat += runs
-            fixed |= moved
     together = [t.axes for t in terms] + [frozenset(t.attrs) for t in terms if t.is_reduction]
 
     def inseparable(outer: Symbol, inner: Symbol) -> bool:
         if outer in fixed or inner in fixed:
             return False
         if any((outer in axes) != (inner in axes) for axes in together):
+            return False
+        if any(_tells_apart(formula, outer, inner) for formula in formulas):
             return False
         for frame in flat:
             if (outer in frame) != (inner in frame):
@@ -162,6 +163,16 @@ def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
         return True
 
     return {pair for pair in pairs if inseparable(*pair)}
+
+
+def _tells_apart(formula: Expression, outer: Symbol, inner: Symbol) -> bool:
+    """Does it depend on the two other than by their position as one axis?"""
+    used = formula.symbols()
+    if outer not in used and inner not in used:
+        return False
+    assert inner.extent is not None
+    together = axis("together", MOST_POSITIONS)
+    return outer in formula.substitute({inner: together - outer * inner.extent}).symbols()
 
 
 def _runs(place: Place) -> Frame:

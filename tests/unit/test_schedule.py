@@ -131,3 +131,27 @@ def test_long_stretches_are_not_cut_at_the_product_a_contraction_sums_over() -> 
         g.output(f"g{k}")
     sizes = [b.size.value for k in lower_to_program(cx.graph(), TARGET).kernels for b in k.buffers]
     assert max(sizes) <= 96 * 88
+
+
+def test_axes_that_a_window_walks_as_one_are_one_loop() -> None:
+    """A convolution whose result is pooled: rows and columns come in pairs, but it needs no pairs."""
+    cx = lm.Graph()
+    x, w = cx.tensor((4, 16, 26, 26), name="x"), cx.tensor((32, 16, 3, 3), name="w")
+    lm.nn.functional.max_pool2d(x.conv2d(w), 2).output("y")
+    kernels = lower_to_program(cx.graph(), TARGET).kernels
+    (found,) = (k for k in kernels if any(isinstance(s, Contract) for s in k.statements()))
+    extents = {str(s.axis.extent) for s in found.statements() if isinstance(s, Loop)}
+    extents |= {str(grid.count) for grid in found.grid}
+    assert not extents & {"2", "12"}
+
+
+def test_an_input_gradient_of_steps_of_two_meets_every_second_tap() -> None:
+    """Of 3 x 3 taps 2 x 2 reach a position at most; the others are not tried."""
+    cx = lm.Graph()
+    x, w = cx.tensor((4, 32, 28, 28), name="x"), cx.tensor((32, 32, 3, 3), name="w")
+    y = x.conv2d(w, stride=2, padding=1)
+    lm.grad(y, x, cx.tensor(y.shape, name="seed")).output("dx")
+    (found,) = lower_to_program(cx.graph(), TARGET).kernels
+    around = [outside for s, outside in inside_loops(found) if isinstance(s, Contract)]
+    assert 0 < len(around) <= 4
+    assert not any("3" in outside for outside in around)
