@@ -134,7 +134,7 @@ def test_long_stretches_are_not_cut_at_the_product_a_contraction_sums_over() -> 
 
 
 def test_axes_that_a_window_walks_as_one_are_one_loop() -> None:
-    """A convolution whose result is pooled: rows and columns come in pairs, but it needs no pairs."""
+    """A convolution whose result is pooled: its rows and columns come in pairs, and need none."""
     cx = lm.Graph()
     x, w = cx.tensor((4, 16, 26, 26), name="x"), cx.tensor((32, 16, 3, 3), name="w")
     lm.nn.functional.max_pool2d(x.conv2d(w), 2).output("y")
