@@ -10,16 +10,25 @@ depends on the residue only: a dense product for each residue, whose results int
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from luminal.errors import ShapeError
 from luminal.frontend.convolution import Operands
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import along
 from luminal.frontend.linalg import sum_products
 from luminal.frontend.movement import narrow, reshape, view_of
 from luminal.frontend.precision import rounds
-from luminal.frontend.windows import Ints, Reaching, per_dim, phases, reaching
+from luminal.frontend.windows import (
+    Ints,
+    Reaching,
+    per_dim,
+    phases,
+    reaching,
+    sliding,
+    windowed,
+)
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, all_of, ceil_div, const
 
@@ -114,11 +123,42 @@ def _transposed(
     groups: int,
     dilation: Ints,
 ) -> Tensor:
-    x, weight, rank = given.x, given.weight, given.rank
     dims = _residues(given, stride, padding, output_padding, dilation)
-    batch, channels = x.extents[:2]
-    inner, per_group, *_ = weight.extents
+    inner, per_group, *_ = given.weight.extents
     given.channels(inner, per_group * groups, groups)
+    return given.finished(_spread(given.x, given.weight, dims, groups))
+
+
+def _convolved(
+    g: Tensor, _: Tensor, x: Tensor, weight: Tensor, dims: Sequence[Residues], groups: int
+) -> tuple[Tensor, Tensor]:
+    """The derivative: windows of g, as of a convolution, times the weight, and times x."""
+    rank = len(dims)
+    found = []
+    for k, each in enumerate(dims):
+        pads = const(each.padding), const(each.padding)
+        windows = sliding(g.extents[2 + k], each.kernel, each.stride, pads, each.dilation)
+        found.append(replace(windows, count=each.extent))  # output_padding may make room for more
+    taps = windowed(g, found)
+    batch, _inner, *counts = x.extents
+    inner, per_group, *kernel = weight.extents
+    depth = inner.exact_div(groups)
+    assert depth is not None
+    ones = (const(1),) * rank
+    patches = reshape(taps, batch, groups, 1, per_group, *counts, *kernel)
+    kernels = reshape(weight, 1, groups, depth, per_group, *ones, *kernel)
+    values = reshape(x, batch, groups, depth, 1, *counts, *ones)
+    of_x = sum_products(patches, kernels, 3, *range(4 + rank, 4 + 2 * rank))
+    of_weight = sum_products(patches, values, 0, *range(4, 4 + rank))
+    return reshape(of_x, *x.extents), reshape(of_weight, *weight.extents)
+
+
+@differentiated(_convolved)
+def _spread(x: Tensor, weight: Tensor, dims: Sequence[Residues], groups: int) -> Tensor:
+    """The result without bias (batch, out, *counts)."""
+    rank = len(dims)
+    batch, channels = x.extents[:2]
+    per_group = weight.extents[1]
     depth = channels.exact_div(groups)
     assert depth is not None
     # (batch, groups, out / groups, *blocks, *residues, in / groups, *taps)
@@ -130,7 +170,7 @@ def _transposed(
     result = reshape(total.permute(order), batch, per_group * groups, *wide)
     for k, each in enumerate(dims, 2):
         result = narrow(result, k, 0, each.count)
-    return given.finished(result)
+    return result
 
 
 def _patches(x: Tensor, dims: Sequence[Residues]) -> Tensor:

@@ -19,6 +19,10 @@ def conv(*sizes: int, **options: Any) -> Pair:
     return nn.Conv2d(*sizes, **options), torch.nn.Conv2d(*sizes, **options)
 
 
+def turned(*sizes: int, **options: Any) -> Pair:
+    return nn.ConvTranspose2d(*sizes, **options), torch.nn.ConvTranspose2d(*sizes, **options)
+
+
 def both(name: str, *args: Any) -> Pair:
     return getattr(nn, name)(*args), getattr(torch.nn, name)(*args)
 
@@ -40,6 +44,11 @@ NETWORKS: dict[str, Callable[[], list[Pair]]] = {
     "depthwise_and_dilated": lambda: [
         conv(3, 16, 1), both("ReLU"), conv(16, 16, 3, padding=2, dilation=2, groups=16),
         conv(16, 20, 3, stride=3), both("GELU"), conv(20, 4, 2),
+    ],
+    "down_and_up_again": lambda: [
+        conv(3, 8, 3, stride=2, padding=1), both("ReLU"),
+        turned(8, 6, 4, stride=2, padding=1, groups=2), both("Tanh"),
+        turned(6, 4, 3, stride=2, output_padding=2, dilation=3),
     ],
 }  # fmt: skip
 
