@@ -362,15 +362,28 @@ def _unmoved(term: Term) -> Term:
 
 
 def _injective(at: Term) -> bool:
-    """Each element of the operand is read at most once: indices are distinct axes plus offsets."""
+    """Each element of the operand is read at most once: every index is one axis and an offset, or a
+    number whose digits are axes.
+    """
     seen: set[Symbol] = set()
     for _, position in at.attrs:
         if isinstance(position, int):
             return False
-        for axis in (s for s in position.symbols() if s.extent is not None):
+        digits: list[tuple[int, Symbol]] = []
+        axes = [s for s in position.symbols() if s.extent is not None]
+        for axis in axes:
             stride = position.coefficient(axis)
             if axis in seen or stride is None or stride == const(0):
                 return False
             seen.add(axis)
+            if len(axes) > 1:
+                if not stride.is_const:
+                    return False
+                digits.append((abs(stride.value), axis))
+        reach = 0  # of the lower digits
+        for value, axis in sorted(digits, key=lambda digit: digit[0]):
+            if value <= reach:
+                return False
+            reach += value * (upper((axis,)) - 1)
     lacking = at.axes - at.args[0].axes - seen
     return not lacking

@@ -155,3 +155,17 @@ def test_an_input_gradient_of_steps_of_two_meets_every_second_tap() -> None:
     around = [outside for s, outside in inside_loops(found) if isinstance(s, Contract)]
     assert 0 < len(around) <= 4
     assert not any("3" in outside for outside in around)
+
+
+def test_windows_are_read_in_place_not_stored() -> None:
+    """Of padded convolutions, forwards and backwards: no value is larger than an activation."""
+    cx = lm.Graph()
+    x = cx.tensor((4, 3, 24, 24), name="x")
+    weights = [cx.tensor((16, 3, 3, 3), name="v"), cx.tensor((16, 16, 3, 3), name="w")]
+    h = x
+    for w in weights:
+        h = lm.nn.functional.avg_pool2d(lm.nn.functional.silu(h.conv2d(w, padding=1)), 2)
+    for k, g in enumerate(lm.grad((h * h).sum(), weights)):
+        g.output(f"g{k}")
+    sizes = [b.size.value for k in lower_to_program(cx.graph(), TARGET).kernels for b in k.buffers]
+    assert max(sizes) == 4 * 16 * 24 * 24
