@@ -5,7 +5,7 @@ Everything here is a function of the Selection: buffers, who writes them, the or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from luminal.algebra.frames import shape_of
@@ -130,8 +130,8 @@ def _sort(scope: Scope, term: Term) -> list[Unit]:
         stores.append(Store(term, place, place.frame))
     group = Group(tuple(stores), {term.args[0]: source}, frozenset(), scope.facts)
     reads = frozenset(term.args)
-    unit = Unit(tuple(used.values()), reads, (KernelStep(group),), leaves=leaves_of(reads))
-    return [*before, unit]
+    steps = (KernelStep(group),)
+    return _behind(before, Unit(tuple(used.values()), reads, steps, leaves=leaves_of(reads)))
 
 
 def _custom(scope: Scope, term: Term) -> list[Unit]:
@@ -150,7 +150,7 @@ def _custom(scope: Scope, term: Term) -> list[Unit]:
             results.append(scope.memory.place(buffer, frame))
     step = CustomStep(attrs.hlir, operands, tuple(results))
     reads = frozenset(term.args)
-    return [*before, Unit(tuple(used.values()), reads, (step,), leaves=leaves_of(reads))]
+    return _behind(before, Unit(tuple(used.values()), reads, (step,), leaves=leaves_of(reads)))
 
 
 def _loop(scope: Scope, term: Term) -> list[Unit]:
@@ -159,7 +159,7 @@ def _loop(scope: Scope, term: Term) -> list[Unit]:
     reads = frozenset((*term.args, *bound.bases))
     makes = tuple(scope.siblings(term).values())
     overwrites = leaves_of(bound.overwritten)
-    return [*bound.before, Unit(makes, reads, (step,), overwrites, leaves_of(reads))]
+    return _behind(bound.before, Unit(makes, reads, (step,), overwrites, leaves_of(reads)))
 
 
 def _after(scope: Scope, term: Term) -> list[Unit]:
@@ -171,7 +171,13 @@ def _after(scope: Scope, term: Term) -> list[Unit]:
     is_end = scope.selection.is_stored
     found = below(term.args, lambda t: t.is_leaf or is_end(t))
     reads = frozenset(t for t in found if t.is_leaf or is_end(t))
-    return [*before, Unit((term,), reads, (), leaves=leaves_of(reads))]
+    return _behind(before, Unit((term,), reads, (), leaves=leaves_of(reads)))
+
+
+def _behind(before: Sequence[Unit], unit: Unit) -> list[Unit]:
+    """A unit that reads copies, and those: wherever it moves, they come first."""
+    unit.before = tuple(before)
+    return [*before, unit]
 
 
 _SEVERAL: Mapping[str, Callable[[Scope, Term], list[Unit]]] = {

@@ -49,7 +49,7 @@ class Scope:
         self.rewritten: dict[Term, Term] = {}  # what is stored in the memory of a leaf
         self.may_fail = may_fail
         self.results: dict[int, dict[int, Term]] = {}  # of opaque operations: by site, by number
-        self.materialised: dict[tuple[Term, Frame, Layout], Place] = {}
+        self.materialised: dict[tuple[Term, Frame, Layout], tuple[Place, Unit]] = {}
         order = {term: k for k, term in enumerate(selection.choices)}
         merges = [sorted(merge, key=order.__getitem__) for merge in selection.merges]
         self.merged = {term: merge for merge in merges for term in merge}  # in order
@@ -146,9 +146,11 @@ class Scope:
             repeated = not all(extent.is_const for extent in shape)  # along an axis of a run
             kind = BufferKind.ARENA if repeated else self.kind(term)
             buffer = self.memory.buffer(kind, term.dtype, shape, layout=layout)
-            self.materialised[key] = self.memory.place(buffer, frame)
-            before.append(self.unit((), (Store(term, self.materialised[key], frame),)))
-        return self.materialised[key]
+            place = self.memory.place(buffer, frame)
+            self.materialised[key] = place, self.unit((), (Store(term, place, frame),))
+        place, copy = self.materialised[key]
+        before.append(copy)
+        return place
 
     def stored_place(self, term: Term) -> Place | None:
         """Where a value is stored that does not move with a Loop; None for any other."""

@@ -65,6 +65,7 @@ class Unit:
     steps: tuple[Step, ...]
     overwrites: frozenset[Value] = frozenset()  # leaves that it updates in place
     leaves: frozenset[Value] = frozenset()  # that it reads
+    before: tuple[Unit, ...] = ()  # copies of operands that it reads, which others may read too
 
 
 def state_of(term: Term) -> Assignable | None:
@@ -84,8 +85,10 @@ def leaves_of(reads: Iterable[Term]) -> frozenset[Value]:
 def ordered(units: list[Unit]) -> list[Unit]:
     """Stable topological order: makers before readers, readers of old values before overwriters.
 
-    Raises VerifyError where units wait for each other.
+    Copies that several units read are given once for each. Raises VerifyError where units wait for
+    each other.
     """
+    units = [*{id(unit): unit for unit in units}.values()]
     makers = {term: unit for unit in units for term in unit.makes}
     number = {id(unit): k for k, unit in enumerate(units)}
     readers: dict[Value, list[Unit]] = {leaf: [] for unit in units for leaf in unit.overwrites}
@@ -96,6 +99,7 @@ def ordered(units: list[Unit]) -> list[Unit]:
     for unit in units:
         waits = [makers[t] for t in unit.reads if t in makers and makers[t] is not unit]
         waits += [u for leaf in unit.overwrites for u in readers[leaf] if u is not unit]
+        waits += unit.before
         needs[id(unit)] = sorted(waits, key=lambda u: number[id(u)])
     order: list[Unit] = []
     done: set[int] = set()
