@@ -14,13 +14,14 @@ from luminal.errors import DTypeError, ShapeError
 from luminal.hlir.attributes import InputAttrs, WeightAttrs
 from luminal.hlir.data import is_array, is_list_of_numbers
 from luminal.hlir.ops import Value
+from luminal.hlir.state import Parameter, State, how_to_read
 from luminal.shape.expression import Expression, const, product_of
 from luminal.shape.view import index
 
 if TYPE_CHECKING:
     from luminal.frontend.graph import Recorder
     from luminal.frontend.tensor import Tensor
-    from luminal.hlir.state import Parameter, State
+    from luminal.hlir.state import Parameter, State, how_to_read
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Scalar: TypeAlias = bool | int | float
@@ -130,6 +131,11 @@ def apply(name: str, *tensors: Tensor) -> Tensor:
     return graph.wrap(graph.builder.apply(name, *values))
 
 
+def as_tensor_advice(x: Any) -> str:
+    """What to write for a value that is no Tensor."""
+    return how_to_read(x) if isinstance(x, State | Parameter) else "pass lm.tensor(x)"
+
+
 def of_tensors(function: Callable[P, R]) -> Callable[P, R]:
     """Says what is wrong where the function gets an array or a list of numbers for a Tensor."""
 
@@ -147,7 +153,9 @@ def of_tensors(function: Callable[P, R]) -> Callable[P, R]:
             if not wrong:
                 raise
         name, kind = function.__name__, type(wrong[0]).__name__
-        raise DTypeError(f"{name}: got a {kind} in the place of a Tensor; pass lm.tensor(x)")
+        raise DTypeError(
+            f"{name}: got a {kind} in the place of a Tensor; {as_tensor_advice(wrong[0])}"
+        )
 
     return saying
 
@@ -235,7 +243,10 @@ def in_float(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     def cast_around(*args: P.args, **kwargs: P.kwargs) -> Tensor:
         first = args[0]
         if not is_tensor(first):
-            raise DTypeError(f"{function.__name__}: {first!r} is no Tensor; use cx.constant(...)")
+            raise DTypeError(
+                f"{function.__name__.lstrip('_')}: {first!r} is no Tensor; "
+                f"{as_tensor_advice(first)}"
+            )
         work = work_dtype(first.dtype)
         up: list[Any] = [x.cast(work) if is_tensor(x) else x for x in args]
         named: dict[str, Any] = {k: x.cast(work) if is_tensor(x) else x for k, x in kwargs.items()}

@@ -7,7 +7,7 @@ import itertools
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -273,10 +273,7 @@ class Parameter(_Held):
             """Asked for what a Parameter has not: AttributeError that says how it is used."""
             if name.startswith("_"):
                 raise AttributeError(f"a Parameter has no attribute {name!r}", name=name, obj=self)
-            raise AttributeError(
-                f"{self!r} has no {name!r}: it is an array outside of graphs; in a module's "
-                "forward read it with self.read(parameter, x), elsewhere cx.weight_of(parameter)"
-            )
+            raise AttributeError(f"{self!r} has no {name!r}: {how_to_read(self)}")
 
     def rounded(self, dtype: DType) -> Parameter:
         """A Parameter of its own with the value, if there is one, rounded to `dtype`."""
@@ -310,4 +307,30 @@ class Parameter(_Held):
 
 
 Assignable: TypeAlias = State | Parameter
-"""What a program can assign: to it a Parameter that it assigns is a State."""
+
+
+def how_to_read(held: Assignable) -> str:
+    """What to write instead of the Parameter or State itself, so that gradients reach it."""
+    if isinstance(held, State):
+        return "it is an array outside of graphs; read it with cx.read(state)"
+    return (
+        "it is an array outside of graphs; in a module's forward read it with "
+        "self.read(parameter, x), elsewhere cx.weight_of(parameter)"
+    )
+
+
+def _refusal(name: str) -> Callable[..., Any]:
+    def operator(self: Assignable, *others: Any) -> Any:
+        if name in _BINARY and not isinstance(others[0], State | Parameter | int | float):
+            return NotImplemented  # a Tensor reads it
+        raise TypeError(f"{self!r} has no __{name}__: {how_to_read(self)}")
+
+    return operator
+
+
+_BINARY = (
+    "add sub mul truediv floordiv mod pow matmul radd rsub rmul rtruediv rfloordiv rmod rpow "
+    "lt le gt ge"
+).split()
+for _name in (*_BINARY, "neg", "pos", "abs", "getitem"):
+    setattr(_Held, f"__{_name}__", _refusal(_name))
