@@ -25,6 +25,15 @@ from luminal.nn import functional as F
 from luminal.nn import init
 from luminal.nn.module import Module
 from luminal.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler, SequentialLR
+from luminal.optim.ranges import (
+    AT_LEAST_0,
+    AT_LEAST_0_INT,
+    BELOW_1,
+    BETWEEN_0_AND_1,
+    BOUND,
+    COUNT,
+    check,
+)
 from luminal.training import Batches, TextDataset, fit
 from luminal.training.byte_pairs import train_byte_pairs
 from luminal.training.program import Losses, Recipe
@@ -121,6 +130,7 @@ def train_text(run: TextRun, base: str | Path = ".", *, resume: bool = True) -> 
     tokenizer.json, metrics.jsonl, checkpoints, and training.json, which says how it went. Raises
     InputError for a text that cannot be read or is too short.
     """
+    _check(run)
     start = time.perf_counter()
     manual_seed(checked_seed("train", run.seed))
     training = run.training
@@ -156,6 +166,31 @@ def train_text(run: TextRun, base: str | Path = ".", *, resume: bool = True) -> 
     trained = Trained(folder, record, loss, bits, sample)
     _write_outcome(run, trained, sum(p.numel() for p in model.parameters()), start)
     return trained
+
+
+def _check(run: TextRun) -> None:
+    """Raises InputError for what would be refused, or go wrong, after hours of training."""
+    model, training, sample = run.model, run.training, run.sample
+    check(
+        "model", COUNT, hidden_size=model.hidden_size, intermediate_size=model.intermediate_size,
+        num_hidden_layers=model.num_hidden_layers, num_attention_heads=model.num_attention_heads,
+        num_key_value_heads=model.num_key_value_heads, context=model.context,
+    )  # fmt: skip
+    if not dtype_of(model.dtype).is_float:
+        raise InputError(f"model: dtype={model.dtype!r}; it must be a float's, as bfloat16")
+    check(
+        "training", COUNT, steps=training.steps, batch=training.batch, length=training.length,
+        accumulate=training.accumulate, validate_every=training.validate_every,
+        checkpoint_every=training.checkpoint_every,
+    )  # fmt: skip
+    check("training", AT_LEAST_0, learning_rate=training.learning_rate)
+    check("training", AT_LEAST_0, weight_decay=training.weight_decay)
+    check("training", BOUND, clip_norm=training.clip_norm)
+    check("training", BELOW_1, beta2=training.beta2)
+    check("training", BETWEEN_0_AND_1, held_out=training.held_out)
+    check("sample", AT_LEAST_0, temperature=sample.temperature)
+    check("sample", AT_LEAST_0_INT, tokens=sample.tokens)
+    checked_seed("sample", sample.seed)
 
 
 def next_token_loss(logits: Tensor, ids: Tensor) -> Tensor:
@@ -204,8 +239,6 @@ def _read(path: Path) -> str:
 
 def held_out(text: str, share: float) -> tuple[str, str]:
     """The text to learn from, and the last `share` of it from the next line on."""
-    if not 0 < share < 1:
-        raise InputError(f"training: held_out = {share}; it must be above 0 and below 1")
     cut = text.rfind("\n", 0, int(len(text) * (1 - share))) + 1
     return text[:cut], text[cut:]
 

@@ -140,7 +140,12 @@ WRONG = {
     "heads": ("num_attention_heads = 2", "num_attention_heads = 3", "16 is no multiple"),
     "warmup": ("warmup = 2", "warmup = 12", "warmup = 12; it must be from 1 to steps - 1 = 11"),
     "vocabulary": ("vocabulary = 280", "vocabulary = 256", "no room for all bytes; at least 257"),
-    "held": ("warmup = 2", "warmup = 2\nheld_out = 1.0", "held_out = 1.0; it must be above 0 and"),
+    "held": ("warmup = 2", "warmup = 2\nheld_out = 1.0", "held_out=1.0; it must be a number"),
+    "steps": ("steps = 12", "steps = 0", "training: steps=0; it must be an int of at least 1"),
+    "width": ("hidden_size = 16", "hidden_size = 0", "model: hidden_size=0; it must be an int of"),
+    "clip": ("warmup = 2", "warmup = 2\nclip_norm = -1.0", "training: clip_norm=-1.0; it must be"),
+    "dtype": ('dtype = "bfloat16"', 'dtype = "int8"', "dtype='int8'; it must be a float's"),
+    "heat": ("[sample]", "[sample]\ntemperature = -1.0", "sample: temperature=-1.0; it must be"),
     "text": ('"text.txt"', '"none.txt"', "none.txt: cannot be read: No such file"),
 }  # fmt: skip
 
