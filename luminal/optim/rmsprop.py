@@ -71,6 +71,10 @@ class RMSprop(Optimizer):
         names += ["grad_avg"] if group["centered"] else []
         return dict.fromkeys(names, 0.0)
 
+    def shared(self, group: Group) -> dict[str, int | float]:
+        """The number of steps: nothing reads it, PyTorch's states have it."""
+        return {"step": 0}
+
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
     ) -> Update:
@@ -81,7 +85,8 @@ class RMSprop(Optimizer):
             momentum_buffers=slots.get("momentum_buffer"), grad_avgs=slots.get("grad_avg"),
             **{name: group[name] for name in names},
         )  # fmt: skip
-        return Update(new, dict(zip(slots, moments, strict=True)), {})
+        counted = {"step": shared["step"] + 1}
+        return Update(new, dict(zip(slots, moments, strict=True)), counted)
 
 
 RMSProp = RMSprop

@@ -87,16 +87,30 @@ def test_an_empty_state_starts_again() -> None:
         np.testing.assert_array_equal(value, expected[name])
 
 
-def test_what_torch_saved_is_taken_over() -> None:
+OF_BOTH: dict[str, dict[str, Any]] = {
+    "SGD": {"lr": 0.05, "momentum": 0.9},
+    "Adam": {"lr": 0.01, "amsgrad": True},
+    "AdamW": {"lr": 0.01, "weight_decay": 0.1},
+    "Adagrad": {"lr": 0.05},
+    "RMSprop": {"lr": 0.01, "centered": True, "momentum": 0.5},
+    "NAdam": {"lr": 0.01},
+    "RAdam": {"lr": 0.01},
+}
+
+
+@pytest.mark.parametrize("name", OF_BOTH)
+def test_what_torch_saved_is_taken_over(name: str) -> None:
     ours, theirs = Ours(), Theirs()
-    expected = torch.optim.AdamW(theirs.params.values(), lr=0.01, weight_decay=0.1)
+    expected = getattr(torch.optim, name)(theirs.params.values(), **OF_BOTH[name])
     for x, y in DATA[:5]:
         theirs.step(expected, x, y)
-    for name, value in theirs.numpy().items():
-        ours.params[name].set(value)
-    optimizer = optim.AdamW(ours.params.values(), lr=0.5)
+    for key, value in theirs.numpy().items():
+        ours.params[key].set(value)
+    optimizer = getattr(optim, name)(ours.params.values(), **OF_BOTH[name] | {"lr": 0.5})
     optimizer.load_state_dict(expected.state_dict())
-    assert optimizer.param_groups[0]["lr"] == 0.01
+    assert optimizer.param_groups[0]["lr"] == OF_BOTH[name]["lr"]
+    entry, theirs_entry = (each.state_dict()["state"][0] for each in (optimizer, expected))
+    assert {*entry} == {*theirs_entry}
     optimizer.step(ours.loss)
     step = lm.compile(ours.graph, "reference")
     for x, y in DATA[5:]:
