@@ -1,4 +1,4 @@
-"""An optimizer as a state_dict, and back: all of it fits, or nothing is changed."""
+"""State dicts, above all an optimizer's: all of one fits, or nothing is changed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from luminal.errors import LoadError, LuminalError
+from luminal.errors import InputError, LoadError, LuminalError
 from luminal.frontend.handle import work_dtype
 from luminal.hlir.data import array_of
 from luminal.hlir.state import Parameter
+from luminal.optim.ranges import AT_LEAST_0_INT, check
 
 if TYPE_CHECKING:
     from luminal.optim.optimizer import Group, Optimizer
 
 Values = dict[str, Any]
 """What the States of one Parameter hold: arrays, and numbers for those that are shared."""
+
+
+def check_entries(what: str, state_dict: Any, names: Sequence[str]) -> None:
+    """Raises LoadError for what is no dict with these entries."""
+    if not isinstance(state_dict, Mapping):
+        raise LoadError(f"{what}: {state_dict!r} is no state_dict; it has {', '.join(names)}")
+    missing = [name for name in names if name not in state_dict]
+    if missing:
+        raise LoadError(f"{what}: the state_dict has no {missing[0]!r}; it has {', '.join(names)}")
+
+
+def checked_count(what: str, count: Any) -> int:
+    """A number of steps from a state_dict."""
+    try:
+        check(what, AT_LEAST_0_INT, count=count)
+    except InputError as error:
+        raise LoadError(str(error)) from None
+    return int(count)
 
 
 def state_dict(optimizer: Optimizer) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from luminal.hlir.state import Parameter, State
 from luminal.optim.clip import clipped
 from luminal.optim.optimizer import Optimizer
 from luminal.optim.ranges import COUNT, check
+from luminal.optim.saved import check_entries, checked_count
 from luminal.training.amp import GradScaler
 
 
@@ -94,6 +95,8 @@ class GradientAccumulator:
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Goes on from there; LoadError, and no change, where a sum fits no parameter."""
+        check_entries("GradientAccumulator", state_dict, ("sums", "count"))
+        count = checked_count("GradientAccumulator", state_dict["count"])
         known = dict(enumerate(self.optimizer.parameters))
         arrays: dict[Parameter, Array] = {}
         for key, value in state_dict["sums"].items():
@@ -107,7 +110,6 @@ class GradientAccumulator:
                     f"{array.shape}, the parameter {p.shape}"
                 )
             arrays[p] = array
-        count = int(state_dict["count"])
         for p in arrays:
             self.sums.setdefault(p, State(p.shape, work_dtype(p.dtype), name="grad"))
         for p, state in self.sums.items():

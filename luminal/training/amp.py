@@ -35,6 +35,7 @@ from luminal.optim.ranges import (
     COUNT,
     check,
 )
+from luminal.optim.saved import check_entries
 
 Gradients = TypeVar("Gradients")
 
@@ -153,11 +154,7 @@ class GradScaler:
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Goes on from there; LoadError, and no change, where a number is missing."""
-        if not isinstance(state_dict, Mapping):
-            raise LoadError(f"GradScaler: {state_dict!r} is no state_dict")
-        missing = [name for name in self.states if name not in state_dict]
-        if missing:
-            raise LoadError(f"GradScaler: the state_dict has no {missing[0]!r}")
+        check_entries("GradScaler", state_dict, [*self.states])
         numbers = {name: state_dict[name] for name in self.states}
         try:
             check("GradScaler", AT_LEAST_0, scale=numbers["scale"])

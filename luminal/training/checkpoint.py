@@ -59,7 +59,7 @@ class CheckpointManager:
         check("CheckpointManager", AT_LEAST_0_INT, keep_best=keep_best)
         if best not in ("min", "max"):
             raise InputError(f'CheckpointManager: best={best!r}; takes "min" or "max"')
-        self.folder = given_path(folder)
+        self.folder = given_path(folder).absolute()  # whatever a run's working directory becomes
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder}: is no folder; give one, or a path that is free")
         self.keep_last, self.keep_best, self.lowest = keep_last, keep_best, best == "min"

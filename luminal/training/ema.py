@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from luminal.dtypes import int64
-from luminal.errors import InputError, LoadError
+from luminal.errors import GraphError, InputError, LoadError
 from luminal.frontend.binary import where
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array, work_dtype
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.data import array_of
+from luminal.hlir.graph import Assign
 from luminal.hlir.state import Parameter, State
 from luminal.optim.ranges import BELOW_1, check
+from luminal.optim.saved import check_entries, checked_count
 
 
 class EMA:
@@ -44,6 +46,12 @@ class EMA:
 
         `when`, a 0-d bool: nothing changes in runs where it is False.
         """
+        assigned = (sink.state for sink in graph.sinks if isinstance(sink, Assign))
+        if self.averages.keys().isdisjoint(assigned):
+            raise GraphError(
+                f"EMA.update: {graph.name} assigns none of the parameters; call it after "
+                "optimizer.step"
+            )
         count = graph.read(self.count)
         is_due = graph.constant(True) if when is None else when
         for p, state in self.averages.items():
@@ -81,6 +89,8 @@ class EMA:
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Goes on from there; LoadError, and no change, where an average does not fit."""
+        check_entries("EMA", state_dict, ("averages", "count"))
+        count = checked_count("EMA", state_dict["count"])
         given = list(state_dict["averages"])
         if len(given) != len(self.averages):
             raise LoadError(
@@ -95,7 +105,6 @@ class EMA:
                     f"{p.shape}"
                 )
             arrays[state] = array
-        count = int(state_dict["count"])
         for state, array in arrays.items():
             state.set(array)
         self.count.set(count)

@@ -79,3 +79,12 @@ def test_averages_of_bfloat16_are_float32_and_are_saved() -> None:
         lm.InputError, match="decay=1; it must be a number of at least 0 and below 1"
     ):
         EMA([p], 1)
+
+
+def test_an_update_before_the_step_is_refused() -> None:
+    p, cx = lm.Parameter(np.ones(2, np.float32)), lm.Graph()
+    average = EMA([p])
+    with pytest.raises(lm.GraphError, match="assigns none of the parameters; call it after optimi"):
+        average.update(cx)
+    optim.SGD([p]).step((cx.weight_of(p) ** 2).sum())
+    average.update(cx)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from luminal.errors import InputError, LoadError
 from luminal.optim.ranges import AT_LEAST_0, AT_LEAST_0_INT, check
+from luminal.optim.saved import check_entries
 
 BaseRates: TypeAlias = float | Sequence[float]
 """The rate that a schedule changes, or one for each parameter group."""
@@ -83,11 +84,7 @@ class LRScheduler(ABC):
 
 def check_state(what: str, state_dict: Any, names: Sequence[str], count: int) -> None:
     """Raises LoadError unless the state_dict has numbers by these names, and so many rates."""
-    if not isinstance(state_dict, Mapping):
-        raise LoadError(f"{what}: {state_dict!r} is no state_dict; pass that of a scheduler")
-    missing = [name for name in names if name not in state_dict]
-    if missing:
-        raise LoadError(f"{what}: the state_dict has no {missing[0]!r}; pass that of a scheduler")
+    check_entries(what, state_dict, names)
     for name in names:
         value = state_dict[name]
         try:
