@@ -135,7 +135,15 @@ def custom_vjp(function: Callable[..., Any], pull: Callable[..., Any]) -> Callab
         def flow(g: Tensor, y: Tensor, now: Sequence[Tensor]) -> Sequence[Tensor | None]:
             given = iter(now)
             found = pull(g, y, *(next(given) if is_tensor(x) else x for x in args))
-            return found if isinstance(found, tuple | list) else (found,)
+            many = found if isinstance(found, tuple | list) else (found,)
+            wrong = [x for x in many if x is not None and not is_tensor(x)]
+            if wrong or len(many) != len(now):
+                raise GraphError(
+                    f"custom_vjp: pull gave {wrong[0] if wrong else len(many)!r}"
+                    f"{'' if wrong else ' gradients'} for {len(now)} Tensors; return one for each "
+                    "in a tuple, None for zero"
+                )
+            return many
 
         attrs = MarkAttrs((mark, operands, tuple(x for x in args if not is_tensor(x))))
         value = graph.builder.make("Detach", [graph.bring(y)], attrs).value
@@ -174,15 +182,31 @@ def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool
 
     @wraps(function)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        given, tree, leaves = _fresh(tuple(args[k] for k in numbers))
-        args = tuple(given[numbers.index(k)] if k in numbers else x for k, x in enumerate(args))
+        places = [_place(function.__name__, k, len(args)) for k in numbers]
+        given, tree, leaves = _fresh(tuple(args[k] for k in places))
+        args = tuple(given[places.index(k)] if k in places else x for k, x in enumerate(args))
         value = function(*args, **kwargs)
         loss, *_ = value if isinstance(value, tuple) else (value,)
+        if not is_tensor(loss):
+            raise GraphError(
+                f"{function.__name__}: its result is {loss!r}; it must be a 0-d Tensor: call it "
+                "with Tensors, or with arrays through lm.jit(lm.grad(function))"
+            )
         found = tree.build(_gradients(function.__name__, loss, leaves, None))
         out = found[0] if isinstance(argnums, int) else found
         return (value, out) if with_value else out
 
     return differentiated
+
+
+def _place(what: str, number: Any, count: int) -> int:
+    """The argument that one of `argnums` is; negative ones count from the end."""
+    if not isinstance(number, int) or not -count <= number < count:
+        raise GraphError(
+            f"{what}: argnums has {number!r}, the call {count} positional arguments; number those "
+            "from 0"
+        )
+    return number % count
 
 
 def _fresh(arguments: Sequence[Any]) -> tuple[tuple[Any, ...], Tree, list[Any]]:
@@ -215,7 +239,8 @@ def _gradients(
     check_graph(graph, tensors, what)
     for x in tensors:
         check_view(loss, x, what)
-    found = gradients(graph, [loss], [seed(loss, above, what)], [x.value for x in tensors])
+    given = None if above is None else graph.constant(above)
+    found = gradients(graph, [loss], [seed(loss, given, what)], [x.value for x in tensors])
     return [_zeros(x) if g is None else g for x, g in zip(tensors, found, strict=True)]
 
 

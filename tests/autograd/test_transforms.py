@@ -408,3 +408,53 @@ def test_marks_and_known_derivatives_within_a_scan(backend: str) -> None:
         h, total = top.tanh(), total + (row.relu() + top).clip(-1, 3).sum()
     (h * 10 + total).backward()
     np.testing.assert_allclose(found, leaf.grad, atol=1e-12)
+
+
+@pytest.mark.parametrize("place", [1, -1])
+def test_arguments_are_numbered_from_both_ends(place: int) -> None:
+    cx = lm.Graph()
+    x, y = cx.tensor([2.0, 3.0]), cx.tensor([5.0, 7.0])
+    found = lm.grad(lambda a, b: (a * b * b).sum(), argnums=place)(x, y)
+    np.testing.assert_array_equal(found.numpy(), [20.0, 42.0])
+
+
+@pytest.mark.parametrize("place", [2, -3, "x", None])
+def test_an_argument_that_is_not_there(place: Any) -> None:
+    x = lm.Graph().tensor([2.0])
+    wanted = f"product: argnums has {place!r}, the call 2 positional arguments; number those from 0"
+
+    def product(a: lm.Tensor, b: lm.Tensor) -> lm.Tensor:
+        return (a * b).sum()
+
+    with pytest.raises(GraphError, match=wanted):
+        lm.grad(product, argnums=(place,))(x, x)
+
+
+def test_a_function_of_arrays_says_how_it_is_called() -> None:
+    with pytest.raises(
+        GraphError, match=r"its result is .*; it must be a 0-d Tensor: call it with"
+    ):
+        lm.grad(lambda a: a.sum())(np.ones(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("pull", "wanted"),
+    [
+        (lambda g, y, a, b: g, "pull gave 1 gradients for 2 Tensors; return one for each"),
+        (lambda g, y, a, b: (g, g, g), "pull gave 3 gradients for 2 Tensors"),
+        (lambda g, y, a, b: None, "pull gave 1 gradients for 2 Tensors"),
+        (lambda g, y, a, b: (1.0, g), r"pull gave 1\.0 for 2 Tensors; return one for each"),
+    ],
+)
+def test_a_rule_gives_a_gradient_for_each_tensor(pull: Any, wanted: str) -> None:
+    x = lm.Graph().tensor([2.0])
+    product = lm.custom_vjp(lambda a, b: a * b, pull)
+    with pytest.raises(GraphError, match=wanted):
+        lm.grad(product(x, x * 2).sum(), x)
+
+
+def test_a_gradient_from_above_may_be_an_array() -> None:
+    x = lm.Graph().tensor([2.0, 3.0])
+    found = lm.grad(x * x, x, grad_outputs=np.array([1.0, 10.0], np.float32))
+    np.testing.assert_array_equal(found.numpy(), [4.0, 60.0])
+    assert lm.grad((x * x).sum(), x, grad_outputs=2.0).numpy().tolist() == [8.0, 12.0]
