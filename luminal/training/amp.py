@@ -18,7 +18,7 @@ from functools import reduce
 from typing import Any, TypeVar
 
 from luminal.dtypes import bfloat16, bool_, dtype_of, float16, float32, int64
-from luminal.errors import InputError, LoadError
+from luminal.errors import DTypeError, InputError, LoadError
 from luminal.frontend.binary import where
 from luminal.frontend.precision import autocast
 from luminal.frontend.tensor import Tensor
@@ -50,7 +50,10 @@ class AMPContext(ContextDecorator):
     """
 
     def __init__(self, dtype: Any = "bfloat16", enabled: bool = True) -> None:
-        self.dtype = dtype_of(dtype)
+        try:
+            self.dtype = dtype_of(dtype)
+        except DTypeError:
+            raise InputError(f'AMPContext: {dtype!r}; use "bfloat16" or "float16"') from None
         if self.dtype not in (bfloat16, float16):
             raise InputError(
                 f'AMPContext: {self.dtype.name} has not 16 bits; use "bfloat16" or "float16"'

@@ -154,6 +154,8 @@ def test_infinite_bounds_only_report() -> None:
         ({"model": lambda x: x}, "fit: model is a function; it must be an nn.Module"),
         ({"optimizer": "adam"}, "fit: optimizer is a str; it must be one of luminal.optim"),
         ({"scheduler": "cosine"}, "fit: scheduler is a str; it must be one of optim.lr_sch"),
+        ({"amp": True}, 'AMPContext: True; use "bfloat16" or "float16"'),
+        ({"amp": "float8"}, "AMPContext: 'float8'; use \"bfloat16\" or"),
         ({"validate": 3}, "fit: validate is a int; it must be Batches or a function"),
         ({"checkpoint": 3}, "fit: checkpoint is a int; it must be a folder"),
         ({"checkpoint": __file__}, "test_ranges.py: is no folder; give one, or a path that is"),
