@@ -183,8 +183,9 @@ def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool
     @wraps(function)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         places = [_place(function.__name__, k, len(args)) for k in numbers]
-        given, tree, leaves = _fresh(tuple(args[k] for k in places))
-        args = tuple(given[places.index(k)] if k in places else x for k, x in enumerate(args))
+        chosen = list(dict.fromkeys(places))
+        given, tree, leaves = _fresh(tuple(args[k] for k in chosen))
+        args = tuple(given[chosen.index(k)] if k in chosen else x for k, x in enumerate(args))
         value = function(*args, **kwargs)
         loss, *_ = value if isinstance(value, tuple) else (value,)
         if not is_tensor(loss):
@@ -193,7 +194,9 @@ def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool
                 "with Tensors, or with arrays through lm.jit(lm.grad(function))"
             )
         found = tree.build(_gradients(function.__name__, loss, leaves, None))
-        out = found[0] if isinstance(argnums, int) else found
+        out = (
+            found[0] if isinstance(argnums, int) else tuple(found[chosen.index(k)] for k in places)
+        )
         return (value, out) if with_value else out
 
     return differentiated

@@ -416,6 +416,8 @@ def test_arguments_are_numbered_from_both_ends(place: int) -> None:
     x, y = cx.tensor([2.0, 3.0]), cx.tensor([5.0, 7.0])
     found = lm.grad(lambda a, b: (a * b * b).sum(), argnums=place)(x, y)
     np.testing.assert_array_equal(found.numpy(), [20.0, 42.0])
+    twice = lm.grad(lambda a, b: (a * b * b).sum(), argnums=(1, 0, -1))(x, y)
+    np.testing.assert_array_equal([g.numpy() for g in twice], [[20, 42], [25, 49], [20, 42]])
 
 
 @pytest.mark.parametrize("place", [2, -3, "x", None])
