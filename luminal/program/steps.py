@@ -85,10 +85,9 @@ def leaves_of(reads: Iterable[Term]) -> frozenset[Value]:
 def ordered(units: list[Unit]) -> list[Unit]:
     """Stable topological order: makers before readers, readers of old values before overwriters.
 
-    Copies that several units read are given once for each. Raises VerifyError where units wait for
-    each other.
+    A copy that several units read may be given several times. Raises VerifyError where units wait
+    for each other.
     """
-    units = [*{id(unit): unit for unit in units}.values()]
     makers = {term: unit for unit in units for term in unit.makes}
     number = {id(unit): k for k, unit in enumerate(units)}
     readers: dict[Value, list[Unit]] = {leaf: [] for unit in units for leaf in unit.overwrites}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -170,3 +172,28 @@ def test_kernels_that_wait_for_each_other_are_an_error() -> None:
     units = [Unit((one,), frozenset((other,)), ()), Unit((other,), frozenset((one,)), ())]
     with pytest.raises(VerifyError, match="kernels wait for each other"):
         ordered(units)
+
+
+def test_a_copy_for_a_loop_runs_before_it_however_early_that_is_needed() -> None:
+    """A merged kernel pulls a Loop forward, and with it what fills the Loop's stream."""
+
+    def accumulated(factors: lm.Tensor, terms: lm.Tensor) -> lm.Tensor:
+        def step(r: lm.Tensor, row: Any) -> tuple[lm.Tensor, lm.Tensor]:
+            r = row[0] * r + row[1]
+            return r, r
+
+        found: lm.Tensor = lm.scan(step, terms[0] * 0, (factors, terms))[1]
+        return found
+
+    values = np.random.default_rng(0).standard_normal((4, 2))
+    found = []
+    for backend in ("cpu", "reference"):
+        cx = lm.Graph()
+        x = cx.tensor((4, 2), "float64", "x")
+        wave, ahead = x.sin(), x.roll(-1, 0)
+        back = (wave * accumulated(ahead, x)).roll(-1, 0)
+        (accumulated(x, wave * x.exp()) + back).output("y")
+        (accumulated(ahead, x.cos()) + back).output("z")  # the copy serves two Loops
+        results = lm.compile(cx, backend)({"x": values})
+        found.append(np.stack([results["y"], results["z"]]))
+    np.testing.assert_allclose(found[0], found[1], 1e-12)
