@@ -144,8 +144,12 @@ def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
                 if isinstance(position, Expression):
                     formulas[position] = None
     for store in group.stores:
-        if store.index is not None or store.place.layout != ROW_MAJOR:
+        if store.place.layout != ROW_MAJOR:
             fixed |= set(store.axes)
+        elif store.index is not None:
+            runs, moved = _coordinates(store)
+            flat += runs
+            fixed |= moved
     together = [t.axes for t in terms] + [frozenset(t.attrs) for t in terms if t.is_reduction]
 
     def inseparable(outer: Symbol, inner: Symbol) -> bool:
