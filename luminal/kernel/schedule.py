@@ -225,14 +225,19 @@ class _Rules:
             return self.done([*order, vector], tiles, CHUNK_WORK)
         full = any(a.moves(rows) and a.moves(vector) for a in self.accesses if a.is_factor)
         held = sums * (1 + full)  # a factor as large as the tile needs registers too
-        ranked = register_tiles(rows.estimate, self.panel(vector), lanes, held, self.target)
+        packed = self.strips.pay(vector, rows)
+        strip = self.row_bytes() if packed else 0
+        extents = rows.estimate, self.panel(vector)
+        ranked = register_tiles(*extents, lanes, held, self.target, strip)
+        if self.strips.are_masked:  # a mask for each vector: more than there are registers for
+            ranked.sort(key=lambda tile: tile[1] > 1)
         rule, *others = [f"{height}x{width}" for height, width in ranked]
         height, vectors = self.pick_tile(rule, others)
         tiles = {
             vector.symbol: TileChoice(vectors, lanes),
             rows.symbol: TileChoice(height),
         }
-        return self.contraction(order, vector, rows, tiles, self.strips.pay(vector, rows))
+        return self.contraction(order, vector, rows, tiles, packed)
 
     def panel(self, loop: LoopAxis) -> int:
         """How many positions along an axis a tile may hold: those of a panel, where one is read."""

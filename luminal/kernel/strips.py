@@ -46,6 +46,13 @@ class Strips:
                     found.append(factor)
         return tuple(dict.fromkeys(found))
 
+    @property
+    def are_masked(self) -> bool:
+        """Are there sums of products that count where a condition holds only?"""
+        is_read = self.group.reads.__contains__
+        products = [r.args[0] for r in self.group.reductions if r.args[0].op == "Mul"]
+        return any(not is_read(p) and factors(p, is_read)[0] is not None for p in products)
+
     def pay(self, columns: LoopAxis, rows: LoopAxis) -> bool:
         """Are there rows enough, and would factors read where they lie be slow?"""
         for factor in self.factors(columns, rows):
