@@ -56,6 +56,7 @@ NETWORKS: dict[str, Callable[[], list[Pair]]] = {
 @pytest.mark.parametrize("size", [(2, 3, 17, 23), (4, 3, 32, 32)], ids=["odd", "even"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_of_all_parameters(name: str, size: tuple[int, ...]) -> None:
+    torch.manual_seed(0)  # else a relu may stand at a rounding now and then
     pairs = NETWORKS[name]()
     ours, theirs = (
         nn.Sequential(*[p for p, _ in pairs]),
