@@ -9,7 +9,7 @@ chosen by an index tensor) tells nothing of its axes.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from luminal.algebra.frames import linear, shape_of
 from luminal.algebra.terms import Axes, Term
@@ -47,16 +47,14 @@ def ordered_axes(scatter: Term) -> Axes:
     entries = [entry for entry in positions(scatter) if isinstance(entry, Expression)]
     free = set[Symbol]()
     while True:
-        found = [_read_back(entry, free, axes) for entry in entries]
+        found = [read_back(entry, free, axes) for entry in entries]
         more = free.union(*found)
         if more == free:
             return tuple(axis for axis in axes if axis not in free)
         free = more
 
 
-def _read_back(
-    entry: Expression, known: Collection[Symbol], axes: Axes | list[Symbol]
-) -> set[Symbol]:
+def read_back(entry: Expression, known: Collection[Symbol], axes: Sequence[Symbol]) -> set[Symbol]:
     """The axes that a coordinate tells, where those in `known` are told already.
 
     Affine in these, each stride must exceed all that the smaller ones reach together.

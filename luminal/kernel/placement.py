@@ -289,8 +289,8 @@ class Placement:
 
     def operands(self, reduction: Term, x: Term, env: Env) -> tuple[Tile, ...]:
         """The reduced value, or the two factors of a contraction."""
-        factors = x.args if self.is_fused(reduction, x) else (x,)
-        return tuple(self.values.evaluate(factor, env) for factor in factors)
+        read = x.args if self.is_fused(reduction, x) else (x,)
+        return tuple(self.values.evaluate(term, env) for term in read)
 
     def is_fused(self, reduction: Term, x: Term) -> bool:
         """Is `x` a product that is multiplied and added in one step?"""

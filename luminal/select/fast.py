@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from luminal.algebra.lower import Lowered
-from luminal.algebra.scatter import ordered_axes
+from luminal.algebra.scatter import ordered_axes, read_back
 from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.select import cascades
@@ -34,7 +34,7 @@ from luminal.select.weights import (
     stored_anyway,
     upper,
 )
-from luminal.shape.expression import Symbol, const
+from luminal.shape.expression import Symbol
 
 EXPANDED = 8  # times as many elements as operands have: computing them costs less than their bytes
 
@@ -362,28 +362,13 @@ def _unmoved(term: Term) -> Term:
 
 
 def _injective(at: Term) -> bool:
-    """Each element of the operand is read at most once: every index is one axis and an offset, or a
-    number whose digits are axes.
-    """
+    """Each element of the operand is read at most once: every index tells its own axes."""
     seen: set[Symbol] = set()
     for _, position in at.attrs:
         if isinstance(position, int):
             return False
-        digits: list[tuple[int, Symbol]] = []
-        axes = [s for s in position.symbols() if s.extent is not None]
-        for axis in axes:
-            stride = position.coefficient(axis)
-            if axis in seen or stride is None or stride == const(0):
-                return False
-            seen.add(axis)
-            if len(axes) > 1:
-                if not stride.is_const:
-                    return False
-                digits.append((abs(stride.value), axis))
-        reach = 0  # of the lower digits
-        for value, axis in sorted(digits, key=lambda digit: digit[0]):
-            if value <= reach:
-                return False
-            reach += value * (upper((axis,)) - 1)
-    lacking = at.axes - at.args[0].axes - seen
-    return not lacking
+        axes = axis_order(s for s in position.symbols() if s.extent is not None)
+        if not seen.isdisjoint(axes) or read_back(position, (), axes) != set(axes):
+            return False
+        seen.update(axes)
+    return at.axes <= at.args[0].axes | seen

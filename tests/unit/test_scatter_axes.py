@@ -81,7 +81,7 @@ def of_one_dim(entry: Expression, known: Any, axes: list[Symbol]) -> set[Symbol]
 def test_a_planted_fault_is_found(
     wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scatter, "_read_back", wrong)
+    monkeypatch.setattr(scatter, "read_back", wrong)
     with pytest.raises(AssertionError, match="seed"):
         check_seeds()
 
