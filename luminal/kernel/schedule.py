@@ -34,6 +34,7 @@ ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot produ
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
 STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of a pointwise kernel
 IDLE = 0.8  # of the lanes in use: below, strips pay that are packed for other lanes
+LONG_SUM = 256  # steps of a sum beside which stores across the lanes cost little
 TRIPS = 16  # of a pointwise kernel's loops, below which fewer at a time are less code, as fast
 
 NONE = -1  # in place of the number of a loop axis
@@ -132,7 +133,8 @@ class _Rules:
         packed: Sequence[LoopAxis] = (),
     ) -> LoopAxis | None:
         """The axis of the lanes: where most accesses are contiguous, if any is. One of `packed`,
-        which strips make contiguous, where that would leave most lanes idle.
+        which strips make contiguous, where that would leave most lanes idle, or lets the lines of
+        the other factor meet in few sets of the cache.
         """
         contiguous = [x for x in candidates if any(a.contiguity(x) > 0 for a in reads)]
         others = [x for x in contiguous if self.lanes.width(x) > 1]
@@ -140,7 +142,28 @@ class _Rules:
         rule = self.lanes.best(candidates, reads)
         if packed and (rule is None or self.lanes.used(rule) < IDLE):
             rule = packed[0]
+        elif rule in self.grid:
+            rule = self.uncollided(rule, packed) or rule
+        elif rule in self.sequential:
+            rule = self.beside(packed) or rule
         return self.pick_axis("vector", rule, [*others, *packed])
+
+    def uncollided(self, vector: LoopAxis, packed: Sequence[LoopAxis]) -> LoopAxis | None:
+        """Another axis for the lanes, whose factor would push its own lines out of the cache when
+        read as rows, a few columns at a time. Results then lie across the lanes, so for long sums.
+        """
+        if _positions(self.sequential) < LONG_SUM or self.strips.collide(vector):
+            return None
+        return next((x for x in packed if x is not vector and self.strips.collide(x)), None)
+
+    def beside(self, packed: Sequence[LoopAxis]) -> LoopAxis | None:
+        """Where lanes would hold parts of one sum: an axis along which results lie side by side,
+        if sums are so short that adding up their lanes at the end takes long.
+        """
+        if self.row_bytes() >= ALIASING_BYTES:
+            return None
+        stores = [access for access in self.accesses if access.is_store]
+        return next((x for x in packed if all(s.contiguity(x) > 0 for s in stores)), None)
 
     def packed_columns(self, reads: Sequence[Access]) -> list[LoopAxis]:
         """Axes of the grid that fill vectors of strips: those with the least to pack first, or of

@@ -74,8 +74,14 @@ class Strips:
 
     def is_scattered(self, access: Access, columns: LoopAxis) -> bool:
         """Are its columns no vectors, or do its lines meet in few sets of the L2 cache?"""
-        if access.stride(columns) not in (0, 1):
-            return True
+        return access.stride(columns) not in (0, 1) or self.collides(access)
+
+    def collide(self, columns: LoopAxis) -> bool:
+        """Do lines that hold several columns meet in few sets of the L2 cache?"""
+        return any(a.stride(columns) == 1 and self.collides(a) for a in self.accesses)
+
+    def collides(self, access: Access) -> bool:
+        """Do the lines of one column meet in few sets of the L2 cache?"""
         way = self.target.l2_bytes // L2_WAYS
         for loop in filter(access.moves, self.sequential):
             stride = access.stride(loop)

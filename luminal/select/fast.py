@@ -128,16 +128,33 @@ class _Fast:
             residence = self.residence(term)
             self.choices[term] = Choice(residence)
             self.spread_uses(term, residence)
+        sizes = {term: kernel.terms for term, kernel in self.kernels.items()}
+        together = tuple(frozenset(p.roots) for p in self.passes if len(p.roots) > 1)
+        joined = merges(self.order, self.is_stored, self.grids(), sizes, together)
+        inner = {term for merge in joined for term in self.inner(merge)}
+        self.choices |= dict.fromkeys(inner, Choice(Residence.INLINE))
+        joined = tuple(merge - inner for merge in joined if len(merge - inner) > 1)
         choices = {term: self.choices[term] for term in self.order}
         frames = {t: self.frame(t) for t in self.order if choices[t].residence.is_stored}
         if bodies is None:
             lowered = {id(t.attrs.body): t.attrs.body for t in self.order if t.op == "Loop"}
             bodies = {number: select(body, self.numerics) for number, body in lowered.items()}
-        sizes = {term: kernel.terms for term, kernel in self.kernels.items()}
-        stored = frames.__contains__
-        together = tuple(frozenset(p.roots) for p in self.passes if len(p.roots) > 1)
-        joined = merges(self.order, stored, self.grids(), sizes, together)
         return Selection(self.lowered.roots, choices, frames, together + joined, {}, bodies)
+
+    def is_stored(self, term: Term) -> bool:
+        return self.choices[term].residence.is_stored
+
+    def inner(self, merge: frozenset[Term]) -> set[Term]:
+        """What need not be stored after all: only this merge reads it, at the positions where it is
+        computed. Not beside reductions, whose loops would compute it again.
+        """
+        if any(self.kernels[term].reductions for term in merge):
+            return set()
+
+        def stays(use: Use) -> bool:
+            return use.kernel in merge and use.moved is None
+
+        return {t for t in merge - self.forced if all(map(stays, self.uses[t]))}
 
     def grids(self) -> dict[Term, frozenset[Symbol] | None]:
         """The grids of row reductions and of what is computed beside them; others run alone."""

@@ -9,7 +9,7 @@ import pytest
 import luminal as lm
 from luminal.compiler import lower_to_program
 from luminal.kernel.knobs import Choices, KnobError
-from luminal.kernel.tile_ir import Contract, Kernel, Load, Loop, Map, Role, Store
+from luminal.kernel.tile_ir import Contract, Kernel, Load, Loop, Map, Reduce, Role, Store
 from luminal.target import Target
 
 TARGET = Target(
@@ -169,3 +169,39 @@ def test_windows_are_read_in_place_not_stored() -> None:
         g.output(f"g{k}")
     sizes = [b.size.value for k in lower_to_program(cx.graph(), TARGET).kernels for b in k.buffers]
     assert max(sizes) == 4 * 16 * 24 * 24
+
+
+def lanes(x: tuple[int, ...], w: tuple[int, ...], transposed: bool) -> tuple[Kernel, list[Loop]]:
+    """The kernel of a product, x transposed or w, and its loops over vectors."""
+    cx = lm.Graph()
+    a, b = cx.tensor(x, name="x"), cx.tensor(w, name="w")
+    (a.T @ b if transposed else a @ b.T).output("y")
+    (kernel,) = lower_to_program(cx.graph(), TARGET).kernels
+    return kernel, [s for s in kernel.statements() if isinstance(s, Loop) and s.vector > 1]
+
+
+def is_across(kernel: Kernel, loops: list[Loop]) -> bool:
+    """Do results lie apart along the lanes?"""
+    axes = {loop.axis for loop in loops}
+    stores = [
+        s for s in kernel.statements() if isinstance(s, Store) and s.buffer not in kernel.scratch
+    ]
+    return any(
+        s.offset.coefficient(a) != 1 for s in stores for a in axes if a in s.offset.symbols()
+    )
+
+
+@pytest.mark.parametrize(("width", "packed"), [(1024, True), (1040, False)])
+def test_a_factor_whose_lines_meet_in_the_cache_is_packed_for_the_lanes(
+    width: int, packed: bool
+) -> None:
+    """A weight's gradient: columns of the activations, 4096 bytes apart from row to row."""
+    kernel, loops = lanes((1024, width), (1024, 384), transposed=True)
+    assert bool(kernel.scratch) is packed
+    assert is_across(kernel, loops) is packed
+
+
+@pytest.mark.parametrize(("length", "parts"), [(384, False), (768, True)])
+def test_lanes_do_not_hold_parts_of_a_short_sum(length: int, parts: bool) -> None:
+    kernel, _ = lanes((512, length), (512, length), transposed=False)
+    assert any(isinstance(s, Reduce) for s in kernel.statements()) is parts

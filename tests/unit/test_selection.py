@@ -163,3 +163,24 @@ def test_what_weights_decide_shares_no_kernel_with_the_run() -> None:
     sums = frozenset(t for t in selection.choices if t.op == "Sum")
     with pytest.raises(VerifyError, match="a merge spans prologue and run"):
         verify(replace(selection, merges=(sums,)))
+
+
+def test_what_only_its_own_merge_reads_is_not_stored() -> None:
+    """A gate's gradients share a dear factor, which nothing else reads."""
+
+    def gate(x: Any, y: Any, g: Any, w: Any) -> tuple[Any, ...]:
+        dear = (x.exp() + 1).log()
+        return g * dear, g * y * dear.exp(), dear * y
+
+    selection = selected(gate, (64, 64), (64, 64), (64, 64), (64, 64))
+    assert homes(selection, Residence.STORED) == ["Mul", "Mul", "Mul"]
+    assert [len(merge) for merge in selection.merges] == [3]
+
+
+def test_what_another_kernel_reads_as_well_stays_stored() -> None:
+    def gate(x: Any, g: Any, w: Any) -> tuple[Any, ...]:
+        dear = (x.exp() + 1).log()
+        return g * dear, dear * dear.exp(), dear @ w
+
+    selection = selected(gate, (64, 64), (64, 64), (64, 64))
+    assert sorted(homes(selection, Residence.STORED)) == ["Log", "Mul", "Mul", "Sum"]
