@@ -1,0 +1,69 @@
+"""Operators that ONNX itself defines by others: what has no row in the table is recorded so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onnx import FunctionProto, TypeProto, defs, helper
+
+from luminal.onnx.errors import UnsupportedError
+from luminal.onnx.source import plain
+from luminal.onnx.values import number_of
+
+if TYPE_CHECKING:
+    from luminal.onnx.translate import Call
+
+
+def body(call: Call, version: int) -> FunctionProto:
+    """The definition of a node's operator in its version; raises UnsupportedError if none."""
+    node = call.resolved()
+    try:
+        schema: Any = defs.get_schema(node.op_type, version, node.domain)
+    except defs.SchemaError:
+        raise UnsupportedError(
+            f"{node.op_type} is not an operator of {node.domain or 'ai.onnx'} {version}"
+        ) from None
+    found = FunctionProto()
+    if schema.has_function:
+        best = [each for each in schema.function_opset_versions if each <= version]
+        if best:
+            text = schema.get_function_with_opset_version(max(best))
+            found.ParseFromString(text)
+            return _with_defaults(found, schema)
+    if schema.has_context_dependent_function:
+        best = [e for e in schema.context_dependent_function_opset_versions if e <= version]
+        if best:
+            types = [_type_of(call.input(k)) for k in range(len(node.input))]
+            text = schema.get_context_dependent_function_with_opset_version(
+                max(best), node.SerializeToString(), [each.SerializeToString() for each in types]
+            )
+            if text:
+                found.ParseFromString(text)
+                return _with_defaults(found, schema)
+    raise UnsupportedError(
+        f"{node.op_type} of {node.domain or 'ai.onnx'} {version} is not supported"
+    )
+
+
+def _with_defaults(found: FunctionProto, schema: Any) -> FunctionProto:
+    """Attributes that a node leaves out have the values that the operator gives them."""
+    named = {each.name for each in found.attribute_proto}
+    for name, attribute in sorted(schema.attributes.items()):
+        if name not in named and attribute.default_value.name:
+            found.attribute_proto.append(attribute.default_value)
+    return found
+
+
+def _type_of(value: Any) -> TypeProto:
+    if value is None:
+        return TypeProto()
+    if isinstance(value, list):
+        return helper.make_sequence_type_proto(_type_of(value[0]) if value else TypeProto())
+    x = value.codes if hasattr(value, "codes") else value
+    shape = [n if isinstance(n, int) else None for n in x.shape]
+    return helper.make_tensor_type_proto(number_of(value), shape)
+
+
+def opsets(function: FunctionProto) -> dict[str, int]:
+    """The versions that a body is written in."""
+    return {plain(each.domain): each.version for each in function.opset_import}

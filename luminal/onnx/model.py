@@ -1,0 +1,262 @@
+"""A loaded model: called with arrays, it is compiled for the kinds of its inputs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from onnx import ModelProto, TypeProto
+
+from luminal import forks
+from luminal.errors import InputError, LuminalError
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.data import array_of
+from luminal.onnx.errors import UnsupportedError
+from luminal.onnx.pieces import Form
+from luminal.onnx.source import Source
+from luminal.onnx.values import (
+    NARROW,
+    NARROW_NUMBERS,
+    Array,
+    Coded,
+    codes_of,
+    dtype_of_number,
+)
+from luminal.session import Graph
+
+MAX_FORMS = 64  # compiled for kinds of inputs, the least recently used go first
+
+
+def load(model: str | Path | bytes | ModelProto) -> Model:
+    """A model from its path, its bytes or a ModelProto; external data is found beside the path.
+
+    Raises LoadError for what is no model, or damaged. Nodes are looked at by the first call.
+    """
+    return Model(Source.of(model))
+
+
+class Model:
+    """A model that is called with NumPy arrays, in order or by name: `model(x)`, `model(x=x)`.
+
+    It gives a dict of its outputs by name; a sequence is a list, an empty optional None. The first
+    call compiles it, with the dims that the model leaves open still open where that is possible;
+    else it is compiled for each shape. `options` are those of `lm.compile`.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._forms: OrderedDict[Hashable, Form] = OrderedDict()
+        self._lock = forks.rlock()
+        self._options: dict[str, Any] = {}
+        self._is_dynamic = True  # till a form with open dims could not be recorded
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{each.name}: {type_text(each.type)}" for each in self._source.inputs)
+        return f"<{self._source.name}: {inputs} -> {', '.join(self._source.outputs)}>"
+
+    @property
+    def input_names(self) -> list[str]:
+        """The inputs that a call gives; initializers are none."""
+        return [each.name for each in self._source.inputs]
+
+    @property
+    def output_names(self) -> list[str]:
+        """The outputs, in the order of the model."""
+        return list(self._source.outputs)
+
+    @property
+    def proto(self) -> ModelProto:
+        """The message that the model was read from."""
+        return self._source.proto
+
+    def compile(self, **options: Any) -> Model:
+        """Sets options of `lm.compile` (mode, numerics, ...) for what is compiled from now on."""
+        with self._lock:
+            self._options = options
+            self._forms.clear()
+        return self
+
+    def __call__(self, *args: Any, **named: Any) -> dict[str, Any]:
+        """Runs the model. Raises InputError for inputs that do not fit, OnnxError for nodes."""
+        given = self._given(args, named)
+        with self._lock:
+            return self._run(given)
+
+    def _given(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        names = self.input_names
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            return self._given((), {**args[0], **named})
+        if len(args) > len(names):
+            raise InputError(f"{self._source.name}: {len(args)} inputs; it takes {names}")
+        given = dict(zip(names, args, strict=False))
+        known = {*names, *self._source.initializers}
+        for name, value in named.items():
+            if name in given or name not in known:
+                fault = "is given twice" if name in given else "is not an input"
+                raise InputError(f"{self._source.name}: {name!r} {fault}; the inputs are {names}")
+            given[name] = value
+        result = {}
+        for each in self._source.inputs:
+            optional = each.type.WhichOneof("value") == "optional_type"
+            if each.name not in given and not optional:
+                raise InputError(
+                    f"{self._source.name}: input {each.name!r} is missing; pass {names}"
+                )
+            result[each.name] = checked(each.name, given.get(each.name), each.type)
+        for name in sorted(set(given) - set(result)):  # in place of an initializer
+            result[name] = plain_array(name, given[name])
+        return result
+
+    def _run(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        leaves = {name: list(flattened(name, value)) for name, value in given.items()}
+        arrays = {key: array for each in leaves.values() for key, array in each}
+        stored = {key: codes_of(a) if a.dtype in NARROW_NUMBERS else a for key, a in arrays.items()}
+        if self._is_dynamic:
+            try:
+                found = self._form(given, self._open_shapes(given))
+            except LuminalError:  # whatever is wrong: if it is not the dims, it is found again
+                self._is_dynamic = False
+        if not self._is_dynamic:
+            found = self._form(given, None)
+        return dict(zip(self._source.outputs, found.run(stored), strict=True))
+
+    def _form(self, given: Mapping[str, Any], shapes: Mapping[str, Any] | None) -> Form:
+        key = tuple((name, kind(value, (shapes or {}).get(name))) for name, value in given.items())
+        form = self._forms.get(key)
+        if form is None:
+            form = Form(self._source, Declared(given, shapes or {}), self._options)
+            form.prepare()
+            if len(self._forms) >= MAX_FORMS:
+                self._forms.popitem(last=False)
+            self._forms[key] = form
+        self._forms.move_to_end(key)
+        return form
+
+    def _open_shapes(self, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+        """The shapes of inputs that leave dims open: names in the places of these."""
+        shapes = {}
+        for each in self._source.inputs:
+            value = given[each.name]
+            declared = each.type.tensor_type
+            if not isinstance(value, np.ndarray) or not declared.HasField("shape"):
+                continue
+            if 0 in value.shape:
+                continue
+            shapes[each.name] = tuple(
+                d.dim_value if d.HasField("dim_value") else d.dim_param or f"{each.name}.{k}"
+                for k, d in enumerate(declared.shape.dim)
+            )
+        return shapes
+
+
+class Declared(NamedTuple):
+    """The inputs of a form: arrays for their kinds, and shapes for those with open dims."""
+
+    given: Mapping[str, Any]
+    shapes: Mapping[str, tuple[Any, ...]]
+
+    def record(self, graph: Graph) -> dict[str, Any]:
+        """An Input of `graph` for each array, in the structures that the arrays lie in."""
+        return {name: self._value(graph, name, value) for name, value in self.given.items()}
+
+    def _value(self, graph: Graph, name: str, value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, list):
+            return [self._value(graph, f"{name}[{k}]", each) for k, each in enumerate(value)]
+        number = NARROW_NUMBERS.get(value.dtype)
+        shape = self.shapes.get(name, value.shape)
+        made: Tensor = graph.tensor(shape, value.dtype if number is None else np.uint8, name)
+        return made if number is None else Coded(made, number)
+
+
+def kind(value: Any, shape: tuple[Any, ...] | None) -> Hashable:
+    """What of an input a compiled form depends on."""
+    if isinstance(value, list):
+        return tuple(kind(each, None) for each in value)
+    return None if value is None else (value.dtype, shape or value.shape)
+
+
+def flattened(name: str, value: Any) -> Iterable[tuple[str, Array]]:
+    """The arrays in an input, by the names of their Inputs."""
+    if isinstance(value, list):
+        for k, each in enumerate(value):
+            yield from flattened(f"{name}[{k}]", each)
+    elif value is not None:
+        yield name, value
+
+
+# --- what a call may give -------------------------------------------------------------------------
+
+
+def checked(name: str, value: Any, type_: TypeProto) -> Any:
+    """An input as arrays of the declared dtypes and shapes; raises InputError."""
+    match type_.WhichOneof("value"):
+        case "optional_type":
+            return None if value is None else checked(name, value, type_.optional_type.elem_type)
+        case "sequence_type":
+            if not isinstance(value, list | tuple):
+                raise InputError(f"{name}: takes a list, got a {type(value).__name__}")
+            inner = type_.sequence_type.elem_type
+            return [checked(f"{name}[{k}]", each, inner) for k, each in enumerate(value)]
+        case "tensor_type":
+            return _tensor(name, value, type_)
+    raise UnsupportedError(f"input {name!r}: {type_.WhichOneof('value')} is not supported")
+
+
+def _tensor(name: str, value: Any, type_: TypeProto) -> Array:
+    declared = type_.tensor_type
+    if declared.elem_type in NARROW:
+        array = np.asarray(value)
+        if array.dtype != NARROW[declared.elem_type]:
+            raise InputError(
+                f"{name}: takes {NARROW[declared.elem_type]}, got {array.dtype}; cast it"
+            )
+    else:
+        array = array_of(value, dtype_of_number(declared.elem_type), name)
+    if declared.HasField("shape"):
+        _check_shape(name, array, type_)
+    return array
+
+
+def _check_shape(name: str, array: Array, type_: TypeProto) -> None:
+    dims = type_.tensor_type.shape.dim
+    fits = len(dims) == array.ndim and all(
+        d.dim_value == n for d, n in zip(dims, array.shape, strict=True) if d.HasField("dim_value")
+    )
+    if not fits:
+        raise InputError(f"{name}: takes {type_text(type_)}, got the shape {array.shape}")
+
+
+def plain_array(name: str, value: Any) -> Array:
+    """An array that replaces an initializer."""
+    array = np.asarray(value)
+    return array if array.dtype in NARROW_NUMBERS else array_of(array, None, name)
+
+
+def type_text(type_: TypeProto) -> str:
+    """A type for a reader: `float32[batch, 3, ?]`."""
+    match type_.WhichOneof("value"):
+        case "optional_type":
+            return f"optional {type_text(type_.optional_type.elem_type)}"
+        case "sequence_type":
+            return f"list of {type_text(type_.sequence_type.elem_type)}"
+        case "tensor_type":
+            declared = type_.tensor_type
+            try:
+                dtype = str(
+                    NARROW.get(declared.elem_type) or dtype_of_number(declared.elem_type).name
+                )
+            except UnsupportedError:
+                dtype = f"element type {declared.elem_type}"
+            if not declared.HasField("shape"):
+                return f"{dtype}[...]"
+            dims = [
+                str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?"
+                for d in declared.shape.dim
+            ]
+            return f"{dtype}[{', '.join(dims)}]"
+    return "nothing"

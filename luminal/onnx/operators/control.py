@@ -1,0 +1,201 @@
+"""If, Loop and Scan: bodies are graphs of their own that see the names around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto
+
+import luminal as lm
+from luminal.errors import LuminalError
+from luminal.frontend.tensor import Tensor
+from luminal.onnx.errors import OnnxError, UnsupportedError
+from luminal.onnx.table import operator
+from luminal.onnx.translate import Call, Scope
+from luminal.onnx.values import Coded, dtype_of_number
+from luminal.shape.expression import Expression
+
+MAX_UNROLLED = 4
+"""Iterations that are recorded one by one rather than as a loop, and see their number."""
+
+
+@operator("If")
+def if_(call: Call, condition: Tensor) -> Any:
+    """The outputs of one of two graphs; where only the run of a body around knows, of both."""
+    branches = [call.required("then_branch"), call.required("else_branch")]
+    if condition.graph is not call.graph:
+        return _either(call, condition, branches)
+    chosen = branches[0 if bool(call.read(condition).reshape(-1)[0]) else 1]
+    return tuple(body(call, chosen, []))
+
+
+def _either(call: Call, condition: Tensor, branches: list[GraphProto]) -> Any:
+    yes, no = (body(call, each, []) for each in branches)
+    for a, b in zip(yes, no, strict=True):
+        fits = isinstance(a, Tensor) and isinstance(b, Tensor) and a.value.type == b.value.type
+        if not fits:
+            raise UnsupportedError("If in a loop, with branches of different types")
+    flag = condition.reshape(())
+    return tuple(lm.where(flag, a, b) for a, b in zip(yes, no, strict=True))
+
+
+def body(call: Call, graph: GraphProto, inputs: list[Any]) -> list[Any]:
+    """The outputs of an inner graph for its inputs."""
+    inner = Scope(call.scope.opsets, parent=call.scope, attributes=call.scope.attributes)
+    named = dict(zip((each.name for each in graph.input), inputs, strict=False))
+    return call.translation.block(graph, named, inner)
+
+
+# --- Loop -----------------------------------------------------------------------------------------
+
+
+@operator("Loop")
+def loop(call: Call, trips: Any, condition: Any, *carried: Any) -> Any:
+    """A body again and again: carried values, then what each iteration gives, stacked.
+
+    With a number of trips that is known, a condition that stays true and values that keep their
+    types it is a loop of the library; else iterations are recorded one by one, and where only data
+    says when to stop, each is a piece.
+    """
+    graph = call.required("body")
+    if trips is not None and _stays_true(call, graph, condition):
+        count = call.known(trips).reshape(-1)[0]
+        if isinstance(count, Expression) or count > MAX_UNROLLED:
+            try:
+                return _scanned(call, graph, count, carried)
+            except LuminalError:
+                if isinstance(count, Expression):
+                    raise
+    return _unrolled(call, graph)
+
+
+def _stays_true(call: Call, graph: GraphProto, condition: Any) -> bool:
+    """Does the condition begin as true, and does the body hand it on or give a literal true?"""
+    if condition is not None and not call.read(condition).reshape(-1)[0]:
+        return False
+    name, given = graph.output[0].name, graph.input[1].name
+    made = {output: node for node in graph.node for output in node.output}
+    while name in made and made[name].op_type == "Identity":
+        name = made[name].input[0]
+    if name == given:
+        return True
+    if name in made and made[name].op_type == "Constant":
+        proto = next(a.t for a in made[name].attribute if a.name == "value")
+        return bool(call.translation.source.array(proto).reshape(-1)[0])
+    literal = [each for each in graph.initializer if each.name == name]
+    return bool(literal) and bool(call.translation.source.array(literal[0]).reshape(-1)[0])
+
+
+def _scanned(call: Call, graph: GraphProto, count: Any, carried: tuple[Any, ...]) -> Any:
+    if not all(isinstance(x, Tensor) for x in carried):
+        raise UnsupportedError("a loop of the library carries tensors only")
+    numbers = call.graph.arange(count if isinstance(count, Expression) else int(count))
+    true = call.graph.constant(True)
+
+    def step(state: list[Tensor], number: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        given = [_shaped(number, graph.input[0]), _shaped(true, graph.input[1]), *state]
+        found = body(call, graph, given)[1:]
+        if not all(isinstance(x, Tensor) for x in found):
+            raise UnsupportedError("a loop of the library gives tensors only")
+        return found[: len(state)], found[len(state) :]
+
+    last, stacked = lm.scan(step, list(carried), numbers)
+    return (*last, *stacked)
+
+
+def _shaped(x: Tensor, declared: Any) -> Tensor:
+    """A scalar as the body declares it: some take it as a vector of one element."""
+    shape = declared.type.tensor_type.shape.dim
+    return x.reshape(1) if len(shape) == 1 else x
+
+
+def _unrolled(call: Call, graph: GraphProto) -> Any:
+    """Iterations one by one. What lives through them is held in a scope, where answers reach it."""
+    translation = call.translation
+    most = call.input(0)
+    limit = None if most is None else int(call.read(most).reshape(-1)[0])
+    condition = call.input(1)
+    go_on = condition is None or bool(call.read(condition).reshape(-1)[0])
+    count = len(graph.input) - 2
+    held = Scope(call.scope.opsets)
+    held.values = {
+        "carried": [call.input(2 + k) for k in range(count)],
+        "given": [[] for _ in range(len(graph.output) - 1 - count)],
+    }
+    with translation.holding(held):
+        number = 0
+        while go_on and (limit is None or number < limit):
+            at = _shaped(call.graph.constant(np.int64(number)), graph.input[0])
+            true = _shaped(call.graph.constant(True), graph.input[1])
+            found = body(call, graph, [at, true, *held.values["carried"]])
+            held.values["carried"] = found[1 : 1 + count]
+            for each, y in zip(held.values["given"], found[1 + count :], strict=True):
+                each.append(y)
+            number += 1
+            go_on = bool(call.read(found[0]).reshape(-1)[0])
+        stacked = [_stacked(call, ys, out) for ys, out in
+                   zip(held.values["given"], graph.output[1 + count :], strict=True)]  # fmt: skip
+        return (*held.values["carried"], *stacked)
+
+
+def _stacked(call: Call, ys: list[Any], declared: Any) -> Any:
+    """What iterations gave, along a new first dim; of none, by the declared type."""
+    if not ys:
+        kind = declared.type.tensor_type
+        shape = [d.dim_value for d in kind.shape.dim]
+        return call.graph.zeros((0, *shape), dtype=dtype_of_number(kind.elem_type))
+    if isinstance(ys[0], Coded):
+        return Coded(lm.stack([y.codes for y in ys]), ys[0].number)
+    if not isinstance(ys[0], Tensor):
+        raise OnnxError("the outputs of iterations are tensors")
+    return lm.stack(ys)
+
+
+# --- Scan -----------------------------------------------------------------------------------------
+
+
+@operator("Scan")
+def scan(call: Call, *inputs: Any) -> Any:
+    """A body along the slices of tensors; states are handed on, outputs stacked."""
+    graph = call.required("body")
+    count = call.required("num_scan_inputs")
+    if call.version < 9:
+        return _batched_scan(call, graph, inputs, count)
+    return _scan(call, graph, list(inputs), count)
+
+
+def _scan(call: Call, graph: GraphProto, inputs: list[Any], count: int) -> Any:
+    states, streams = inputs[:-count], inputs[-count:]
+    outputs = len(graph.output) - len(states)
+    axes = call.attribute("scan_input_axes") or [0] * count
+    back = call.attribute("scan_input_directions") or [0] * count
+    axes_out = call.attribute("scan_output_axes") or [0] * outputs
+    back_out = call.attribute("scan_output_directions") or [0] * outputs
+    moved = []
+    for x, axis, reverse in zip(streams, axes, back, strict=True):
+        x = x.movedim(axis, 0) if axis else x
+        moved.append(x.flip(0) if reverse else x)
+
+    def step(state: list[Tensor], slices: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        found = body(call, graph, [*state, *slices])
+        return found[: len(state)], found[len(state) :]
+
+    last, stacked = lm.scan(step, states, moved)
+    found = []
+    for y, axis, reverse in zip(stacked, axes_out, back_out, strict=True):
+        y = y.flip(0) if reverse else y
+        found.append(y.movedim(0, axis) if axis else y)
+    return (*last, *found)
+
+
+def _batched_scan(call: Call, graph: GraphProto, inputs: tuple[Any, ...], count: int) -> Any:
+    """Version 8: the first input may give lengths, all others have a batch in front."""
+    lengths, *rest = inputs
+    if lengths is not None:
+        raise UnsupportedError("Scan of version 8 with lengths of sequences")
+    batch = rest[0].extents[0]
+    if not batch.is_const:
+        raise UnsupportedError("Scan of version 8 with a batch that is a dim")
+    rows = [_scan(call, graph, [x.select(0, k) for x in rest], count) for k in range(batch.value)]
+    return tuple(lm.stack(list(each)) for each in zip(*rows, strict=True))

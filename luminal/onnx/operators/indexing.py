@@ -1,0 +1,173 @@
+"""Reading and writing at indices; results whose size depends on data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import luminal as lm
+from luminal import dtypes
+from luminal.frontend.handle import along
+from luminal.frontend.indexing import gather_at, wrapped
+from luminal.frontend.scatter import written
+from luminal.frontend.tensor import Tensor
+from luminal.onnx.operators.shapes import moving, tensor_of
+from luminal.onnx.table import operator
+from luminal.onnx.translate import Call, extents_of
+from luminal.shape.expression import const
+
+
+@operator("Gather", any_dtype=True)
+def gather(call: Call, x: Any, index: Tensor) -> Any:
+    """Slices along an axis."""
+    axis = call.attribute("axis", 0)
+    return moving(x, lambda x: x.take(index, axis))
+
+
+@operator("GatherElements", any_dtype=True)
+def gather_elements(call: Call, x: Any, index: Tensor) -> Any:
+    """An element for each index, along an axis."""
+    return moving(x, lambda x: x.gather(call.attribute("axis", 0), index))
+
+
+@operator("ScatterElements", "Scatter", any_dtype=True)
+def scatter_elements(call: Call, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
+    """Elements replaced, or combined, at the indices along an axis."""
+    axis = call.attribute("axis", 0) % x.ndim
+    kind = call.attribute("reduction", "none")
+    if kind == "none":
+        return x.scatter(axis, index, updates)
+    named = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}[kind]
+    return x.scatter_reduce(axis, index, updates, named)
+
+
+@operator("GatherND", any_dtype=True)
+def gather_nd(call: Call, x: Any, index: Tensor) -> Any:
+    """Slices at positions along several dims."""
+    batch = call.attribute("batch_dims", 0)
+    width = index.extents[-1].value
+    extents = tensor_of(x).extents
+    shape = (*index.extents[:-1], *extents[batch + width :])
+    outer = index.ndim - 1
+    entries: list[Any] = [along(k, shape[k]) for k in range(batch)]
+    for k in range(width):
+        at = wrapped(index.select(-1, k), extents[batch + k])
+        spread = at.reshape(*at.extents, *(const(1),) * (len(shape) - outer))
+        entries.append(spread.broadcast_to(shape))
+    entries += [along(outer + k, n) for k, n in enumerate(extents[batch + width :])]
+    return moving(x, lambda x: gather_at(x, shape, entries))
+
+
+@operator("ScatterND", any_dtype=True)
+def scatter_nd(call: Call, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
+    """Slices replaced, or combined, at positions along several dims."""
+    width = index.extents[-1].value
+    kind = call.attribute("reduction", "none")
+    outer = index.ndim - 1
+    entries: list[Any] = []
+    for k in range(width):
+        at = wrapped(index.select(-1, k), x.extents[k])
+        spread = at.reshape(*at.extents, *(const(1),) * (updates.ndim - outer))
+        entries.append(spread.broadcast_to(updates.extents))
+    entries += [along(outer + k, n) for k, n in enumerate(x.extents[width:])]
+    if kind in ("none", "add"):
+        return written(x, entries, updates, "set" if kind == "none" else "add")
+    flat = _flat_places(x, entries, updates)
+    named = {"mul": "prod", "max": "amax", "min": "amin"}[kind]
+    found = x.reshape(-1).scatter_reduce(0, flat, updates.reshape(-1), named)
+    return found.reshape(*x.extents)
+
+
+def _flat_places(x: Tensor, entries: list[Any], updates: Tensor) -> Any:
+    """The entries as positions in x, flattened."""
+    flat: Any = 0
+    for k, (entry, extent) in enumerate(zip(entries, x.extents, strict=True)):
+        if not isinstance(entry, Tensor):
+            entry = x.graph.iota(updates.extents, updates.ndim - x.ndim + k)
+        flat = flat * extent + entry.cast(dtypes.int64)
+    return flat.reshape(-1)
+
+
+@operator("OneHot")
+def one_hot(call: Call, index: Tensor, depth: Tensor, values: Tensor) -> Any:
+    """values[1] at each index along a new dim, values[0] elsewhere."""
+    count = extents_of(call.known(depth))[0]
+    axis = call.attribute("axis", -1)
+    axis = axis + index.ndim + 1 if axis < 0 else axis
+    index = index.cast(dtypes.int64)
+    index = lm.where(index < 0, index + count, index).unsqueeze(axis)
+    shape = [*index.extents]
+    shape[axis] = const(count) if isinstance(count, int) else count
+    hot = call.graph.iota(shape, axis) == index
+    return lm.where(hot, values.select(0, 1), values.select(0, 0))
+
+
+@operator("NonZero")
+def non_zero(call: Call, x: Tensor) -> Tensor:
+    """The positions of elements that are not 0: (rank, count)."""
+    count = int(call.read(lm.count_nonzero(x)))
+    return lm.nonzero_static(call.input(0), count).mT
+
+
+@operator("Compress", any_dtype=True)
+def compress(call: Call, x: Any, condition: Tensor) -> Any:
+    """The slices along an axis, or the elements, that a condition names."""
+    kept = np.flatnonzero(call.read(condition))
+    axis = call.attribute("axis")
+    index = call.graph.constant(kept.astype(np.int64))
+    whole = call.input(0)
+    if axis is None:
+        return moving(whole, lambda x: x.reshape(-1).take(index, 0))
+    return moving(whole, lambda x: x.take(index, axis))
+
+
+@operator("Unique")
+def unique(call: Call, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Distinct elements or slices, where they first occur, which each is, how often each occurs."""
+    array = call.read(x)
+    axis = call.attribute("axis")
+    values, first, inverse, counts = np.unique(
+        array, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    inverse = inverse.reshape(-1)
+    if not call.attribute("sorted", 1):
+        order = np.argsort(first)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        values = np.take(values, order, 0 if axis is None else axis)
+        first, counts, inverse = first[order], counts[order], place[inverse]
+    found = (values, *(each.astype(np.int64) for each in (first, inverse, counts)))
+    return tuple(call.graph.constant(each) for each in found)  # type: ignore[return-value]
+
+
+@operator("ReverseSequence")
+def reverse_sequence(call: Call, x: Tensor, lengths: Tensor) -> Tensor:
+    """The first elements of each row in reverse, as many as its length says."""
+    batch, time = call.attribute("batch_axis", 1), call.attribute("time_axis", 0)
+    at = call.graph.iota(x.extents, time)
+    spread = [const(1)] * x.ndim
+    spread[batch] = x.extents[batch]
+    count = lengths.reshape(*spread)
+    return x.gather(time, lm.where(at < count, count - 1 - at, at))
+
+
+@operator("TensorScatter")
+def tensor_scatter(
+    call: Call, cache: Tensor, update: Tensor, places: Tensor | None = None
+) -> Tensor:
+    """A cache with an update written at each row's position, around the end if `mode` says so."""
+    axis = call.attribute("axis", -2) % cache.ndim
+    at = call.graph.iota(update.extents, axis)
+    if places is not None:
+        at = at + places.reshape(-1, *(1,) * (cache.ndim - 1))
+    if call.attribute("mode", "linear") == "circular":
+        at = at % cache.extents[axis]
+    return cache.scatter(axis, at, update)
+
+
+@operator("ArrayFeatureExtractor", domain="ai.onnx.ml")
+def array_feature_extractor(call: Call, x: Tensor, index: Tensor) -> Tensor:
+    """The columns that the indices name."""
+    found = x.take(index.reshape(-1), -1)
+    return found.reshape(1, -1) if x.ndim == 1 else found

@@ -1,0 +1,42 @@
+"""Products of matrices, and sums over products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import luminal as lm
+from luminal.frontend.tensor import Tensor
+from luminal.onnx.table import operator
+from luminal.onnx.translate import Call
+
+
+@operator("MatMul")
+def matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    """As NumPy's matmul; integers wrap."""
+    return lm.matmul(a, b).cast(a.dtype)
+
+
+@operator("Gemm")
+def gemm(call: Call, a: Tensor, b: Tensor, c: Any = None) -> Tensor:
+    """alpha * A @ B + beta * C."""
+    a = a.mT if call.attribute("transA", 0) else a
+    b = b.mT if call.attribute("transB", 0) else b
+    alpha, beta = call.attribute("alpha", 1.0), call.attribute("beta", 1.0)
+    found = lm.matmul(a, b)
+    if alpha != 1:
+        found = found * alpha
+    if c is not None:
+        found = found + (c if beta == 1 else c * beta)
+    return found.cast(a.dtype)
+
+
+@operator("Einsum")
+def einsum(call: Call, *xs: Tensor) -> Tensor:
+    """A sum over products, by its equation."""
+    return lm.einsum(call.required("equation"), *xs)
+
+
+@operator("Det")
+def det(call: Call, x: Tensor) -> Tensor:
+    """Determinants."""
+    return lm.det(x)

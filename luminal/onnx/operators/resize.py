@@ -1,0 +1,193 @@
+"""Resize: along each dim a few taps for each position of the result, with weights.
+
+Where the taps lie and what they weigh depends on extents and options alone; both are constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import luminal as lm
+from luminal import dtypes
+from luminal.errors import ShapeError
+from luminal.frontend.tensor import Tensor
+from luminal.onnx.errors import OnnxError
+from luminal.onnx.table import operator
+from luminal.onnx.translate import Call, ints_of
+from luminal.onnx.values import Array
+
+
+@operator("Resize", known=(1, 2, 3))
+def resize(call: Call, x: Tensor, *given: Array | None) -> Tensor:
+    """Another extent for some dims, by interpolation."""
+    if call.version < 11:
+        scales, roi, sizes = given[0], None, None
+        transform = "asymmetric"
+    else:
+        roi, scales, sizes = (*given, None, None, None)[:3]
+        transform = call.attribute("coordinate_transformation_mode", "half_pixel")
+    axes = call.attribute("axes") or list(range(x.ndim))
+    axes = [k % x.ndim for k in axes]
+    extents = _literal(x)
+    kept = scales is None or not scales.size
+    out, factors = _sizes(call, extents, axes, sizes if kept else None, scales)
+    rest = {
+        k: (roi[n], roi[n + len(axes)]) for n, k in enumerate(axes) if roi is not None and roi.size
+    }
+    outside = []
+    work = x.cast(dtypes.float32)
+    for k in range(x.ndim):
+        same = out[k] == extents[k] and factors[k] == 1 and transform != "tf_crop_and_resize"
+        if same:
+            continue
+        at = _places(extents[k], out[k], factors[k], transform, rest.get(k, (0.0, 1.0)))
+        if transform == "tf_crop_and_resize":
+            outside.append((k, (at < 0) | (at > extents[k] - 1)))
+        work = _interpolated(call, work, k, at, factors[k])
+    if outside and call.attribute("mode", "nearest") != "none":
+        value = call.attribute("extrapolation_value", 0.0)
+        for k, beyond in outside:
+            mask = call.graph.constant(beyond).reshape(-1, *(1,) * (x.ndim - k - 1))
+            work = lm.where(mask, value, work)
+    return _back(work, x)
+
+
+def _back(work: Tensor, x: Tensor) -> Tensor:
+    return work.cast(x.dtype) if x.dtype.is_float else lm.round(work).cast(x.dtype)
+
+
+@operator("Upsample", known=(1,))
+def upsample(call: Call, x: Tensor, scales: Array | None = None) -> Tensor:
+    """Resize as it was called before version 10."""
+    factors = call.required("scales") if scales is None else scales.reshape(-1).tolist()
+    extents = _literal(x)
+    work = x.cast(dtypes.float32)
+    for k, factor in enumerate(factors):
+        if factor != 1:
+            out = int(np.floor(extents[k] * np.float32(factor)))
+            at = _places(extents[k], out, factor, "asymmetric", (0.0, 1.0))
+            work = _interpolated(call, work, k, at, factor, nearest="floor")
+    return _back(work, x)
+
+
+def _literal(x: Tensor) -> list[int]:
+    if not all(n.is_const for n in x.extents):
+        raise ShapeError(f"Resize of {x.value.type}: the extents must be known")
+    return [n.value for n in x.extents]
+
+
+def _sizes(
+    call: Call, extents: list[int], axes: Sequence[int], sizes: Any, scales: Any
+) -> tuple[list[int], list[float]]:
+    """The extents of the result and the factors to them."""
+    out, factors = list(extents), [1.0] * len(extents)
+    if sizes is None:
+        if scales is None:
+            raise OnnxError("Resize takes scales or sizes")
+        for k, factor in zip(axes, scales.reshape(-1).tolist(), strict=True):
+            out[k], factors[k] = int(np.floor(extents[k] * factor)), float(factor)
+        return out, factors
+    wanted = ints_of(sizes)
+    policy = call.attribute("keep_aspect_ratio_policy", "stretch")
+    ratios = [n / extents[k] for n, k in zip(wanted, axes, strict=True)]
+    if policy != "stretch":
+        one = min(ratios) if policy == "not_larger" else max(ratios)
+        for k in axes:
+            out[k], factors[k] = int(np.floor(extents[k] * one + 0.5)), one
+        return out, factors
+    for k, n, ratio in zip(axes, wanted, ratios, strict=True):
+        out[k], factors[k] = n, ratio
+    return out, factors
+
+
+def _places(
+    n: int, out: int, factor: float, transform: str, part: tuple[float, float]
+) -> np.ndarray[Any, Any]:
+    """Where each position of the result lies in the source, as real numbers."""
+    x = np.arange(out, dtype=np.float64)
+    match transform:
+        case "half_pixel":
+            return (x + 0.5) / factor - 0.5
+        case "half_pixel_symmetric":
+            offset = n / 2 * (1 - out / (factor * n))
+            return offset + (x + 0.5) / factor - 0.5
+        case "pytorch_half_pixel":
+            return (x + 0.5) / factor - 0.5 if out > 1 else np.zeros(1)
+        case "align_corners":
+            size = (
+                factor * n
+            )  # not rounded: the last place is the last element's only if it is whole
+            return x * (n - 1) / (size - 1) if out > 1 else np.zeros(out)
+        case "asymmetric":
+            return x / factor
+        case "tf_crop_and_resize":
+            start, end = map(float, part)
+            if out > 1:
+                return start * (n - 1) + x * (end - start) * (n - 1) / (out - 1)
+            return np.full(out, 0.5 * (start + end) * (n - 1))
+    raise OnnxError(f"coordinate_transformation_mode {transform!r} is not one of ONNX's")
+
+
+def _interpolated(
+    call: Call, x: Tensor, axis: int, at: np.ndarray[Any, Any], factor: float, nearest: str = ""
+) -> Tensor:
+    """x read at real places along an axis."""
+    n = x.shape[axis]
+    assert isinstance(n, int)
+    mode = call.attribute("mode", "nearest")
+    if mode == "nearest":
+        how = nearest or (
+            "floor" if call.version < 11 else call.attribute("nearest_mode", "round_prefer_floor")
+        )
+        rounded = _ROUNDINGS[how](at)
+        taps = np.clip(rounded, 0, n - 1).astype(np.int64)
+        return x.take(call.graph.constant(taps), axis)
+    shrink = min(factor, 1.0) if call.attribute("antialias", 0) else 1.0
+    base = np.ceil(at) - 1
+    ratio = at - base
+    reach = 2 if mode == "cubic" else 1
+    start = int(np.floor(-reach / shrink)) + 1
+    offsets = np.arange(start, 2 * reach - start)
+    distance = (offsets[None] - ratio[:, None]) * shrink
+    if mode == "cubic":
+        weights = _cubic(distance, call.attribute("cubic_coeff_a", -0.75))
+    else:
+        weights = np.clip(1 - np.abs(distance), 0, 1)
+    places = (base[:, None] + offsets[None]).astype(np.int64)
+    if call.attribute("exclude_outside", 0):
+        weights = np.where((places < 0) | (places >= n), 0, weights)
+    weights = weights / weights.sum(1, keepdims=True)
+    return _weighted(call, x, axis, np.clip(places, 0, n - 1), weights)
+
+
+def _weighted(
+    call: Call, x: Tensor, axis: int, places: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]
+) -> Tensor:
+    total: Any = None
+    behind = (1,) * (x.ndim - axis - 1)
+    for k in range(places.shape[1]):
+        if not weights[:, k].any():
+            continue
+        weight = call.graph.constant(weights[:, k].astype(np.float32)).reshape(-1, *behind)
+        tap = x.take(call.graph.constant(places[:, k]), axis) * weight
+        total = tap if total is None else total + tap
+    return total  # type: ignore[no-any-return]
+
+
+_ROUNDINGS: dict[str, Callable[[Any], Any]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+def _cubic(distance: np.ndarray[Any, Any], a: float) -> np.ndarray[Any, Any]:
+    """The weights of cubic convolution (Keys, 1981)."""
+    d = np.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))

@@ -1,0 +1,376 @@
+"""Shapes and views: what moves elements, and what tells of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import luminal as lm
+from luminal import dtypes
+from luminal.errors import ShapeError
+from luminal.frontend import padding as pads
+from luminal.frontend.tensor import Tensor
+from luminal.onnx.errors import OnnxError, UnsupportedError
+from luminal.onnx.table import operator
+from luminal.onnx.translate import Call, extents_of, ints_of
+from luminal.onnx.values import Array, Coded, dtype_of_number, mapped
+from luminal.shape.expression import Expression, const, maximum, minimum, product_of
+from luminal.shape.prove import prove
+
+
+def moving(x: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """`function` of the elements, be they of a narrow dtype."""
+    return mapped(function, x)
+
+
+def tensor_of(x: Any) -> Tensor:
+    """The Tensor whose shape is that of a value."""
+    return x.codes if isinstance(x, Coded) else x
+
+
+def extent(x: Tensor, axis: int) -> int:
+    """An extent as an int; raises ShapeError for a dim."""
+    found = x.extents[axis]
+    if not found.is_const:
+        raise ShapeError(f"dim {axis} of {x.value.type} must be known")
+    return found.value
+
+
+def as_tensor(call: Call, extents: Any) -> Tensor:
+    """Extents as a Tensor (int64)."""
+    found = [call.graph.constant(n if isinstance(n, Expression) else int(n)) for n in extents]
+    if not found:
+        return call.graph.constant(np.zeros(0, np.int64))
+    if all(isinstance(n, int) or n.is_const for n in extents):
+        return call.graph.constant(np.array([int(n) for n in extents], np.int64))
+    return lm.stack([x.cast(dtypes.int64) for x in found])
+
+
+@operator("Shape", any_dtype=True)
+def shape(call: Call, x: Any) -> Tensor:
+    """The extents from `start` to `end`."""
+    extents = tensor_of(x).shape
+    return as_tensor(call, extents[call.attribute("start", 0) : call.attribute("end")])
+
+
+@operator("Size", any_dtype=True)
+def size(call: Call, x: Any) -> Tensor:
+    """The number of elements."""
+    return call.graph.constant(product_of(tensor_of(x).extents))
+
+
+@operator("Identity", any_dtype=True)
+def identity(call: Call, x: Any) -> Any:
+    """The same."""
+    return x
+
+
+@operator("Reshape", known=(1,), any_dtype=True)
+def reshape(call: Call, x: Any, shape: Array | None = None) -> Any:
+    """Another shape: 0 keeps an extent, -1 is what is left."""
+    wanted = extents_of(shape) if shape is not None else call.required("shape")
+    extents = tensor_of(x).extents
+    if not call.attribute("allowzero", 0):
+        zeros = [k for k, n in enumerate(wanted) if isinstance(n, int) and n == 0]
+        if zeros and zeros[-1] >= len(extents):
+            raise OnnxError(f"the shape {wanted} keeps dim {zeros[-1]}, the input has none")
+        wanted = [extents[k] if k in zeros else n for k, n in enumerate(wanted)]
+    return moving(x, lambda x: x.reshape(*_filled(wanted, x)))
+
+
+def _filled(wanted: list[Any], x: Tensor) -> list[Any]:
+    """The shape with its -1 resolved where 0 elements leave it open."""
+    count = product_of(x.extents)
+    if count == 0 and -1 in wanted:
+        others = product_of(n for n in wanted if not (isinstance(n, int) and n == -1))
+        if others == 0:
+            raise OnnxError(f"the shape {wanted} leaves -1 open, since there are no elements")
+        return [0 if isinstance(n, int) and n == -1 else n for n in wanted]
+    return wanted
+
+
+@operator("Flatten", any_dtype=True)
+def flatten(call: Call, x: Any) -> Any:
+    """Two dims: those before `axis`, and the rest."""
+    extents = tensor_of(x).extents
+    axis = call.attribute("axis", 1)
+    axis = axis + len(extents) if axis < 0 else axis
+    wanted = product_of(extents[:axis]), product_of(extents[axis:])
+    return moving(x, lambda x: x.reshape(*wanted))
+
+
+@operator("Transpose", any_dtype=True)
+def transpose(call: Call, x: Any) -> Any:
+    """The dims in another order, by default reversed."""
+    order = call.attribute("perm", list(range(tensor_of(x).ndim))[::-1])
+    return moving(x, lambda x: x.permute(*order))
+
+
+@operator("Squeeze", any_dtype=True)
+def squeeze(call: Call, x: Any, axes: Any = None) -> Any:
+    """Without dims of extent 1: those named, or all."""
+    found = call.ints(1, "axes")
+    extents = tensor_of(x).extents
+    if found is None:
+        for n in extents:
+            if not n.is_const:
+                raise ShapeError(f"Squeeze: whether {n} is 1 is not known; name the axes")
+        found = [k for k, n in enumerate(extents) if n == 1]
+    gone = {k + len(extents) if k < 0 else k for k in found}
+    for k in sorted(gone):
+        if not 0 <= k < len(extents):
+            raise ShapeError(f"Squeeze: axis {k} of {len(extents)} dims")
+        call.graph.require(extents[k].eq(1), f"Squeeze of dim {k}")
+    kept = [n for k, n in enumerate(extents) if k not in gone]
+    return moving(x, lambda x: x.reshape(*kept) if kept else x.reshape(()))
+
+
+@operator("Unsqueeze", any_dtype=True)
+def unsqueeze(call: Call, x: Any, axes: Any = None) -> Any:
+    """New dims of extent 1 at `axes` of the result."""
+    found = call.ints(1, "axes")
+    if found is None:
+        raise OnnxError("Unsqueeze needs axes")
+    rank = tensor_of(x).ndim + len(found)
+    places = sorted(k + rank if k < 0 else k for k in found)
+    if len(set(places)) != len(places) or not all(0 <= k < rank for k in places):
+        raise ShapeError(f"Unsqueeze: axes {found} for a result of {rank} dims")
+    extents = list(tensor_of(x).extents)
+    for k in places:
+        extents.insert(k, 1)  # type: ignore[arg-type]
+    return moving(x, lambda x: x.reshape(*extents))
+
+
+@operator("Concat", any_dtype=True)
+def concat(call: Call, *xs: Any) -> Any:
+    """One after the other along an axis."""
+    axis = call.attribute("axis", 1)
+    if isinstance(xs[0], Coded):
+        return Coded(lm.cat([x.codes for x in xs], axis), xs[0].number)
+    return lm.cat(list(xs), axis)
+
+
+@operator("Split", any_dtype=True)
+def split(call: Call, x: Any, sizes: Any = None) -> Any:
+    """Parts along an axis: of given sizes, or as many as there are outputs, the last the least."""
+    axis = call.attribute("axis", 0)
+    wanted: list[Any] | None = call.ints(1, "split")
+    whole = tensor_of(x)
+    extent = whole.extents[axis]
+    if wanted is None:
+        count = call.attribute("num_outputs", len(call.node.output))
+        part = (extent + count - 1) // count
+        wanted = [minimum(part, maximum(extent - part * k, 0)) for k in range(count)]
+    starts = [sum(wanted[:k]) for k in range(len(wanted))]
+    return tuple(
+        moving(x, partial(lm.narrow, dim=axis, start=start, length=part))
+        for start, part in zip(starts, wanted, strict=True)
+    )
+
+
+@operator("Slice", known=(1, 2, 3, 4), any_dtype=True)
+def slice_(call: Call, x: Any, *bounds: Array | None) -> Any:
+    """From `starts` to `ends` by `steps`, along `axes`; bounds beyond the ends are cut."""
+    if call.version < 10:
+        starts, ends = call.required("starts"), call.required("ends")
+        axes, steps = call.attribute("axes"), None
+    else:
+        given = [None if each is None else extents_of(each) for each in bounds]
+        starts, ends, axes, steps = (given + [None] * 4)[:4]
+    rank = tensor_of(x).ndim
+    axes = list(range(len(starts))) if axes is None else [int(k) % rank for k in axes]
+    steps = [1] * len(starts) if steps is None else [int(k) for k in steps]
+    key: list[Any] = [slice(None)] * rank
+    for k, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        key[k] = _clamped(tensor_of(x).extents[k], start, end, step)
+    return moving(x, lambda x: x[tuple(key)])
+
+
+_FAR = 2**30
+"""Bounds from here on mean the end: exporters write the largest integers."""
+
+
+def _clamped(extent: Expression, start: Any, end: Any, step: int) -> slice:
+    """A slice whose bounds lie in the extent; with dims, where that can be decided."""
+    if step == 0:
+        raise ShapeError("Slice: a step is 0")
+    literal = isinstance(start, int) and isinstance(end, int)
+    if extent.is_const and literal:
+        return slice(*_bounds(extent.value, start, end, step), step)
+    if step < 0:
+        if (literal and start in (-1, _FAR)) or (literal and start > _FAR and end < -_FAR):
+            return slice(None, None, step)
+        raise ShapeError(f"Slice: bounds {start}, {end} by {step} of a dim {extent}")
+    first, stop = (_place(extent, each) for each in (start, end))
+    return slice(first, maximum(stop, first) if literal is False else stop, step)
+
+
+def _bounds(extent: int, start: int, end: int, step: int) -> tuple[int, int | None]:
+    first, stop, _ = slice(start, end, step).indices(extent)
+    return first, None if stop < 0 else stop
+
+
+def _place(extent: Expression, at: Any) -> Any:
+    """A bound counted from the front and within the extent."""
+    if isinstance(at, int):
+        if at >= _FAR:
+            return extent
+        if at <= -_FAR:
+            return 0
+        return maximum(extent + at, 0) if at < 0 else minimum(extent, at)
+    if prove(at >= 0):
+        return minimum(at, extent)
+    if prove(at < 0):
+        return maximum(extent + at, 0)
+    raise ShapeError(f"Slice: whether the bound {at} counts from the end is not known")
+
+
+@operator("Expand", known=(1,), any_dtype=True)
+def expand(call: Call, x: Any, shape: Array) -> Any:
+    """Broadcast with a shape."""
+    wanted = extents_of(shape)
+    own = list(tensor_of(x).extents)
+    rank = max(len(own), len(wanted))
+    own = [const(1)] * (rank - len(own)) + own
+    wanted = [1] * (rank - len(wanted)) + wanted
+    both = [_common(a, b) for a, b in zip(own, wanted, strict=True)]
+    return moving(x, lambda x: x.broadcast_to(both))
+
+
+def _common(a: Any, b: Any) -> Any:
+    return a if isinstance(b, int) and b == 1 else b if a == 1 else a if a == b else b
+
+
+@operator("Tile", known=(1, 2), any_dtype=True)
+def tile(call: Call, x: Any, repeats: Array, axis: Array | None = None) -> Any:
+    """Repeats along each dim; the first version repeats along one."""
+    rank = tensor_of(x).ndim
+    times = extents_of(repeats)
+    if axis is not None:
+        along = ints_of(axis)[0]
+        times = [times[0] if k == along else 1 for k in range(rank)]
+    return moving(x, lambda x: x.tile(*times) if rank else x)
+
+
+@operator("Pad", known=(1, 3), any_dtype=True)
+def pad(call: Call, x: Any, amounts: Any = None, value: Any = None, axes: Any = None) -> Any:
+    """More elements before and after, or fewer where an amount is negative."""
+    whole = tensor_of(x)
+    if call.version < 11:
+        found = call.attribute("pads") or call.required("paddings")
+        value = call.attribute("value", 0.0)
+    else:
+        found = extents_of(amounts)
+        if value is not None:
+            value = value if isinstance(value, Coded) else call.known(value).reshape(-1)[0].item()
+    places = [k % whole.ndim for k in ints_of(axes)] if axes is not None else range(whole.ndim)
+    pairs: list[Any] = [(0, 0)] * whole.ndim
+    for n, k in enumerate(places):
+        pairs[k] = (found[n], found[n + len(found) // 2])
+    mode = {"edge": "replicate", "reflect": "reflect", "wrap": "circular"}.get(
+        call.attribute("mode", "constant"), "constant"
+    )
+    if isinstance(value, Coded):
+        raise UnsupportedError("Pad of a narrow dtype with a value")
+    return moving(x, lambda x: pads.pad(x, pairs, mode, value))
+
+
+@operator("Constant")
+def constant(call: Call) -> Any:
+    """A tensor among the attributes."""
+    for name in ("value", "sparse_value"):
+        found = call.attribute(name)
+        if found is not None:
+            return call.tensor(found) if name == "value" else call.sparse(found)
+    for name, dtype in (("value_float", np.float32), ("value_floats", np.float32),
+                        ("value_int", np.int64), ("value_ints", np.int64)):  # fmt: skip
+        found = call.attribute(name)
+        if found is not None:
+            return call.translation.initial(np.array(found, dtype))
+    raise UnsupportedError("Constant of strings")
+
+
+@operator("ConstantOfShape", known=(0,))
+def constant_of_shape(call: Call, shape: Array) -> Any:
+    """One number everywhere."""
+    proto = call.attribute("value")
+    extents = extents_of(shape)
+    if proto is None:
+        return call.graph.zeros(extents, dtype=dtypes.float32)
+    return moving(call.tensor(proto), lambda x: x.reshape(()).broadcast_to(extents))
+
+
+@operator("Range")
+def range_(call: Call, start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
+    """start, start + delta ... before limit."""
+    if start.dtype.is_int:
+        ends = [extents_of(call.known(x))[0] for x in (start, limit, delta)]
+        return call.graph.arange(ends[0], ends[1], ends[2], start.dtype)
+    first, last, step = (float(np.asarray(call.read(x))) for x in (start, limit, delta))
+    count = max(int(np.ceil((last - first) / step)), 0)
+    places = call.graph.arange(count).cast(start.dtype)
+    return places * delta.reshape(()) + start.reshape(())
+
+
+@operator("EyeLike")
+def eye_like(call: Call, x: Tensor) -> Any:
+    """Ones on the k-th diagonal, in the shape of a tensor."""
+    number = call.attribute("dtype")
+    dtype = x.dtype if number is None else dtype_of_number(number)
+    rows, columns = (call.graph.iota(x.extents, k) for k in (0, 1))
+    return (rows + call.attribute("k", 0) == columns).cast(dtype)
+
+
+@operator("Trilu", known=(1,), any_dtype=True)
+def trilu(call: Call, x: Any, k: Array | None = None) -> Any:
+    """The upper or the lower triangle, from the k-th diagonal on."""
+    diagonal = ints_of(k)[0] if k is not None else 0
+    function = lm.triu if call.attribute("upper", 1) else lm.tril
+    return moving(x, lambda x: function(x, diagonal))
+
+
+@operator("DepthToSpace", any_dtype=True)
+def depth_to_space(call: Call, x: Any) -> Any:
+    """Channels into blocks of the plane."""
+    size, n = call.required("blocksize"), tensor_of(x).extents
+    columns = call.attribute("mode", "DCR") == "CRD"
+
+    def move(x: Tensor) -> Tensor:
+        depth = n[1] // (size * size)
+        if columns:
+            x = x.reshape(n[0], depth, size, size, n[2], n[3]).permute(0, 1, 4, 2, 5, 3)
+        else:
+            x = x.reshape(n[0], size, size, depth, n[2], n[3]).permute(0, 3, 4, 1, 5, 2)
+        return x.reshape(n[0], depth, n[2] * size, n[3] * size)
+
+    return moving(x, move)
+
+
+@operator("SpaceToDepth", any_dtype=True)
+def space_to_depth(call: Call, x: Any) -> Any:
+    """Blocks of the plane into channels; by `mode` the channel's number counts first or last."""
+    size, n = call.required("blocksize"), tensor_of(x).extents
+    high, wide = n[2] // size, n[3] // size
+    first = call.attribute("mode", "DCR") == "CRD"
+    order = (0, 1, 3, 5, 2, 4) if first else (0, 3, 5, 1, 2, 4)
+
+    def move(x: Tensor) -> Tensor:
+        blocks = x.reshape(n[0], n[1], high, size, wide, size).permute(*order)
+        return blocks.reshape(n[0], n[1] * size * size, high, wide)
+
+    return moving(x, move)
+
+
+@operator("Dropout")
+def dropout(
+    call: Call, x: Tensor, ratio: Any = None, training: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Nothing, but in training: then elements are 0, the rest scaled."""
+    if training is not None and bool(call.read(training)):
+        rate = 0.5 if ratio is None else float(np.asarray(call.read(ratio)))
+        if rate > 0:
+            raise UnsupportedError("Dropout in training draws numbers that no two runtimes share")
+    return x, lm.ones_like(x, dtype=dtypes.bool_)

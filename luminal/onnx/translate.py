@@ -1,0 +1,458 @@
+"""A model's graph recorded with the library, node by node.
+
+What an operator needs to know before it can be recorded (a shape, axes, a condition) is evaluated
+where it depends on constants and dims. Where it depends on the inputs' data, the translation stops:
+the piece before is compiled and run, and the translation starts anew with the answer. All that
+comes after the answer depends only on values that the piece before gives out (`Cut.live`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+)
+
+from luminal.dtypes import DType
+from luminal.errors import DimError, LuminalError, ShapeError
+from luminal.frontend.graph import Recorder
+from luminal.frontend.tensor import Tensor
+from luminal.hlir import ops as hlir
+from luminal.onnx import functions, table
+from luminal.onnx.errors import OnnxError, UnsupportedError
+from luminal.onnx.known import Known, Unknown
+from luminal.onnx.source import MAX_CONSTANT, Source, content_key, plain, sparse_array, stored
+from luminal.onnx.values import NARROW_NUMBERS, Array, Coded, dtype_of_number, mapped, tensors
+from luminal.session import Graph
+from luminal.shape.expression import Expression
+
+Attributes = Mapping[str, AttributeProto]
+
+
+class Cut(Exception):
+    """The translation needs `asked`, which depends on data; later parts need the `live` values."""
+
+    def __init__(self, asked: Tensor, live: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.asked = asked
+        self.live = tuple(live)
+
+
+@dataclass
+class Scope:
+    """The names of one graph or function body, and what lies around it.
+
+    `last` counts for each name the node that reads it last: what nobody reads any more is dropped.
+    """
+
+    opsets: Mapping[str, int]
+    parent: Scope | None = None
+    attributes: Attributes = field(default_factory=dict)  # of the function that is being inlined
+    values: dict[str, Any] = field(default_factory=dict)
+    last: Mapping[str, int] = field(default_factory=dict)
+
+    def find(self, name: str) -> Scope | None:
+        """The scope that holds `name`, from inside out."""
+        scope: Scope | None = self
+        while scope is not None and name not in scope.values:
+            scope = scope.parent
+        return scope
+
+
+class Translation:
+    """One recording of a model into `graph`, with the answers to its questions so far."""
+
+    def __init__(self, source: Source, graph: Graph, answers: Sequence[Array]) -> None:
+        self.source = source
+        self.graph = graph
+        self._known = Known()
+        self._answers = list(answers)
+        self._asked = 0
+        self._scopes: list[Scope] = []
+
+    # --- graphs and nodes
+
+    def run(self, inputs: Mapping[str, Any]) -> list[Any]:
+        """The outputs of the model for its inputs. Raises Cut, LuminalError."""
+        return self.block(self.source.graph, inputs, Scope(self.source.opsets), keys="name")
+
+    def block(
+        self, graph: GraphProto, inputs: Mapping[str, Any], scope: Scope, keys: str = "content"
+    ) -> list[Any]:
+        """The outputs of a graph, recorded in a scope of its own."""
+        scope.last = _last_reads(graph)
+        self._scopes.append(scope)
+        try:
+            for tensor in graph.initializer:
+                if tensor.name not in inputs:
+                    key = tensor.name if keys == "name" else None
+                    scope.values[tensor.name] = self.initial(self.source.array(tensor), key)
+            for sparse in graph.sparse_initializer:
+                dense = sparse_array(self.source, sparse)
+                scope.values[sparse.values.name] = self.initial(dense)
+            scope.values.update(inputs)
+            for number, node in enumerate(graph.node):
+                self.node(node, scope)
+                for name in (*node.input, *node.output):
+                    if scope.last.get(name, number) <= number:
+                        scope.values.pop(name, None)
+            return [self.value(scope, output.name) for output in graph.output]
+        finally:
+            self._scopes.pop()
+
+    def node(self, node: NodeProto, scope: Scope) -> None:
+        """Records one node. Raises OnnxError, which names the node, and Cut."""
+        try:
+            outputs = self._outputs(node, scope)
+        except OnnxError as error:
+            if str(error).startswith(PREFIX):
+                raise
+            raise type(error)(f"{title(node)}: {error}") from error
+        except LuminalError as error:
+            raise OnnxError(f"{title(node)}: {error}") from error
+        for name, value in zip(node.output, outputs, strict=False):
+            if name:
+                scope.values[name] = value
+
+    def _outputs(self, node: NodeProto, scope: Scope) -> Sequence[Any]:
+        domain = plain(node.domain)
+        local = self.source.functions.get((domain, node.op_type))
+        if local is not None:
+            return self.inline(local, node, scope, {plain(o.domain): o.version
+                                                    for o in local.opset_import})  # fmt: skip
+        version = scope.opsets.get(domain)
+        if version is None:
+            raise OnnxError(
+                f"the domain {node.domain!r} is neither imported nor one of a function of the model"
+            )
+        row = table.find(domain, node.op_type, version)
+        call = Call(node, scope, self)
+        if row is None:
+            found = functions.body(call, version)
+            return self.inline(found, node, scope, {**scope.opsets, **functions.opsets(found)})
+        result = row.function(call, *call.arguments(row))
+        return result if isinstance(result, tuple) else (result,)
+
+    def inline(
+        self, function: FunctionProto, node: NodeProto, scope: Scope, opsets: Mapping[str, int]
+    ) -> list[Any]:
+        """The outputs of a function's body for a node that calls it."""
+        bound = {each.name: each for each in function.attribute_proto}
+        bound.update({each.name: resolved(each, scope) for each in node.attribute})
+        inner = Scope(opsets, attributes=bound)
+        given = (self.value(scope, name) if name else None for name in node.input)
+        inner.values.update(zip(function.input, given, strict=False))
+        inner.values.update({name: None for name in function.input if name not in inner.values})
+        self._scopes.append(inner)
+        try:
+            for each in function.node:
+                self.node(each, inner)
+            return [inner.values.get(name) for name in function.output]
+        finally:
+            self._scopes.pop()
+
+    @contextmanager
+    def holding(self, scope: Scope) -> Iterator[None]:
+        """While it lasts, answers reach the values of `scope`."""
+        self._scopes.append(scope)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    # --- values
+
+    def value(self, scope: Scope, name: str) -> Any:
+        """The value of a name; raises OnnxError where no node has made it."""
+        found = scope.find(name)
+        if found is None:
+            raise OnnxError(
+                f"{name!r} is read before it is made: it is no input, no initializer and no output "
+                "of an earlier node; nodes must stand in the order of their edges, without cycles"
+            )
+        return found.values[name]
+
+    def initial(self, array: Array, key: str | None = None) -> Any:
+        """A constant of the model: a literal where it is small, else a Weight."""
+        if array.dtype == object:
+            raise UnsupportedError("strings are not supported")
+        codes = stored(array)
+        if array.size <= MAX_CONSTANT:
+            made = self.graph.constant(codes)
+        else:
+            parameter = self.source.parameter(key or content_key(codes), codes, key or "constant")
+            made = self.graph.weight_of(parameter)
+        number = NARROW_NUMBERS.get(array.dtype)
+        return made if number is None else Coded(made, number)
+
+    def known(self, value: Any) -> Array:
+        """The elements of a Tensor: numbers, or Expressions of the dims as objects.
+
+        Raises Cut where they depend on data, DimError where on dims in other ways.
+        """
+        tensor = self._numbers(value)
+        try:
+            return self._known.array(tensor.value)
+        except Unknown as unknown:
+            if unknown.by_data:
+                return self.read(tensor)
+            raise DimError(f"the elements of {tensor.value.type} depend on dims in ways that are "
+                           "not Expressions of them") from None  # fmt: skip
+
+    def read(self, value: Any) -> Array:
+        """The elements of a Tensor as numbers, by a run of all before if need be."""
+        tensor = self._numbers(value)
+        try:
+            found = self._known.array(tensor.value)
+            if found.dtype != object:
+                return found
+        except Unknown:
+            pass
+        if tensor.graph is not self.graph:
+            raise UnsupportedError(
+                f"needs the elements of {tensor.value.type}, which every iteration of the loop "
+                "around it computes anew"
+            )
+        if not all(extent.is_const for extent in tensor.extents) or self.graph.dims:
+            raise DimError(f"needs the elements of {tensor.value.type}, which depend on data")
+        return self._answer(tensor)
+
+    def _numbers(self, value: Any) -> Tensor:
+        if not isinstance(value, Tensor):
+            raise OnnxError(f"takes a tensor of numbers, got {value!r}")
+        return value
+
+    def _answer(self, asked: Tensor) -> Array:
+        live = self._live()
+        if self._asked == len(self._answers):
+            raise Cut(asked, live)
+        answer = self._answers[self._asked]
+        inside: dict[hlir.Value, Tensor] = {asked.value: self.graph.constant(answer)}
+        for number, x in enumerate(live):
+            name = live_name(self._asked, number)
+            if x.value not in inside:
+                inside[x.value] = self.graph.tensor(x.shape, x.dtype, name)
+        self._asked += 1
+        for scope in self._scopes:
+            for name, value in scope.values.items():
+                scope.values[name] = mapped(lambda x: inside.get(x.value, x), value)
+        return answer
+
+    def _live(self) -> list[Tensor]:
+        """What later nodes may read and runs compute: distinct values, in order."""
+        found: dict[hlir.Value, Tensor] = {}
+        for scope in self._scopes:
+            for value in scope.values.values():
+                for x in tensors(value):
+                    if x.graph is self.graph and self._depends_on_data(x):
+                        found.setdefault(x.value, x)
+        return list(found.values())
+
+    def _depends_on_data(self, x: Tensor) -> bool:
+        if x.value.node.op.group == "leaf":
+            return False
+        try:
+            self._known.array(x.value)
+        except Unknown as unknown:
+            return unknown.by_data
+        return False
+
+
+def live_name(cut: int, number: int) -> str:
+    """The Input that stands for a value after the cut."""
+    return f"live{cut}.{number}"
+
+
+PREFIX = "node "
+
+
+def title(node: NodeProto) -> str:
+    """A node in an error text."""
+    name = repr(node.name) if node.name else f"of {', '.join(map(repr, node.output)) or 'nothing'}"
+    return f"{PREFIX}{name} ({node.op_type})"
+
+
+def _last_reads(graph: GraphProto) -> dict[str, int]:
+    """For each name the number of the node that reads it last, in bodies inside too.
+
+    Outputs are read at the end; what is written but never read is not kept.
+    """
+    last: dict[str, int] = {}
+    for number, node in enumerate(graph.node):
+        last.update(dict.fromkeys(_reads(node), number))
+    last.update({output.name: len(graph.node) for output in graph.output})
+    for number, node in enumerate(graph.node):
+        for name in node.output:
+            last.setdefault(name, number)
+    return last
+
+
+def _reads(node: NodeProto) -> set[str]:
+    found = set(node.input)
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for inner in graph.node:
+                found |= _reads(inner)
+            found |= {output.name for output in graph.output}
+    return found
+
+
+def resolved(attribute: AttributeProto, scope: Scope) -> AttributeProto:
+    """An attribute, or what it refers to of the function around it (an empty one if nothing)."""
+    if not attribute.ref_attr_name:
+        return attribute
+    return scope.attributes.get(attribute.ref_attr_name, AttributeProto(name=attribute.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One node while it is recorded: its attributes, its inputs, and questions about values."""
+
+    node: NodeProto
+    scope: Scope
+    translation: Translation
+
+    @property
+    def graph(self) -> Recorder:
+        """What values are recorded into."""
+        return self.translation.graph
+
+    @property
+    def version(self) -> int:
+        """The version of the operator set that the node belongs to."""
+        return self.scope.opsets[plain(self.node.domain)]
+
+    def resolved(self) -> NodeProto:
+        """The node, with values for attributes that refer to those of a function around it."""
+        if not any(each.ref_attr_name for each in self.node.attribute):
+            return self.node
+        found = NodeProto()
+        found.CopyFrom(self.node)
+        del found.attribute[:]
+        for each in self.node.attribute:
+            value = AttributeProto()
+            value.CopyFrom(resolved(each, self.scope))
+            value.name = each.name
+            if value.type != AttributeProto.UNDEFINED:
+                found.attribute.append(value)
+        return found
+
+    # --- inputs
+
+    def arguments(self, row: table.Operator) -> list[Any]:
+        """What the operator's function takes after the call."""
+        known = {
+            k: self.known(self.input(k))
+            for k in row.known
+            if k < len(self.node.input) and self.node.input[k]
+        }
+        found = [known[k] if k in known else self.input(k) for k in range(len(self.node.input))]
+        for value in found:
+            if isinstance(value, Coded) and not row.any_dtype:
+                dtype_of_number(value.number)  # raises: it is none to compute in
+        return found
+
+    def input(self, position: int) -> Any:
+        """The value of an input; None where it is left out."""
+        if position >= len(self.node.input) or not self.node.input[position]:
+            return None
+        return self.translation.value(self.scope, self.node.input[position])
+
+    def known(self, value: Any) -> Array:
+        """See `Translation.known`."""
+        return self.translation.known(value)
+
+    def ints(self, position: int, name: str) -> list[int] | None:
+        """Integers of an input, or of the attribute that older versions have in its place."""
+        value = self.input(position)
+        if value is None:
+            found = self.attribute(name)
+            return None if found is None else list(found)
+        return ints_of(self.known(value))
+
+    def read(self, value: Any) -> Array:
+        """See `Translation.read`."""
+        return self.translation.read(value)
+
+    # --- attributes
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute as Python has it: int, float, str, list, or a message."""
+        for each in self.node.attribute:
+            if each.name == name:
+                value = _value_of(resolved(each, self.scope))
+                return default if value is None else value
+        return default
+
+    def required(self, name: str) -> Any:
+        """An attribute that must be there; raises OnnxError."""
+        found = self.attribute(name)
+        if found is None:
+            raise OnnxError(f"the attribute {name!r} is missing; {self.node.op_type} needs it")
+        return found
+
+    def constant(self, value: Any, dtype: DType) -> Tensor:
+        """A number or an array in this dtype."""
+        return self.graph.constant(np.asarray(value).astype(dtype.numpy))
+
+    def tensor(self, proto: TensorProto) -> Any:
+        """A tensor among the attributes, as a value."""
+        return self.translation.initial(self.translation.source.array(proto))
+
+    def sparse(self, proto: SparseTensorProto) -> Any:
+        """A sparse tensor among the attributes, as a value."""
+        return self.translation.initial(sparse_array(self.translation.source, proto))
+
+
+def _value_of(attribute: AttributeProto) -> Any:
+    match attribute.type:
+        case AttributeProto.INT:
+            return attribute.i
+        case AttributeProto.FLOAT:
+            return attribute.f
+        case AttributeProto.STRING:
+            return attribute.s.decode("utf-8")
+        case AttributeProto.TENSOR:
+            return attribute.t
+        case AttributeProto.SPARSE_TENSOR:
+            return attribute.sparse_tensor
+        case AttributeProto.GRAPH:
+            return attribute.g
+        case AttributeProto.TYPE_PROTO:
+            return attribute.tp
+        case AttributeProto.INTS:
+            return list(attribute.ints)
+        case AttributeProto.FLOATS:
+            return list(attribute.floats)
+        case AttributeProto.STRINGS:
+            return [each.decode("utf-8") for each in attribute.strings]
+    return None
+
+
+def ints_of(array: Array) -> list[int]:
+    """Known elements as ints; raises ShapeError where a dim is among them."""
+    found = []
+    for each in np.asarray(array).reshape(-1).tolist():
+        if isinstance(each, Expression):
+            if not each.is_const:
+                raise ShapeError(f"needs the number that {each} stands for")
+            each = each.value
+        found.append(int(each))
+    return found
+
+
+def extents_of(array: Array) -> list[Any]:
+    """Known elements as entries of a shape: ints and Expressions."""
+    return [
+        each if isinstance(each, Expression) else int(each) for each in array.reshape(-1).tolist()
+    ]
