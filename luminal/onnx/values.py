@@ -80,7 +80,7 @@ def dtype_of_number(number: int) -> DType:
     if found is None:
         narrow = NARROW.get(number)
         name = narrow.name if narrow is not None else OTHERS.get(number, f"element type {number}")
-        raise UnsupportedError(f"{name} is not supported here; supported are {_names()}")
+        raise UnsupportedError(f"elements of {name}; supported are {_names()}")
     return found
 
 
