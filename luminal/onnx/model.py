@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import ModelProto, TypeProto
 
-from luminal import forks
-from luminal.errors import InputError, LuminalError
+from luminal import forks, tracing
+from luminal.errors import DimError, InputError, LuminalError
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.data import array_of
 from luminal.onnx.errors import UnsupportedError
@@ -26,6 +26,8 @@ from luminal.onnx.values import (
     dtype_of_number,
 )
 from luminal.session import Graph
+
+Given = Mapping[str, Any]
 
 MAX_FORMS = 64  # compiled for kinds of inputs, the least recently used go first
 
@@ -114,14 +116,25 @@ class Model:
         leaves = {name: list(flattened(name, value)) for name, value in given.items()}
         arrays = {key: array for each in leaves.values() for key, array in each}
         stored = {key: codes_of(a) if a.dtype in NARROW_NUMBERS else a for key, a in arrays.items()}
-        if self._is_dynamic:
-            try:
-                found = self._form(given, self._open_shapes(given))
-            except LuminalError:  # whatever is wrong: if it is not the dims, it is found again
-                self._is_dynamic = False
+        outputs = self._with_open_dims(given, stored)
+        if outputs is None:
+            outputs = self._form(given, None).run(stored)
+        return dict(zip(self._source.outputs, outputs, strict=True))
+
+    def _with_open_dims(self, given: Given, stored: Mapping[str, Array]) -> list[Any] | None:
+        """The outputs of the form for all dims; None where there is none, or not for these."""
         if not self._is_dynamic:
-            found = self._form(given, None)
-        return dict(zip(self._source.outputs, found.run(stored), strict=True))
+            return None
+        try:
+            form = self._form(given, self._open_shapes(given))
+        except LuminalError as error:  # if it is not due to the dims, it is met again
+            tracing.debug(1, f"{self._source.name}: compiled for each shape: {error}")
+            self._is_dynamic = False
+            return None
+        try:
+            return form.run(stored)
+        except DimError:  # what the form requires of dims does not hold for these
+            return None
 
     def _form(self, given: Mapping[str, Any], shapes: Mapping[str, Any] | None) -> Form:
         key = tuple((name, kind(value, (shapes or {}).get(name))) for name, value in given.items())

@@ -452,7 +452,9 @@ def ints_of(array: Array) -> list[int]:
 
 
 def extents_of(array: Array) -> list[Any]:
-    """Known elements as entries of a shape: ints and Expressions."""
-    return [
-        each if isinstance(each, Expression) else int(each) for each in array.reshape(-1).tolist()
-    ]
+    """Known elements as entries of a shape: ints, and Expressions where dims are involved."""
+    found = []
+    for each in array.reshape(-1).tolist():
+        is_open = isinstance(each, Expression) and not each.is_const
+        found.append(each if is_open else int(each))
+    return found

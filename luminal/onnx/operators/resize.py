@@ -14,14 +14,15 @@ import luminal as lm
 from luminal import dtypes
 from luminal.errors import ShapeError
 from luminal.frontend.tensor import Tensor
+from luminal.nn import functional as F
 from luminal.onnx.errors import OnnxError
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call, ints_of
+from luminal.onnx.translate import Call, extents_of, ints_of
 from luminal.onnx.values import Array
 
 
 @operator("Resize", known=(1, 2, 3))
-def resize(call: Call, x: Tensor, *given: Array | None) -> Tensor:
+def resize(call: Call, x: Tensor, *given: Array | None) -> Any:
     """Another extent for some dims, by interpolation."""
     if call.version < 11:
         scales, roi, sizes = given[0], None, None
@@ -31,8 +32,15 @@ def resize(call: Call, x: Tensor, *given: Array | None) -> Tensor:
         transform = call.attribute("coordinate_transformation_mode", "half_pixel")
     axes = call.attribute("axes") or list(range(x.ndim))
     axes = [k % x.ndim for k in axes]
-    extents = _literal(x)
     kept = scales is None or not scales.size
+    whole = axes == list(range(x.ndim))
+    mode = _mode_of_library(call, x, transform, sized=kept)
+    given_scales = [] if kept or scales is None else scales.reshape(-1).tolist()
+    if kept and sizes is not None and mode:
+        whole = whole and extents_of(sizes)[:2] == [*x.shape[:2]]
+    if whole and mode and (kept or given_scales[:2] == [1.0, 1.0]):
+        return _by_library(x, mode, sizes if kept else None, scales)
+    extents = _literal(x)
     out, factors = _sizes(call, extents, axes, sizes if kept else None, scales)
     rest = {
         k: (roi[n], roi[n + len(axes)]) for n, k in enumerate(axes) if roi is not None and roi.size
@@ -55,7 +63,36 @@ def resize(call: Call, x: Tensor, *given: Array | None) -> Tensor:
     return _back(work, x)
 
 
-def _back(work: Tensor, x: Tensor) -> Tensor:
+def _mode_of_library(call: Call, x: Tensor, transform: str, *, sized: bool) -> str | None:
+    """What `interpolate` calls the same mapping; None where it has none."""
+    mode = call.attribute("mode", "nearest")
+    rank = x.ndim - 2
+    plain = not (call.attribute("antialias", 0) or call.attribute("exclude_outside", 0))
+    stretched = call.attribute("keep_aspect_ratio_policy", "stretch") == "stretch"
+    if rank not in (1, 2, 3) or not (plain and stretched):
+        return None
+    if mode == "nearest":
+        lower = call.version < 11 or call.attribute("nearest_mode") == "floor"
+        return "nearest" if transform == "asymmetric" and lower and not sized else None
+    if transform != "half_pixel" or not x.dtype.is_float:
+        return None
+    if mode == "linear":
+        return ("linear", "bilinear", "trilinear")[rank - 1]
+    cubic = mode == "cubic" and rank == 2 and call.attribute("cubic_coeff_a", -0.75) == -0.75
+    return "bicubic" if cubic else None
+
+
+def _by_library(x: Tensor, mode: Any, sizes: Array | None, scales: Array | None) -> Any:
+    """The spatial dims resized, where batch and channels stay."""
+    if scales is not None:
+        factors = scales.reshape(-1).tolist()
+        return F.interpolate(x, None, tuple(factors[2:]), mode)
+    assert sizes is not None
+    wanted = extents_of(sizes)
+    return F.interpolate(x, tuple(wanted[2:]), None, mode)
+
+
+def _back(work: Tensor, x: Tensor) -> Any:
     return work.cast(x.dtype) if x.dtype.is_float else lm.round(work).cast(x.dtype)
 
 

@@ -185,7 +185,7 @@ def slice_(call: Call, x: Any, *bounds: Array | None) -> Any:
     steps = [1] * len(starts) if steps is None else [int(k) for k in steps]
     key: list[Any] = [slice(None)] * rank
     for k, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        key[k] = _clamped(tensor_of(x).extents[k], start, end, step)
+        key[k] = _clamped(call, tensor_of(x).extents[k], start, end, step)
     return moving(x, lambda x: x[tuple(key)])
 
 
@@ -193,7 +193,7 @@ _FAR = 2**30
 """Bounds from here on mean the end: exporters write the largest integers."""
 
 
-def _clamped(extent: Expression, start: Any, end: Any, step: int) -> slice:
+def _clamped(call: Call, extent: Expression, start: Any, end: Any, step: int) -> slice:
     """A slice whose bounds lie in the extent; with dims, where that can be decided."""
     if step == 0:
         raise ShapeError("Slice: a step is 0")
@@ -204,7 +204,7 @@ def _clamped(extent: Expression, start: Any, end: Any, step: int) -> slice:
         if (literal and start in (-1, _FAR)) or (literal and start > _FAR and end < -_FAR):
             return slice(None, None, step)
         raise ShapeError(f"Slice: bounds {start}, {end} by {step} of a dim {extent}")
-    first, stop = (_place(extent, each) for each in (start, end))
+    first, stop = (_place(call, extent, each) for each in (start, end))
     return slice(first, maximum(stop, first) if literal is False else stop, step)
 
 
@@ -213,8 +213,8 @@ def _bounds(extent: int, start: int, end: int, step: int) -> tuple[int, int | No
     return first, None if stop < 0 else stop
 
 
-def _place(extent: Expression, at: Any) -> Any:
-    """A bound counted from the front and within the extent."""
+def _place(call: Call, extent: Expression, at: Any) -> Any:
+    """A bound counted from the front. That one with dims lies within the extent is required."""
     if isinstance(at, int):
         if at >= _FAR:
             return extent
@@ -222,7 +222,8 @@ def _place(extent: Expression, at: Any) -> Any:
             return 0
         return maximum(extent + at, 0) if at < 0 else minimum(extent, at)
     if prove(at >= 0):
-        return minimum(at, extent)
+        call.graph.require(at <= extent, "Slice: a bound")
+        return at
     if prove(at < 0):
         return maximum(extent + at, 0)
     raise ShapeError(f"Slice: whether the bound {at} counts from the end is not known")
