@@ -97,7 +97,7 @@ def _back(work: Tensor, x: Tensor) -> Any:
 
 
 @operator("Upsample", known=(1,))
-def upsample(call: Call, x: Tensor, scales: Array | None = None) -> Tensor:
+def upsample(call: Call, x: Tensor, scales: Array | None = None) -> Any:
     """Resize as it was called before version 10."""
     factors = call.required("scales") if scales is None else scales.reshape(-1).tolist()
     extents = _literal(x)
@@ -170,7 +170,7 @@ def _places(
 
 def _interpolated(
     call: Call, x: Tensor, axis: int, at: np.ndarray[Any, Any], factor: float, nearest: str = ""
-) -> Tensor:
+) -> Any:
     """x read at real places along an axis."""
     n = x.shape[axis]
     assert isinstance(n, int)
