@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from onnx import ModelProto, TypeProto
+from onnx import ModelProto, TypeProto, ValueInfoProto
 
 from luminal import forks, tracing
 from luminal.errors import DimError, InputError, LuminalError
@@ -25,6 +25,7 @@ from luminal.onnx.values import (
     codes_of,
     dtype_of_number,
 )
+from luminal.runtime.report import Report
 from luminal.session import Graph
 
 Given = Mapping[str, Any]
@@ -87,6 +88,26 @@ class Model:
         with self._lock:
             return self._run(given)
 
+    def profile(self, *args: Any, **named: Any) -> list[Report]:
+        """Runs the model with a clock: the report of each program that the call takes."""
+        reports: list[Report] = []
+        given = self._given(args, named)
+        with self._lock:
+            self._run(given, reports)
+        return reports
+
+    def declared(self, name: str) -> tuple[np.dtype[Any], list[int | str] | None]:
+        """The dtype of an input, and its shape: names of dims that are open; None without a rank.
+
+        Raises InputError for inputs that are no tensors.
+        """
+        each = next(each for each in self._source.inputs if each.name == name)
+        if each.type.WhichOneof("value") != "tensor_type":
+            raise InputError(f"{name}: a {type_text(each.type)} is no tensor; pass it by a program")
+        kind = each.type.tensor_type.elem_type
+        dtype = NARROW[kind] if kind in NARROW else dtype_of_number(kind).numpy
+        return dtype, _dims(each)
+
     def _given(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         names = self.input_names
         if len(args) == 1 and isinstance(args[0], Mapping):
@@ -112,16 +133,18 @@ class Model:
             result[name] = plain_array(name, given[name])
         return result
 
-    def _run(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _run(self, given: Given, reports: list[Report] | None = None) -> dict[str, Any]:
         leaves = {name: list(flattened(name, value)) for name, value in given.items()}
         arrays = {key: array for each in leaves.values() for key, array in each}
         stored = {key: codes_of(a) if a.dtype in NARROW_NUMBERS else a for key, a in arrays.items()}
-        outputs = self._with_open_dims(given, stored)
+        outputs = self._with_open_dims(given, stored, reports)
         if outputs is None:
-            outputs = self._form(given, None).run(stored)
+            outputs = self._form(given, None).run(stored, reports)
         return dict(zip(self._source.outputs, outputs, strict=True))
 
-    def _with_open_dims(self, given: Given, stored: Mapping[str, Array]) -> list[Any] | None:
+    def _with_open_dims(
+        self, given: Given, stored: Mapping[str, Array], reports: list[Report] | None
+    ) -> list[Any] | None:
         """The outputs of the form for all dims; None where there is none, or not for these."""
         if not self._is_dynamic:
             return None
@@ -132,7 +155,7 @@ class Model:
             self._is_dynamic = False
             return None
         try:
-            return form.run(stored)
+            return form.run(stored, reports)
         except DimError:  # what the form requires of dims does not hold for these
             return None
 
@@ -153,16 +176,21 @@ class Model:
         shapes = {}
         for each in self._source.inputs:
             value = given[each.name]
-            declared = each.type.tensor_type
-            if not isinstance(value, np.ndarray) or not declared.HasField("shape"):
-                continue
-            if 0 in value.shape:
-                continue
-            shapes[each.name] = tuple(
-                d.dim_value if d.HasField("dim_value") else d.dim_param or f"{each.name}.{k}"
-                for k, d in enumerate(declared.shape.dim)
-            )
+            dims = _dims(each)
+            if isinstance(value, np.ndarray) and dims is not None and 0 not in value.shape:
+                shapes[each.name] = tuple(dims)
         return shapes
+
+
+def _dims(declared: ValueInfoProto) -> list[int | str] | None:
+    """The shape of an input: a dim that is open has its name, or one made up; None: no rank."""
+    type_ = declared.type.tensor_type
+    if not type_.HasField("shape"):
+        return None
+    return [
+        d.dim_value if d.HasField("dim_value") else d.dim_param or f"{declared.name}.{k}"
+        for k, d in enumerate(type_.shape.dim)
+    ]
 
 
 class Declared(NamedTuple):

@@ -18,6 +18,7 @@ from luminal.onnx.source import Source
 from luminal.onnx.translate import Cut, Translation, live_name
 from luminal.onnx.values import Array, Coded, array_of_codes, tensors
 from luminal.runtime.executable import Executable
+from luminal.runtime.report import Report
 from luminal.session import Graph, compile
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class Form:
         """The programs that were compiled till now."""
         return [executable for executable, _ in self._programs.values()]
 
-    def run(self, inputs: Mapping[str, Array]) -> list[Any]:
-        """The model's outputs."""
+    def run(self, inputs: Mapping[str, Array], reports: list[Report] | None = None) -> list[Any]:
+        """The model's outputs. With `reports`, every piece is profiled, and its report added."""
         values = dict(inputs)
         keys: tuple[Answer, ...] = ()
         answers: list[Array] = []
@@ -74,7 +75,10 @@ class Form:
             piece = self._piece(keys, answers)
             results: list[Array] = []
             if piece.executable is not None:
-                found = piece.executable({name: values[given] for name, given in piece.inputs})
+                arrays: dict[Any, Array] = {name: values[given] for name, given in piece.inputs}
+                if reports is not None:
+                    reports.append(piece.executable.profile(arrays))
+                found = piece.executable(arrays)
                 results = list(found.values())
             if piece.outputs is not None:
                 return [_filled(each, results) for each in piece.outputs]

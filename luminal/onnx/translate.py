@@ -120,6 +120,11 @@ class Translation:
             raise type(error)(f"{title(node)}: {error}") from error
         except LuminalError as error:
             raise OnnxError(f"{title(node)}: {error}") from error
+        except UNFIT as error:  # an attribute of another type, an input too few
+            raise OnnxError(
+                f"{title(node)}: the inputs and attributes are not what {node.op_type} takes: "
+                f"{type(error).__name__}: {error}"
+            ) from error
         for name, value in zip(node.output, outputs, strict=False):
             if name:
                 scope.values[name] = value
@@ -274,6 +279,16 @@ def live_name(cut: int, number: int) -> str:
 
 
 PREFIX = "node "
+
+UNFIT = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What code meets that takes a damaged node for a sound one."""
 
 
 def title(node: NodeProto) -> str:

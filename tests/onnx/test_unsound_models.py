@@ -1,0 +1,223 @@
+"""Damaged and hostile models: errors of Luminal that say what and where, never anything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+import luminal.onnx
+from luminal.errors import InputError, LoadError, LuminalError
+from luminal.onnx import OnnxError, UnsupportedError
+from tests.onnx.random_models import random_model
+
+RELU = """
+<ir_version: 9, opset_import: ["" : 17]>
+g (float[2, 3] x) => (float[2, 3] y) { y = Relu(x) }
+"""
+
+
+def _run(text: str, **inputs: np.ndarray) -> dict[str, np.ndarray]:
+    return luminal.onnx.load(parser.parse_model(text))(**inputs)
+
+
+X = np.ones((2, 3), np.float32)
+
+
+def test_no_model(tmp_path: Path):
+    with pytest.raises(LoadError, match=r"not an ONNX model|truncated"):
+        luminal.onnx.load(b"\xff\xff\xff\xff")
+    with pytest.raises(LoadError, match="has no graph"):
+        luminal.onnx.load(b"")
+    with pytest.raises(LoadError, match="cannot be read"):
+        luminal.onnx.load(tmp_path / "none.onnx")
+    with pytest.raises(LoadError, match="takes a path, bytes or a ModelProto, got a int"):
+        luminal.onnx.load(3)  # type: ignore[arg-type]
+
+
+def test_a_truncated_file(tmp_path: Path):
+    whole = random_model(3)[0].SerializeToString()
+    path = tmp_path / "cut.onnx"
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(LoadError, match=r"cut.onnx: truncated or not an ONNX model"):
+        luminal.onnx.load(path)
+
+
+def test_a_cycle_names_the_node():
+    text = RELU.replace("{ y = Relu(x) }", "{ a = Add(x, b)  b = Relu(a)  y = Relu(b) }")
+    with pytest.raises(OnnxError, match=r"node of 'a' \(Add\): 'b' is read before it is made"):
+        _run(text, x=X)
+
+
+def test_an_operator_that_is_none():
+    with pytest.raises(UnsupportedError, match=r"node of 'y' \(Rleu\): Rleu is not an operator"):
+        _run(RELU.replace("Relu", "Rleu"), x=X)
+    with pytest.raises(OnnxError, match="the domain 'my' is neither imported"):
+        _run(RELU.replace("Relu", "my.Relu"), x=X)
+
+
+def test_shapes_that_do_not_fit_name_the_node():
+    text = RELU.replace("(float[2, 3] x)", "(float[2, 3] x, float[4] b)").replace(
+        "Relu(x)", "Add(x, b)"
+    )
+    with pytest.raises(OnnxError, match=r"node of 'y' \(Add\): add\(.*3 != 4"):
+        _run(text, x=X, b=np.ones(4, np.float32))
+
+
+def test_an_attribute_that_is_missing():
+    with pytest.raises(OnnxError, match="the attribute 'kernel_shape' is missing"):
+        _run(RELU.replace("Relu", "MaxPool").replace("[2, 3]", "[1, 1, 2, 3]"), x=X[None, None])
+
+
+def test_inputs():
+    with pytest.raises(InputError, match=r"input 'x' is missing; pass \['x'\]"):
+        _run(RELU)
+    with pytest.raises(InputError, match=r"x: takes float32\[2, 3\], got the shape \(3, 2\)"):
+        _run(RELU, x=X.T)
+    with pytest.raises(LuminalError, match="x: expected float32, got float64"):
+        _run(RELU, x=X.astype(np.float64) + 1e-9)
+    with pytest.raises(InputError, match="'z' is not an input"):
+        _run(RELU, x=X, z=X)
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def _with_data(change) -> onnx.ModelProto:
+    weight = numpy_helper.from_array(np.ones((64, 3), np.float32), "w")
+    change(weight)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["w", "x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", 1, (3,))],
+        [helper.make_tensor_value_info("y", 1, (64,))],
+        [weight],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def _external(weight: TensorProto, **entries: str) -> None:
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    for key, value in entries.items():
+        weight.external_data.add(key=key, value=value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: w.dims.__setitem__(0, 65), "take 780 bytes, the data has 768"),
+        (lambda w: w.dims.__setitem__(0, -1), "hold a negative extent"),
+        (lambda w: w.dims.extend([2**40, 2**40]), "no memory holds the shape"),
+        (lambda w: setattr(w, "data_type", 99), "element type 99"),
+        (lambda w: setattr(w, "data_type", 14), "complex64 is not supported"),
+    ],
+    ids=["more", "negative", "huge", "no dtype", "complex"],
+)
+def test_initializers(change, message: str):
+    with pytest.raises(LuminalError, match=message):
+        luminal.onnx.load(_with_data(change))(np.ones(3, np.float32))
+
+
+def test_external_data(tmp_path: Path):
+    (tmp_path / "w.bin").write_bytes(b"\0" * 64 + np.full((64, 3), 2, np.float32).tobytes())
+
+    def load(**entries: str):
+        path = tmp_path / "model.onnx"
+        onnx.save(_with_data(lambda w: _external(w, **entries)), path)
+        return luminal.onnx.load(path)(np.ones(3, np.float32))["y"]
+
+    np.testing.assert_array_equal(load(location="w.bin", offset="64"), np.full(64, 6))
+    with pytest.raises(LoadError, match="the entry says 768, the file has 832"):
+        load(location="w.bin", offset="65")
+    with pytest.raises(LoadError, match=r"'w': 768 bytes at 0 .* the entry says 7,"):
+        load(location="w.bin", length="7")
+    for location in ("../w.bin", str(tmp_path.parent / "w.bin"), "/etc/hostname", ""):
+        with pytest.raises(LoadError, match="outside of the model's folder"):
+            load(location=location)
+    (tmp_path / "link.bin").symlink_to("/etc/hostname")
+    with pytest.raises(LoadError, match="outside of the model's folder"):
+        load(location="link.bin")
+    with pytest.raises(LoadError, match="the model came without a path"):
+        luminal.onnx.load(_with_data(lambda w: _external(w, location="w.bin")))(X[0])
+
+
+def _mutated(seed: int) -> bytes:
+    """A random model with a few bytes changed, taken out or doubled."""
+    draw = np.random.default_rng(seed)
+    data = bytearray(random_model(seed % 7)[0].SerializeToString())
+    for _ in range(int(draw.integers(1, 5))):
+        at = int(draw.integers(len(data)))
+        match int(draw.integers(3)):
+            case 0:
+                data[at] = int(draw.integers(256))
+            case 1:
+                del data[at : at + int(draw.integers(1, 9))]
+            case _:
+                data[at:at] = data[at : at + int(draw.integers(1, 9))]
+    return bytes(data)
+
+
+def _damaged(seed: int) -> bytes:
+    """A random model with nodes, attributes and constants that are not as they should be."""
+    draw = np.random.default_rng(seed)
+    proto, _ = random_model(seed % 50)
+    nodes, constants = proto.graph.node, proto.graph.initializer
+    for _ in range(int(draw.integers(1, 4))):
+        node = nodes[draw.integers(len(nodes))]
+        other = nodes[draw.integers(len(nodes))]
+        match int(draw.integers(8)):
+            case 0:
+                node.op_type = other.op_type
+            case 1 if node.input:
+                del node.input[-1]
+            case 2:
+                node.input.append(other.output[0])
+            case 3 if node.input:
+                node.input[0] = other.output[0]
+            case 4 if node.attribute:
+                attribute = node.attribute[draw.integers(len(node.attribute))]
+                attribute.i = int(draw.integers(-9, 9))
+                if attribute.ints:
+                    attribute.ints[-1] = int(draw.integers(-9, 9))
+            case 5 if node.attribute:
+                node.attribute[0].type = int(draw.integers(1, 9))
+            case 6 if constants:
+                tensor = constants[draw.integers(len(constants))]
+                tensor.data_type = int(draw.integers(0, 27))
+            case 7 if constants:
+                tensor = constants[draw.integers(len(constants))]
+                if tensor.data_type == TensorProto.INT64:
+                    noise = draw.integers(-9, 9, len(tensor.raw_data) // 8)
+                    tensor.raw_data = noise.astype(np.int64).tobytes()
+                elif tensor.dims:
+                    tensor.dims[0] += 1
+    return proto.SerializeToString()
+
+
+def _survives(seeds: range) -> None:
+    """Whatever the model: outputs, or an error of Luminal."""
+    for seed in seeds:
+        for data, inputs in (
+            (_mutated(seed), random_model(seed % 7)[1]),
+            (_damaged(seed), random_model(seed % 50)[1]),
+        ):
+            try:
+                luminal.onnx.load(data)(inputs)
+            except (LuminalError, MemoryError):
+                pass  # it may ask for more memory than there is
+            except Exception as error:
+                raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}") from error
+
+
+def test_mutations():
+    _survives(range(25))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(8))
+def test_more_mutations(block: int):
+    _survives(range(100 * (block + 1), 100 * (block + 2)))
