@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from luminal import config
-from luminal.cli import cache, compile, devices, env, generate, train
+from luminal.cli import bench, cache, compile, devices, env, generate, info, run, train
 from luminal.errors import LuminalError
 
 INTERRUPTED = 130  # the status of a process that Ctrl-C ended: 128 + SIGINT
@@ -45,6 +45,9 @@ def options(
 app.command("generate")(generate.command)
 app.command("train")(train.command)
 app.command("compile")(compile.command)
+app.command("run")(run.command)
+app.command("bench")(bench.command)
+app.command("info")(info.command)
 app.command("devices")(devices.command)
 app.command("env")(env.command)
 app.add_typer(cache.app, name="cache")

@@ -11,7 +11,7 @@ from onnx import ModelProto, helper, numpy_helper
 Array = np.ndarray[Any, Any]
 
 UNARY = ("Abs", "Ceil", "Cos", "Elu", "Erf", "Floor", "HardSigmoid", "HardSwish", "Identity",
-         "LeakyRelu", "Mish", "Neg", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus",
+         "LeakyRelu", "Neg", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus",
          "Softsign", "Tanh", "ThresholdedRelu")  # fmt: skip
 BINARY = ("Add", "Sub", "Mul", "Max", "Min", "Mean", "PRelu")
 REDUCTIONS = ("ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin",

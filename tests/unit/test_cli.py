@@ -52,7 +52,9 @@ def test_cache_info_and_clear(
     assert "removed 0 entries" in printed
 
 
-@pytest.mark.parametrize("command", ["generate", "train", "compile", "devices", "env", "cache"])
+@pytest.mark.parametrize(
+    "command", ["generate", "train", "compile", "run", "bench", "info", "devices", "env", "cache"]
+)
 def test_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:

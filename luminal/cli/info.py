@@ -1,0 +1,79 @@
+"""`luminal info`: what a file of a model or of weights holds, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from luminal.cli import onnx_inputs
+from luminal.errors import InputError
+
+LONGEST = 40
+"""Rows of tensors that are printed; --all prints them all."""
+
+
+def command(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A .onnx, .gguf or .safetensors file.")
+    ],
+    every: Annotated[bool, typer.Option("--all", help="Every tensor, however many.")] = False,
+) -> None:
+    """Show operators, dims and bytes of FILE."""
+    console = Console()
+    if file.suffix == ".onnx":
+        _show_model(console, file)
+    elif file.suffix == ".safetensors":
+        from luminal.loaders.safetensors_file import read_safetensors
+
+        _show_tensors(console, read_safetensors(file), every)
+    elif file.suffix == ".gguf":
+        from luminal.loaders.gguf import read_gguf
+
+        _show_tensors(console, read_gguf(file).tensors, every)
+    else:
+        raise InputError(f"info: {file}: takes a .onnx, .gguf or .safetensors file")
+
+
+def _show_model(console: Console, file: Path) -> None:
+    model = onnx_inputs.load_model(file)
+    from luminal.onnx.describe import describe
+
+    found = describe(model)
+    opsets = ", ".join(f"{domain} {version}" for domain, version in found.opsets.items())
+    console.print(
+        f"{file.name}: {sum(found.operators.values())} nodes, {found.weights} weights of "
+        f"{_bytes(found.bytes)}, operator sets {opsets}"
+    )
+    table = Table("", "name", "type")
+    for kind, named in (("input", found.inputs), ("output", found.outputs)):
+        for name, text in named.items():
+            table.add_row(kind, name, text.replace("[", r"\["))
+    console.print(table)
+    counts = Table("operator", "nodes")
+    for name, count in sorted(found.operators.items(), key=lambda each: (-each[1], each[0])):
+        counts.add_row(name, str(count))
+    console.print(counts)
+
+
+def _show_tensors(console: Console, tensors: Mapping[str, Any], every: bool) -> None:
+    table = Table("tensor", "dtype", "dims", "bytes")
+    rows = list(tensors.items())
+    for name, array in rows if every else rows[:LONGEST]:
+        dims = " x ".join(map(str, array.shape)) or "scalar"
+        table.add_row(name, str(array.dtype), dims, _bytes(array.nbytes))
+    console.print(table)
+    total = sum(array.nbytes for array in tensors.values())
+    hidden = "" if every or len(rows) <= LONGEST else f", {len(rows) - LONGEST} not shown (--all)"
+    console.print(f"{len(rows)} tensors, {_bytes(total)}{hidden}")
+
+
+def _bytes(count: int) -> str:
+    for power, unit in ((3, "GB"), (2, "MB"), (1, "kB")):
+        if count >= 1000**power:
+            return f"{count / 1000**power:.3g} {unit}"
+    return f"{count} B"

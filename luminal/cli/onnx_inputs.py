@@ -1,0 +1,89 @@
+"""Inputs for a model that a command runs: files of arrays, or random ones of its types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal.errors import InputError
+
+if TYPE_CHECKING:
+    from luminal.onnx import Model
+
+Array = np.ndarray[Any, Any]
+
+
+def load_model(path: Path) -> Model:
+    """The model of a file; raises InputError where the extra is not installed."""
+    try:
+        from luminal import onnx
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"{path}: reading ONNX needs the package {error.name!r}; install luminal[onnx]"
+        ) from None
+    return onnx.load(path)
+
+
+def sizes(texts: Sequence[str]) -> dict[str, int]:
+    """`N=1`: the sizes of dims by name."""
+    found = {}
+    for text in texts:
+        match = re.fullmatch(r"(.+)=(\d+)", text)
+        if match is None:
+            raise InputError(f"--dims {text!r} must have the form NAME=SIZE")
+        found[match[1]] = int(match[2])
+    return found
+
+
+def arrays_of(
+    model: Model, files: Sequence[Path], dims: Mapping[str, int], *, random: bool
+) -> dict[str, Array]:
+    """The model's inputs: `files` in order, then random arrays if these are wanted."""
+    names = model.input_names
+    if len(files) > len(names):
+        raise InputError(f"{len(files)} files for the inputs {names}")
+    found = {name: _read(path) for name, path in zip(names, files, strict=False)}
+    if len(found) == len(names):
+        return found
+    if not random:
+        raise InputError(
+            f"no values for {names[len(files) :]}: give --input FILE.npy for each, or --random"
+        )
+    draw = np.random.default_rng(0)
+    for name in names[len(files) :]:
+        found[name] = _drawn(draw, name, *model.declared(name), dims)
+    return found
+
+
+def _read(path: Path) -> Array:
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"--input {path}: {error}") from None
+    if not isinstance(found, np.ndarray):
+        raise InputError(f"--input {path}: takes a .npy file with one array")
+    return found
+
+
+def _drawn(
+    draw: np.random.Generator,
+    name: str,
+    dtype: np.dtype[Any],
+    shape: Sequence[int | str] | None,
+    dims: Mapping[str, int],
+) -> Array:
+    """Normal floats; integers and bools of 0 and 1, which are indices of most tables."""
+    if shape is None:
+        raise InputError(f"{name}: its rank is open; give --input FILE.npy")
+    missing = [n for n in shape if isinstance(n, str) and n not in dims]
+    if missing:
+        wanted = " ".join(f"--dims {n}=SIZE" for n in missing)
+        raise InputError(f"{name}: the dims {', '.join(missing)} are open; give {wanted}")
+    extents = [dims[n] if isinstance(n, str) else n for n in shape]
+    if dtype.kind in "biu":
+        return draw.integers(0, 2, extents).astype(dtype)
+    return draw.standard_normal(extents).astype(dtype)
