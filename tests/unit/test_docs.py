@@ -16,12 +16,14 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     [
         "README.md",
         "docs/custom_kernels.md",
+        "docs/onnx.md",
         "docs/pytorch.md",
         "docs/search.md",
         "docs/training.md",
     ],
 )
-def test_the_examples_run(name: str) -> None:
+def test_the_examples_run(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # for the files that they write
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
     assert blocks
     known = {"__name__": "document"}
