@@ -30,8 +30,9 @@ _TRANSPOSED = {1: lm.conv_transpose1d, 2: lm.conv_transpose2d, 3: lm.conv_transp
 def per_dim(call: Call, name: str, rank: int, default: int = 1) -> list[int]:
     """An attribute with an int for each spatial dim."""
     found = call.attribute(name) or [default] * rank
-    if len(found) != rank:
-        raise OnnxError(f"{name} is {found} for {rank} spatial dims")
+    least = min(default, 1)
+    if len(found) != rank or any(n < least for n in found):
+        raise OnnxError(f"{name} is {found}; it takes {rank} ints from {least} on")
     return list(found)
 
 
@@ -74,6 +75,8 @@ def convolved(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
     rank = x.ndim - 2
     if rank not in _CONVOLUTIONS:
         raise UnsupportedError(f"convolution of {rank} spatial dims; there are those of 1 to 3")
+    if any(n == 0 for n in weight.extents[2:]):
+        raise OnnxError(f"the weight {weight.value.type} has no taps")
     steps, gaps = per_dim(call, "strides", rank), per_dim(call, "dilations", rank)
     pairs = paddings(call, x.extents[2:], weight.extents[2:], steps, gaps)
     groups = call.attribute("group", 1)
@@ -127,7 +130,8 @@ def conv_transpose(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None = 
 
 def _windows(call: Call, x: Tensor) -> tuple[list[Windows], list[Pair]]:
     rank = x.ndim - 2
-    kernel = [const(n) for n in call.required("kernel_shape")]
+    call.required("kernel_shape")
+    kernel = [const(n) for n in per_dim(call, "kernel_shape", rank)]
     steps, gaps = per_dim(call, "strides", rank), per_dim(call, "dilations", rank)
     pairs = paddings(call, x.extents[2:], kernel, steps, gaps)
     ceil = bool(call.attribute("ceil_mode", 0))
