@@ -53,18 +53,32 @@ class Holder:
         return CPU, 0
 
 
-def capsule_of(array: Array, **options: Any) -> Any:
-    """The capsule of an array; `options` are the protocol's (stream, max_version, dl_device, copy).
+def capsule_of(array: Array, *, copy: bool | None = None, **options: Any) -> Any:
+    """The capsule of an array; `options` are the protocol's (stream, max_version, dl_device).
 
-    Raises BufferError for what this consumer cannot be given.
+    What is read-only is copied, since consumers may write and many do not look at the flag that
+    forbids it; with `copy=False` it is handed out under that flag. Raises BufferError for what this
+    consumer cannot be given.
     """
-    if not array.flags.writeable:  # consumers may write, and older ones cannot be told not to
+    if not array.flags.writeable and copy is None:
+        copy = True
+    if copy:
         array = array.copy()
     if array.dtype != bfloat16.numpy:
-        return array.__dlpack__(**options)
-    capsule = array.view(np.uint16).__dlpack__(**options)
+        return array.__dlpack__(copy=False, **options)
+    capsule = array.view(np.uint16).__dlpack__(copy=False, **options)
     _set_code(capsule, BFLOAT)
     return capsule
+
+
+def snapshot_of(array: Array, *, copy: bool | None = None, **options: Any) -> Any:
+    """The capsule of a copy of `array`, which what holds it goes on changing.
+
+    Raises BufferError for `copy=False`.
+    """
+    if copy is False:
+        raise BufferError("a State or Parameter hands out copies; leave copy=False out")
+    return capsule_of(array, copy=True, **options)
 
 
 def imported(name: str, producer: Any) -> Array:

@@ -160,7 +160,8 @@ class State(_Held):
         return np.array(self.numpy(), dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return dlpack.capsule_of(self.numpy(), **options)
+        with self.lock:
+            return dlpack.snapshot_of(self.buffer, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.CPU, 0
@@ -296,7 +297,7 @@ class Parameter(_Held):
         return np.array(self.numpy(), dtype)  # a copy: what is written there would not be noticed
 
     def __dlpack__(self, **options: Any) -> Any:
-        return dlpack.capsule_of(self.numpy().copy(), **options)
+        return dlpack.snapshot_of(self.numpy(), **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.CPU, 0
