@@ -335,9 +335,9 @@ class Executable:
 
     def _check_indices(self, used: list[Array], slots: set[int], binding: _Binding) -> None:
         """Inputs given again, and all where an extent may have changed."""
+        same = binding is self._binding and bool(self._used)
         for slot, use in self._checks:
-            seen = binding is self._binding and used[slot] is self._used[slot]
-            if slot in slots or not seen:
+            if slot in slots or not (same and used[slot] is self._used[slot]):
                 use.check(used[slot], binding.dims)
 
     def _check_weights(self, coming: list[tuple[Parameter, Array]]) -> None:
@@ -359,6 +359,12 @@ class Executable:
         arrays += [state.buffer for state in self._states if isinstance(state, State)]
         arrays += [state.spare for state in self._states]
         return [array for array in arrays if array is not None]
+
+    def release(self) -> None:
+        """Lets go of the inputs that calls gave: the next call gives them anew."""
+        with self._lock:
+            self._arrays = [None] * len(self._inputs)
+            self._used = []
 
     # --- values for good
 

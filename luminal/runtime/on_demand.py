@@ -1,9 +1,9 @@
-"""Values that are asked for before any run: compiled for that one value, and run."""
+"""Values that are asked for before any run: compiled for those values alone, and run."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from luminal import forks
@@ -19,22 +19,24 @@ from luminal.runtime.executable import Executable
 from luminal.shape.expression import Expression, Symbol
 
 MAX_PROGRAMS = 64  # the least recently used go first
-NAME = "value"  # of the only output
 
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A compiled value, and its inputs' names in the order of its structure."""
+    """Compiled values, and their inputs' names in the order of their structure."""
 
     executable: Executable
     names: tuple[str, ...]
 
 
 class OnDemand:
-    """Programs for single values, one for each structure: other inputs do not compile anew."""
+    """Programs for values, one for each structure: other inputs do not compile anew."""
 
-    def __init__(self, compile: Callable[[Graph], Executable]) -> None:
+    def __init__(
+        self, compile: Callable[[Graph], Executable], max_programs: int = MAX_PROGRAMS
+    ) -> None:
         self._compile = compile
+        self._max_programs = max_programs
         self._programs: OrderedDict[Hashable, _Program] = OrderedDict()
         self._lock = forks.lock()
 
@@ -44,24 +46,33 @@ class OnDemand:
         Raises InputError for an input that was not set, DimError for a dim that no input's shape
         gives, and what compiling and running raise.
         """
-        found, inputs = structure([value])
+        return self.arrays(graph, [value])[0]
+
+    def arrays(self, graph: Recorder, values: Sequence[Value]) -> list[Array]:
+        """As `array`, of several values, which one program computes."""
+        found, inputs = structure(values)
         key = (found, tuple(graph.requirements))
-        arrays = [_given(graph, value, node) for node in inputs]
+        given = {node.attrs.name: _given(graph, values[0], node) for node in inputs}
         with self._lock:
             program = self._programs.get(key)
             if program is None:
-                program = self._compiled(graph, value, inputs)
-                if len(self._programs) >= MAX_PROGRAMS:
+                program = self._compiled(graph, values, inputs)
+                if len(self._programs) >= self._max_programs:
                     self._programs.popitem(last=False)
                 self._programs[key] = program
             self._programs.move_to_end(key)
-        return program.executable(dict(zip(program.names, arrays, strict=True)))[NAME]
+        results = program.executable(dict(zip(program.names, given.values(), strict=True)))
+        program.executable.release()
+        return [*results.values()]
 
-    def _compiled(self, graph: Recorder, value: Value, inputs: tuple[Node, ...]) -> _Program:
-        dims = used_dims(Graph((Output(value, NAME),)))
-        _check_dims(graph, value, inputs, dims)
+    def _compiled(
+        self, graph: Recorder, values: Sequence[Value], inputs: tuple[Node, ...]
+    ) -> _Program:
+        outputs = tuple(Output(value, f"value{k}") for k, value in enumerate(values))
+        dims = used_dims(Graph(outputs))
+        _check_dims(graph, values[0], inputs, dims)
         requirements = [r for r in graph.requirements if r.symbols() <= dims]
-        part = Graph((Output(value, NAME),), tuple(graph.dims.values()), tuple(requirements))
+        part = Graph(outputs, tuple(graph.dims.values()), tuple(requirements))
         return _Program(self._compile(part), tuple(node.attrs.name for node in inputs))
 
 
