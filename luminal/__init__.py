@@ -3,7 +3,8 @@
 import importlib
 from math import e, inf, nan, pi
 
-from luminal import linalg, random, special
+from luminal import array_api, linalg, random, special
+from luminal.array_api import bitwise_invert, cumulative_prod, cumulative_sum
 from luminal.autograd.checkpoint import checkpoint
 from luminal.autograd.transforms import (
     custom_vjp,
@@ -41,8 +42,7 @@ from luminal.errors import (
     VerifyError,
 )
 from luminal.exchange import as_tensor, asarray, from_dlpack, from_numpy, to_dlpack
-from luminal.frontend import array_api, foreign, functions
-from luminal.frontend.array_api import bitwise_invert, cumulative_prod, cumulative_sum
+from luminal.frontend import foreign, functions
 from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
 from luminal.frontend.custom import custom_kernel
 from luminal.frontend.embedding import one_hot

@@ -1,7 +1,7 @@
 """PyTorch's functions of tensors: `torch.f` as `lm.f`.
 
 Where torch.Tensor has the method too, `lm.f` is `Tensor.f`. What torch.nn.functional has (norms,
-embedding, pooling) is called as there. `luminal.frontend.array_api` has the names of the array API
+embedding, pooling) is called as there. `luminal.array_api` has the names of the array API
 standard in the standard's own sense. Tests walk over PyTorch's names.
 """
 

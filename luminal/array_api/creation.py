@@ -1,0 +1,140 @@
+"""Arrays from nothing, or from other data. Their elements are made at once, by NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.array_api.array import Array, memory_of, of_memory
+from luminal.errors import DTypeError, InputError
+from luminal.frontend.foreign import check_device
+from luminal.hlir.data import array_of, is_array
+from luminal.hlir.dlpack import imported
+
+
+def asarray(
+    obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None
+) -> Array:
+    """An Array of numbers, nested lists of them, or an array of any library.
+
+    What has an array of its own is shared, unless a dtype or `copy=True` asks for another one; then
+    operations on it run at once, since others may write to it. Raises InputError where `copy=False`
+    is not possible, DTypeError for a dtype that would change an element: use astype.
+    """
+    check_device("asarray", device)
+    wanted = None if dtype is None else dtypes.dtype_of(dtype)
+    is_ours = isinstance(obj, Array)
+    given = memory_of(obj) if is_ours else obj
+    array = array_of(given, wanted, "asarray")
+    is_new = not (is_array(given) and np.may_share_memory(array, array_of(given)))
+    if copy is False and is_new:
+        raise InputError("asarray: copy=False, but a copy is needed; leave copy out")
+    if copy:
+        array = array.copy()
+    elif is_ours and not is_new:
+        return obj.__copy__()  # type: ignore[no-any-return]
+    is_shared = not (copy or is_new) and array.flags.writeable
+    return of_memory(array, is_shared=is_shared)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
+    """An Array in one memory with an array of another library, or of a copy.
+
+    Operations on what is shared run at once, since others may write to it.
+    """
+    check_device("from_dlpack", device)
+    if not hasattr(x, "__dlpack__"):
+        raise DTypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__; use asarray")
+    array = imported("from_dlpack", x)
+    return of_memory(array.copy()) if copy else of_memory(array, is_shared=array.flags.writeable)
+
+
+def arange(
+    start: float,
+    /,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Array:
+    """start, start + step, ... below stop; one argument counts from 0. Integers give int64."""
+    check_device("arange", device)
+    first, last = (0, start) if stop is None else (start, stop)
+    default = dtypes.int64 if all(isinstance(x, int) for x in (first, last, step)) else None
+    wanted = _float(default if dtype is None else dtype)
+    return of_memory(np.arange(first, last, step).astype(wanted))
+
+
+def full(
+    shape: int | Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None
+) -> Array:
+    """All `fill_value`, a number; its own dtype by default."""
+    check_device("full", device)
+    wanted = None if dtype is None else dtypes.dtype_of(dtype)
+    value = array_of(fill_value, wanted, "full")
+    return of_memory(np.full(shape, value, value.dtype))
+
+
+def zeros(shape: int | Sequence[int], *, dtype: Any = None, device: Any = None) -> Array:
+    """All 0, float32 by default."""
+    check_device("zeros", device)
+    return of_memory(np.zeros(shape, _float(dtype)))
+
+
+def ones(shape: int | Sequence[int], *, dtype: Any = None, device: Any = None) -> Array:
+    """All 1, float32 by default."""
+    check_device("ones", device)
+    return of_memory(np.ones(shape, _float(dtype)))
+
+
+empty = zeros
+
+
+def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+    """All 0, of x's shape, and of its dtype by default."""
+    return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
+
+
+def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+    """All 1, of x's shape, and of its dtype by default."""
+    return ones(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
+
+
+def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    """All `fill_value`, of x's shape, and of its dtype by default."""
+    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
+
+
+empty_like = zeros_like
+
+
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+) -> Array:
+    """1 on diagonal `k`, 0 elsewhere, float32 by default."""
+    check_device("eye", device)
+    return of_memory(np.eye(n_rows, n_cols, k, _float(dtype)))
+
+
+def linspace(
+    start: float,
+    stop: float,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
+) -> Array:
+    """`num` numbers at even distances from start to stop, float32 by default."""
+    check_device("linspace", device)
+    return of_memory(np.linspace(start, stop, num, endpoint).astype(_float(dtype)))
+
+
+def _float(dtype: Any) -> Any:
+    """NumPy's form of a dtype; float32 for None."""
+    return dtypes.dtype_of(dtypes.float32 if dtype is None else dtype).numpy

@@ -1,0 +1,112 @@
+"""Dtypes, what can be asked of them and how they promote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from luminal import dtypes
+from luminal.array_api.array import Array, common_dtype, of_arrays
+from luminal.dtypes import DType
+from luminal.errors import DTypeError, InputError
+from luminal.frontend import limits
+from luminal.frontend.foreign import check_device
+
+KINDS = {
+    "bool": ("bool",),
+    "signed integer": ("int",),
+    "unsigned integer": ("uint",),
+    "integral": ("int", "uint"),
+    "real floating": ("float",),
+    "complex floating": (),
+    "numeric": ("int", "uint", "float"),
+}
+"""The standard's names for kinds of dtypes, as Luminal's kinds."""
+
+
+def of_kind(kind: str) -> tuple[str, ...]:
+    """Luminal's kinds for a name of the standard's; raises InputError for another one."""
+    if kind not in KINDS:
+        raise InputError(f"kind {kind!r}: takes one of {', '.join(map(repr, KINDS))}")
+    return KINDS[kind]
+
+
+def isdtype(dtype: DType, kind: DType | str | tuple[Any, ...]) -> bool:
+    """Is the dtype this one, of this kind, or one of several of these?"""
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, each) for each in kind)
+    return dtype is kind if isinstance(kind, DType) else dtype.kind in of_kind(kind)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    """x in another dtype: floats are truncated to integers, bool is "not 0"."""
+    check_device("astype", device)
+    return _astype(x, dtypes.dtype_of(dtype))
+
+
+@of_arrays
+def _astype(x: Any, dtype: DType) -> Any:
+    return x.cast(dtype)
+
+
+def can_cast(from_: DType | Array, to: DType, /) -> bool:
+    """Do the promotion rules lead from one dtype to the other, of the same kind?"""
+    source = from_.dtype if isinstance(from_, Array) else from_
+    kinds = {each.kind for each in (source, to)}
+    same_kind = len(kinds) == 1 or kinds == {"int", "uint"}
+    return same_kind and dtypes.promote(source, to) is to
+
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype of what these arrays, dtypes and numbers make; numbers count by their kind only."""
+    return common_dtype(arrays_and_dtypes)
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLimits:
+    """What a float dtype holds."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerLimits:
+    """What an integer dtype holds."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+def finfo(type: DType | Array, /) -> FloatLimits:
+    """The limits of a float dtype; raises DTypeError for others."""
+    found = limits.finfo(_dtype(type))
+    return FloatLimits(
+        int(found.bits),
+        float(found.eps),
+        float(found.max),
+        float(found.min),
+        float(found.smallest_normal),
+        _dtype(type),
+    )
+
+
+def iinfo(type: DType | Array, /) -> IntegerLimits:
+    """The limits of an integer dtype; raises DTypeError for others."""
+    found = limits.iinfo(_dtype(type))
+    return IntegerLimits(int(found.bits), int(found.max), int(found.min), _dtype(type))
+
+
+def _dtype(x: DType | Array) -> DType:
+    return x.dtype if isinstance(x, Array) else x
+
+
+def no_complex(name: str) -> DTypeError:
+    """The error for what only complex dtypes would give."""
+    return DTypeError(f"lm.array_api.{name}: Luminal has no complex dtypes")

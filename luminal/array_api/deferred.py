@@ -1,0 +1,225 @@
+"""Values that are computed when they are needed: chains of operations, compiled once each.
+
+Operations on arrays record into one graph a thread. Asking for the elements of a value compiles
+and runs what leads to it; each value of the chain that is still held is kept on the way, so that
+nothing is computed twice. Programs are found again by their structure, so a second run of a chain
+compiles nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from luminal.dtypes import DType, dtype_of
+from luminal.frontend.handle import is_tensor
+from luminal.frontend.tensor import Tensor
+from luminal.frontend.tree import flatten
+from luminal.hlir.graph import copied, topological
+from luminal.hlir.ops import Value
+from luminal.runtime.on_demand import OnDemand
+from luminal.session import Graph, recording
+
+Memory = np.ndarray[Any, Any]
+
+MAX_NODES = 4096
+"""A graph keeps the nodes of all it recorded: after so many a new one begins, once something was
+computed, so that loops are cut where they were before; or else after many more.
+"""
+
+MAX_DEPTH = 48
+"""Operations behind one another before they are computed: loops that read nothing stay small."""
+
+MAX_INPUTS = 64
+"""Arrays that one program reads, before those that are not computed are computed on their own."""
+
+
+class Chain(Graph):
+    """The graph that a thread's operations record into. Its inputs live as long as their users."""
+
+    def __init__(self) -> None:
+        super().__init__("arrays")
+        self.values = WeakValueDictionary()  # type: ignore[assignment]
+        self.held: WeakValueDictionary[Value, Deferred] = WeakValueDictionary()
+        self._on_demand = programs
+
+
+MAX_PROGRAMS = 512
+
+programs = OnDemand(Graph("arrays")._compiled_part, MAX_PROGRAMS)
+"""What is compiled, for all threads."""
+
+_of_thread = threading.local()
+
+
+def current() -> Chain:
+    """The chain that this thread records into."""
+    chain: Chain | None = getattr(_of_thread, "chain", None)
+    if chain is None or len(chain.builder) > 8 * MAX_NODES:
+        chain = _of_thread.chain = Chain()
+    return chain
+
+
+class Deferred:
+    """A value: an array once it is computed, before that a Tensor of a chain.
+
+    `inputs` are the arrays that it is computed from. `is_shared`: others may write to the array's
+    memory. `is_private`: nobody else reads it.
+    """
+
+    __slots__ = ("__weakref__", "_array", "depth", "inputs", "is_private", "is_shared", "tensor")
+
+    def __init__(
+        self,
+        array: Memory | None,
+        tensor: Tensor | None = None,
+        *,
+        depth: int = 0,
+        inputs: tuple[Memory, ...] = (),
+        is_shared: bool = False,
+    ) -> None:
+        self._array = array
+        self.tensor = tensor
+        self.depth = depth
+        self.inputs = inputs
+        self.is_shared = is_shared
+        self.is_private = False
+
+    @property
+    def is_computed(self) -> bool:
+        return self._array is not None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if self._array is not None:
+            shape: tuple[int, ...] = self._array.shape
+            return shape
+        assert self.tensor is not None
+        return tuple(n.value for n in self.tensor.extents)
+
+    @property
+    def dtype(self) -> DType:
+        if self._array is not None:
+            return dtype_of(self._array)
+        assert self.tensor is not None
+        return self.tensor.dtype
+
+    def array(self) -> Memory:
+        """The elements, computed now if they were not."""
+        if self._array is None:
+            _compute(self)
+        assert self._array is not None
+        return self._array
+
+    def computed(self, array: Memory) -> None:
+        """From now on the value is at hand."""
+        self._array, self.tensor, self.inputs, self.depth = array, None, (), 0
+
+    def within(self, chain: Chain) -> Tensor:
+        """The value as a Tensor of `chain`: what was recorded elsewhere is computed first."""
+        if self.tensor is None or self.tensor.graph is not chain:
+            array = self.array()
+            self.tensor = chain.tensor(array, copy=False)
+            chain.held[self.tensor.value] = self
+            self.inputs = (array,)
+            self.is_private = False
+        return self.tensor
+
+
+def record(
+    function: Callable[[Sequence[Tensor]], Any],
+    operands: Sequence[Deferred],
+    wrap: Callable[[Deferred], Any],
+) -> Any:
+    """What `function` gives for the operands as Tensors, with `wrap(...)` in a Tensor's place.
+
+    Where an operand's memory is shared, the results are computed before others can write to it.
+    """
+    _shorten(operands)
+    chain = current()
+    tensors = [each.within(chain) for each in operands]
+    with recording(chain):
+        leaves, tree = flatten(function(tensors))
+    depth = 1 + max((each.depth for each in operands), default=0)
+    inputs = _inputs_of(operands)
+    made = [_deferred(chain, x, depth, inputs) if is_tensor(x) else None for x in leaves]
+    if any(each.is_shared for each in operands):
+        for each in made:
+            if each is not None:
+                each.array()
+    pairs = zip(leaves, made, strict=True)
+    return tree.build([x if each is None else wrap(each) for x, each in pairs])
+
+
+def _shorten(operands: Sequence[Deferred]) -> None:
+    """Computes operands where what leads to them has grown long or wide."""
+    is_long = any(each.depth >= MAX_DEPTH for each in operands)
+    if is_long or len(_inputs_of(operands)) > MAX_INPUTS:
+        for each in operands:
+            each.array()
+
+
+def _inputs_of(operands: Iterable[Deferred]) -> tuple[Memory, ...]:
+    """Every array that the operands are computed from, once."""
+    return tuple({id(array): array for each in operands for array in each.inputs}.values())
+
+
+def _deferred(chain: Chain, x: Tensor, depth: int, inputs: tuple[Memory, ...]) -> Deferred:
+    """The one Deferred for this value of the chain."""
+    found = chain.held.get(x.value)
+    if found is None:
+        found = chain.held[x.value] = Deferred(None, x, depth=depth, inputs=inputs)
+    return found
+
+
+def _compute(wanted: Deferred) -> None:
+    """One run for `wanted` and for all below it that is still held and not yet computed."""
+    assert wanted.tensor is not None
+    chain = wanted.tensor.graph
+    assert isinstance(chain, Chain)
+    value = _resumed(chain, wanted.tensor.value)
+    found = {value: wanted}
+    for each in _values_below(value):
+        held = chain.held.get(each)
+        if held is not None and not held.is_computed:
+            found.setdefault(each, held)
+    arrays = programs.arrays(chain, [*found])
+    for held, array in zip(found.values(), arrays, strict=True):
+        held.computed(array)
+    if len(chain.builder) > MAX_NODES and getattr(_of_thread, "chain", None) is chain:
+        _of_thread.chain = None
+
+
+def _values_below(value: Value) -> Iterator[Value]:
+    """All that `value` is computed from, and itself, each after its operands."""
+    for node in topological([value]):
+        yield from (Value(node, index) for index in range(len(node.types)))
+
+
+def _resumed(chain: Chain, value: Value) -> Value:
+    """`value` as a function of inputs for what was computed since it was recorded."""
+    instead: dict[Value, Value] = {}
+    for node in topological([value]):
+        args = tuple([instead.get(arg, arg) for arg in node.args])
+        anew = copied(chain.builder, node, args) if args != node.args else None
+        for index in range(len(node.types)):
+            own = Value(node, index)
+            held = chain.held.get(own)
+            if held is not None and held.is_computed:
+                instead[own] = held.within(chain).value
+            elif anew is not None:
+                instead[own] = anew[index]
+                if held is not None:
+                    chain.held[anew[index]] = held
+    return instead.get(value, value)
+
+
+def settle(array: Memory) -> None:
+    """Computes what this thread has recorded of `array`, before someone writes to it."""
+    for each in [*current().held.values()]:
+        if not each.is_computed and any(given is array for given in each.inputs):
+            each.array()

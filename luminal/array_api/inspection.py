@@ -1,0 +1,53 @@
+"""What the namespace offers: `__array_namespace_info__()`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from luminal import dtypes
+from luminal.array_api.data_types import of_kind
+from luminal.dtypes import DType
+from luminal.frontend.foreign import check_device
+
+STANDARD = tuple(each for each in dtypes.ALL if not each.is_storage)
+"""The dtypes that the standard names; float16 and bfloat16 are Luminal's own."""
+
+
+class Info:
+    """What the standard lets callers ask of a namespace."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """Optional features."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self) -> str:
+        """Always "cpu"."""
+        return "cpu"
+
+    def devices(self) -> list[str]:
+        """Always the CPU alone."""
+        return ["cpu"]
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, DType | None]:
+        """The dtypes of what names none. There is no complex one."""
+        check_device("default_dtypes", device)
+        return {
+            "real floating": dtypes.float32,
+            "complex floating": None,
+            "integral": dtypes.int64,
+            "indexing": dtypes.int64,
+        }
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
+        """Dtypes by name: all, those of a kind, or of several kinds."""
+        check_device("dtypes", device)
+        if kind is None:
+            return {each.name: each for each in STANDARD}
+        names = kind if isinstance(kind, tuple) else (kind,)
+        kinds = {each for name in names for each in of_kind(name)}
+        return {each.name: each for each in STANDARD if each.kind in kinds}
+
+
+def __array_namespace_info__() -> Info:
+    """What this namespace offers."""
+    return Info()

@@ -1,0 +1,214 @@
+"""`lm.array_api` against NumPy 2, whose main namespace follows the standard."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import array_api_strict as strict
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.array_api import make_strategies_namespace
+from hypothesis.extra.numpy import arrays, mutually_broadcastable_shapes
+
+import luminal as lm
+from luminal.array_api import deferred
+from luminal.runtime.on_demand import OnDemand
+from tests.numerics import array_api_rows as rows
+from tests.numerics.array_api_rows import Row
+
+xp = lm.array_api
+
+NOT_THERE = {
+    "Device": "a type of array_api_strict's own; devices are strings",
+    "complex64": "Luminal has no complex dtypes",
+    "complex128": "Luminal has no complex dtypes",
+    "fft": "transforms are complex",
+}
+"""Every name of the standard that lm.array_api lacks, and why."""
+
+ELSEWHERE = {
+    "arange", "asarray", "astype", "broadcast_shapes", "can_cast", "empty", "empty_like", "eye",
+    "finfo", "from_dlpack", "full", "full_like", "iinfo", "imag", "isdtype", "linspace", "ones",
+    "ones_like", "result_type", "zeros", "zeros_like",
+}  # fmt: skip
+"""Functions that take dtypes and numbers: tests of their own, below."""
+
+WITHOUT_SIGN = {"sign", "maximum", "minimum", "max", "min", "clip", "sort", "where"}
+"""The standard leaves open which zero these give."""
+
+CASES = [(table, name) for table, found in rows.TABLES.items() for name in found]
+
+
+@pytest.fixture
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chains run on the reference backend: nothing is compiled."""
+    graph = lm.Graph("arrays")
+    graph._backend = "reference"
+    monkeypatch.setattr(deferred, "programs", OnDemand(graph._compiled_part, 64))
+    monkeypatch.setattr(deferred._of_thread, "chain", None, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def standard() -> Iterator[str]:
+    """Every name of the standard, extensions with a dot."""
+    own = ("ArrayAPIStrictFlags", "__version__")
+    yield from (n for n in strict.__all__ if n not in own and not n.endswith("_strict_flags"))
+    assert not (set(xp.linalg.__all__) - set(dir(strict.linalg)))
+    yield from (f"linalg.{name}" for name in xp.linalg.__all__)
+
+
+def test_every_name_is_there_or_has_a_reason() -> None:
+    missing = {n for n in standard() if "." not in n and not hasattr(xp, n)}
+    assert missing == NOT_THERE.keys()
+    for name in ("fft", "complex64"):
+        with pytest.raises(AttributeError, match=f"no '{name}': .* has no complex dtypes"):
+            getattr(xp, name)
+    with pytest.raises(AttributeError, match=r"^lm\.array_api has no 'nothing'$"):
+        xp.nothing  # noqa: B018
+
+
+def test_every_function_has_a_row() -> None:
+    functions = {
+        name for name in standard()
+        if name not in NOT_THERE and callable(getattr(strict, name.removeprefix("linalg."), None))
+        and not hasattr(getattr(xp, name, None), "numpy")
+    }  # fmt: skip
+    named = {name.partition(" ")[0] for _, name in CASES}
+    covered = named | {"linalg", "__array_namespace_info__", *ELSEWHERE}
+    covered |= {"broadcast_arrays", "matrix_transpose"}
+    assert functions - covered == set()
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def agree(name: str, row: Row, operands: tuple[Any, ...]) -> None:
+    """The row's expression gives what NumPy gives, in dtype, shape and values."""
+    expected = leaves(row.call(np, *operands))
+    found = leaves(row.call(xp, *(xp.asarray(x, copy=True) for x in operands)))
+    where = f"{name} of {[f'{x.dtype}{x.shape}' for x in operands]}: {operands}"
+    assert len(found) == len(expected), where
+    for ours, theirs in zip(found, expected, strict=True):
+        close(np.asarray(ours), np.asarray(theirs), row, name, where)
+
+
+def close(ours: Any, theirs: Any, row: Row, name: str, where: str) -> None:
+    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), where
+    if theirs.dtype.kind != "f":
+        assert np.array_equal(ours, theirs), f"{where}\n{ours}\n{theirs}"
+        return
+    finite = np.abs(theirs[np.isfinite(theirs)])
+    step = np.finfo(theirs.dtype).eps * max(1.0, finite.max(initial=0.0))
+    assert np.allclose(ours, theirs, 0, row.ulp * step, equal_nan=True), (
+        f"{where}\n{ours}\n{theirs}"
+    )
+    if row.specials and name.partition(" ")[0] not in WITHOUT_SIGN:
+        zero = (ours == 0) & (theirs == 0)
+        assert np.array_equal(np.signbit(ours[zero]), np.signbit(theirs[zero])), where
+
+
+def leaves(found: Any) -> list[Any]:
+    if isinstance(found, tuple | list):
+        return [leaf for part in found for leaf in leaves(part)]
+    return [found]
+
+
+@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.parametrize(("table", "name"), CASES)
+def test_values_are_numpys(table: str, name: str) -> None:
+    """In a third of the dtypes that the row takes, others from row to row."""
+    row = rows.TABLES[table][name]
+    seed = zlib.crc32(name.encode())
+    _check(name, row, row.dtypes[seed % 3 % len(row.dtypes) :: 3], seed)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.parametrize(("table", "name"), CASES)
+def test_all_values_are_numpys(table: str, name: str) -> None:
+    row = rows.TABLES[table][name]
+    _check(name, row, row.dtypes, 0)
+
+
+COMPILED = ["add", "pow", "exp", "remainder", "where", "std kept", "cumulative_sum", "sort", "isin"]
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_values_are_numpys(name: str) -> None:
+    row = next(found[name] for found in rows.TABLES.values() if name in found)
+    _check(name, row, ("float32",), 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("table", "name"), CASES)
+def test_all_compiled_values_are_numpys(table: str, name: str) -> None:
+    row = rows.TABLES[table][name]
+    _check(name, row, row.dtypes, 1)
+
+
+def _check(name: str, row: Row, dtypes: Sequence[str], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for dtype in dtypes:
+        for operands in rows.operands_of(row, dtype, rng):
+            agree(name, row, operands)
+
+
+@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.parametrize(
+    "name", [n for n, row in rows.ELEMENTWISE.items() if row.dtypes[-1] == "float64"]
+)
+def test_special_values(name: str) -> None:
+    """Every special value, and every pair of them for functions of two operands."""
+    row = rows.ELEMENTWISE[name]
+    count = len(row.operands[0])
+    values = np.array([*itertools.product(rows.SPECIAL, repeat=count)]).T
+    for dtype in rows.FLOAT:
+        agree(name, row, tuple(each.astype(dtype) for each in values))
+
+
+@pytest.mark.usefixtures("_interpreted")
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.data())
+def test_drawn_shapes_and_values(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from([*rows.ELEMENTWISE]))
+    row = rows.ELEMENTWISE[name]
+    dtype = data.draw(st.sampled_from([*row.dtypes]))
+    shapes = data.draw(mutually_broadcastable_shapes(num_shapes=len(row.operands[0]), min_dims=0))
+    operands = [data.draw(arrays(dtype, s, elements=_elements(row, dtype))) for s in shapes[0]]
+    agree(name, row, tuple(operands))
+
+
+def _elements(row: Row, dtype: str) -> st.SearchStrategy[Any]:
+    if dtype == "bool":
+        return st.booleans()
+    if dtype in rows.FLOAT:
+        return st.sampled_from(rows.SPECIAL) | st.floats(-9, 9, width=32, allow_subnormal=False)
+    low, high = row.values
+    return st.integers(max(low, 0) if dtype in rows.UNSIGNED else low, high - 1)
+
+
+@pytest.mark.usefixtures("_interpreted")
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(st.data())
+def test_hypothesis_draws_our_arrays(data: st.DataObject) -> None:
+    """Its strategies for the standard make arrays with our functions, and read our limits."""
+    drawn = make_strategies_namespace(xp, api_version="2024.12")
+    x = data.draw(drawn.arrays(drawn.boolean_dtypes() | drawn.real_dtypes(), drawn.array_shapes()))
+    key = data.draw(drawn.indices(x.shape, allow_newaxis=True))
+    assert isinstance(x, xp.Array)
+    assert np.array_equal(x[key], np.asarray(x)[key], equal_nan=x.dtype.is_float)
