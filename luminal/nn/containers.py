@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from luminal.hlir.state import Parameter
 from luminal.nn.module import Module
@@ -117,10 +117,30 @@ class ParameterDict(_Named[Parameter]):
 
 
 class Sequential(ModuleList):
-    """Modules applied one after the other."""
+    """Modules applied one after the other; of a mapping, by its names."""
 
-    def __init__(self, *modules: Module) -> None:
-        super().__init__(modules)
+    def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
+        first = modules[0] if len(modules) == 1 else None
+        self._names = [*first] if isinstance(first, Mapping) else []
+        super().__init__(first.values() if isinstance(first, Mapping) else modules)  # type: ignore[arg-type]
+
+    def parts(self) -> Iterable[tuple[str, Module]]:
+        """The modules by name, or by number."""
+        return ((self._name(number), part) for number, part in enumerate(self._parts))
+
+    def _name(self, number: int) -> str:
+        return self._names[number] if number < len(self._names) else str(number)
+
+    def set_part(self, name: str, part: Any) -> None:
+        """Puts `part` in the place of the module of this name."""
+        self._parts[[each for each, _ in self.parts()].index(name)] = part
+
+    if not TYPE_CHECKING:  # or every attribute would be Any
+
+        def __getattr__(self, name: str) -> Any:
+            """A module by its name."""
+            names = vars(self).get("_names", ())
+            return self._parts[names.index(name)] if name in names else super().__getattr__(name)
 
     def forward(self, x: Any) -> Any:
         """The last module's result."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -16,6 +17,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.frontend.watched import watch
 from luminal.hlir.data import array_of
 from luminal.hlir.state import Parameter, State
+from luminal.nn.from_torch import twin
 from luminal.nn.init import DrawnParameter
 
 Self = TypeVar("Self", bound="Module")
@@ -224,6 +226,19 @@ class Module:
             child.apply(function)
         function(self)
         return self
+
+    @classmethod
+    def from_torch(cls: type[Self], module: Any) -> Self:
+        """The twin of a module of PyTorch: containers and layers as there, with equal values.
+
+        Raises InputError that names the first layer without a twin in luminal.nn, or whose twin
+        lacks an option that it uses.
+        """
+        made = twin(module, vars(sys.modules[__package__]))
+        if not isinstance(made, cls):
+            found = type(made).__name__
+            raise InputError(f"{cls.__name__}.from_torch: got a {found}; call {found}.from_torch")
+        return made
 
     def state_dict(self) -> dict[str, Array]:
         """The value of every Parameter and State by path.
