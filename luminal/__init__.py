@@ -257,6 +257,8 @@ __all__ += functions.__all__
 def __getattr__(name: str) -> object:
     if name in ("nn", "optim", "training", "models"):  # late: they bring much with them
         return importlib.import_module(f"luminal.{name}")
+    if name == "luminal_backend":  # for `torch.compile`; it imports torch
+        return importlib.import_module("luminal.torch_backend").luminal_backend
     if name in foreign.DTYPES:
         return foreign.DTYPES[name]
     raise foreign.absent("luminal", name, lambda known: False)

@@ -19,13 +19,14 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from luminal import forks
-from luminal.errors import DimError, InputError
+from luminal.errors import CompileError, DimError, InputError
 from luminal.frontend.graph import check_shape
 from luminal.hlir.graph import Assign, Graph
 from luminal.hlir.index_inputs import index_inputs
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Assignable, Parameter, State
 from luminal.hlir.substitute import blocks
+from luminal.runtime.addressed import Addressed
 from luminal.runtime.arrays import Array, Given, accept, fitting, merged
 from luminal.runtime.binding import Bound, Dims, Interval, Signature, missing_input
 from luminal.runtime.dim_sources import DimSources, Shapes
@@ -33,7 +34,7 @@ from luminal.runtime.outputs import OutputPlan, Outputs
 from luminal.runtime.report import CompileSummary, MemoryReport, Report
 from luminal.runtime.results import Results
 from luminal.runtime.roofline import Peaks
-from luminal.runtime.runner import BoundRunner, Runner
+from luminal.runtime.runner import AddressedRunner, BoundRunner, Runner
 
 MAX_BINDINGS = 64  # shapes whose bindings are kept, the least recently used go first
 
@@ -242,6 +243,39 @@ class Executable:
             self._keep(ready)
         return self._outputs.results(ready.outputs)
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The inputs that a run reads, in order."""
+        return self._input_names
+
+    def at(
+        self, shapes: Sequence[tuple[int, ...]], dims: Mapping[str, int] | None = None
+    ) -> Addressed:
+        """The program for inputs of these shapes, one for each of `input_names`, and dims that they
+        do not give: to be run on memory that others own. Raises as a call does.
+        """
+        with self._lock:
+            binding = self._bind_shapes(tuple(shapes), self._shapes, dims)
+        if not isinstance(binding.bound, AddressedRunner):
+            raise CompileError("at: this backend runs on arrays only; compile with backend='cpu'")
+        return Addressed(self, binding.dims, binding.outputs, binding.bound)
+
+    def run_at(
+        self,
+        bound: AddressedRunner,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        sizes: Sequence[int],
+    ) -> None:
+        """Runs with arrays at these addresses; see `Addressed.run`."""
+        with self._lock:
+            if self._newest != Parameter.newest:
+                self._find_locks()
+            with self._held:
+                bound.run_at(inputs, outputs, sizes)
+                for parameter in self._trained:
+                    parameter.changed()
+
     def _find_locks(self) -> None:
         """What runs hold: States, and Parameters that some program assigns, in order."""
         self._newest = Parameter.newest
@@ -307,7 +341,11 @@ class Executable:
             raise DimError(f'dims: takes a dict, as {{"s": 3}}; got a {type(dims).__name__}')
         if beside:
             beside = self._sources.completed(beside, self._values)
-        shapes = tuple([array.shape for array in used])
+        return self._bind_shapes(tuple([array.shape for array in used]), beside, dims)
+
+    def _bind_shapes(
+        self, shapes: tuple[tuple[int, ...], ...], beside: Shapes, dims: Mapping[str, int] | None
+    ) -> _Binding:
         key = (shapes, beside, tuple(dims.items()) if dims else ())
         last = self._binding
         if last is not None and last.key == key:

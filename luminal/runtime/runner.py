@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,14 @@ class BoundRunner(Protocol):
 
     def report(self) -> Report:
         """The launches of one run."""
+
+
+@runtime_checkable
+class AddressedRunner(BoundRunner, Protocol):
+    """A bound program that also runs on memory by address."""
+
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
+        """As `run`, with the addresses of the arrays, and the outputs' bytes."""
 
 
 class Runner(Protocol):

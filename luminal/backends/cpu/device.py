@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -186,9 +187,17 @@ class BoundCpu:
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Enters native code once; what follows cannot fail."""
-        self._point(inputs, outputs)
+        self._point_to(inputs, outputs)
         self._enter(self._frame.record_address)
         self._finish(outputs)
+
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
+        """As `run`, with the addresses of the arrays, and the outputs' bytes."""
+        self._point(inputs, outputs)
+        self._enter(self._frame.record_address)
+        self._exchange()
+        for source, copy in self._frame.table.copies:
+            ctypes.memmove(outputs[copy], outputs[source], sizes[copy])
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
         """Runs, with a barrier after every launch and the clock read there.
@@ -199,7 +208,7 @@ class BoundCpu:
         launches = self._frame.rows.launches
         nanoseconds = np.zeros((runs, len(launches)), np.int64)
         for row in nanoseconds:
-            self._point(inputs, outputs)
+            self._point_to(inputs, outputs)
             record = self._frame.timed_record(row)
             self._enter(record.ctypes.data)
             self._finish(outputs)
@@ -210,8 +219,13 @@ class BoundCpu:
         runner = self._runner
         return Report(self._dims, runner.rows.report(self._values), runner.prologue.report())
 
-    def _point(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Makes the record and the table ready for a run with these arrays."""
+    def _point_to(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        self._point([address(array) for array in inputs], [address(array) for array in outputs])
+        if self._runner.poisons:
+            poison(outputs)
+
+    def _point(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Makes the record and the table ready for a run with arrays at these addresses."""
         runner, frame = self._runner, self._frame
         table, slots = frame.table, frame.slots
         if frame.values is not self._values:
@@ -226,23 +240,26 @@ class BoundCpu:
         if frame.memory != memory:
             self._take_memory(self._placement, threads)
         for entry, k in table.inputs:
-            slots[entry] = address(inputs[k])
+            slots[entry] = inputs[k]
         for entry, k in table.outputs:
-            slots[entry] = address(outputs[k])
+            slots[entry] = outputs[k]
         for entry, state in table.states:
             slots[entry] = address(state.buffer)
         for entry, state in table.following:
             slots[entry] = address(_spare(state))
         if runner.poisons:
             following = [_spare(state) for _, state in table.following]
-            poison([runner.arena, runner.scratch, *outputs, *frame.hidden.values(), *following])
+            poison([runner.arena, runner.scratch, *frame.hidden.values(), *following])
 
     def _finish(self, outputs: Sequence[Array]) -> None:
         """What a run leaves to do: States change buffers, an output given twice is copied."""
-        for state in self._runner.program.swaps:
-            state.buffer, state.spare = _spare(state), state.buffer
+        self._exchange()
         for source, copy in self._frame.table.copies:
             outputs[copy][...] = outputs[source]
+
+    def _exchange(self) -> None:
+        for state in self._runner.program.swaps:
+            state.buffer, state.spare = _spare(state), state.buffer
 
     def _take_memory(self, placement: Placement, threads: int) -> None:
         """Reserves arena and scratch, and points the frame to them."""
@@ -268,6 +285,10 @@ class BoundPython(BoundCpu):
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         with self._runner.python.alone():
             super().run(inputs, outputs)
+
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
+        with self._runner.python.alone():
+            super().run_at(inputs, outputs, sizes)
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
         with self._runner.python.alone():

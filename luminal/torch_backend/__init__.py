@@ -1,0 +1,11 @@
+"""The door for PyTorch: `torch.compile(model, backend="luminal")`.
+
+Dynamo captures Python, AOTAutograd makes a functional graph of aten operators (of a training step
+a forward and a backward one), `translation` records it with the library's functions, and
+`compiled` runs the program on the tensors' own memory.
+"""
+
+from luminal.torch_backend.backend import luminal_backend
+from luminal.torch_backend.coverage import explain, supported_ops
+
+__all__ = ["explain", "luminal_backend", "supported_ops"]

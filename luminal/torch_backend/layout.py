@@ -1,0 +1,44 @@
+"""How a dense tensor lies in memory: as a row-major tensor of its dims in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+
+def memory_order(sizes: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...] | None:
+    """The dims from the outermost in memory to the innermost; None if elements overlap or have
+    gaps. Row-major tensors give 0, 1, 2 ...; sizes and strides are ints or SymInts.
+    """
+    dims = range(len(sizes))
+    if _is_dense(sizes, strides, dims):
+        return tuple(dims)
+    if any(not isinstance(n, int) for n in (*sizes, *strides)):
+        return None
+    order = sorted(dims, key=lambda k: (-strides[k], sizes[k] == 1, k))
+    return tuple(order) if _is_dense(sizes, strides, order) else None
+
+
+def _is_dense(sizes: Sequence[Any], strides: Sequence[Any], order: Sequence[int]) -> bool:
+    expected: Any = 1
+    for k in reversed(order):
+        if not _same(sizes[k], 1):
+            if not _same(strides[k], expected):
+                return False
+            expected = expected * sizes[k]
+    return True
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equality that adds no guards: of what is not known to be equal, False."""
+    return a == b if isinstance(a, int) and isinstance(b, int) else statically_known_true(a == b)
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The order that undoes `order`."""
+    found = [0] * len(order)
+    for position, k in enumerate(order):
+        found[k] = position
+    return tuple(found)

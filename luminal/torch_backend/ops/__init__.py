@@ -1,0 +1,27 @@
+"""What aten operators are in the library: importing this fills `registry.ROWS`."""
+
+from luminal.torch_backend.ops import (
+    creation,
+    gradients,
+    normalizations,
+    pointwise,
+    positions,
+    products,
+    randomness,
+    reductions,
+    shapes,
+    windows,
+)
+
+__all__ = [
+    "creation",
+    "gradients",
+    "normalizations",
+    "pointwise",
+    "positions",
+    "products",
+    "randomness",
+    "reductions",
+    "shapes",
+    "windows",
+]

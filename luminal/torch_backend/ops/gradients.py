@@ -1,0 +1,96 @@
+"""Backward operators that stay whole: the library's derivatives of the library's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import luminal as lm
+from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.ops import products
+from luminal.torch_backend.ops.registry import row
+
+Tensor = lm.Tensor
+
+
+@row("convolution_backward")
+def convolution_backward(
+    g: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], transposed: bool,
+    output_padding: Sequence[int], groups: int, wanted: Sequence[bool],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    def convolved(x: Tensor, weight: Tensor) -> Tensor:
+        return products.convolution(
+            x, weight, None, stride, padding, dilation, transposed, output_padding, groups
+        )
+
+    _, pull = lm.vjp(convolved, x, weight)
+    of_x, of_weight = pull(g)
+    of_bias = g.sum((0, *range(2, g.ndim))) if wanted[2] else None
+    return of_x if wanted[0] else None, of_weight if wanted[1] else None, of_bias
+
+
+@row("_softmax_backward_data")
+def softmax_backward(g: Tensor, y: Tensor, dim: int, dtype: Any) -> Tensor:
+    flowing = g * y
+    return (flowing - y * flowing.sum(dim, keepdim=True)).cast(dtype)
+
+
+@row("_log_softmax_backward_data")
+def log_softmax_backward(g: Tensor, y: Tensor, dim: int, dtype: Any) -> Tensor:
+    return (g - y.exp() * g.sum(dim, keepdim=True)).cast(dtype)
+
+
+@row("_scaled_dot_product_flash_attention_for_cpu_backward")
+def attention_backward(
+    g: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
+    dropout_p: float, is_causal: bool, attn_mask: Tensor | None = None, scale: float | None = None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    if dropout_p:
+        raise UnsupportedError("attention with dropout in one operator")
+    weights = lm.exp(
+        products.scores(query, key, attn_mask, is_causal, scale) - logsumexp.unsqueeze(-1)
+    )
+    of_weights = g @ value.mT
+    carried = (g * out).sum(-1, keepdim=True)
+    of_scores = weights * (of_weights - carried) * products.factor(query, scale)
+    found = of_scores @ key, of_scores.mT @ query, weights.mT @ g
+    return tuple(x.cast(y.dtype) for x, y in zip(found, (query, key, value), strict=True))
+
+
+@row("embedding_dense_backward")
+def embedding_backward(
+    g: Tensor, ids: Tensor, count: Any, padding: int, by_frequency: bool
+) -> Tensor:
+    if by_frequency:
+        raise UnsupportedError("aten.embedding_dense_backward: scale_grad_by_freq")
+    width = g.shape[-1]
+    flat = ids.reshape(-1)
+    rows = g.reshape(-1, width)
+    if not isinstance(padding, int) or padding >= 0:
+        rows = lm.where((flat == padding).unsqueeze(1), 0, rows)
+    return lm.zeros((count, width), g.dtype).index_add(0, flat, rows)
+
+
+@row("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
+def max_pool_backward(g: Tensor, x: Tensor, kernel_size: Sequence[int], *how: Any) -> Tensor:
+    *_, indices = how
+    return _to_places(g, x, indices, len(kernel_size))
+
+
+@row("adaptive_max_pool2d_backward")
+def adaptive_max_pool2d_backward(g: Tensor, x: Tensor, indices: Tensor) -> Tensor:
+    return _to_places(g, x, indices, 2)
+
+
+@row("adaptive_max_pool3d_backward")
+def adaptive_max_pool3d_backward(g: Tensor, x: Tensor, indices: Tensor) -> Tensor:
+    return _to_places(g, x, indices, 3)
+
+
+def _to_places(g: Tensor, x: Tensor, indices: Tensor, rank: int) -> Tensor:
+    """Gradients added up where their values were found; indices count within a plane."""
+    lead = x.shape[:-rank]
+    flat = lm.zeros(x.shape, g.dtype).reshape(*lead, -1)
+    places, values = indices.reshape(*lead, -1), g.reshape(*lead, -1)
+    return flat.scatter_add(-1, places, values).reshape(*x.extents)

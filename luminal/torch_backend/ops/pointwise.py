@@ -1,0 +1,92 @@
+"""Operators by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import luminal as lm
+from luminal.nn import functional
+from luminal.torch_backend.ops.registry import row, rows
+
+Tensor = lm.Tensor
+
+_SAME = """
+    abs acos acosh angle asin asinh atan atanh ceil cos cosh deg2rad digamma erf erfc erfinv exp
+    exp2 expm1 floor frac frexp isfinite isinf isnan isneginf isposinf lgamma log log10 log1p log2
+    logical_not logit mvlgamma nan_to_num neg rad2deg reciprocal relu rsqrt sigmoid sign sgn
+    signbit sin sinc sinh sqrt square tan tanh trunc
+    add addcdiv addcmul atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift
+    bitwise_xor clamp clamp_max clamp_min copysign div eq float_power floor_divide fmax fmin fmod
+    gcd ge gt heaviside hypot isclose lcm ldexp le lerp logaddexp logaddexp2 logical_and logical_or
+    logical_xor lt masked_fill maximum minimum mul ne nextafter pow remainder rsub sub true_divide
+    where xlogy
+""".split()
+
+_FUNCTIONAL = """
+    celu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu mish relu6 selu silu
+    softshrink threshold
+""".split()
+
+rows({name: getattr(lm, name) for name in _SAME})
+rows({name: getattr(functional, name) for name in _FUNCTIONAL})
+rows(
+    {
+        "bitwise_not": lm.bitwise_not,
+        "special_entr": lm.special.entr,
+        "special_erfcx": lm.special.erfcx,
+        "special_log_ndtr": lm.special.log_ndtr,
+        "special_xlog1py": lm.special.xlog1py,
+    }
+)
+
+
+@row("round")
+def round_(x: Tensor, decimals: int = 0) -> Tensor:
+    return lm.round(x, decimals) if decimals else lm.round(x)
+
+
+@row("softplus")
+def softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    return functional.softplus(x, beta, threshold)
+
+
+@row("elu")
+def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    if (scale, input_scale) == (1, 1):
+        return functional.elu(x, alpha)
+    return lm.where(x > 0, x * scale, lm.expm1(x * input_scale) * (alpha * scale))
+
+
+@row("_prelu_kernel")
+def prelu(x: Tensor, weight: Tensor) -> Tensor:
+    return lm.where(x > 0, x, weight * x)
+
+
+@row("log_sigmoid_forward")
+def log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
+    return functional.logsigmoid(x), lm.exp(-lm.abs(x))
+
+
+@row("alias", "clone", "detach", "lift_fresh_copy", "lift_fresh", "lift")
+def same(x: Tensor) -> Tensor:
+    return x
+
+
+@row("copy")
+def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    return source.cast(x.dtype).expand(*x.extents)
+
+
+@row("fill")
+def fill(x: Tensor, value: Any) -> Tensor:
+    return copy(x, lm.constant(value, None if isinstance(value, Tensor) else x.dtype))
+
+
+@row("_to_copy")
+def to_copy(x: Tensor, dtype: Any = None, non_blocking: bool = False) -> Tensor:
+    return x if dtype is None else x.cast(dtype)
+
+
+@row("view.dtype")
+def view_dtype(x: Tensor, dtype: Any) -> Tensor:
+    return x.view(dtype)

@@ -1,0 +1,68 @@
+"""Operators that read and write at positions that tensors hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import luminal as lm
+from luminal.nn import functional
+from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.ops.registry import row, rows
+
+Tensor = lm.Tensor
+
+_SAME = """
+    gather index_add index_copy index_fill index_reduce index_select masked_scatter
+    put scatter_add take bucketize searchsorted
+""".split()
+
+rows({name: getattr(lm, name) for name in _SAME})
+rows({"scatter.src": lm.scatter, "scatter.value": lm.scatter})
+
+
+@row("scatter.reduce", "scatter.value_reduce")
+def scatter_with(x: Tensor, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
+    return lm.scatter(x, dim, index, src, reduce=reduce)
+
+
+@row("scatter_reduce")
+def scatter_reduce(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True
+) -> Tensor:
+    return lm.scatter_reduce(x, dim, index, src, reduce, include_self=include_self)
+
+
+def _key(x: Tensor, indices: Sequence[Tensor | None]) -> tuple[Any, ...]:
+    if any(i is not None and i.dtype in (lm.bool_, lm.uint8) for i in indices):
+        raise UnsupportedError("an index is a mask, whose elements would decide the shape")
+    return tuple(slice(None) if i is None else i for i in indices)
+
+
+@row("index", "_unsafe_index")
+def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    return x[_key(x, indices)]
+
+
+@row("index_put", "_unsafe_index_put")
+def index_put(
+    x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    mask = indices[0] if indices else None
+    if len(indices) == 1 and mask is not None and mask.dtype is lm.bool_ and not values.shape:
+        mask = mask.reshape(*mask.extents, *[1] * (x.ndim - mask.ndim))
+        return lm.where(mask, x + values if accumulate else values, x)
+    return lm.index_put(x, _key(x, indices), values, accumulate)
+
+
+@row("embedding")
+def embedding(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:  # fmt: skip
+    return functional.embedding(indices, weight)
+
+
+@row("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
+def isin(elements: Any, tests: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    return lm.isin(elements, tests, invert=invert)

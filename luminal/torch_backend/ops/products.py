@@ -1,0 +1,84 @@
+"""Products of matrices, convolutions, attention, linear algebra."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import luminal as lm
+from luminal.nn import functional
+from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.ops.registry import row, rows
+
+Tensor = lm.Tensor
+
+_SAME = "addbmm addmm addmv addr baddbmm bmm dot mm mv vdot trace".split()
+
+rows({name: getattr(lm, name) for name in _SAME})
+
+_CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
+_TRANSPOSED = {
+    1: functional.conv_transpose1d,
+    2: functional.conv_transpose2d,
+    3: functional.conv_transpose3d,
+}
+
+
+@row("convolution")
+def convolution(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
+) -> Tensor:  # fmt: skip
+    rank = weight.ndim - 2
+    stride, padding, dilation, output_padding = (
+        tuple(given) * (rank // len(given)) for given in (stride, padding, dilation, output_padding)
+    )
+    if transposed:
+        return _TRANSPOSED[rank](x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _CONVOLUTIONS[rank](x, weight, bias, stride, padding, dilation, groups)
+
+
+@row("_scaled_dot_product_flash_attention_for_cpu")
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False,
+    attn_mask: Tensor | None = None, scale: float | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    if dropout_p:
+        raise UnsupportedError("attention with dropout in one operator")
+    grouped = query.shape[1] != key.shape[1]
+    out = functional.scaled_dot_product_attention(
+        query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=grouped
+    )
+    return out, lm.logsumexp(scores(query, key, attn_mask, is_causal, scale), -1)
+
+
+def scores(
+    query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None
+) -> Tensor:
+    """Masked, scaled products of queries and keys in float32."""
+    q, k = query.cast(query.dtype.compute), key.cast(key.dtype.compute)
+    found = (q @ k.mT) * factor(query, scale)
+    if is_causal:
+        rows_, columns = lm.iota(found.shape[-2:], 0), lm.iota(found.shape[-2:], 1)
+        return lm.where(columns <= rows_, found, -lm.inf)
+    if mask is None:
+        return found
+    return lm.where(mask, found, -lm.inf) if mask.dtype is lm.bool_ else found + mask
+
+
+def factor(query: Tensor, scale: float | None) -> float:
+    """What scores are multiplied by: 1 over the root of the width if nothing else is given."""
+    width = query.shape[-1]
+    if scale is None and not isinstance(width, int):
+        raise UnsupportedError("attention: the width is open")
+    return float(width) ** -0.5 if scale is None else scale
+
+
+@row("_cdist_forward")
+def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: Any = None) -> Tensor:
+    return lm.cdist(x1, x2, p)
+
+
+@row("linalg_cross")
+def cross(x: Tensor, other: Tensor, dim: int = -1) -> Tensor:
+    return lm.linalg.cross(x, other, dim)

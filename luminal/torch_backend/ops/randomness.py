@@ -1,0 +1,138 @@
+"""Operators that draw: functions of a key that each run draws anew from PyTorch's generator.
+
+So runs differ, and repeat under `torch.manual_seed`; the numbers are the library's own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import luminal as lm
+from luminal.frontend.graph import Recorder
+from luminal.torch_backend.ops.registry import row
+
+Tensor = lm.Tensor
+
+SEED = "seed"
+"""The name of the Input (0-d int64) that holds a run's random number."""
+
+
+class Keys:
+    """Keys for one graph, each of its own number; the Input is there once one was asked for."""
+
+    def __init__(self, graph: Recorder) -> None:
+        self._graph = graph
+        self._numbers = itertools.count()
+        self._key: Tensor | None = None
+
+    def next(self) -> Tensor:
+        """A key that no other operator of the graph has."""
+        if self._key is None:
+            self._key = lm.random.key(self._graph.tensor((), lm.int64, SEED))
+        return lm.random.fold_in(self._key, next(self._numbers))
+
+
+_keys: ContextVar[Keys] = ContextVar("luminal_torch_keys")
+
+
+@contextmanager
+def keys_for(graph: Recorder) -> Iterator[None]:
+    """Inside, operators that draw take their keys from this graph."""
+    token = _keys.set(Keys(graph))
+    try:
+        yield
+    finally:
+        _keys.reset(token)
+
+
+def _key() -> Tensor:
+    return _keys.get().next()
+
+
+@row("rand")
+def rand(size: Sequence[Any], dtype: Any = None, generator: None = None) -> Tensor:
+    return lm.random.uniform(_key(), tuple(size), dtype=dtype or lm.float32)
+
+
+@row("rand_like")
+def rand_like(x: Tensor, dtype: Any = None, generator: None = None) -> Tensor:
+    return lm.random.uniform(_key(), x.shape, dtype=dtype or x.dtype)
+
+
+@row("randn")
+def randn(size: Sequence[Any], dtype: Any = None, generator: None = None) -> Tensor:
+    return lm.random.normal(_key(), tuple(size), dtype=dtype or lm.float32)
+
+
+@row("randn_like")
+def randn_like(x: Tensor, dtype: Any = None, generator: None = None) -> Tensor:
+    return lm.random.normal(_key(), x.shape, dtype=dtype or x.dtype)
+
+
+@row("randint.default")
+def randint(high: Any, size: Sequence[Any], dtype: Any = None) -> Tensor:
+    return randint_low(0, high, size, dtype)
+
+
+@row("randint.low")
+def randint_low(low: Any, high: Any, size: Sequence[Any], dtype: Any = None) -> Tensor:
+    return lm.random.randint(_key(), tuple(size), low, high).cast(dtype or lm.int64)
+
+
+@row("randint_like.default")
+def randint_like(x: Tensor, high: Any, dtype: Any = None) -> Tensor:
+    return randint_low(0, high, x.shape, dtype or x.dtype)
+
+
+@row("randint_like.low_dtype")
+def randint_like_low(x: Tensor, low: Any, high: Any, dtype: Any = None) -> Tensor:
+    return randint_low(low, high, x.shape, dtype or x.dtype)
+
+
+@row("randperm")
+def randperm(n: Any, dtype: Any = None, generator: None = None) -> Tensor:
+    return lm.random.permutation(_key(), n).cast(dtype or lm.int64)
+
+
+@row("uniform")
+def uniform(x: Tensor, low: float = 0, high: float = 1, generator: None = None) -> Tensor:
+    return lm.random.uniform(_key(), x.shape, low, high, dtype=x.dtype)
+
+
+@row("normal_functional")
+def normal(x: Tensor, mean: float = 0, std: float = 1, generator: None = None) -> Tensor:
+    return lm.random.normal(_key(), x.shape, mean, std, dtype=x.dtype)
+
+
+@row("exponential")
+def exponential(x: Tensor, rate: float = 1, generator: None = None) -> Tensor:
+    return lm.random.exponential(_key(), x.shape, rate, dtype=x.dtype)
+
+
+@row("bernoulli.p")
+def bernoulli(x: Tensor, p: float = 0.5, generator: None = None) -> Tensor:
+    return lm.random.bernoulli(_key(), p, x.shape).cast(x.dtype)
+
+
+@row("bernoulli.default")
+def bernoulli_of(x: Tensor, generator: None = None) -> Tensor:
+    return lm.random.bernoulli(_key(), x).cast(x.dtype)
+
+
+@row("bernoulli.Tensor")
+def bernoulli_like(x: Tensor, p: Tensor, generator: None = None) -> Tensor:
+    return lm.random.bernoulli(_key(), p.expand(*x.extents)).cast(x.dtype)
+
+
+@row("native_dropout")
+def dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    if train is False:
+        return x, lm.ones(x.shape, lm.bool_)
+    if p == 1:
+        return lm.zeros(x.shape, x.dtype), lm.zeros(x.shape, lm.bool_)
+    kept = lm.random.bernoulli(_key(), 1 - p, x.shape)
+    return lm.where(kept, x * (1 / (1 - p)), 0).cast(x.dtype), kept

@@ -1,0 +1,38 @@
+"""The table of aten operators: each is a function of Tensors, called with the schema's arguments.
+
+`aten.add` stands for all overloads of add, `aten.add.Tensor` for one. Arguments come as the schema
+has them: Tensors, numbers, Expressions for open sizes, Luminal's dtypes; those that say where a
+tensor lies (device, layout, memory format) are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Row = Callable[..., Any]
+
+ROWS: dict[str, Row] = {}
+
+
+def row(*names: str) -> Callable[[Row], Row]:
+    """Enters a function under names of aten operators."""
+
+    def enter(function: Row) -> Row:
+        for name in names:
+            ROWS[f"aten.{name}"] = function
+        return function
+
+    return enter
+
+
+def rows(functions: Mapping[str, Row]) -> None:
+    """Enters functions that are the library's own."""
+    for name, function in functions.items():
+        ROWS[f"aten.{name}"] = function
+
+
+def find(target: Any) -> Row | None:
+    """The row of an operator (an OpOverload), or None."""
+    name = str(target)
+    return ROWS.get(name) or ROWS.get(name.rpartition(".")[0])

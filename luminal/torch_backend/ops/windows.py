@@ -1,0 +1,122 @@
+"""Pooling, resampling, windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import luminal as lm
+from luminal.nn import functional
+from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.ops.registry import row, rows
+
+Tensor = lm.Tensor
+Ints = Sequence[int]
+
+
+def _max_pool(pool: Callable[..., Any]) -> Callable[..., Any]:
+    def pooled(
+        x: Tensor, kernel_size: Ints, stride: Ints = (), padding: Any = 0, dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> Any:  # fmt: skip
+        return pool(
+            x, _sizes(kernel_size), _sizes(stride) or None, _sizes(padding), _sizes(dilation),
+            ceil_mode, True,
+        )  # fmt: skip
+
+    return pooled
+
+
+def _sizes(given: Any) -> Any:
+    """A number for all dims is a list of one in some schemas."""
+    if isinstance(given, int):
+        return given
+    return given[0] if len(given) == 1 else tuple(given)
+
+
+def _avg_pool(pool: Callable[..., Any]) -> Callable[..., Any]:
+    def pooled(
+        x: Tensor, kernel_size: Ints, stride: Ints = (), padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> Any:  # fmt: skip
+        return pool(
+            x, _sizes(kernel_size), _sizes(stride) or None, _sizes(padding), ceil_mode,
+            count_include_pad, divisor_override,
+        )  # fmt: skip
+
+    return pooled
+
+
+rows(
+    {
+        "max_pool2d_with_indices": _max_pool(functional.max_pool2d),
+        "max_pool3d_with_indices": _max_pool(functional.max_pool3d),
+        "avg_pool2d": _avg_pool(functional.avg_pool2d),
+        "avg_pool3d": _avg_pool(functional.avg_pool3d),
+        "_adaptive_avg_pool2d": functional.adaptive_avg_pool2d,
+        "_adaptive_avg_pool3d": functional.adaptive_avg_pool3d,
+    }
+)
+
+
+def _adaptive_max(pool: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, output_size: pool(x, tuple(output_size), return_indices=True)
+
+
+rows(
+    {
+        "adaptive_max_pool2d": _adaptive_max(functional.adaptive_max_pool2d),
+        "adaptive_max_pool3d": _adaptive_max(functional.adaptive_max_pool3d),
+    }
+)
+
+
+@row("im2col")
+def im2col(x: Tensor, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Tensor:
+    return functional.unfold(x, tuple(kernel_size), tuple(dilation), tuple(padding), tuple(stride))
+
+
+@row("col2im")
+def col2im(
+    x: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints
+) -> Tensor:
+    sizes: Any = (output_size, kernel_size, dilation, padding, stride)
+    return functional.fold(x, *map(tuple, sizes))
+
+
+_INTERPOLATIONS: Any = ("bilinear", "nearest", "bicubic")
+_PADDINGS: Any = ("zeros", "border", "reflection")
+
+
+@row("grid_sampler_2d", "grid_sampler_3d")
+def grid_sampler(
+    x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    return functional.grid_sample(
+        x, grid, _INTERPOLATIONS[interpolation_mode], _PADDINGS[padding_mode], align_corners
+    )
+
+
+def _resample(mode: Any) -> Callable[..., Any]:
+    """Sizes are given; scales, where they are, only say how positions are computed."""
+
+    def resampled(x: Tensor, output_size: Any, *args: Any, **named: Any) -> Tensor:
+        given = [*args, *named.values()]
+        align = bool(given and given[0] is True)
+        if any(s is not None and not isinstance(s, bool) for s in given):
+            raise UnsupportedError(f"aten.upsample: mode {mode} with scale factors of its own")
+        corners = None if mode.startswith("nearest") else align
+        return functional.interpolate(x, tuple(output_size), mode=mode, align_corners=corners)
+
+    return resampled
+
+
+@row("max_unpool2d", "max_unpool3d")
+def max_unpool(x: Tensor, indices: Tensor, output_size: Ints, *_: Any) -> Tensor:
+    rank = len(output_size)
+    lead, count = x.shape[:-rank], 1
+    for n in output_size:
+        count = count * n
+    flat = lm.zeros((*lead, count), x.dtype)
+    places = indices.reshape(*lead, -1)
+    return flat.scatter(-1, places, x.reshape(*lead, -1)).reshape(*lead, *output_size)

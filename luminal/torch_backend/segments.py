@@ -1,0 +1,115 @@
+"""Graphs with operators that the library has not: parts are compiled, PyTorch runs the rest.
+
+Nodes get levels: even ones are compiled, odd ones are not. A node's level is the lowest that its
+operands' allow, so there are as few parts as a chain of dependences needs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.passes.split_module import split_module
+
+from luminal.torch_backend.compiled import Compiled
+from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.options import Options
+from luminal.torch_backend.translation import missing, translated
+
+
+def compiled_in_parts(
+    module: GraphModule, static: Sequence[int], options: Options
+) -> Callable[[list[Any]], Any]:
+    """A function of a list of arguments. `static`: positions of those that are Weights.
+
+    Raises UnsupportedError where the options ask for errors; else warns once a graph.
+    """
+    try:
+        return Compiled(translated(module, static), options.compile)
+    except UnsupportedError as error:
+        lacking = missing(module)
+        if not options.falls_back or not lacking:
+            raise UnsupportedError(_text(lacking) or str(error)) from None
+    warnings.warn(f"luminal: PyTorch runs {_text(lacking)}", stacklevel=2)
+    return _Parts(module, lacking, static, options)
+
+
+def _text(lacking: dict[Node, str]) -> str:
+    """The reasons, each once."""
+    reasons = Counter(lacking.values())
+    return "; ".join(f"{why} ({n} times)" if n > 1 else why for why, n in reasons.items())
+
+
+class _Parts:
+    """A graph cut into parts, which run one after the other."""
+
+    def __init__(
+        self,
+        module: GraphModule,
+        outside: Collection[Node],
+        static: Sequence[int],
+        options: Options,
+    ) -> None:
+        self._boxed_call = True  # of the instance: wrappers copy its attributes
+        levels = _levels(module, outside)
+        arguments = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+        weights = {arguments[k] for k in static}
+        self._whole = split_module(module, module, levels.__getitem__)
+        parts: list[tuple[str, Any]] = list(self._whole.named_children())
+        for name, part in parts:
+            if int(name.removeprefix("submod_")) % 2 == 0:
+                inner = [node.name for node in part.graph.nodes if node.op == "placeholder"]
+                own = [k for k, each in enumerate(inner) if each in weights]
+                single = _made_a_list(part)
+                compiled = compiled_in_parts(part, own, options)
+                setattr(self._whole, name, _Part(compiled, single))
+
+    def __call__(self, args: list[Any]) -> Any:
+        given = list(args)
+        args.clear()
+        return self._whole(*given)
+
+
+class _Part(torch.nn.Module):
+    """A compiled part, called as the module that it replaces."""
+
+    def __init__(self, function: Callable[[list[Any]], Any], is_single: bool) -> None:
+        super().__init__()
+        self._function = function
+        self._is_single = is_single
+
+    def forward(self, *args: Any) -> Any:
+        results = self._function(list(args))
+        return results[0] if self._is_single else results
+
+
+def _made_a_list(part: Any) -> bool:
+    """Makes a graph that returns a bare value return it in a tuple; was it such a graph?"""
+    output = next(node for node in part.graph.nodes if node.op == "output")
+    if isinstance(output.args[0], tuple | list):
+        return False
+    output.args = ((output.args[0],),)
+    return True
+
+
+def _levels(module: GraphModule, outside: Collection[Node]) -> dict[Node, int]:
+    levels: dict[Node, int] = {}
+    for node in module.graph.nodes:
+        least = max((levels[each] for each in node.all_input_nodes if each in levels), default=0)
+        if node.op == "call_function" and not _is_write(node):
+            levels[node] = least + (least % 2 != (node in outside))
+    last = max(levels.values(), default=0)
+    for node in module.graph.nodes:
+        if _is_write(node):
+            levels[node] = last + last % 2
+        elif node.op == "get_attr":
+            levels[node] = min((levels[each] for each in node.users), default=0)
+    return levels
+
+
+def _is_write(node: Node) -> bool:
+    return node.target is torch.ops.aten.copy_.default

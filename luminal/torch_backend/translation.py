@@ -1,0 +1,350 @@
+"""An aten graph (FX) recorded with the library's functions, and what its results are."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+import luminal as lm
+from luminal.errors import LuminalError
+from luminal.frontend.handle import is_tensor
+from luminal.hlir.state import Parameter
+from luminal.shape.expression import Expression
+from luminal.torch_backend import ops  # noqa: F401  fills the table
+from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.layout import inverse, memory_order
+from luminal.torch_backend.ops import registry
+from luminal.torch_backend.ops.randomness import SEED, keys_for
+from luminal.torch_backend.sizes import Size, Sizes
+from luminal.torch_backend.types import dtype_of
+
+_PLACES = frozenset(["device", "layout", "memory_format", "pin_memory", "names", "requires_grad"])
+"""Arguments that say where elements lie."""
+
+# Views of which PyTorch makes a tensor without touching an element.
+VIEWS = frozenset(
+    getattr(torch.ops.aten, name).default
+    for name in "permute view t unsqueeze alias detach expand squeeze".split()
+) | {
+    torch.ops.aten.transpose.int, torch.ops.aten.select.int, torch.ops.aten.slice.Tensor,
+    torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class InputPlan:
+    """An argument that is a tensor: its name in the graph, and the order of its dims in memory
+    (None: it is copied to be row-major).
+    """
+
+    position: int
+    name: str
+    order: tuple[int, ...] | None
+    parameter: Parameter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """A result that the program computes: its shape as PyTorch has it, and the order of dims."""
+
+    name: str
+    shape: tuple[Size, ...]
+    order: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """A result that is an argument, or a view of one: PyTorch makes it, by these calls in order."""
+
+    position: int
+    calls: tuple[tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]], ...] = ()
+
+
+Result = OutputPlan | Borrowed | Size | None
+"""What a graph returns at a position; a bare number is a size."""
+
+
+@dataclass(slots=True)
+class Translation:
+    """A recorded graph. `written`: arguments that are overwritten, and with which result."""
+
+    graph: lm.Graph
+    inputs: list[InputPlan] = field(default_factory=list)
+    dims: dict[str, int] = field(default_factory=dict)  # by name: the argument that is a SymInt
+    results: list[Result] = field(default_factory=list)
+    written: list[tuple[int, OutputPlan]] = field(default_factory=list)
+
+    @property
+    def draws(self) -> bool:
+        """Does it take a random number for each run?"""
+        return SEED in self.graph.leaves
+
+
+def translated(module: GraphModule, static: Sequence[int] = ()) -> Translation:
+    """Records `module`'s graph; arguments at the positions `static` are Weights.
+
+    Raises UnsupportedError that names what the library has not.
+    """
+    return _Translator(module, frozenset(static)).run()
+
+
+def missing(module: GraphModule) -> dict[Node, str]:
+    """The nodes of a graph that the library has not, in order, each with the reason."""
+    translator = _Translator(module, frozenset(), goes_on=True)
+    translator.run()
+    return translator.missing
+
+
+class _Translator:
+    """One walk over a graph. `goes_on`: what cannot be recorded is noted, its value an Input."""
+
+    def __init__(
+        self, module: GraphModule, static: frozenset[int], *, goes_on: bool = False
+    ) -> None:
+        self.module = module
+        self.goes_on = goes_on
+        self.missing: dict[Node, str] = {}
+        self.static = static
+        self.graph = lm.Graph("torch")
+        self.sizes = Sizes(self.graph)
+        self.made = Translation(self.graph)
+        self.values: dict[Node, Any] = {}
+        self.positions: dict[Node, int] = {}
+        self.outputs: dict[tuple[Any, tuple[int, ...]], OutputPlan] = {}
+        self.writes: dict[Node, Node] = {}  # by the argument: its new value
+
+    def run(self) -> Translation:
+        with lm.recording(self.graph), keys_for(self.graph):
+            for node in self.module.graph.nodes:
+                try:
+                    self._node(node)
+                except UnsupportedError as error:
+                    if not self.goes_on:
+                        raise
+                    self._pass_over(node, str(error))
+        return self.made
+
+    def _pass_over(self, node: Node, reason: str) -> None:
+        if node.op != "output":
+            self.missing[node] = reason
+            self.values[node] = self._stand_in(node.meta.get("val"), node.name)
+
+    def _stand_in(self, held: Any, name: str) -> Any:
+        """An Input of the type of what could not be recorded; None for what can be none."""
+        if isinstance(held, tuple | list):
+            return [self._stand_in(each, f"{name}_{k}") for k, each in enumerate(held)]
+        if not isinstance(held, torch.Tensor):
+            return held
+        try:
+            return self.graph.tensor(self.sizes.shape(held.shape), dtype_of(held.dtype), name)
+        except UnsupportedError:
+            return None
+
+    def _node(self, node: Node) -> None:
+        match node.op:
+            case "placeholder":
+                self._argument(node)
+            case "get_attr":
+                self.values[node] = self._constant(node)
+            case "call_function":
+                self._call(node)
+            case "output":
+                self._finish(node.args[0])  # type: ignore[arg-type]
+
+    # --- leaves
+
+    def _argument(self, node: Node) -> None:
+        position = self.positions[node] = len(self.positions)
+        held = node.meta["val"]
+        if isinstance(held, torch.SymInt):
+            size = self.values[node] = self.sizes.of(held)
+            if isinstance(size, Expression) and size.op == "symbol":
+                self.made.dims.setdefault(str(size), position)
+        elif isinstance(held, torch.Tensor):
+            if node.users:
+                self._input(node, position, held)
+        else:
+            self.values[node] = held
+
+    def _input(self, node: Node, position: int, held: torch.Tensor) -> None:
+        if held.layout is not torch.strided or held.device.type != "cpu":
+            raise UnsupportedError(f"{node.name}: a tensor of {held.layout} on {held.device}")
+        dtype, order = dtype_of(held.dtype), memory_order(held.shape, held.stride())
+        shape = self.sizes.shape(held.shape)
+        laid = [shape[k] for k in order] if order else list(shape)
+        parameter = None
+        if position in self.static and order and all(isinstance(n, int) for n in laid):
+            parameter = Parameter(tuple(laid), dtype, node.name)
+            tensor = self.graph.weight_of(parameter)
+        else:
+            tensor = self.graph.tensor(tuple(laid), dtype, node.name)
+        self.made.inputs.append(InputPlan(position, node.name, order, parameter))
+        if order and order != tuple(range(len(order))):
+            tensor = tensor.permute(*inverse(order))
+        self.values[node] = tensor
+
+    def _constant(self, node: Node) -> Any:
+        found: Any = self.module
+        for name in str(node.target).split("."):
+            found = getattr(found, name)
+        if not isinstance(found, torch.Tensor):
+            raise UnsupportedError(f"{node.target}: a {type(found).__name__} in the graph")
+        dtype = dtype_of(found.dtype)
+        whole = found.detach().contiguous()
+        if found.dtype is torch.bfloat16:
+            array = whole.view(torch.uint16).numpy().view(dtype.numpy)
+        else:
+            array = whole.numpy()
+        return lm.constant(array.copy(), dtype)
+
+    # --- operators
+
+    def _call(self, node: Node) -> None:
+        held = node.meta.get("val")
+        if node.target is operator.getitem:
+            whole, position = node.args
+            self.values[node] = self.values[whole][position]  # type: ignore[index]
+        elif isinstance(held, torch.SymInt | int):
+            self.values[node] = self.sizes.of(held)
+        elif node.target is torch.ops.aten.copy_.default:
+            self._write(node)
+        elif node.target in _ASSERTIONS:
+            self.values[node] = None
+        else:
+            self.values[node] = self._recorded(node, held)
+
+    def _recorded(self, node: Node, held: Any) -> Any:
+        target = node.target
+        function = registry.find(target)
+        if function is None:
+            raise UnsupportedError(f"{target}: not in the library")
+        if target in _STRIDED:
+            self._check_row_major(node)
+        try:
+            found = function(*self._converted(node.args), **self._converted_all(node.kwargs))
+        except (LuminalError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+            if isinstance(error, UnsupportedError) and str(error).startswith("aten."):
+                raise
+            raise UnsupportedError(f"{target}: {error}") from error
+        _check(target, found, held, self.sizes)
+        return found
+
+    def _check_row_major(self, node: Node) -> None:
+        """`as_strided` counts in memory: its operand must lie as a row-major value does."""
+        held = node.args[0].meta["val"]  # type: ignore[union-attr]
+        if memory_order(held.shape, held.stride()) != tuple(range(held.ndim)):
+            raise UnsupportedError(f"{node.target}: of a tensor that is not row-major")
+        if held.storage_offset() != 0:
+            raise UnsupportedError(f"{node.target}: of a tensor within another one's storage")
+
+    def _converted(self, x: Any) -> Any:
+        if isinstance(x, Node):
+            if self.values[x] is None and isinstance(x.meta.get("val"), torch.Tensor):
+                raise UnsupportedError(f"a tensor of {x.meta['val'].dtype}")
+            return self.values[x]
+        if isinstance(x, torch.dtype):
+            return dtype_of(x)
+        if isinstance(x, list | tuple):
+            return [self._converted(each) for each in x]
+        if isinstance(x, torch.SymInt):
+            return self.sizes.of(x)
+        if isinstance(x, complex):
+            raise UnsupportedError(f"{x}: a complex number")
+        return x
+
+    def _converted_all(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: self._converted(x) for key, x in named.items() if key not in _PLACES}
+
+    def _write(self, node: Node) -> None:
+        place: Any = node.args[0]
+        value: Any = node.args[1]
+        if place.op != "placeholder":
+            raise UnsupportedError("aten.copy_: of a tensor that is no argument")
+        plan = self._output(value, _tensor_of(place))
+        self.made.written.append((self.positions[place], plan))
+        self.values[node] = self.values[value].cast(dtype_of(_tensor_of(place).dtype))
+
+    # --- results
+
+    def _finish(self, results: Sequence[Any]) -> None:
+        for result in results:
+            if isinstance(result, Node) and isinstance(result.meta.get("val"), torch.Tensor):
+                borrowed = self._borrowed(result)
+                plan = borrowed or self._output(result, _tensor_of(result))
+                self.made.results.append(plan)
+            else:
+                self.made.results.append(self._converted(result))
+
+    def _borrowed(self, node: Node) -> Borrowed | None:
+        """`node` as an argument or a chain of views of one."""
+        if node.op == "placeholder":
+            return Borrowed(self.positions[node])
+        if node.op != "call_function" or node.target not in VIEWS:
+            return None
+        below = self._borrowed(node.args[0])  # type: ignore[arg-type]
+        if below is None:
+            return None
+        call = (node.target, self._converted(node.args[1:]), self._converted_all(node.kwargs))
+        return Borrowed(below.position, (*below.calls, call))  # type: ignore[arg-type]
+
+    def _output(self, node: Any, held: torch.Tensor) -> OutputPlan:
+        """An output as `held` lies in memory; row-major where that has gaps or overlaps."""
+        value = self._converted(node).cast(dtype_of(held.dtype))
+        shape = self.sizes.shape(held.shape)
+        if value.shape != shape:
+            value = value.expand(*shape)
+        order = memory_order(held.shape, held.stride()) or tuple(range(held.ndim))
+        key = (value.value, order)
+        if key not in self.outputs:
+            laid = value.permute(*order) if order != tuple(range(len(order))) else value
+            name = f"out{len(self.outputs)}"
+            self.graph.output(laid, name)
+            self.outputs[key] = OutputPlan(name, shape, order, held.dtype)
+        return self.outputs[key]
+
+
+_STRIDED = frozenset([torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_scatter.default])
+
+_ASSERTIONS = frozenset(
+    [
+        torch.ops.aten._assert_async.msg,
+        torch.ops.aten._assert_async.default,
+        torch.ops.aten._assert_scalar.default,
+        torch.ops.aten.sym_constrain_range_for_size.default,
+        torch.ops.aten._assert_tensor_metadata.default,
+    ]
+)
+
+
+def _tensor_of(node: Any) -> torch.Tensor:
+    held: torch.Tensor = node.meta["val"]
+    return held
+
+
+def _check(target: Any, found: Any, held: Any, sizes: Sizes) -> None:
+    """What was recorded has the types that PyTorch says it has."""
+    if isinstance(held, torch.Tensor):
+        _check_tensor(target, found, held, sizes)
+    elif isinstance(held, tuple | list):
+        if len(found) != len(held):
+            raise UnsupportedError(f"{target}: {len(found)} results, PyTorch has {len(held)}")
+        for each, wanted in zip(found, held, strict=True):
+            if isinstance(wanted, torch.Tensor) and each is not None:
+                _check_tensor(target, each, wanted, sizes)
+
+
+def _check_tensor(target: Any, found: Any, held: torch.Tensor, sizes: Sizes) -> None:
+    if not is_tensor(found):
+        raise UnsupportedError(f"{target}: gives a {type(found).__name__}, PyTorch a tensor")
+    if found.dtype is not dtype_of(held.dtype):
+        raise UnsupportedError(f"{target}: gives {found.dtype.name}, PyTorch {held.dtype}")
+    wanted = sizes.shape(held.shape)
+    literal = all(isinstance(n, int) for n in (*wanted, *found.shape))
+    if len(found.shape) != len(wanted) or (literal and found.shape != wanted):
+        raise UnsupportedError(f"{target}: gives shape {found.shape}, PyTorch {wanted}")

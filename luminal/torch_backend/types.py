@@ -1,0 +1,25 @@
+"""The dtypes that PyTorch and Luminal share."""
+
+from __future__ import annotations
+
+import torch
+
+from luminal import dtypes
+from luminal.dtypes import DType
+from luminal.torch_backend.errors import UnsupportedError
+
+_OF_TORCH: dict[torch.dtype, DType] = {getattr(torch, each.name): each for each in dtypes.ALL}
+_TO_TORCH = {ours: theirs for theirs, ours in _OF_TORCH.items()}
+
+
+def dtype_of(dtype: torch.dtype) -> DType:
+    """Luminal's dtype; raises UnsupportedError for complex, quantised and 8-bit float ones."""
+    found = _OF_TORCH.get(dtype)
+    if found is None:
+        raise UnsupportedError(f"{dtype}: Luminal has no such dtype")
+    return found
+
+
+def torch_dtype(dtype: DType) -> torch.dtype:
+    """PyTorch's dtype of the same elements."""
+    return _TO_TORCH[dtype]

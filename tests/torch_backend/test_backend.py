@@ -1,0 +1,144 @@
+"""torch.compile(backend=luminal_backend): inference, training, open sizes, writes, fallbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import luminal as lm
+from luminal import luminal_backend
+from luminal.torch_backend.errors import UnsupportedError
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    """Nothing compiled by Dynamo before, and one sequence of random numbers."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(function: Callable[..., Any], **how: Any) -> Any:
+    return torch.compile(
+        function, backend=luminal_backend, fullgraph=True, options={"fallback": "error"}, **how
+    )
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2))
+
+
+def close(found: Any, wanted: Any) -> None:
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_inference() -> None:
+    model, x = network(), torch.randn(3, 4)
+    with torch.no_grad():
+        close(compiled(model)(x), model(x))
+
+
+def test_gradients_for_all_lengths() -> None:
+    model = network()
+    fast, before = compiled(model, dynamic=True), lm.compile_count()
+    for n in (3, 5, 9):
+        x = torch.randn(n, 4)
+        wanted = torch.autograd.grad(model(x).square().sum(), [*model.parameters()])
+        close(torch.autograd.grad(fast(x).square().sum(), [*model.parameters()]), wanted)
+    assert lm.compile_count() == before + 2  # forward and backward
+
+
+def test_a_parameter_that_changes() -> None:
+    model, x = network(), torch.randn(3, 4)
+    fast = compiled(model)
+    with torch.no_grad():
+        fast(x)
+        model[0].weight.mul_(2)
+        close(fast(x), model(x))
+        model[0].weight = nn.Parameter(torch.randn(8, 4))
+        close(fast(x), model(x))
+
+
+class Cache(nn.Module):
+    """Writes rows into a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(4, 8))
+
+    def forward(self, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        self.rows.index_copy_(0, at, x)
+        return self.rows.sum(0)
+
+
+def test_a_buffer_is_written() -> None:
+    plain, fast = Cache(), Cache()
+    step = compiled(fast)
+    for k in range(3):
+        x, at = torch.randn(1, 8), torch.tensor([k])
+        close(step(x, at), plain(x, at))
+        close(fast.rows, plain.rows)
+
+
+def test_arguments_are_written_through_their_strides() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        return x + 1
+
+    for view in (lambda x: x.t(), lambda x: x[:, 1:3], lambda x: x[::2]):
+        base = torch.arange(16.0).reshape(4, 4)
+        other = base.clone()
+        close(compiled(f)(view(base)), f(view(other)))
+        close(base, other)
+        torch._dynamo.reset()
+
+
+def test_results_lie_as_in_eager() -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x * 2).t(), x.t(), x, x.sin().permute(1, 0)
+
+    x = torch.randn(3, 4)
+    found, wanted = compiled(f)(x), f(x)
+    close(found, wanted)
+    assert [y.stride() for y in found] == [y.stride() for y in wanted]
+    assert found[1].data_ptr() == x.data_ptr()
+
+
+def test_random_numbers_follow_the_seed() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(x, 0.5)
+
+    fast, x = compiled(f), torch.ones(1000)
+    torch.manual_seed(1)
+    first, second = fast(x), fast(x)
+    torch.manual_seed(1)
+    assert torch.equal(fast(x), first)
+    assert not torch.equal(first, second)
+    assert set(first.tolist()) == {0.0, 2.0}
+    assert 400 < int((first == 0).sum()) < 600
+
+
+def test_what_is_missing_runs_in_pytorch_with_a_warning() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.fft(x).abs() + torch.sin(x)
+
+    x = torch.randn(8)
+    with pytest.warns(UserWarning, match=r"PyTorch runs aten\._fft_r2c\.default"):
+        found = torch.compile(f, backend=luminal_backend, fullgraph=True)(x)
+    close(found, f(x))
+
+
+def test_what_is_missing_is_an_error_on_request() -> None:
+    with pytest.raises(Exception, match=r"aten\._fft_r2c\.default") as caught:
+        compiled(torch.fft.fft)(torch.randn(8))
+    assert UnsupportedError.__name__ in str(caught.value) or caught.value.__cause__ is not None
+
+
+def test_unknown_options() -> None:
+    with pytest.raises(Exception, match="option 'speed': takes 'mode'"):
+        torch.compile(torch.sin, backend=luminal_backend, options={"speed": 1})(torch.ones(2))
