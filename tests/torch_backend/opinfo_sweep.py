@@ -1,0 +1,274 @@
+"""PyTorch's OpInfo samples through torch.compile: `python -m tests.torch_backend.opinfo_sweep`.
+
+A name passes if every float32 sample of every variant does, as it is and with strided tensors, with
+fullgraph=True and nothing left to PyTorch. `--gradients` compares gradients instead, `--dtypes` the
+first sample of every dtype. Samples are compiled some at a time, as one function; where that fails,
+its halves tell which did. Each op runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from luminal import luminal_backend
+from tests.conformance import opinfo_map
+from tests.conformance.opinfo_run import (
+    Outcome,
+    by_name,
+    database,
+    described,
+    full_name,
+    parser_of,
+    run_all,
+)
+from tests.conformance.opinfo_samples import DTYPES, array_of, equal, leaves, torch_result
+
+LISTS = {kind: Path(__file__).with_name(f"opinfo_{kind}.txt") for kind in ("values", "gradients")}
+
+BATCH = 16  # samples compiled as one function
+
+
+class Case(NamedTuple):
+    """One sample: its tensors in order, the call on such tensors, and how results are compared."""
+
+    name: str
+    sample: Any
+    tensors: list[torch.Tensor]
+    call: Callable[[Sequence[torch.Tensor]], Any]
+
+
+def case_of(op: Any, sample: Any, name: str) -> Case:
+    """A call of the op's function with the sample's tensors taken out."""
+    tensors: list[torch.Tensor] = []
+
+    def taken(x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            tensors.append(x)
+            return _Place(len(tensors) - 1)
+        if isinstance(x, torch.Size):
+            return x
+        if isinstance(x, list | tuple):
+            parts = [taken(each) for each in x]
+            return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+        return {key: taken(each) for key, each in x.items()} if isinstance(x, dict) else x
+
+    args, kwargs = taken((sample.input, *sample.args)), taken(sample.kwargs)
+    function = op.op
+
+    def call(given: Sequence[torch.Tensor]) -> Any:
+        return function(*_filled(args, given), **_filled(kwargs, given))
+
+    return Case(name, sample, tensors, call)
+
+
+class _Place(NamedTuple):
+    """Stands for a tensor of the sample."""
+
+    number: int
+
+
+def _filled(x: Any, given: Sequence[torch.Tensor]) -> Any:
+    if isinstance(x, _Place):
+        return given[x.number]
+    if isinstance(x, torch.Size):
+        return x
+    if isinstance(x, list):
+        return [_filled(each, given) for each in x]
+    if isinstance(x, tuple):
+        parts = [_filled(each, given) for each in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
+    return {key: _filled(each, given) for key, each in x.items()} if isinstance(x, dict) else x
+
+
+def cases(op: Any, limit: int | None, kind: str) -> Iterator[Case]:
+    """The first samples of a variant, each also with strided tensors."""
+    if kind == "dtypes":
+        for dtype in sorted(op.dtypes - {torch.float32}, key=str):
+            if dtype in DTYPES:
+                given = op.sample_inputs("cpu", dtype, requires_grad=False)
+                for sample in itertools.islice(given, 1):
+                    yield case_of(op, sample, f"{full_name(op)} {dtype}")
+        return
+    given = op.sample_inputs("cpu", torch.float32, requires_grad=kind == "gradients")
+    for number, sample in enumerate(itertools.islice(given, limit)):
+        yield case_of(op, sample, f"sample {number}")
+        if kind == "values":
+            yield case_of(op, sample.noncontiguous(), f"sample {number} strided")
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+def _copies(case: Case) -> list[torch.Tensor]:
+    """Tensors of the same strides, that are leaves of their own."""
+    found = []
+    for x in case.tensors:
+        copy = x.detach().clone() if x.is_contiguous() else _strided_copy(x)
+        found.append(copy.requires_grad_(x.requires_grad))
+    return found
+
+
+def _strided_copy(x: torch.Tensor) -> torch.Tensor:
+    reach = sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True)) + 1
+    copy = torch.empty(max(reach, 1), dtype=x.dtype).as_strided(x.shape, x.stride())
+    return copy.copy_(x.detach()) if x.numel() else x.detach().clone()
+
+
+def _flowing(results: Sequence[Any]) -> list[torch.Tensor]:
+    return [y for y in results if isinstance(y, torch.Tensor) and y.requires_grad]
+
+
+def values(case: Case, results: Any, tensors: Sequence[torch.Tensor], kind: str) -> list[Any]:
+    """What is compared: results, or gradients of their sum times fixed numbers."""
+    found = leaves(results)
+    if kind != "gradients":
+        return found
+    flowing = _flowing(leaves(case.sample.output_process_fn_grad(results)))
+    wanted = [x for x in tensors if x.requires_grad]
+    if not flowing or not wanted:
+        return []
+    total = sum((y * torch.linspace(-1, 2, y.numel()).reshape(y.shape)).sum() for y in flowing)
+    return list(torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True))
+
+
+def failures(op: Any, batch: Sequence[Case], kind: str) -> list[str]:
+    """A line for each case that fails."""
+    torch._dynamo.reset()
+    given = [_copies(case) for case in batch]
+
+    def together(given: Sequence[Sequence[torch.Tensor]]) -> list[Any]:
+        return [case.call(tensors) for case, tensors in zip(batch, given, strict=True)]
+
+    fast = torch.compile(
+        together, backend=luminal_backend, fullgraph=True, dynamic=False,
+        options={"fallback": "error"},
+    )  # fmt: skip
+    try:
+        results = fast(given)
+        found = [
+            values(case, y, x, kind) for case, y, x in zip(batch, results, given, strict=True)
+        ]
+    except Exception as error:
+        if len(batch) == 1:
+            return [_line(batch[0], error)]
+        middle = len(batch) // 2
+        return [*failures(op, batch[:middle], kind), *failures(op, batch[middle:], kind)]
+    failed = []
+    for case, values_ in zip(batch, found, strict=True):
+        try:
+            _compare(op, case, values_, kind)
+        except Exception as error:
+            failed.append(_line(case, error))
+    return failed
+
+
+def _compare(op: Any, case: Case, found: Sequence[Any], kind: str) -> None:
+    if kind == "gradients":
+        tensors = _copies(case)
+        wanted: Any = values(case, case.call(tensors), tensors, kind)
+        check = equal_gradients
+    else:
+        wanted = torch_result(op.op, case.sample)
+        name = f"{op.name}/{op.variant_test_name}"
+        check = opinfo_map.CHECKS.get(name) or opinfo_map.CHECKS.get(op.name) or equal
+    check([array_of(x) if isinstance(x, torch.Tensor) else x for x in found], wanted)
+
+
+def equal_gradients(found: Sequence[Any], wanted: Any) -> None:
+    """As `equal`; gradients of float32 lose some digits more."""
+    assert len(found) == len(wanted)
+    for x, y in zip(found, wanted, strict=True):
+        largest = float(y.abs().nan_to_num(0, 0, 0).max()) if y.numel() else 0.0
+        torch.testing.assert_close(
+            torch.from_numpy(x), y.detach(), rtol=1e-4, atol=max(1e-5, 1e-5 * largest),
+            equal_nan=True,
+        )  # fmt: skip
+
+
+def _line(case: Case, error: Exception) -> str:
+    cause = error.__cause__ or error
+    text = " ".join(str(cause).split()).removeprefix("backend='luminal_backend' raised: ")
+    text = text.split(" Set TORCHDYNAMO_VERBOSE")[0][:200]
+    return f"{case.name}: {type(cause).__name__}: {text}; {described(case.sample)}"
+
+
+def run_variant(kind: str, op: Any, backend: str, limit: int | None) -> Outcome:
+    """Every sample of one variant; the reason is the first failure's."""
+    start = time.perf_counter()
+    warnings.simplefilter("ignore")
+    torch._dynamo.config.recompile_limit = 10**6
+    every = [
+        case
+        for case in cases(op, limit, kind)
+        if kind != "gradients" or any(x.requires_grad for x in case.tensors)
+    ]
+    reasons = [
+        line
+        for k in range(0, len(every), BATCH)
+        for line in failures(op, every[k : k + BATCH], kind)
+    ]
+    reason = reasons[0] if reasons else "" if every else "PyTorch has no samples"
+    seconds = time.perf_counter() - start
+    return Outcome(full_name(op), len(every) - len(reasons), len(every), reason, seconds)
+
+
+# --- report ---------------------------------------------------------------------------------------
+
+
+def text_of(outcomes: Sequence[Outcome], limit: int | None, kind: str) -> str:
+    """The ledger: the counts, what passes, what does not and why."""
+    names = by_name(outcomes)
+    good = sorted(name for name, parts in names.items() if not any(p.reason for p in parts))
+    share = "all samples" if limit is None else f"the first {limit} samples"
+    lines = [
+        f"{len(good)} of {len(names)} op names pass {share} of PyTorch {torch.__version__} "
+        f"through torch.compile ({kind}).",
+        "",
+        "passes:",
+        *(f"  {name}" for name in good),
+        "",
+        "fails:",
+        *sorted(
+            f"  {part.name}: {part.passed}/{part.total}: {part.reason}"
+            for parts in names.values()
+            for part in parts
+            if part.reason
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = parser_of("PyTorch's OpInfo samples through torch.compile")
+    parser.add_argument("--gradients", action="store_true", help="compare gradients")
+    parser.add_argument("--dtypes", action="store_true", help="the first sample of every dtype")
+    options = parser.parse_args()
+    kind = "gradients" if options.gradients else "dtypes" if options.dtypes else "values"
+    ops = [op for op in database() if not options.ops or op.name in options.ops]
+    if kind == "gradients":
+        ops = [op for op in ops if op.supports_autograd]
+
+    def report(outcome: Outcome) -> None:
+        if options.ops or outcome.reason:
+            print(
+                f"{outcome.name}: {outcome.passed}/{outcome.total} {outcome.seconds:.0f}s "
+                f"{outcome.reason}", flush=True,
+            )  # fmt: skip
+
+    outcomes = run_all(ops, options, report, partial(run_variant, kind))
+    text = text_of(outcomes, options.limit, kind)
+    if options.list:
+        options.list.write_text(text)
+    print(text.split("\n\n")[0])
+
+
+if __name__ == "__main__":
+    main()
