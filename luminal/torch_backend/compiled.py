@@ -69,6 +69,7 @@ class Compiled:
         places = {plan.name: k for k, plan in enumerate(self._plans)}
         self._take = tuple(_taker(each, places) for each in self._results)
         self._written = [(k, places[plan.name]) for k, plan in translation.written]
+        self._value_checks = [(places[plan.name], check) for plan, check in translation.checks]
         graph = self.executable.graph if self.executable else None
         self._checks = [
             (read.index(use.name), use) for use in (index_inputs(graph) if graph else ())
@@ -89,6 +90,8 @@ class Compiled:
             for k, use in self._checks:
                 use.check(inputs[k].numpy(), binding.sizes)
             binding.program.run([x.data_ptr() for x in inputs], [x.data_ptr() for x in outputs])
+        for place, check in self._value_checks:
+            check(outputs[place])
         for position, place in self._written:
             args[position].copy_(outputs[place])
         results = [take(args, outputs, binding.sizes) for take in self._take]
@@ -111,6 +114,7 @@ def _computed(made: Translation) -> list[OutputPlan]:
     """The outputs of the program, in its order."""
     found = [r for r in made.results if isinstance(r, OutputPlan)]
     found += [plan for _, plan in made.written]
+    found += [plan for plan, _ in made.checks]
     names = [sink.name for sink in made.graph.sinks]  # type: ignore[union-attr]
     by_name = {plan.name: plan for plan in found}
     return [by_name[name] for name in names]

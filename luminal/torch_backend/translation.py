@@ -5,9 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 
 import luminal as lm
@@ -72,13 +74,16 @@ Result = OutputPlan | Borrowed | Size | None
 
 @dataclass(slots=True)
 class Translation:
-    """A recorded graph. `written`: arguments that are overwritten, and with which result."""
+    """A recorded graph. `written`: arguments that are overwritten, and with which result.
+    `checks`: functions of results that raise for what PyTorch refuses.
+    """
 
     graph: lm.Graph
     inputs: list[InputPlan] = field(default_factory=list)
     dims: dict[str, int] = field(default_factory=dict)  # by name: the argument that is a SymInt
     results: list[Result] = field(default_factory=list)
     written: list[tuple[int, OutputPlan]] = field(default_factory=list)
+    checks: list[tuple[OutputPlan, Callable[[torch.Tensor], Any]]] = field(default_factory=list)
 
     @property
     def draws(self) -> bool:
@@ -167,7 +172,9 @@ class _Translator:
             if isinstance(size, Expression) and size.op == "symbol":
                 self.made.dims.setdefault(str(size), position)
         elif isinstance(held, torch.Tensor):
-            if node.users:
+            if node.users and all(user.target is _WITH_EFFECTS for user in node.users):
+                self.values[node] = _TOKEN
+            elif node.users:
                 self._input(node, position, held)
         else:
             self.values[node] = held
@@ -196,11 +203,12 @@ class _Translator:
         if not isinstance(found, torch.Tensor):
             raise UnsupportedError(f"{node.target}: a {type(found).__name__} in the graph")
         dtype = dtype_of(found.dtype)
-        whole = found.detach().contiguous()
-        if found.dtype is torch.bfloat16:
-            array = whole.view(torch.uint16).numpy().view(dtype.numpy)
-        else:
-            array = whole.numpy()
+        with unset_fake_temporarily():
+            whole = found.detach().contiguous()
+            if found.dtype is torch.bfloat16:
+                array = whole.view(torch.uint16).numpy().view(dtype.numpy)
+            else:
+                array = whole.numpy()
         return lm.constant(array.copy(), dtype)
 
     # --- operators
@@ -214,6 +222,8 @@ class _Translator:
             self.values[node] = self.sizes.of(held)
         elif node.target is torch.ops.aten.copy_.default:
             self._write(node)
+        elif node.target is _WITH_EFFECTS:
+            self._effect(node)
         elif node.target in _ASSERTIONS:
             self.values[node] = None
         else:
@@ -227,13 +237,25 @@ class _Translator:
         if target in _STRIDED:
             self._check_row_major(node)
         try:
-            found = function(*self._converted(node.args), **self._converted_all(node.kwargs))
+            named = self._converted_all(node.kwargs)
+            if function in registry.KNOW_LAYOUT:
+                named["is_contiguous"] = _tensor_of(node.args[0]).is_contiguous()
+            found = function(*self._converted(node.args), **named)
         except (LuminalError, TypeError, ValueError, IndexError, NotImplementedError) as error:
             if isinstance(error, UnsupportedError) and str(error).startswith("aten."):
                 raise
             raise UnsupportedError(f"{target}: {error}") from error
         _check(target, found, held, self.sizes)
         return found
+
+    def _effect(self, node: Node) -> None:
+        """A check of values, which PyTorch makes after a run on what the program gives."""
+        _, function, info, *others = node.args
+        if function is not torch.ops.aten._linalg_check_errors.default:
+            raise UnsupportedError(f"{function}: has an effect that is not known")
+        plan = self._output(info, _tensor_of(info))
+        self.made.checks.append((plan, partial(_checked, function, others, node.kwargs)))
+        self.values[node] = (_TOKEN,)
 
     def _check_row_major(self, node: Node) -> None:
         """`as_strided` counts in memory: its operand must lie as a row-major value does."""
@@ -274,7 +296,9 @@ class _Translator:
 
     def _finish(self, results: Sequence[Any]) -> None:
         for result in results:
-            if isinstance(result, Node) and isinstance(result.meta.get("val"), torch.Tensor):
+            if isinstance(result, Node) and self.values.get(result) is _TOKEN:
+                self.made.results.append(None)
+            elif isinstance(result, Node) and isinstance(result.meta.get("val"), torch.Tensor):
                 borrowed = self._borrowed(result)
                 plan = borrowed or self._output(result, _tensor_of(result))
                 self.made.results.append(plan)
@@ -308,6 +332,17 @@ class _Translator:
             self.outputs[key] = OutputPlan(name, shape, order, held.dtype)
         return self.outputs[key]
 
+
+def _checked(
+    function: Callable[..., Any], others: Sequence[Any], named: Mapping[str, Any], x: torch.Tensor
+) -> None:
+    function(x, *others, **named)
+
+
+_WITH_EFFECTS = torch.ops.higher_order.with_effects
+
+_TOKEN = object()
+"""What orders effects in a graph; at run time there is none."""
 
 _STRIDED = frozenset([torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_scatter.default])
 

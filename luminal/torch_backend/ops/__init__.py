@@ -3,6 +3,7 @@
 from luminal.torch_backend.ops import (
     creation,
     gradients,
+    matrices,
     normalizations,
     pointwise,
     positions,
@@ -16,6 +17,7 @@ from luminal.torch_backend.ops import (
 __all__ = [
     "creation",
     "gradients",
+    "matrices",
     "normalizations",
     "pointwise",
     "positions",

@@ -48,11 +48,8 @@ def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 def index_put(
     x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    mask = indices[0] if indices else None
-    if len(indices) == 1 and mask is not None and mask.dtype is lm.bool_ and not values.shape:
-        mask = mask.reshape(*mask.extents, *[1] * (x.ndim - mask.ndim))
-        return lm.where(mask, x + values if accumulate else values, x)
-    return lm.index_put(x, _key(x, indices), values, accumulate)
+    key = tuple(slice(None) if i is None else i for i in indices)
+    return lm.index_put(x, key, values, accumulate)
 
 
 @row("embedding")

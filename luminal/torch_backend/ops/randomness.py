@@ -13,7 +13,8 @@ from typing import Any
 
 import luminal as lm
 from luminal.frontend.graph import Recorder
-from luminal.torch_backend.ops.registry import row
+from luminal.nn import functional
+from luminal.torch_backend.ops.registry import ROWS, row
 
 Tensor = lm.Tensor
 
@@ -128,6 +129,18 @@ def bernoulli_like(x: Tensor, p: Tensor, generator: None = None) -> Tensor:
     return lm.random.bernoulli(_key(), p.expand(*x.extents)).cast(x.dtype)
 
 
+@row("rrelu_with_noise_functional")
+def rrelu(
+    x: Tensor, noise: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False,
+    generator: None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    if not training:
+        return functional.leaky_relu(x, (lower + upper) / 2), noise
+    slope = lm.random.uniform(_key(), x.shape, lower, upper, dtype=x.dtype)
+    drawn = lm.where(x <= 0, slope, 1)
+    return x * drawn, drawn
+
+
 @row("native_dropout")
 def dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     if train is False:
@@ -136,3 +149,12 @@ def dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
         return lm.zeros(x.shape, x.dtype), lm.zeros(x.shape, lm.bool_)
     kept = lm.random.bernoulli(_key(), 1 - p, x.shape)
     return lm.where(kept, x * (1 / (1 - p)), 0).cast(x.dtype), kept
+
+
+def normal_like(
+    shape: Sequence[Any], *, mean: float, std: float, dtype: Any, generator: None = None
+) -> Tensor:
+    return lm.random.normal(_key(), tuple(shape), mean, std, dtype=dtype)
+
+
+ROWS["prims.normal.default"] = normal_like

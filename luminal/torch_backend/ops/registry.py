@@ -14,13 +14,18 @@ Row = Callable[..., Any]
 
 ROWS: dict[str, Row] = {}
 
+KNOW_LAYOUT: set[Row] = set()
+"""Rows that are told whether their first operand `is_contiguous` in PyTorch."""
 
-def row(*names: str) -> Callable[[Row], Row]:
+
+def row(*names: str, knows_layout: bool = False) -> Callable[[Row], Row]:
     """Enters a function under names of aten operators."""
 
     def enter(function: Row) -> Row:
         for name in names:
             ROWS[f"aten.{name}"] = function
+        if knows_layout:
+            KNOW_LAYOUT.add(function)
         return function
 
     return enter

@@ -1,0 +1,113 @@
+"""Decompositions of matrices, solutions of linear systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import luminal as lm
+from luminal.torch_backend.ops.registry import row, rows
+
+Tensor = lm.Tensor
+
+rows(
+    {
+        "cholesky": lm.cholesky,
+        "cholesky_inverse": lm.cholesky_inverse,
+        "cholesky_solve": lm.cholesky_solve,
+        "linalg_cholesky_ex": lm.linalg.cholesky_ex,
+        "linalg_eigvalsh": lm.linalg.eigvalsh,
+        "linalg_inv_ex": lm.linalg.inv_ex,
+        "linalg_lu": lm.linalg.lu,
+        "linalg_lu_solve": lm.linalg.lu_solve,
+        "linalg_matrix_exp": lm.linalg.matrix_exp,
+        "linalg_pinv.atol_rtol_tensor": lm.linalg.pinv,
+        "linalg_pinv.atol_rtol_float": lm.linalg.pinv,
+        "linalg_qr": lm.linalg.qr,
+        "linalg_solve_triangular": lm.linalg.solve_triangular,
+        "triangular_solve": lm.triangular_solve,
+    }
+)
+
+
+def _no_errors(x: Tensor) -> Tensor:
+    """The `info` of factors that need no check."""
+    return lm.zeros(x.shape[:-2], lm.int32)
+
+
+@row("linalg_lu_factor_ex")
+def lu_factor(x: Tensor, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, ...]:
+    factors, pivots = lm.linalg.lu_factor(x, pivot=pivot)
+    return factors, pivots, _no_errors(x)
+
+
+def _factors(x: Tensor, is_contiguous: bool) -> tuple[Tensor, Tensor]:
+    """LU of x, of its transpose where x is row-major: so PyTorch's derivatives expect it."""
+    factors, pivots = lm.linalg.lu_factor(x.mT if is_contiguous else x)
+    return factors, pivots
+
+
+@row("_linalg_det", knows_layout=True)
+def det(x: Tensor, is_contiguous: bool) -> tuple[Tensor, ...]:
+    return lm.linalg.det(x), *_factors(x, is_contiguous)
+
+
+@row("_linalg_slogdet", knows_layout=True)
+def slogdet(x: Tensor, is_contiguous: bool) -> tuple[Tensor, ...]:
+    sign, log = lm.linalg.slogdet(x)
+    return sign, log, *_factors(x, is_contiguous)
+
+
+@row("_linalg_solve_ex", knows_layout=True)
+def solve(
+    a: Tensor, b: Tensor, left: bool = True, check_errors: bool = False,
+    is_contiguous: bool = False,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    transposed = is_contiguous and left
+    factors, pivots = lm.linalg.lu_factor(a.mT if transposed else a)
+    return lm.linalg.solve(a, b, left=left), factors, pivots, _no_errors(a)
+
+
+@row("_linalg_svd")
+def svd(
+    x: Tensor, full_matrices: bool = False, compute_uv: bool = True, driver: Any = None
+) -> tuple[Tensor, ...]:
+    if compute_uv:
+        return tuple(lm.linalg.svd(x, full_matrices))
+    nothing = lm.zeros((0,), x.dtype)
+    return nothing, lm.linalg.svdvals(x), nothing
+
+
+@row("_linalg_eigh")
+def eigh(x: Tensor, UPLO: str = "L", compute_v: bool = True) -> tuple[Tensor, ...]:
+    if compute_v:
+        return tuple(lm.linalg.eigh(x, UPLO))
+    return lm.linalg.eigvalsh(x, UPLO), lm.zeros((0,), x.dtype)
+
+
+@row("lu_unpack")
+def lu_unpack(
+    factors: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple[Tensor, ...]:
+    found = lm.lu_unpack(factors, pivots)
+    nothing = lm.zeros((0,), factors.dtype)
+    p, lower, upper = found
+    return (
+        p if unpack_pivots else nothing,
+        lower if unpack_data else nothing,
+        upper if unpack_data else nothing,
+    )
+
+
+@row("_trilinear")
+def trilinear(
+    a: Tensor, b: Tensor, c: Tensor, expand1: Sequence[int], expand2: Sequence[int],
+    expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1,
+) -> Tensor:  # fmt: skip
+    wide = []
+    for x, dims in ((a, expand1), (b, expand2), (c, expand3)):
+        for dim in sorted(dims):
+            x = x.unsqueeze(dim)
+        wide.append(x)
+    first, second, third = wide
+    return (first * second * third).sum(tuple(sumdim))
