@@ -87,6 +87,11 @@ def to_copy(x: Tensor, dtype: Any = None, non_blocking: bool = False) -> Tensor:
     return x if dtype is None else x.cast(dtype)
 
 
+@row("prims::convert_element_type")
+def convert_element_type(x: Tensor, dtype: Any) -> Tensor:
+    return x.cast(dtype)
+
+
 @row("view.dtype")
 def view_dtype(x: Tensor, dtype: Any) -> Tensor:
     return x.view(dtype)

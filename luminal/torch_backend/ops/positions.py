@@ -14,7 +14,7 @@ Tensor = lm.Tensor
 
 _SAME = """
     gather index_add index_copy index_fill index_reduce index_select masked_scatter
-    put scatter_add take bucketize searchsorted
+    put scatter_add take bucketize searchsorted histc bincount
 """.split()
 
 rows({name: getattr(lm, name) for name in _SAME})

@@ -79,6 +79,18 @@ def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: Any = None) -> Tensor:
     return lm.cdist(x1, x2, p)
 
 
+@row("_grouped_mm", "transformers::grouped_mm_fallback")
+def grouped_product(
+    x: Tensor, weight: Tensor, offsets: Tensor, bias: None = None, dtype: Any = None
+) -> Tensor:
+    """Rows times the matrix of their group: `offsets` are the groups' ends (a mixture of experts)."""
+    if x.ndim != 2 or weight.ndim != 3 or bias is not None:
+        raise UnsupportedError("grouped products: of rows with a stack of matrices only")
+    number = lm.iota((x.shape[0],), 0, offsets.dtype)
+    group = lm.searchsorted(offsets, number, right=True)
+    return lm.einsum("tk,tkn->tn", x, weight[group])
+
+
 @row("linalg_cross")
 def cross(x: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     return lm.linalg.cross(x, other, dim)

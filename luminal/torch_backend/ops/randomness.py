@@ -14,7 +14,7 @@ from typing import Any
 import luminal as lm
 from luminal.frontend.graph import Recorder
 from luminal.nn import functional
-from luminal.torch_backend.ops.registry import ROWS, row
+from luminal.torch_backend.ops.registry import row
 
 Tensor = lm.Tensor
 
@@ -151,10 +151,8 @@ def dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     return lm.where(kept, x * (1 / (1 - p)), 0).cast(x.dtype), kept
 
 
-def normal_like(
+@row("prims::normal")
+def normal_of_shape(
     shape: Sequence[Any], *, mean: float, std: float, dtype: Any, generator: None = None
 ) -> Tensor:
     return lm.random.normal(_key(), tuple(shape), mean, std, dtype=dtype)
-
-
-ROWS["prims.normal.default"] = normal_like

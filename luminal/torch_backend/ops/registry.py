@@ -23,7 +23,7 @@ def row(*names: str, knows_layout: bool = False) -> Callable[[Row], Row]:
 
     def enter(function: Row) -> Row:
         for name in names:
-            ROWS[f"aten.{name}"] = function
+            ROWS[_full(name)] = function
         if knows_layout:
             KNOW_LAYOUT.add(function)
         return function
@@ -34,7 +34,13 @@ def row(*names: str, knows_layout: bool = False) -> Callable[[Row], Row]:
 def rows(functions: Mapping[str, Row]) -> None:
     """Enters functions that are the library's own."""
     for name, function in functions.items():
-        ROWS[f"aten.{name}"] = function
+        ROWS[_full(name)] = function
+
+
+def _full(name: str) -> str:
+    """A name with its namespace, `aten` if it has none (`prims::fma`)."""
+    space, _, rest = name.rpartition("::")
+    return f"{space or 'aten'}.{rest}"
 
 
 def find(target: Any) -> Row | None:
