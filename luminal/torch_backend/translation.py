@@ -234,12 +234,10 @@ class _Translator:
         function = registry.find(target)
         if function is None:
             raise UnsupportedError(f"{target}: not in the library")
-        if target in _STRIDED:
-            self._check_row_major(node)
         try:
             named = self._converted_all(node.kwargs)
             if function in registry.KNOW_LAYOUT:
-                named["is_contiguous"] = _tensor_of(node.args[0]).is_contiguous()
+                named["held"] = _tensor_of(node.args[0])
             found = function(*self._converted(node.args), **named)
         except (LuminalError, TypeError, ValueError, IndexError, NotImplementedError) as error:
             if isinstance(error, UnsupportedError) and str(error).startswith("aten."):
@@ -256,14 +254,6 @@ class _Translator:
         plan = self._output(info, _tensor_of(info))
         self.made.checks.append((plan, partial(_checked, function, others, node.kwargs)))
         self.values[node] = (_TOKEN,)
-
-    def _check_row_major(self, node: Node) -> None:
-        """`as_strided` counts in memory: its operand must lie as a row-major value does."""
-        held = node.args[0].meta["val"]  # type: ignore[union-attr]
-        if memory_order(held.shape, held.stride()) != tuple(range(held.ndim)):
-            raise UnsupportedError(f"{node.target}: of a tensor that is not row-major")
-        if held.storage_offset() != 0:
-            raise UnsupportedError(f"{node.target}: of a tensor within another one's storage")
 
     def _converted(self, x: Any) -> Any:
         if isinstance(x, Node):
@@ -343,8 +333,6 @@ _WITH_EFFECTS = torch.ops.higher_order.with_effects
 
 _TOKEN = object()
 """What orders effects in a graph; at run time there is none."""
-
-_STRIDED = frozenset([torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_scatter.default])
 
 _ASSERTIONS = frozenset(
     [

@@ -243,17 +243,66 @@ def compared(name: str, *, fullgraph: bool = True) -> tuple[float, int]:
     return worst, lm.compile_count() - before
 
 
+def trained(name: str) -> float:
+    """The largest difference of a step's loss and gradients."""
+    torch._dynamo.reset()
+    model, given = made(name), ZOO[name].inputs(6)
+    options = {"fallback": "error"}
+    fast = torch.compile(model, backend=luminal_backend, fullgraph=True, options=options)
+
+    def step(forward: Callable[..., Any]) -> list[torch.Tensor]:
+        model.zero_grad(set_to_none=True)
+        outputs = [y for y in tensors_of(forward(**given)) if y.requires_grad]
+        loss = torch.stack([(y * torch.arange(y.numel()).cos().view_as(y)).sum() for y in outputs])
+        loss = loss.sum()
+        loss.backward()
+        return [loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+
+    wanted, found = step(model), step(fast)
+    return max(difference(x, y) for x, y in zip(found, wanted, strict=True))
+
+
+def generated(name: str) -> tuple[bool, list[int]]:
+    """Is the text that of eager PyTorch? And how many programs there were after each token."""
+    torch._dynamo.reset()
+    model, given = made(name), _ids(5)
+    how: dict[str, Any] = {
+        "max_new_tokens": 8, "do_sample": False, "cache_implementation": "static",
+        "eos_token_id": None, "pad_token_id": 0, "use_cache": True, "disable_compile": True,
+    }  # fmt: skip
+    wanted = model.generate(**given, **how)
+    counts: list[int] = []
+    plain = model.forward
+    fast = torch.compile(plain, backend=luminal_backend, options={"fallback": "error"})
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        result = fast(*args, **kwargs)
+        counts.append(lm.compile_count())
+        return result
+
+    model.forward = forward
+    found = model.generate(**given, **how)
+    return torch.equal(found, wanted), counts
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Tiny models against eager PyTorch")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--breaks", action="store_true", help="let PyTorch run what is missing")
+    parser.add_argument("--train", action="store_true", help="compare a step's gradients")
+    parser.add_argument("--generate", action="store_true", help="compare generated text")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in options.names or ZOO:
         start = time.perf_counter()
         try:
-            worst, count = compared(name, fullgraph=not options.breaks)
-            text = f"{worst:.1e}, {count} programs"
+            if options.train:
+                text = f"{trained(name):.1e}"
+            elif options.generate:
+                text = str(generated(name))
+            else:
+                worst, count = compared(name, fullgraph=not options.breaks)
+                text = f"{worst:.1e}, {count} programs"
         except Exception as error:
             cause = error.__cause__ or error
             text = f"{type(cause).__name__}: {' '.join(str(cause).split())[:400]}"

@@ -51,11 +51,23 @@ def attention_backward(
     weights = lm.exp(
         products.scores(query, key, attn_mask, is_causal, scale) - logsumexp.unsqueeze(-1)
     )
-    of_weights = g @ value.mT
+    of_weights = g @ products.spread_heads(value, query).mT
     carried = (g * out).sum(-1, keepdim=True)
     of_scores = weights * (of_weights - carried) * products.factor(query, scale)
-    found = of_scores @ key, of_scores.mT @ query, weights.mT @ g
-    return tuple(x.cast(y.dtype) for x, y in zip(found, (query, key, value), strict=True))
+    of_query = of_scores @ products.spread_heads(key, query)
+    of_key, of_value = of_scores.mT @ query, weights.mT @ g
+    return (
+        of_query.cast(query.dtype),
+        _joined_heads(of_key, key).cast(key.dtype),
+        _joined_heads(of_value, value).cast(value.dtype),
+    )
+
+
+def _joined_heads(g: Tensor, x: Tensor) -> Tensor:
+    """The sums over the query heads that share a head of `x`."""
+    if g.shape[1] == x.shape[1]:
+        return g
+    return g.unflatten(1, (x.shape[1], -1)).sum(2)
 
 
 @row("embedding_dense_backward")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 import luminal as lm
 from luminal.torch_backend.ops.registry import row, rows
 
@@ -41,29 +43,29 @@ def lu_factor(x: Tensor, pivot: bool = True, check_errors: bool = False) -> tupl
     return factors, pivots, _no_errors(x)
 
 
-def _factors(x: Tensor, is_contiguous: bool) -> tuple[Tensor, Tensor]:
+def _factors(x: Tensor, held: torch.Tensor) -> tuple[Tensor, Tensor]:
     """LU of x, of its transpose where x is row-major: so PyTorch's derivatives expect it."""
-    factors, pivots = lm.linalg.lu_factor(x.mT if is_contiguous else x)
+    factors, pivots = lm.linalg.lu_factor(x.mT if held.is_contiguous() else x)
     return factors, pivots
 
 
 @row("_linalg_det", knows_layout=True)
-def det(x: Tensor, is_contiguous: bool) -> tuple[Tensor, ...]:
-    return lm.linalg.det(x), *_factors(x, is_contiguous)
+def det(x: Tensor, *, held: torch.Tensor) -> tuple[Tensor, ...]:
+    return lm.linalg.det(x), *_factors(x, held)
 
 
 @row("_linalg_slogdet", knows_layout=True)
-def slogdet(x: Tensor, is_contiguous: bool) -> tuple[Tensor, ...]:
+def slogdet(x: Tensor, *, held: torch.Tensor) -> tuple[Tensor, ...]:
     sign, log = lm.linalg.slogdet(x)
-    return sign, log, *_factors(x, is_contiguous)
+    return sign, log, *_factors(x, held)
 
 
 @row("_linalg_solve_ex", knows_layout=True)
 def solve(
-    a: Tensor, b: Tensor, left: bool = True, check_errors: bool = False,
-    is_contiguous: bool = False,
+    a: Tensor, b: Tensor, left: bool = True, check_errors: bool = False, *,
+    held: torch.Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    transposed = is_contiguous and left
+    transposed = held.is_contiguous() and left
     factors, pivots = lm.linalg.lu_factor(a.mT if transposed else a)
     return lm.linalg.solve(a, b, left=left), factors, pivots, _no_errors(a)
 

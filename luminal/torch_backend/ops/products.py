@@ -55,8 +55,8 @@ def attention(
 def scores(
     query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None
 ) -> Tensor:
-    """Masked, scaled products of queries and keys in float32."""
-    q, k = query.cast(query.dtype.compute), key.cast(key.dtype.compute)
+    """Masked, scaled products of queries and keys, whose heads may be fewer, in float32."""
+    q, k = query.cast(query.dtype.compute), spread_heads(key.cast(key.dtype.compute), query)
     found = (q @ k.mT) * factor(query, scale)
     if is_causal:
         rows_, columns = lm.iota(found.shape[-2:], 0), lm.iota(found.shape[-2:], 1)
@@ -64,6 +64,12 @@ def scores(
     if mask is None:
         return found
     return lm.where(mask, found, -lm.inf) if mask.dtype is lm.bool_ else found + mask
+
+
+def spread_heads(x: Tensor, query: Tensor) -> Tensor:
+    """Heads of keys or values once for each query head of their group."""
+    heads, shared = query.shape[1], x.shape[1]
+    return x if heads == shared else lm.repeat_interleave(x, heads // shared, 1)
 
 
 def factor(query: Tensor, scale: float | None) -> float:
@@ -83,7 +89,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: Any = None) -> Tensor:
 def grouped_product(
     x: Tensor, weight: Tensor, offsets: Tensor, bias: None = None, dtype: Any = None
 ) -> Tensor:
-    """Rows times the matrix of their group: `offsets` are the groups' ends (a mixture of experts)."""
+    """Rows times the matrix of their group; `offsets` are the groups' ends."""
     if x.ndim != 2 or weight.ndim != 3 or bias is not None:
         raise UnsupportedError("grouped products: of rows with a stack of matrices only")
     number = lm.iota((x.shape[0],), 0, offsets.dtype)

@@ -15,7 +15,7 @@ Row = Callable[..., Any]
 ROWS: dict[str, Row] = {}
 
 KNOW_LAYOUT: set[Row] = set()
-"""Rows that are told whether their first operand `is_contiguous` in PyTorch."""
+"""Rows that are told, as `held`, how their first operand lies in PyTorch: a tensor without data."""
 
 
 def row(*names: str, knows_layout: bool = False) -> Callable[[Row], Row]:

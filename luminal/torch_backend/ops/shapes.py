@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 import luminal as lm
 from luminal.frontend.padding import pad as padded
 from luminal.shape.expression import Expression
 from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.layout import inverse, memory_order
 from luminal.torch_backend.ops.registry import row, rows
 
 Tensor = lm.Tensor
 Size = int | Expression
 
 _SAME = """
-    as_strided_scatter cat diagonal diagonal_scatter diag_embed permute rot90 select select_scatter
+    cat diagonal diagonal_scatter diag_embed permute rot90 select select_scatter
     split split_with_sizes stack t tile transpose tril triu unbind unsqueeze
     unsafe_split unsafe_split_with_sizes
 """.split()
@@ -97,22 +100,55 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return x.unfold(dimension, size, step)
 
 
-@row("as_strided")
+def _row_major(what: str, x: Tensor, held: torch.Tensor) -> Tensor:
+    """`x` with its dims in the order of memory, where it fills its storage from the start."""
+    order = memory_order(held.shape, held.stride())
+    if order is None or held.storage_offset() != 0:
+        raise UnsupportedError(f"{what}: of a tensor with gaps, or within another one's storage")
+    return x.permute(*order)
+
+
+def _is_same_place(
+    x: Tensor, held: torch.Tensor, size: Sequence[Size], stride: Sequence[Size], offset: Size | None
+) -> bool:
+    """Are these the tensor's own sizes and strides, but for strides of dims of 1?"""
+    if tuple(size) != x.shape or offset not in (None, 0) or held.storage_offset() != 0:
+        return False
+    strides = zip(size, stride, held.stride(), strict=True)
+    return all(n == 1 or (isinstance(own, int) and step == own) for n, step, own in strides)
+
+
+@row("as_strided", knows_layout=True)
 def as_strided(
-    x: Tensor, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size | None = None
-) -> Tensor:
+    x: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Size | None = None,
+    *, held: torch.Tensor,
+) -> Tensor:  # fmt: skip
+    if _is_same_place(x, held, size, stride, storage_offset):
+        return x
     if any(isinstance(n, Expression) for n in (*size, *stride, storage_offset)):
         raise UnsupportedError("aten.as_strided: sizes or strides are open")
-    return lm.as_strided(x, size, stride, storage_offset or 0)
+    whole = _row_major("aten.as_strided", x, held)
+    return lm.as_strided(whole, size, stride, storage_offset or 0)
+
+
+@row("as_strided_scatter", knows_layout=True)
+def as_strided_scatter(
+    x: Tensor, src: Tensor, size: Sequence[Any], stride: Sequence[Any],
+    storage_offset: int | None = None, *, held: torch.Tensor,
+) -> Tensor:  # fmt: skip
+    order = memory_order(held.shape, held.stride())
+    whole = _row_major("aten.as_strided_scatter", x, held)
+    written = lm.as_strided_scatter(whole, src, size, stride, storage_offset or 0)
+    return written.permute(*inverse(order or ()))
 
 
 @row("constant_pad_nd")
-def constant_pad(x: Tensor, pad: Sequence[Size], value: float = 0) -> Tensor:
+def constant_pad(x: Tensor, pad: Sequence[Any], value: float = 0) -> Tensor:
     return padded(x, tuple(pad), "constant", value)
 
 
 def _padding(mode: str) -> Any:
-    def pad(x: Tensor, padding: Sequence[Size]) -> Tensor:
+    def pad(x: Tensor, padding: Sequence[Any]) -> Tensor:
         return padded(x, tuple(padding), mode)
 
     return pad
