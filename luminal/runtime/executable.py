@@ -103,6 +103,9 @@ class _Held:
     def __init__(self, locks: Sequence[threading.RLock]) -> None:
         self._locks = locks
 
+    def __bool__(self) -> bool:
+        return bool(self._locks)
+
     def __enter__(self) -> None:
         taken = 0
         try:
@@ -271,10 +274,13 @@ class Executable:
         with self._lock:
             if self._newest != Parameter.newest:
                 self._find_locks()
-            with self._held:
+            if self._held:
+                with self._held:
+                    bound.run_at(inputs, outputs, sizes)
+                    for parameter in self._trained:
+                        parameter.changed()
+            else:
                 bound.run_at(inputs, outputs, sizes)
-                for parameter in self._trained:
-                    parameter.changed()
 
     def _find_locks(self) -> None:
         """What runs hold: States, and Parameters that some program assigns, in order."""

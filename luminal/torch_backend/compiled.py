@@ -1,20 +1,22 @@
-"""A recorded graph compiled, and called with tensors: their memory is read and written in place."""
+"""A recorded graph compiled, and called with tensors: their memory is read and written in place.
+
+What a call does is known when the graph is: its steps are written out as the source of a function,
+as loops over plans would take longer than a small program runs.
+"""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch._C._dynamo.guards import _empty_strided_cpu  # type: ignore[attr-defined]
 
 import luminal as lm
 from luminal.hlir.index_inputs import index_inputs
-from luminal.hlir.state import Parameter
-from luminal.runtime.addressed import Addressed
 from luminal.runtime.arrays import Array
 from luminal.shape.expression import Expression
 from luminal.torch_backend.translation import (
@@ -26,88 +28,159 @@ from luminal.torch_backend.translation import (
 )
 from luminal.torch_backend.types import dtype_of
 
+MAX_BINDINGS = 64  # sets of open sizes whose bindings are kept
+
 _LARGEST_SEED = 2**63 - 1
 
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """How an output's tensor is made: sizes and strides."""
-
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    dtype: torch.dtype
+Made = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
+"""How an output's tensor is made: sizes, strides, dtype."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Binding:
+class Binding(NamedTuple):
     """What a call needs for one set of open sizes."""
 
-    program: Addressed | None
-    outputs: tuple[_Made, ...]
+    run: Callable[[Sequence[int], Sequence[int]], None]
+    made: tuple[Made, ...]
     sizes: Mapping[str, int]
 
 
-class Compiled:
-    """A function of a list of tensors and sizes, as AOTAutograd calls it. It empties the list."""
+def compiled(translation: Translation, options: Mapping[str, Any]) -> Callable[[list[Any]], Any]:
+    """A function of a list of tensors and sizes, as AOTAutograd calls it; it empties the list."""
+    call = _Caller(translation, options).function()
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call
+
+
+class _Caller:
+    """Writes the source of a call: a0 is its first argument, x0 what the program reads first, o0
+    what it writes first.
+    """
 
     def __init__(self, translation: Translation, options: Mapping[str, Any]) -> None:
-        self._boxed_call = True  # of the instance: wrappers copy its attributes
-        self._made = translation
-        self._results = tuple(translation.results)
-        self._plans = _computed(translation)
-        self.executable = lm.compile(translation.graph, **options) if self._plans else None
-        read = self.executable.input_names if self.executable else ()
+        self.made = translation
+        self.plans = _computed(translation)
+        self.executable = lm.compile(translation.graph, **options) if self.plans else None
+        self.read = self.executable.input_names if self.executable else ()
         by_name = {plan.name: plan for plan in translation.inputs}
-        self._inputs = [by_name.get(name) for name in read]  # None: the seed
-        self._weights = [
-            _Weight(plan, plan.parameter) for plan in translation.inputs if plan.parameter
-        ]
-        self._dims = tuple(translation.dims.items())
-        # Dims that no argument is: they are read off the shapes.
-        self._reads_dims = len(translation.dims) < len(translation.graph.dims)
-        self._bindings: dict[tuple[Any, ...], _Binding] = {}
-        places = {plan.name: k for k, plan in enumerate(self._plans)}
-        self._take = tuple(_taker(each, places) for each in self._results)
-        self._written = [(k, places[plan.name]) for k, plan in translation.written]
-        self._value_checks = [(places[plan.name], check) for plan, check in translation.checks]
-        graph = self.executable.graph if self.executable else None
-        self._checks = [
-            (read.index(use.name), use) for use in (index_inputs(graph) if graph else ())
-        ]
+        self.inputs = [by_name.get(name) for name in self.read]  # None: the seed
+        self.weights = [plan for plan in translation.inputs if plan.parameter is not None]
+        self.places = {plan.name: k for k, plan in enumerate(self.plans)}
+        self.bindings: dict[Any, Binding] = {}
+        self.names: dict[str, Any] = {
+            "bindings": self.bindings, "bind": self.bind, "empty": _empty_strided_cpu,
+            "random": partial(torch.randint, _LARGEST_SEED, ()),
+        }  # fmt: skip
 
-    def __call__(self, args: list[Any]) -> list[Any]:
-        key: tuple[Any, ...] = tuple([args[position] for _, position in self._dims])
-        inputs = [_laid(plan, args) for plan in self._inputs]
-        if self._reads_dims:
-            key = (*key, *[x.shape for x in inputs])
-        binding = self._bindings.get(key)
-        if binding is None:
-            binding = self._bindings[key] = self._bound(args, key, inputs)
-        for weight in self._weights:
-            weight.refresh(args)
-        outputs = [torch.empty_strided(o.size, o.stride, dtype=o.dtype) for o in binding.outputs]
-        if binding.program is not None:
-            for k, use in self._checks:
-                use.check(inputs[k].numpy(), binding.sizes)
-            binding.program.run([x.data_ptr() for x in inputs], [x.data_ptr() for x in outputs])
-        for place, check in self._value_checks:
-            check(outputs[place])
-        for position, place in self._written:
-            args[position].copy_(outputs[place])
-        results = [take(args, outputs, binding.sizes) for take in self._take]
-        args.clear()
-        return results
+    def function(self) -> Callable[[list[Any]], Any]:
+        """The call."""
+        body = [*self._arguments(), *self._weights(), *self._run(), *self._after()]
+        exec("def call(args):\n" + "".join(f"    {line}\n" for line in body), self.names)
+        call: Callable[[list[Any]], Any] = self.names["call"]
+        return call
 
-    def _bound(
-        self, args: Sequence[Any], key: tuple[Any, ...], inputs: Sequence[torch.Tensor]
-    ) -> _Binding:
-        sizes = {name: n for (name, _), n in zip(self._dims, key, strict=False)}
-        program = None
+    def bind(self, key: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Binding:
+        """The binding for these open sizes, from now on found by them."""
+        sizes: Mapping[str, int] = dict(zip(self.made.dims, key, strict=False))
+        run: Callable[[Any, Any], None] = _nothing
         if self.executable is not None:
             program = self.executable.at([tuple(x.shape) for x in inputs], sizes)
-            sizes = {**sizes, **program.dims}
-        made = tuple(_making(plan, sizes) for plan in self._plans)
-        return _Binding(program, made, sizes)
+            run, sizes = program.run, {**sizes, **program.dims}
+        found = Binding(run, tuple(_making(plan, sizes) for plan in self.plans), sizes)
+        if len(self.bindings) >= MAX_BINDINGS:
+            del self.bindings[next(iter(self.bindings))]
+        self.bindings[tuple(key)] = found
+        return found
+
+    # --- the steps of a call
+
+    def _arguments(self) -> list[str]:
+        count = self.made.arguments
+        return [
+            *([f"{_listed('a', range(count))} = args"] if count else []),
+            "args.clear()",
+            *(f"x{k} = {self._laid(plan)}" for k, plan in enumerate(self.inputs)),
+        ]
+
+    def _laid(self, plan: InputPlan | None) -> str:
+        """A tensor with row-major memory, its dims in the plan's order."""
+        if plan is None:
+            return "random()"
+        name = f"a{plan.position}"
+        if plan.order is not None and plan.order != tuple(range(len(plan.order))):
+            return f"{name}.permute({plan.order}).contiguous()"
+        return f"{name} if {name}.is_contiguous() else {name}.contiguous()"
+
+    def _weights(self) -> list[str]:
+        """Weights whose version or memory has moved are set anew."""
+        if not self.weights:
+            return []
+        held = Weights(self.weights)
+        self.names["weights"] = held
+        names = [f"a{plan.position}" for plan in self.weights]
+        seen = "".join(f"{name}._version, {name}.data_ptr(), " for name in names)
+        return [
+            "try:",
+            f"    if weights.seen != ({seen}):",
+            f"        weights.set(({', '.join(names)},), ({seen}))",
+            "except RuntimeError:  # tensors of inference mode have no version",
+            f"    weights.set(({', '.join(names)},), None)",
+        ]
+
+    def _run(self) -> list[str]:
+        key = "".join(f"a{position}, " for position in self.made.dims.values())
+        if len(self.made.dims) < len(self.made.graph.dims):  # the rest is read off the shapes
+            key += "".join(f"x{k}.shape, " for k in range(len(self.inputs)))
+        xs = _listed("x", range(len(self.inputs)))
+        outputs = range(len(self.plans))
+        reads = "".join(f"x{k}.data_ptr(), " for k in range(len(self.inputs)))
+        writes = "".join(f"o{k}.data_ptr(), " for k in outputs)
+        return [
+            f"binding = bindings.get(({key})) or bind(({key}), ({xs}))",
+            "run, made, sizes = binding",
+            *([f"{_listed('m', outputs)} = made"] if self.plans else []),
+            *(f"o{k} = empty(*m{k})" for k in outputs),
+            *self._index_checks(),
+            f"run(({reads}), ({writes}))",
+        ]
+
+    def _index_checks(self) -> list[str]:
+        uses = index_inputs(self.executable.graph) if self.executable else ()
+        lines = []
+        for k, use in enumerate(uses):
+            self.names[f"check{k}"] = use.check
+            lines.append(f"check{k}(x{self.read.index(use.name)}.numpy(), sizes)")
+        return lines
+
+    def _after(self) -> list[str]:
+        lines = []
+        for k, (plan, check) in enumerate(self.made.checks):
+            self.names[f"sound{k}"] = check
+            lines.append(f"sound{k}(o{self.places[plan.name]})")
+        lines += [f"a{k}.copy_(o{self.places[plan.name]})" for k, plan in self.made.written]
+        results = [self._result(k, each) for k, each in enumerate(self.made.results)]
+        return [*lines, f"return [{', '.join(results)}]"]
+
+    def _result(self, number: int, result: Result) -> str:
+        match result:
+            case OutputPlan():
+                return f"o{self.places[result.name]}"
+            case Borrowed(position, ()):
+                return f"a{position}"
+            case Borrowed(position, calls):
+                self.names[f"view{number}"] = partial(_viewed, calls)
+                return f"view{number}(a{position}, sizes)"
+            case Expression():
+                self.names[f"size{number}"] = result.evaluate
+                return f"size{number}(sizes)"
+        return repr(result)
+
+
+def _listed(letter: str, numbers: Sequence[int]) -> str:
+    return "".join(f"{letter}{k}, " for k in numbers)
+
+
+def _nothing(inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    """The run of a graph that computes nothing."""
 
 
 def _computed(made: Translation) -> list[OutputPlan]:
@@ -115,83 +188,52 @@ def _computed(made: Translation) -> list[OutputPlan]:
     found = [r for r in made.results if isinstance(r, OutputPlan)]
     found += [plan for _, plan in made.written]
     found += [plan for plan, _ in made.checks]
-    names = [sink.name for sink in made.graph.sinks]  # type: ignore[union-attr]
     by_name = {plan.name: plan for plan in found}
-    return [by_name[name] for name in names]
+    return [by_name[sink.name] for sink in made.graph.sinks]  # type: ignore[union-attr]
 
 
-def _laid(plan: InputPlan | None, args: Sequence[Any]) -> torch.Tensor:
-    """The argument as a tensor whose memory is row-major, its dims in the plan's order."""
-    if plan is None:
-        return torch.randint(_LARGEST_SEED, ())
-    x: torch.Tensor = args[plan.position]
-    if plan.order is not None and plan.order != tuple(range(len(plan.order))):
-        laid = x.permute(plan.order)
-        return laid if laid.is_contiguous() else laid.contiguous()
-    return x if x.is_contiguous() else x.contiguous()
-
-
-def _making(plan: OutputPlan, sizes: Mapping[str, int]) -> _Made:
+def _making(plan: OutputPlan, sizes: Mapping[str, int]) -> Made:
     size = tuple(_value(n, sizes) for n in plan.shape)
     stride, step = [0] * len(size), 1
     for k in reversed(plan.order):
         stride[k] = step
         step *= max(size[k], 1)
-    return _Made(size, tuple(stride), plan.dtype)
+    return size, tuple(stride), plan.dtype
 
 
-def _value(n: int | Expression, sizes: Mapping[str, int]) -> int:
+def _value(n: Any, sizes: Mapping[str, int]) -> Any:
+    """Arguments with open sizes known."""
+    if isinstance(n, list | tuple):
+        return [_value(each, sizes) for each in n]
     return n.evaluate(sizes) if isinstance(n, Expression) else n
 
 
-_Take = Callable[[Sequence[Any], Sequence[torch.Tensor], Mapping[str, int]], Any]
-
-
-def _taker(result: Result, places: Mapping[str, int]) -> _Take:
-    """A function that gives one result of a call."""
-    if isinstance(result, OutputPlan):
-        place = places[result.name]
-        return lambda args, outputs, sizes: outputs[place]
-    if isinstance(result, Borrowed):
-        return partial(_borrowed, result)
-    if isinstance(result, Expression):
-        return lambda args, outputs, sizes: _value(result, sizes)
-    return lambda args, outputs, sizes: result
-
-
-def _borrowed(result: Borrowed, args: Sequence[Any], _: Any, sizes: Mapping[str, int]) -> Any:
-    x = args[result.position]
-    for function, others, named in result.calls:
-        x = function(x, *_known(others, sizes), **named)
+def _viewed(calls: Sequence[Any], x: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:
+    for function, others, named in calls:
+        x = function(x, *_value(others, sizes), **named)
     return x
 
 
-def _known(x: Any, sizes: Mapping[str, int]) -> Any:
-    if isinstance(x, list | tuple):
-        return [_known(each, sizes) for each in x]
-    return _value(x, sizes)
+class Weights:
+    """Parameters in step with tensors. `seen`: versions and addresses when they were set."""
 
+    __slots__ = ("_parameters", "_tensors", "seen")
 
-class _Weight:
-    """A Parameter in step with a tensor: set anew where its version or its memory moved."""
+    def __init__(self, plans: Sequence[InputPlan]) -> None:
+        self._parameters = [(plan.order or (), plan.parameter) for plan in plans]
+        self._tensors: list[torch.Tensor | None] = [None] * len(plans)
+        self.seen: tuple[int, ...] | None = None
 
-    __slots__ = ("_parameter", "_plan", "_seen", "_tensor")
-
-    def __init__(self, plan: InputPlan, parameter: Parameter) -> None:
-        self._plan = plan
-        self._parameter = parameter
-        self._seen: tuple[int, int] | None = None
-        self._tensor: torch.Tensor | None = None
-
-    def refresh(self, args: Sequence[Any]) -> None:
-        """Looks at the tensor that a call gives."""
-        x: torch.Tensor = args[self._plan.position]
-        seen = (x.data_ptr(), -1 if x.is_inference() else x._version)
-        if seen == self._seen and seen[1] >= 0:
-            return
-        laid = _laid(self._plan, args)
-        self._parameter.set(_array(laid))
-        self._seen, self._tensor = seen, laid
+    def set(self, tensors: Sequence[torch.Tensor], seen: tuple[int, ...] | None) -> None:
+        """Sets those that have moved; all of them if what was seen is not known."""
+        for k, (x, (order, parameter)) in enumerate(zip(tensors, self._parameters, strict=True)):
+            place = slice(2 * k, 2 * k + 2)
+            if seen is None or self.seen is None or seen[place] != self.seen[place]:
+                laid = x.permute(order).contiguous()
+                assert parameter is not None
+                parameter.set(_array(laid))
+                self._tensors[k] = laid
+        self.seen = seen
 
 
 def _array(x: torch.Tensor) -> Array:

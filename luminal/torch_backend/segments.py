@@ -15,7 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.passes.split_module import split_module
 
-from luminal.torch_backend.compiled import Compiled
+from luminal.torch_backend.compiled import compiled
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.options import Options
 from luminal.torch_backend.translation import missing, translated
@@ -29,7 +29,7 @@ def compiled_in_parts(
     Raises UnsupportedError where the options ask for errors; else warns once a graph.
     """
     try:
-        return Compiled(translated(module, static), options.compile)
+        return compiled(translated(module, static), options.compile)
     except UnsupportedError as error:
         lacking = missing(module)
         if not options.falls_back or not lacking:
@@ -65,8 +65,8 @@ class _Parts:
                 inner = [node.name for node in part.graph.nodes if node.op == "placeholder"]
                 own = [k for k, each in enumerate(inner) if each in weights]
                 single = _made_a_list(part)
-                compiled = compiled_in_parts(part, own, options)
-                setattr(self._whole, name, _Part(compiled, single))
+                function = compiled_in_parts(part, own, options)
+                setattr(self._whole, name, _Part(function, single))
 
     def __call__(self, args: list[Any]) -> Any:
         given = list(args)

@@ -21,7 +21,7 @@ from luminal.torch_backend import ops  # noqa: F401  fills the table
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.layout import inverse, memory_order
 from luminal.torch_backend.ops import registry
-from luminal.torch_backend.ops.randomness import SEED, keys_for
+from luminal.torch_backend.ops.randomness import keys_for
 from luminal.torch_backend.sizes import Size, Sizes
 from luminal.torch_backend.types import dtype_of
 
@@ -79,16 +79,12 @@ class Translation:
     """
 
     graph: lm.Graph
+    arguments: int = 0
     inputs: list[InputPlan] = field(default_factory=list)
     dims: dict[str, int] = field(default_factory=dict)  # by name: the argument that is a SymInt
     results: list[Result] = field(default_factory=list)
     written: list[tuple[int, OutputPlan]] = field(default_factory=list)
     checks: list[tuple[OutputPlan, Callable[[torch.Tensor], Any]]] = field(default_factory=list)
-
-    @property
-    def draws(self) -> bool:
-        """Does it take a random number for each run?"""
-        return SEED in self.graph.leaves
 
 
 def translated(module: GraphModule, static: Sequence[int] = ()) -> Translation:
@@ -165,7 +161,8 @@ class _Translator:
     # --- leaves
 
     def _argument(self, node: Node) -> None:
-        position = self.positions[node] = len(self.positions)
+        position = self.positions[node] = self.made.arguments
+        self.made.arguments += 1
         held = node.meta["val"]
         if isinstance(held, torch.SymInt):
             size = self.values[node] = self.sizes.of(held)
