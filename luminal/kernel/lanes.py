@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from luminal.kernel.loops import Access, LoopAxis
 
 FOLD = 4  # vector operations that fold the lanes of one sum
+IDLE = 0.8  # of the lanes in use: below, strips pay that are packed for other lanes
 DOT_TILE = 4  # rows and columns of a tile of dot products
 
 

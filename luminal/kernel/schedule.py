@@ -17,7 +17,7 @@ from luminal.algebra.terms import Term
 from luminal.kernel.facts import Facts
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
-from luminal.kernel.lanes import DOT_TILE, partly
+from luminal.kernel.lanes import DOT_TILE, IDLE, partly
 from luminal.kernel.loops import UNKNOWN, Access, LoopAxis
 from luminal.kernel.register_tile import register_tiles
 from luminal.kernel.strips import PACK_ROWS
@@ -33,7 +33,6 @@ SHARES = 8  # chunks of a contraction for each core, at least, where there are r
 ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
 STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of a pointwise kernel
-IDLE = 0.8  # of the lanes in use: below, strips pay that are packed for other lanes
 LONG_SUM = 256  # steps of a sum beside which stores across the lanes cost little
 TRIPS = 16  # of a pointwise kernel's loops, below which fewer at a time are less code, as fast
 
@@ -173,9 +172,12 @@ class _Rules:
         found: list[tuple[int, float, LoopAxis]] = []
         for loop in self.grid:
             rows = self.lanes.rows(loop, reads)
-            if rows is None or self.lanes.used(loop) < IDLE or not partly(loop, reads):
+            if rows is None or self.lanes.used(loop) < IDLE:
                 continue
-            if not self.strips.pay(loop, rows):
+            in_panels = any(access.panel(loop) for access in reads)
+            if not in_panels and not self.strips.pay(loop, rows):
+                continue
+            if not partly(loop, reads) and not self.strips.leave_contiguous(loop, rows):
                 continue
             packs = self.strips.factors(loop, rows)
             read = [[x for x in self.axes if not f.axes.isdisjoint(x.members)] for f in packs]

@@ -67,6 +67,12 @@ class Strips:
                 return True
         return False
 
+    def leave_contiguous(self, columns: LoopAxis, rows: LoopAxis) -> bool:
+        """Does what is not packed lie side by side along the columns?"""
+        packed = {t for factor in self.factors(columns, rows) for t in self.terms(factor)}
+        reads = (a for a in self.accesses if a.reduction is not None and a.source not in packed)
+        return all(access.stride(columns) in (0, 1) for access in reads)
+
     def free(self, factors: Sequence[Term], pair: Sequence[LoopAxis]) -> list[LoopAxis]:
         """The other axes of the grid that these factors do not depend on: strips serve them all."""
         bound = {a for factor in factors for a in factor.axes}

@@ -205,3 +205,13 @@ def test_a_factor_whose_lines_meet_in_the_cache_is_packed_for_the_lanes(
 def test_lanes_do_not_hold_parts_of_a_short_sum(length: int, parts: bool) -> None:
     kernel, _ = lanes((512, length), (512, length), transposed=False)
     assert any(isinstance(s, Reduce) for s in kernel.statements()) is parts
+
+
+def test_a_depthwise_convolution_of_channels_that_lie_together() -> None:
+    """Lanes run along the channels: the picture is read in place, the taps are packed."""
+    cx = lm.Graph()
+    x = cx.tensor((1, 56, 56, 96), name="x").permute(0, 3, 1, 2)
+    x.conv2d(cx.tensor((96, 1, 7, 7), name="w"), padding=3, groups=96).output("y")
+    (kernel,) = lower_to_program(cx.graph(), TARGET).kernels
+    assert kernel.scratch
+    assert not any(isinstance(s, Reduce) for s in kernel.statements())

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import luminal as lm
 from luminal.backends import registry
@@ -85,6 +86,22 @@ def test_nothing_leaks_from_the_edges_of_panels() -> None:
     w[3, 31], w[4, 32], w[5, 69] = np.inf, np.nan, -np.inf
     with np.errstate(invalid="ignore"):
         close(run(cx, {"w": w}, x=x)["y"], x @ w)
+
+
+@pytest.mark.parametrize("groups", [1, 4, 8])
+@pytest.mark.parametrize("size", [1, 5, 7, 12, 40])
+def test_convolutions_of_small_pictures(size: int, groups: int) -> None:
+    """Columns of a picture that leave lanes idle: the lanes run along channels, from panels."""
+    cx = lm.Graph()
+    w = cx.weight((96, 64 // groups, 3, 3), name="w")
+    x = cx.tensor((2, 64, size, size), name="x")
+    x.conv2d(w, padding=1, groups=groups).relu().output("y")
+    if size > 1:
+        assert ("panel" in "".join(copies(compiled(cx)))) is (size < 13 and groups == 1)
+    picture, values = drawn(2, 64, size, size), drawn(*w.shape)
+    arrays = torch.from_numpy(picture), torch.from_numpy(values)
+    expected = torch.conv2d(*arrays, padding=1, groups=groups).relu().numpy()
+    close(run(cx, {"w": values}, x=picture)["y"], expected)
 
 
 def test_a_single_row_reads_the_weight_as_it_is() -> None:
