@@ -1,0 +1,1 @@
+"""Graphs as ONNX models: HLIR's primitives in operators of set 21."""
