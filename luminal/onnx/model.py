@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from luminal.errors import DimError, InputError, LuminalError
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.data import array_of
 from luminal.onnx.errors import UnsupportedError
-from luminal.onnx.pieces import Form
+from luminal.onnx.pieces import Form, Program
 from luminal.onnx.source import Source
 from luminal.onnx.values import (
     NARROW,
@@ -45,8 +46,8 @@ class Model:
     """A model that is called with NumPy arrays, in order or by name: `model(x)`, `model(x=x)`.
 
     It gives a dict of its outputs by name; a sequence is a list, an empty optional None. The first
-    call compiles it, with the dims that the model leaves open still open where that is possible;
-    else it is compiled for each shape. `options` are those of `lm.compile`.
+    call compiles it for its shapes. Others compile it once more, for all sizes of the dims that the
+    model leaves open; where that is not possible, it is compiled for each shape.
     """
 
     def __init__(self, source: Source) -> None:
@@ -54,6 +55,8 @@ class Model:
         self._forms: OrderedDict[Hashable, Form] = OrderedDict()
         self._lock = forks.rlock()
         self._options: dict[str, Any] = {}
+        self._quick: dict[Hashable, Quick] = {}  # by the kinds of arrays in order
+        self._names = [each.name for each in source.inputs]
         self._is_dynamic = True  # till a form with open dims could not be recorded
 
     def __repr__(self) -> str:
@@ -63,7 +66,7 @@ class Model:
     @property
     def input_names(self) -> list[str]:
         """The inputs that a call gives; initializers are none."""
-        return [each.name for each in self._source.inputs]
+        return [*self._names]
 
     @property
     def output_names(self) -> list[str]:
@@ -80,10 +83,18 @@ class Model:
         with self._lock:
             self._options = options
             self._forms.clear()
+            self._quick.clear()
         return self
 
     def __call__(self, *args: Any, **named: Any) -> dict[str, Any]:
         """Runs the model. Raises InputError for inputs that do not fit, OnnxError for nodes."""
+        if not named and self._quick:
+            if len(args) == 1 and args[0].__class__ is dict:
+                given = args[0]
+                args = tuple(given.values()) if [*given] == self._names else args
+            quick = self._quick.get(kinds(args))
+            if quick is not None:
+                return quick.run(args)
         given = self._given(args, named)
         with self._lock:
             return self._run(given)
@@ -137,33 +148,43 @@ class Model:
         leaves = {name: list(flattened(name, value)) for name, value in given.items()}
         arrays = {key: array for each in leaves.values() for key, array in each}
         stored = {key: codes_of(a) if a.dtype in NARROW_NUMBERS else a for key, a in arrays.items()}
-        outputs = self._with_open_dims(given, stored, reports)
-        if outputs is None:
-            outputs = self._form(given, None).run(stored, reports)
+        form, outputs = self._outputs(given, stored, reports)
+        if form.program is not None and [*given] == self.input_names:
+            if len(self._quick) >= MAX_FORMS:
+                self._quick.clear()
+            key = kinds(given.values())
+            if key is not None:
+                self._quick[key] = Quick(form.program, tuple(given), tuple(self._source.outputs))
         return dict(zip(self._source.outputs, outputs, strict=True))
 
-    def _with_open_dims(
+    def _outputs(
         self, given: Given, stored: Mapping[str, Array], reports: list[Report] | None
-    ) -> list[Any] | None:
-        """The outputs of the form for all dims; None where there is none, or not for these."""
-        if not self._is_dynamic:
-            return None
-        try:
-            form = self._form(given, self._open_shapes(given))
-        except LuminalError as error:  # if it is not due to the dims, it is met again
-            tracing.debug(1, f"{self._source.name}: compiled for each shape: {error}")
-            self._is_dynamic = False
-            return None
-        try:
-            return form.run(stored, reports)
-        except DimError:  # what the form requires of dims does not hold for these
-            return None
+    ) -> tuple[Form, list[Any]]:
+        """The form that takes these inputs, and what it gives.
 
-    def _form(self, given: Mapping[str, Any], shapes: Mapping[str, Any] | None) -> Form:
-        key = tuple((name, kind(value, (shapes or {}).get(name))) for name, value in given.items())
+        The first call's shapes have a form of their own, which is faster than one for all shapes.
+        """
+        is_first = not self._forms
+        if self._is_dynamic and not is_first and self._key(given, {}) not in self._forms:
+            try:
+                form = self._form(given, self._open_shapes(given))
+            except LuminalError as error:  # if it is not due to the dims, it is met again
+                tracing.debug(1, f"{self._source.name}: compiled for each shape: {error}")
+                self._is_dynamic = False
+            else:
+                with suppress(DimError):  # what the form requires may not hold for these dims
+                    return form, form.run(stored, reports)
+        form = self._form(given, {})
+        return form, form.run(stored, reports)
+
+    def _key(self, given: Given, shapes: Mapping[str, Any]) -> Hashable:
+        return tuple((name, kind(value, shapes.get(name))) for name, value in given.items())
+
+    def _form(self, given: Given, shapes: Mapping[str, Any]) -> Form:
+        key = self._key(given, shapes)
         form = self._forms.get(key)
         if form is None:
-            form = Form(self._source, Declared(given, shapes or {}), self._options)
+            form = Form(self._source, Declared(given, shapes), self._options)
             form.prepare()
             if len(self._forms) >= MAX_FORMS:
                 self._forms.popitem(last=False)
@@ -228,6 +249,33 @@ def flattened(name: str, value: Any) -> Iterable[tuple[str, Array]]:
             yield from flattened(f"{name}[{k}]", each)
     elif value is not None:
         yield name, value
+
+
+def kinds(values: Iterable[Any]) -> Hashable | None:
+    """Dtypes and shapes of arrays in order; None where one is no plain array."""
+    found = []
+    for value in values:
+        if value.__class__ is not np.ndarray:
+            return None
+        found.append((value.dtype, value.shape))
+    return tuple(found)
+
+
+class Quick(NamedTuple):
+    """What is left of a call whose inputs are of a kind that was met: one program, and names."""
+
+    program: Program
+    names: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def run(self, args: Sequence[Array]) -> dict[str, Array]:
+        """The outputs for arrays in the order of the names."""
+        given = dict(zip(self.names, args, strict=True))
+        found = self.program.executable({name: given[own] for name, own in self.program.inputs})
+        return {
+            name: found[result]
+            for name, result in zip(self.outputs, self.program.results, strict=True)
+        }
 
 
 # --- what a call may give -------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.structure import structure
@@ -47,6 +47,14 @@ class Place:
     number: int | None
 
 
+class Program(NamedTuple):
+    """A model that is one program."""
+
+    executable: Executable
+    inputs: tuple[tuple[str, str], ...]  # (the program's name, the model's)
+    results: tuple[str, ...]  # the names of its outputs, in the model's order
+
+
 class Form:
     """A model for inputs of one kind."""
 
@@ -60,6 +68,17 @@ class Form:
     def prepare(self) -> None:
         """Compiles the first piece."""
         self._piece((), [])
+
+    @property
+    def program(self) -> Program | None:
+        """The one program that gives all outputs as they are; None where there is more to do."""
+        piece = self._pieces.get(())
+        if piece is None or piece.executable is None or piece.outputs is None:
+            return None
+        if not all(isinstance(each, Place) and each.number is None for each in piece.outputs):
+            return None
+        results = tuple(str(each.result) for each in piece.outputs)
+        return Program(piece.executable, piece.inputs, results)
 
     @property
     def executables(self) -> list[Executable]:
