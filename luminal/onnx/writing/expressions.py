@@ -61,7 +61,7 @@ class Expressions:
             return self._symbol(expr, shape)
         if expr.is_const:
             return writer.scalar(expr.value, int64)
-        args = [self._written(each, shape) for each in expr.args]
+        args = [self.over(each, shape) for each in expr.args]
         if expr.op in _VARIADIC:
             found = args[0]
             for each in args[1:]:
