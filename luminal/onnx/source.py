@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -16,6 +17,7 @@ from luminal.loaders.mapped import given_path, map_file
 from luminal.onnx.errors import OnnxError
 from luminal.onnx.tensor_proto import ExternalFiles, array_of_tensor
 from luminal.onnx.values import NARROW_NUMBERS, codes_of
+from luminal.onnx.wire import without_data
 
 Array = np.ndarray[Any, Any]
 
@@ -30,10 +32,23 @@ def plain(domain: str) -> str:
     return OPSETS.get(domain, domain)
 
 
+class Constant(NamedTuple):
+    """A large constant: its Parameter, and the number of a narrow dtype whose codes that holds."""
+
+    parameter: Parameter
+    number: int | None
+
+
 class Source:
     """A ModelProto, checked, with what its graphs refer to by name."""
 
-    def __init__(self, proto: ModelProto, folder: Path | None, name: str) -> None:
+    def __init__(
+        self,
+        proto: ModelProto,
+        folder: Path | None,
+        name: str,
+        mapped: Mapping[int, memoryview] | None = None,
+    ) -> None:
         self.name = name
         self.proto = proto
         self.graph = proto.graph
@@ -46,8 +61,11 @@ class Source:
             (plain(each.domain), each.name): each for each in proto.functions
         }
         self._files = ExternalFiles(folder)
-        self._parameters: dict[str, Parameter] = {}
-        self._arrays: dict[str, Array] = {}
+        self._constants: dict[str, Constant] = {}
+        self._owns_proto = mapped is not None  # is the message nobody else's?
+        self._mapped = {
+            proto.graph.initializer[number].name: data for number, data in (mapped or {}).items()
+        }
         self.initializers = {tensor.name for tensor in self.graph.initializer}
         initial = self.initializers | {t.values.name for t in self.graph.sparse_initializer}
         self.inputs: list[ValueInfoProto] = [
@@ -67,25 +85,48 @@ class Source:
                 f"onnx.load: takes a path, bytes or a ModelProto, got a {type(model).__name__}"
             )
         path = given_path(model)
-        return cls(_parsed(map_file(path), str(path)), path.parent, path.name)
+        data = map_file(path)
+        message, mapped = without_data(data)
+        proto = _parsed(message, str(path))
+        names = [tensor.name for tensor in proto.graph.initializer]
+        if len(set(names)) != len(names):
+            raise LoadError(f"{path}: two initializers have one name; the file is damaged")
+        return cls(proto, path.parent, path.name, mapped)
 
-    def array(self, tensor: TensorProto) -> Array:
-        """The elements of a tensor of the model; of its initializers once."""
-        return array_of_tensor(tensor, self._files, f"{self.name}: tensor {tensor.name!r}")
+    def array(self, tensor: TensorProto, data: memoryview | None = None) -> Array:
+        """The elements of a tensor of the model, whose `data` may lie outside of the message."""
+        what = f"{self.name}: tensor {tensor.name!r}"
+        return array_of_tensor(tensor, self._files, what, data)
 
-    def parameter(self, key: str, array: Array, name: str) -> Parameter:
-        """The Parameter that holds a large constant of the model: the array itself, no copy."""
-        found = self._parameters.get(key)
+    def initializer(self, tensor: TensorProto) -> Array | Constant:
+        """An initializer of the main graph; a large one is a Constant, which is read once."""
+        known = self._constants.get(tensor.name)
+        if known is not None:
+            return known
+        array = self.array(tensor, self._mapped.get(tensor.name))
+        if array.dtype == object or array.size <= MAX_CONSTANT:
+            return array
+        made = self.constant(tensor.name, array, tensor.name)
+        if self._owns_proto:
+            tensor.ClearField("raw_data")  # the Constant holds it
+        return made
+
+    def constant(self, key: str, array: Array, name: str) -> Constant:
+        """A large constant of the model, held by a Parameter: the array itself, no copy."""
+        found = self._constants.get(key)
         if found is None:
-            array.flags.writeable = False
-            found = self._parameters[key] = Parameter(array.shape, array.dtype, name)
-            found.set(array)
+            codes = stored(array)
+            codes.flags.writeable = False
+            parameter = Parameter(codes.shape, codes.dtype, name)
+            parameter.set(codes)
+            found = Constant(parameter, NARROW_NUMBERS.get(array.dtype))
+            self._constants[key] = found
         return found
 
     @property
     def parameters(self) -> dict[str, Parameter]:
         """Every Parameter that was needed till now, by name."""
-        return {parameter.name: parameter for parameter in self._parameters.values()}
+        return {each.parameter.name: each.parameter for each in self._constants.values()}
 
 
 def _parsed(data: Any, name: str) -> Any:

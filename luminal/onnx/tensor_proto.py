@@ -47,8 +47,11 @@ class ExternalFiles:
         return path
 
 
-def array_of_tensor(tensor: TensorProto, files: ExternalFiles, what: str) -> Array:
-    """The elements, as a read-only array; strings as an array of str objects.
+def array_of_tensor(
+    tensor: TensorProto, files: ExternalFiles, what: str, data: memoryview | None = None
+) -> Array:
+    """The elements, as a read-only array; strings as an array of str objects. `data` stands for
+    what `raw_data` would hold.
 
     Narrow dtypes have the array dtypes of ml_dtypes. Raises LoadError for data that does not fit
     the dims, UnsupportedError for dtypes that have no array here.
@@ -68,15 +71,15 @@ def array_of_tensor(tensor: TensorProto, files: ExternalFiles, what: str) -> Arr
     packed = -(-count * BITS.get(kind, 8 * dtype.itemsize) // 8)
     if tensor.data_location == TensorProto.EXTERNAL:
         return _external(tensor, files, dtype, shape, packed, what)
-    if not tensor.HasField("raw_data"):
+    if data is None and not tensor.HasField("raw_data"):
         return _from_fields(tensor, shape, count, what)
-    raw = tensor.raw_data
+    raw = memoryview(tensor.raw_data) if data is None else data
     if len(raw) != packed:
         raise LoadError(
             f"{what}: dims {list(shape)} of {dtype} take {packed} bytes, the data has {len(raw)}; "
             "the file is damaged"
         )
-    return _unpacked(memoryview(raw), 0, kind, dtype, shape)
+    return _unpacked(raw, 0, kind, dtype, shape)
 
 
 def _unpacked(

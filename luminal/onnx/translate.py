@@ -31,7 +31,15 @@ from luminal.hlir import ops as hlir
 from luminal.onnx import functions, table
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.known import Known, Unknown
-from luminal.onnx.source import MAX_CONSTANT, Source, content_key, plain, sparse_array, stored
+from luminal.onnx.source import (
+    MAX_CONSTANT,
+    Constant,
+    Source,
+    content_key,
+    plain,
+    sparse_array,
+    stored,
+)
 from luminal.onnx.values import NARROW_NUMBERS, Array, Coded, dtype_of_number, mapped, tensors
 from luminal.session import Graph
 from luminal.shape.expression import Expression
@@ -84,10 +92,10 @@ class Translation:
 
     def run(self, inputs: Mapping[str, Any]) -> list[Any]:
         """The outputs of the model for its inputs. Raises Cut, LuminalError."""
-        return self.block(self.source.graph, inputs, Scope(self.source.opsets), keys="name")
+        return self.block(self.source.graph, inputs, Scope(self.source.opsets), is_main=True)
 
     def block(
-        self, graph: GraphProto, inputs: Mapping[str, Any], scope: Scope, keys: str = "content"
+        self, graph: GraphProto, inputs: Mapping[str, Any], scope: Scope, *, is_main: bool = False
     ) -> list[Any]:
         """The outputs of a graph, recorded in a scope of its own."""
         scope.last = _last_reads(graph)
@@ -95,8 +103,8 @@ class Translation:
         try:
             for tensor in graph.initializer:
                 if tensor.name not in inputs:
-                    key = tensor.name if keys == "name" else None
-                    scope.values[tensor.name] = self.initial(self.source.array(tensor), key)
+                    read = self.source.initializer if is_main else self.source.array
+                    scope.values[tensor.name] = self.initial(read(tensor))
             for sparse in graph.sparse_initializer:
                 dense = sparse_array(self.source, sparse)
                 scope.values[sparse.values.name] = self.initial(dense)
@@ -187,17 +195,17 @@ class Translation:
             )
         return found.values[name]
 
-    def initial(self, array: Array, key: str | None = None) -> Any:
+    def initial(self, given: Array | Constant) -> Any:
         """A constant of the model: a literal where it is small, else a Weight."""
-        if array.dtype == object:
+        if isinstance(given, Constant):
+            made = self.graph.weight_of(given.parameter)
+            return made if given.number is None else Coded(made, given.number)
+        if given.dtype == object:
             raise UnsupportedError("strings are not supported")
-        codes = stored(array)
-        if array.size <= MAX_CONSTANT:
-            made = self.graph.constant(codes)
-        else:
-            parameter = self.source.parameter(key or content_key(codes), codes, key or "constant")
-            made = self.graph.weight_of(parameter)
-        number = NARROW_NUMBERS.get(array.dtype)
+        if given.size > MAX_CONSTANT:
+            return self.initial(self.source.constant(content_key(given), given, "constant"))
+        number = NARROW_NUMBERS.get(given.dtype)
+        made = self.graph.constant(stored(given))
         return made if number is None else Coded(made, number)
 
     def known(self, value: Any) -> Array:
