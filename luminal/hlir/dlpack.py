@@ -57,13 +57,16 @@ def capsule_of(array: Array, *, copy: bool | None = None, **options: Any) -> Any
     """The capsule of an array; `options` are the protocol's (stream, max_version, dl_device).
 
     What is read-only is copied, since consumers may write and many do not look at the flag that
-    forbids it; with `copy=False` it is handed out under that flag. Raises BufferError for what this
-    consumer cannot be given.
+    forbids it; with `copy=False` it is handed out under that flag. What lies backwards is copied
+    too: it ends PyTorch's process. Raises BufferError for what this consumer cannot be given.
     """
-    if not array.flags.writeable and copy is None:
+    backwards = any(step < 0 for step in array.strides)
+    if backwards and copy is False:
+        raise BufferError("the array lies backwards in memory, which few consumers take; copy it")
+    if copy is None and (backwards or not array.flags.writeable):
         copy = True
     if copy:
-        array = array.copy()
+        array = array.copy("C")
     if array.dtype != bfloat16.numpy:
         return array.__dlpack__(copy=False, **options)
     capsule = array.view(np.uint16).__dlpack__(copy=False, **options)

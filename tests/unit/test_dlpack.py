@@ -92,6 +92,15 @@ def test_a_copy_is_a_copy() -> None:
         assert (taken.data_ptr() != start(x.numpy())) == is_copied
 
 
+def test_what_lies_backwards_is_copied() -> None:
+    """PyTorch ends its process over a negative stride."""
+    array = np.arange(4, dtype=F32)[::-1]
+    assert torch.from_dlpack(lm.from_numpy(array)).tolist() == [3, 2, 1, 0]
+    assert torch.from_dlpack(lm.to_dlpack(array)).tolist() == [3, 2, 1, 0]
+    with pytest.raises(BufferError, match="lies backwards in memory"):
+        torch.from_dlpack(lm.to_dlpack(array), copy=False)
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "another device": {"dl_device": (2, 0)},
     "read-only, to a consumer that cannot be told": {"copy": False},
