@@ -158,16 +158,11 @@ class Array:
     # --- parts
 
     def __getitem__(self, key: Any) -> Array:
-        """What NumPy's indexing gives: ints, slices, None, Ellipsis, integer arrays, a mask.
+        """A copy of what NumPy's indexing gives: ints, slices, None, Ellipsis, arrays, a mask.
 
         The array is computed first, so that positions compile nothing.
         """
-        array = self._deferred.array()
-        found = np.asarray(array[_key(key)])
-        if not np.may_share_memory(found, array):
-            return of_memory(found)
-        self._deferred.is_private = False
-        return of_memory(found, is_shared=self._deferred.is_shared)
+        return of_memory(np.array(self._deferred.array()[_key(key)]))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Writes a number or an array, which broadcasts, in this array's dtype.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
@@ -46,7 +46,11 @@ class Chain(Graph):
         self.values = WeakValueDictionary()  # type: ignore[assignment]
         self.held: WeakValueDictionary[Value, Deferred] = WeakValueDictionary()
         self._on_demand = programs
+        _chains.add(self)
 
+
+_chains: WeakSet[Chain] = WeakSet()
+"""Those of all threads, as long as a value that was recorded there is held."""
 
 MAX_PROGRAMS = 512
 
@@ -201,7 +205,10 @@ def _values_below(value: Value) -> Iterator[Value]:
 
 
 def _resumed(chain: Chain, value: Value) -> Value:
-    """`value` as a function of inputs for what was computed since it was recorded."""
+    """`value` as a function of inputs for what was computed since it was recorded.
+
+    What went out since, and may have been written to, is computed again.
+    """
     instead: dict[Value, Value] = {}
     for node in topological([value]):
         args = tuple([instead.get(arg, arg) for arg in node.args])
@@ -209,7 +216,7 @@ def _resumed(chain: Chain, value: Value) -> Value:
         for index in range(len(node.types)):
             own = Value(node, index)
             held = chain.held.get(own)
-            if held is not None and held.is_computed:
+            if held is not None and held.is_computed and not held.is_shared:
                 instead[own] = held.within(chain).value
             elif anew is not None:
                 instead[own] = anew[index]
@@ -219,7 +226,8 @@ def _resumed(chain: Chain, value: Value) -> Value:
 
 
 def settle(array: Memory) -> None:
-    """Computes what this thread has recorded of `array`, before someone writes to it."""
-    for each in [*current().held.values()]:
-        if not each.is_computed and any(given is array for given in each.inputs):
-            each.array()
+    """Computes all that was recorded of `array`, before someone writes to it."""
+    for chain in [*_chains]:
+        for each in [*chain.held.values()]:
+            if not each.is_computed and any(given is array for given in each.inputs):
+                each.array()

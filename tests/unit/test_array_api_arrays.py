@@ -163,12 +163,12 @@ def test_threads_share_arrays() -> None:
 
 def test_what_was_recorded_keeps_its_operands() -> None:
     x = xp.ones((3,)) * 1
-    y, view = x + 1, x[:2]
+    y, part = x + 1, x[:2]
     x[0] = 7
     x += 1
     assert np.asarray(x).tolist() == [8, 2, 2]
     assert np.asarray(y).tolist() == [2, 2, 2]
-    assert np.asarray(view).tolist() == [1, 1]
+    assert np.asarray(part).tolist() == [1, 1]
 
 
 def test_writing_again_and_again_copies_once() -> None:
@@ -220,6 +220,24 @@ def test_what_goes_out_is_settled_first() -> None:
     z = x + 1
     taken += 10
     assert np.asarray(z).tolist() == [13, 13, 13]
+
+
+def test_what_another_thread_recorded_is_settled_too() -> None:
+    x = xp.ones((3,))
+    made: list[Array] = []
+    thread = threading.Thread(target=lambda: made.append(x + 1))
+    thread.start()
+    thread.join()
+    torch.from_dlpack(x).zero_()
+    assert np.asarray(made[0]).tolist() == [2, 2, 2]
+
+
+def test_what_was_computed_and_written_to_is_computed_again() -> None:
+    x = xp.ones((3,)) * 2
+    y = x + 1
+    torch.from_dlpack(x).zero_()
+    assert np.asarray(y).tolist() == [3, 3, 3]
+    assert np.asarray(x).tolist() == [0, 0, 0]
 
 
 def test_numpy_gets_a_view_that_it_cannot_write() -> None:
