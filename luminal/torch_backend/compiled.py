@@ -6,27 +6,27 @@ as loops over plans would take longer than a small program runs.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch._C._dynamo.guards import _empty_strided_cpu  # type: ignore[attr-defined]
 
 import luminal as lm
+from luminal.hlir.graph import Output
 from luminal.hlir.index_inputs import index_inputs
-from luminal.runtime.arrays import Array
 from luminal.shape.expression import Expression
+from luminal.torch_backend.borrowed_state import array_of
+from luminal.torch_backend.layout import inverse
 from luminal.torch_backend.translation import (
     Borrowed,
     InputPlan,
     OutputPlan,
     Result,
+    StatePlan,
     Translation,
 )
-from luminal.torch_backend.types import dtype_of
 
 MAX_BINDINGS = 64  # sets of open sizes whose bindings are kept
 
@@ -59,7 +59,8 @@ class _Caller:
     def __init__(self, translation: Translation, options: Mapping[str, Any]) -> None:
         self.made = translation
         self.plans = _computed(translation)
-        self.executable = lm.compile(translation.graph, **options) if self.plans else None
+        sinks = translation.graph.sinks
+        self.executable = lm.compile(translation.graph, **options) if sinks else None
         self.read = self.executable.input_names if self.executable else ()
         by_name = {plan.name: plan for plan in translation.inputs}
         self.inputs = [by_name.get(name) for name in self.read]  # None: the seed
@@ -68,12 +69,15 @@ class _Caller:
         self.bindings: dict[Any, Binding] = {}
         self.names: dict[str, Any] = {
             "bindings": self.bindings, "bind": self.bind, "empty": _empty_strided_cpu,
+            "increment_version": torch.autograd.graph.increment_version,
             "random": partial(torch.randint, _LARGEST_SEED, ()),
         }  # fmt: skip
 
     def function(self) -> Callable[[list[Any]], Any]:
         """The call."""
-        body = [*self._arguments(), *self._weights(), *self._run(), *self._after()]
+        body = [
+            *self._arguments(), *self._weights(), *self._borrowed(), *self._run(), *self._after()
+        ]  # fmt: skip
         exec("def call(args):\n" + "".join(f"    {line}\n" for line in body), self.names)
         call: Callable[[list[Any]], Any] = self.names["call"]
         return call
@@ -101,13 +105,35 @@ class _Caller:
             *(f"x{k} = {self._laid(plan)}" for k, plan in enumerate(self.inputs)),
         ]
 
-    def _laid(self, plan: InputPlan | None) -> str:
+    def _borrowed(self) -> list[str]:
+        """States take the memory of arguments, or of a row-major copy, which is copied back."""
+        lines = []
+        for k, plan in enumerate(self.made.states):
+            self.names[f"state{k}"] = plan.state
+            lines += [f"s{k} = {self._laid(plan)}", f"state{k}.borrow(s{k})"]
+        return lines
+
+    def _settled(self) -> list[str]:
+        lines = []
+        for k, plan in enumerate(self.made.states):
+            name = f"a{plan.position}"
+            lines += [
+                f"state{k}.settle()",
+                f"if s{k}.data_ptr() != {name}.data_ptr():",
+                f"    {name}.copy_(s{k}{_permuted(inverse(plan.order))})",
+                f"elif not {name}.is_inference():",
+                f"    increment_version({name})",
+            ]
+        return lines
+
+    def _laid(self, plan: InputPlan | StatePlan | None) -> str:
         """A tensor with row-major memory, its dims in the plan's order."""
         if plan is None:
             return "random()"
         name = f"a{plan.position}"
-        if plan.order is not None and plan.order != tuple(range(len(plan.order))):
-            return f"{name}.permute({plan.order}).contiguous()"
+        permuted = _permuted(plan.order or ())
+        if permuted:
+            return f"{name}{permuted}.contiguous()"
         return f"{name} if {name}.is_contiguous() else {name}.contiguous()"
 
     def _weights(self) -> list[str]:
@@ -156,6 +182,7 @@ class _Caller:
         for k, (plan, check) in enumerate(self.made.checks):
             self.names[f"sound{k}"] = check
             lines.append(f"sound{k}(o{self.places[plan.name]})")
+        lines += self._settled()
         lines += [f"a{k}.copy_(o{self.places[plan.name]})" for k, plan in self.made.written]
         results = [self._result(k, each) for k, each in enumerate(self.made.results)]
         return [*lines, f"return [{', '.join(results)}]"]
@@ -179,6 +206,11 @@ def _listed(letter: str, numbers: Sequence[int]) -> str:
     return "".join(f"{letter}{k}, " for k in numbers)
 
 
+def _permuted(order: Sequence[int]) -> str:
+    """A call of `permute`, where it does something."""
+    return f".permute({tuple(order)})" if tuple(order) != tuple(range(len(order))) else ""
+
+
 def _nothing(inputs: Sequence[int], outputs: Sequence[int]) -> None:
     """The run of a graph that computes nothing."""
 
@@ -189,7 +221,7 @@ def _computed(made: Translation) -> list[OutputPlan]:
     found += [plan for _, plan in made.written]
     found += [plan for plan, _ in made.checks]
     by_name = {plan.name: plan for plan in found}
-    return [by_name[sink.name] for sink in made.graph.sinks]  # type: ignore[union-attr]
+    return [by_name[sink.name] for sink in made.graph.sinks if isinstance(sink, Output)]
 
 
 def _making(plan: OutputPlan, sizes: Mapping[str, int]) -> Made:
@@ -231,18 +263,8 @@ class Weights:
             if seen is None or self.seen is None or seen[place] != self.seen[place]:
                 laid = x.permute(order).contiguous()
                 assert parameter is not None
-                parameter.set(_array(laid))
+                array = array_of(laid)
+                array.flags.writeable = False  # so it is kept, not copied
+                parameter.set(array)
                 self._tensors[k] = laid
         self.seen = seen
-
-
-def _array(x: torch.Tensor) -> Array:
-    """A read-only array over a row-major tensor's memory, which the caller keeps alive."""
-    dtype, shape = dtype_of(x.dtype).numpy, tuple(x.shape)
-    if x.numel() == 0:
-        array = np.empty(shape, dtype)
-    else:
-        memory = (ctypes.c_char * x.nbytes).from_address(x.data_ptr())
-        array = np.ndarray(shape, dtype, memory)  # type: ignore[arg-type]
-    array.flags.writeable = False
-    return array

@@ -18,6 +18,7 @@ from luminal.frontend.handle import is_tensor
 from luminal.hlir.state import Parameter
 from luminal.shape.expression import Expression
 from luminal.torch_backend import ops  # noqa: F401  fills the table
+from luminal.torch_backend.borrowed_state import BorrowedState
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.layout import inverse, memory_order
 from luminal.torch_backend.ops import registry
@@ -48,6 +49,15 @@ class InputPlan:
     name: str
     order: tuple[int, ...] | None
     parameter: Parameter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlan:
+    """An argument that is written where it lies: a State, and the order of dims in memory."""
+
+    position: int
+    order: tuple[int, ...]
+    state: BorrowedState
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,7 @@ class Translation:
     inputs: list[InputPlan] = field(default_factory=list)
     dims: dict[str, int] = field(default_factory=dict)  # by name: the argument that is a SymInt
     results: list[Result] = field(default_factory=list)
+    states: list[StatePlan] = field(default_factory=list)
     written: list[tuple[int, OutputPlan]] = field(default_factory=list)
     checks: list[tuple[OutputPlan, Callable[[torch.Tensor], Any]]] = field(default_factory=list)
 
@@ -118,7 +129,12 @@ class _Translator:
         self.values: dict[Node, Any] = {}
         self.positions: dict[Node, int] = {}
         self.outputs: dict[tuple[Any, tuple[int, ...]], OutputPlan] = {}
-        self.writes: dict[Node, Node] = {}  # by the argument: its new value
+        self.states: dict[Node, StatePlan] = {}
+        self.written = {
+            node.args[0]
+            for node in module.graph.nodes
+            if node.target is torch.ops.aten.copy_.default
+        }
 
     def run(self) -> Translation:
         with lm.recording(self.graph), keys_for(self.graph):
@@ -182,16 +198,27 @@ class _Translator:
         dtype, order = dtype_of(held.dtype), memory_order(held.shape, held.stride())
         shape = self.sizes.shape(held.shape)
         laid = [shape[k] for k in order] if order else list(shape)
-        parameter = None
-        if position in self.static and order and all(isinstance(n, int) for n in laid):
+        if node in self.written and order is not None and all(isinstance(n, int) for n in laid):
+            tensor = self._state(node, position, order, laid)
+        elif position in self.static and order and all(isinstance(n, int) for n in laid):
             parameter = Parameter(tuple(laid), dtype, node.name)
             tensor = self.graph.weight_of(parameter)
+            self.made.inputs.append(InputPlan(position, node.name, order, parameter))
         else:
             tensor = self.graph.tensor(tuple(laid), dtype, node.name)
-        self.made.inputs.append(InputPlan(position, node.name, order, parameter))
+            self.made.inputs.append(InputPlan(position, node.name, order))
         if order and order != tuple(range(len(order))):
             tensor = tensor.permute(*inverse(order))
         self.values[node] = tensor
+
+    def _state(
+        self, node: Node, position: int, order: tuple[int, ...], laid: Sequence[Any]
+    ) -> lm.Tensor:
+        """The value that an argument has at the start, which is overwritten."""
+        state = BorrowedState(laid, dtype_of(_tensor_of(node).dtype), node.name)
+        plan = self.states[node] = StatePlan(position, order, state)
+        self.made.states.append(plan)
+        return self.graph.read(state)
 
     def _constant(self, node: Node) -> Any:
         found: Any = self.module
@@ -275,9 +302,16 @@ class _Translator:
         value: Any = node.args[1]
         if place.op != "placeholder":
             raise UnsupportedError("aten.copy_: of a tensor that is no argument")
-        plan = self._output(value, _tensor_of(place))
-        self.made.written.append((self.positions[place], plan))
-        self.values[node] = self.values[value].cast(dtype_of(_tensor_of(place).dtype))
+        held = _tensor_of(place)
+        whole = (
+            self._converted(value).cast(dtype_of(held.dtype)).expand(*self.sizes.shape(held.shape))
+        )
+        self.values[node] = whole
+        if place in self.states:
+            plan = self.states[place]
+            self.graph.assign(plan.state, whole.permute(*plan.order), again=True)
+        else:
+            self.made.written.append((self.positions[place], self._output(value, held)))
 
     # --- results
 

@@ -14,6 +14,10 @@ from luminal import luminal_backend
 from luminal.torch_backend.errors import UnsupportedError
 
 
+# of PyTorch's own modules, when Dynamo imports them
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")
+
+
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     """Nothing compiled by Dynamo before, and one sequence of random numbers."""
@@ -142,3 +146,40 @@ def test_what_is_missing_is_an_error_on_request() -> None:
 def test_unknown_options() -> None:
     with pytest.raises(Exception, match="option 'speed': takes 'mode'"):
         torch.compile(torch.sin, backend=luminal_backend, options={"speed": 1})(torch.ones(2))
+
+
+def test_a_cache_is_written_where_it_lies() -> None:
+    """No second buffer, in any layout that fills its memory."""
+
+    def write(cache: torch.Tensor, at: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+        cache.index_copy_(1, at, row)
+        return cache.sum(1)
+
+    plain = torch.zeros(2, 8, 4)
+    cache, turned = plain.clone(), torch.zeros(4, 8, 2).permute(2, 1, 0)
+    fast = compiled(write)
+    for k in (3, 5):
+        at, row = torch.tensor([k]), torch.randn(2, 1, 4)
+        wanted = write(plain, at, row)
+        for each in (cache, turned):
+            before = each.data_ptr(), each._version
+            close(fast(each, at, row), wanted)
+            close(each, plain)
+            assert each.data_ptr() == before[0]
+            assert each._version > before[1]
+
+
+@pytest.mark.parametrize("kind", ["SGD", "AdamW"])
+def test_a_compiled_optimizer_step(kind: str) -> None:
+    how = {"SGD": {"lr": 0.1, "momentum": 0.9}, "AdamW": {"lr": 0.01}}[kind]
+    values = [torch.randn(4, 3), torch.randn(5)]
+    found, wanted = ([nn.Parameter(x.clone()) for x in values] for _ in range(2))
+    fast, plain = (getattr(torch.optim, kind)(each, **how) for each in (found, wanted))
+    step = torch.compile(fast.step, backend=luminal_backend, options={"fallback": "error"})
+    for _ in range(3):
+        for x, y in zip(found, wanted, strict=True):
+            x.grad = torch.randn_like(x)
+            y.grad = x.grad.clone()
+        step()
+        plain.step()
+        close(found, wanted)

@@ -1,0 +1,49 @@
+"""States that are tensors of the caller's: a program reads and writes their own memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from luminal.dtypes import DType
+from luminal.hlir.state import Array, State
+from luminal.torch_backend.types import dtype_of
+
+
+class BorrowedState(State):
+    """A State whose buffer is a tensor's memory, another one in each run if need be.
+
+    Programs that cannot update it where it lies write a second buffer, which `settle` copies back.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: DType, name: str) -> None:
+        super().__init__(tuple(0 for _ in shape), dtype, 0, name)  # no memory of its own
+        self.shape = tuple(shape)
+        self._lent = self.buffer
+        self._address = 0
+
+    def borrow(self, x: torch.Tensor) -> None:
+        """The next run works on `x`, whose memory is row-major, of the State's sizes in order."""
+        if x.data_ptr() != self._address:
+            self._address = x.data_ptr()
+            self._lent = array_of(x).reshape(self.shape)
+        self.buffer = self._lent
+
+    def settle(self) -> None:
+        """After a run: the value lies in the tensor."""
+        if self.buffer is not self._lent:
+            self._lent[...] = self.buffer
+            self.spare, self.buffer = self.buffer, self._lent
+
+
+def array_of(x: torch.Tensor) -> Array:
+    """An array over a row-major tensor's memory, which the caller keeps alive."""
+    dtype, shape = dtype_of(x.dtype).numpy, tuple(x.shape)
+    if x.numel() == 0:
+        return np.empty(shape, dtype)
+    memory: Any = (ctypes.c_char * x.nbytes).from_address(x.data_ptr())
+    return np.ndarray(shape, dtype, memory)
