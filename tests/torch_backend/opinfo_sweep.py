@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import itertools
 import logging
+import pickle
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -262,6 +266,7 @@ def main() -> None:
     parser = parser_of("PyTorch's OpInfo samples through torch.compile")
     parser.add_argument("--gradients", action="store_true", help="compare gradients")
     parser.add_argument("--dtypes", action="store_true", help="the first sample of every dtype")
+    parser.add_argument("--part", help="used by itself: which share of the ops")
     options = parser.parse_args()
     kind = "gradients" if options.gradients else "dtypes" if options.dtypes else "values"
     ops = [op for op in database() if not options.ops or op.name in options.ops]
@@ -275,7 +280,24 @@ def main() -> None:
                 f"{outcome.reason}", flush=True,
             )  # fmt: skip
 
-    outcomes = run_all(ops, options, report, partial(run_variant, kind))
+    if options.part:  # one of some processes, each of which forks from one thread only
+        number, count = map(int, options.part.split("/"))
+        options.jobs = 1
+        found = run_all(ops[number::count], options, report, partial(run_variant, kind))
+        options.list.write_bytes(pickle.dumps(found))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / str(k) for k in range(options.jobs)]
+        command = [sys.executable, "-m", "tests.torch_backend.opinfo_sweep", *sys.argv[1:]]
+        parts = [
+            subprocess.Popen([*command, "--part", f"{k}/{len(files)}", "--list", str(file)])
+            for k, file in enumerate(files)
+        ]
+        for part in parts:
+            part.wait()
+        found = [each for file in files for each in pickle.loads(file.read_bytes())]
+    by = {each.name: each for each in found}
+    outcomes = [by[full_name(op)] for op in ops]
     text = text_of(outcomes, options.limit, kind)
     if options.list:
         options.list.write_text(text)

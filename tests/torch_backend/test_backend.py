@@ -13,7 +13,6 @@ import luminal as lm
 from luminal import luminal_backend
 from luminal.torch_backend.errors import UnsupportedError
 
-
 # of PyTorch's own modules, when Dynamo imports them
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")
 

@@ -92,6 +92,11 @@ def convert_element_type(x: Tensor, dtype: Any) -> Tensor:
     return x.cast(dtype)
 
 
+@row("prims::fma")
+def fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    return a * b + c
+
+
 @row("view.dtype")
 def view_dtype(x: Tensor, dtype: Any) -> Tensor:
     return x.view(dtype)
