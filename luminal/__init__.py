@@ -33,6 +33,7 @@ from luminal.dtypes import (
 from luminal.errors import (
     CompileError,
     DimError,
+    DTypeBoundaryError,
     DTypeError,
     GraphError,
     InputError,
@@ -243,6 +244,7 @@ __all__ = [
     # errors
     "LuminalError",
     "CompileError",
+    "DTypeBoundaryError",
     "DTypeError",
     "DimError",
     "GraphError",
@@ -255,7 +257,7 @@ __all__ += functions.__all__
 
 
 def __getattr__(name: str) -> object:
-    if name in ("nn", "optim", "training", "models"):  # late: they bring much with them
+    if name in ("nn", "optim", "training", "models", "pt2"):  # late: they bring much with them
         return importlib.import_module(f"luminal.{name}")
     if name == "luminal_backend":  # for `torch.compile`; it imports torch
         return importlib.import_module("luminal.torch_backend").luminal_backend

@@ -19,6 +19,10 @@ class DTypeError(LuminalError, TypeError):
     """A dtype is not accepted where it stands."""
 
 
+class DTypeBoundaryError(DTypeError):
+    """A compiled module was called with a tensor of another dtype than it was compiled for."""
+
+
 class DimError(LuminalError, ValueError):
     """A symbolic dimension is missing, outside its interval, or not decidable."""
 

@@ -15,6 +15,7 @@ Tensor = lm.Tensor
 _SAME = "addbmm addmm addmv addr baddbmm bmm dot mm mv vdot trace".split()
 
 rows({name: getattr(lm, name) for name in _SAME})
+rows({"linear": lm.linear, "matmul": lm.matmul})
 
 _CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 _TRANSPOSED = {
