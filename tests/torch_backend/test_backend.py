@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import resource
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from torch import nn
 
 import luminal as lm
 from luminal import luminal_backend
+from luminal.torch_backend import explain, supported_ops
 from luminal.torch_backend.errors import UnsupportedError
 
 # of PyTorch's own modules, when Dynamo imports them
@@ -182,3 +186,81 @@ def test_a_compiled_optimizer_step(kind: str) -> None:
         step()
         plain.step()
         close(found, wanted)
+
+
+def test_the_backend_goes_by_its_name() -> None:
+    """As installed: no import of Luminal is needed."""
+    fast = torch.compile(torch.sin, backend="luminal", fullgraph=True)
+    close(fast(torch.ones(3)), torch.sin(torch.ones(3)))
+
+
+def test_many_calls_hold_no_more_memory() -> None:
+    """Weights are the parameters' own memory; a call leaves nothing behind."""
+    model, x = (
+        nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256)),
+        torch.randn(8, 256),
+    )
+    fast = compiled(model)
+    with torch.no_grad():
+        for _ in range(50):
+            fast(x)
+        gc.collect()
+        before = resident_bytes()
+        for _ in range(1000):
+            fast(x)
+        gc.collect()
+    assert resident_bytes() - before < 2_000_000
+
+
+def resident_bytes() -> int:
+    """The memory of this process that is in use."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def test_parameters_have_no_second_copy() -> None:
+    model, x = nn.Linear(64, 48), torch.randn(4, 64)
+    fast = compiled(model)
+    made = recorded_executables(lambda: fast(x))
+    (executable,) = made
+    report = executable.memory_report()
+    kept = sum(p.nbytes for p in model.parameters())
+    assert report.weight_bytes == kept
+    held = [parameter.memory.ctypes.data for parameter in executable._weights.values()]
+    assert set(held) == {p.data_ptr() for p in model.parameters()}
+    assert report.derived_bytes <= 2 * kept
+
+
+def recorded_executables(run: Callable[[], Any]) -> list[Any]:
+    """What is compiled during a call without gradients."""
+    found: list[Any] = []
+    plain = lm.compile
+
+    def spy(*args: Any, **how: Any) -> Any:
+        found.append(plain(*args, **how))
+        return found[-1]
+
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        patch.setattr(lm, "compile", spy)
+        run()
+    return found
+
+
+@pytest.mark.parametrize("mode", ["optimal", 0.5], ids=["optimal", "seconds"])
+def test_modes_that_search(mode: str | float) -> None:
+    model, x = nn.Linear(16, 16), torch.randn(4, 16)
+    options = {"mode": mode, "search_iterations": 2, "numerics": "relaxed"}
+    with torch.no_grad():
+        close(torch.compile(model, backend=luminal_backend, options=options)(x), model(x))
+
+
+def test_what_a_model_would_leave_to_pytorch() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.fft(x).abs()
+
+    assert explain(nn.Linear(4, 3), torch.ones(2, 4)) == []
+    assert explain(f, torch.ones(4))[0] == "aten._fft_r2c.default: not in the library"
+    known = supported_ops()
+    assert known == sorted(known)
+    assert {"aten.addmm", "aten.convolution", "aten.silu"} <= set(known)
+    assert "aten._fft_r2c" not in known
