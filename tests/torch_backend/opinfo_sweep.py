@@ -262,6 +262,11 @@ def text_of(outcomes: Sequence[Outcome], limit: int | None, kind: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _warm(x: torch.Tensor) -> torch.Tensor:
+    """Compiled before processes are forked, so that each finds all modules imported."""
+    return x.sin().sum()
+
+
 def main() -> None:
     parser = parser_of("PyTorch's OpInfo samples through torch.compile")
     parser.add_argument("--gradients", action="store_true", help="compare gradients")
@@ -283,6 +288,8 @@ def main() -> None:
     if options.part:  # one of some processes, each of which forks from one thread only
         number, count = map(int, options.part.split("/"))
         options.jobs = 1
+        torch.set_num_threads(1)
+        torch.compile(_warm, backend=luminal_backend)(torch.ones(2, requires_grad=True)).backward()
         found = run_all(ops[number::count], options, report, partial(run_variant, kind))
         options.list.write_bytes(pickle.dumps(found))
         return
