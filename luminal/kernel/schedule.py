@@ -17,7 +17,7 @@ from luminal.algebra.terms import Term
 from luminal.kernel.facts import Facts
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
-from luminal.kernel.lanes import DOT_TILE, IDLE, partly
+from luminal.kernel.lanes import DOT_TILE, FULL, IDLE, partly
 from luminal.kernel.loops import UNKNOWN, Access, LoopAxis
 from luminal.kernel.register_tile import register_tiles
 from luminal.kernel.strips import PACK_ROWS
@@ -139,8 +139,12 @@ class _Rules:
         others = [x for x in contiguous if self.lanes.width(x) > 1]
         others.sort(key=lambda x: -self.lanes.score(x, reads))
         rule = self.lanes.best(candidates, reads)
-        if packed and (rule is None or self.lanes.used(rule) < IDLE):
+        used = 0.0 if rule is None else self.lanes.used(rule)
+        in_panels = [x for x in packed if any(access.panel(x) for access in reads)]
+        if packed and used < IDLE:
             rule = packed[0]
+        elif in_panels and used < FULL and rule in self.grid:
+            rule = in_panels[0]
         elif rule in self.grid:
             rule = self.uncollided(rule, packed) or rule
         elif rule in self.sequential:
