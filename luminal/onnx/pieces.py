@@ -24,7 +24,8 @@ from luminal.session import Graph, compile
 if TYPE_CHECKING:
     from luminal.onnx.model import Declared
 
-MAX_PIECES = 4096
+MAX_PIECES = 512  # the oldest go first
+MAX_PROGRAMS = 64  # the least recently used go first
 
 Answer = tuple[str, tuple[int, ...], bytes]
 
@@ -35,6 +36,7 @@ class Piece:
 
     executable: Executable | None  # None: nothing is to be computed
     inputs: tuple[tuple[str, str], ...]  # (the program's name, the run's)
+    given: Mapping[str, Array]  # inputs that answers gave
     live: tuple[str, ...]  # names for all results but the first, which is the answer
     outputs: tuple[Any, ...] | None  # the model's, with numbers of results in the place of Tensors
 
@@ -63,7 +65,7 @@ class Form:
         self._declared = declared
         self._options = options
         self._pieces: OrderedDict[tuple[Answer, ...], Piece] = OrderedDict()
-        self._programs: dict[Hashable, tuple[Executable, tuple[str, ...]]] = {}
+        self._programs: OrderedDict[Hashable, tuple[Executable, tuple[str, ...]]] = OrderedDict()
 
     def prepare(self) -> None:
         """Compiles the first piece."""
@@ -94,6 +96,7 @@ class Form:
             piece = self._piece(keys, answers)
             results: list[Array] = []
             if piece.executable is not None:
+                values.update(piece.given)
                 arrays: dict[Any, Array] = {name: values[given] for name, given in piece.inputs}
                 if reports is not None:
                     reports.append(piece.executable.profile(arrays))
@@ -122,30 +125,36 @@ class Form:
             outputs = translation.run(self._declared.record(graph))
         except Cut as cut:
             live = tuple(live_name(len(answers), k) for k in range(len(cut.live)))
-            return self._compiled(graph, [cut.asked, *cut.live], live, None)
+            return self._compiled(translation, [cut.asked, *cut.live], live, None)
         roots = [x for each in outputs for x in tensors(each)]
         numbers = iter(range(len(roots)))
-        return self._compiled(graph, roots, (), tuple(_places(each, numbers) for each in outputs))
+        places = tuple(_places(each, numbers) for each in outputs)
+        return self._compiled(translation, roots, (), places)
 
     def _compiled(
         self,
-        graph: Graph,
+        translation: Translation,
         roots: Sequence[Tensor],
         live: tuple[str, ...],
         outputs: tuple[Any, ...] | None,
     ) -> Piece:
         if not roots:
-            return Piece(None, (), live, outputs)
+            return Piece(None, (), {}, live, outputs)
+        graph = translation.graph
         found, inputs = structure([root.value for root in roots])
         key = (found, tuple(graph.requirements))
         if key not in self._programs:
+            if len(self._programs) >= MAX_PROGRAMS:
+                self._programs.popitem(last=False)
             for number, root in enumerate(roots):
                 graph.output(root, str(number))
             names = tuple(node.attrs.name for node in inputs)
             self._programs[key] = compile(graph, **self._options), names
+        self._programs.move_to_end(key)
         executable, names = self._programs[key]
         given = (node.attrs.name for node in inputs)
-        return Piece(executable, tuple(zip(names, given, strict=True)), live, outputs)
+        pairs = tuple(zip(names, given, strict=True))
+        return Piece(executable, pairs, translation.given, live, outputs)
 
 
 def _places(value: Any, numbers: Any) -> Any:

@@ -87,6 +87,7 @@ class Translation:
         self._answers = list(answers)
         self._asked = 0
         self._scopes: list[Scope] = []
+        self.given: dict[str, Array] = {}  # what is hosted, by the names of its Inputs
 
     # --- graphs and nodes
 
@@ -250,7 +251,9 @@ class Translation:
         if self._asked == len(self._answers):
             raise Cut(asked, live)
         answer = self._answers[self._asked]
-        inside: dict[hlir.Value, Tensor] = {asked.value: self.graph.constant(answer)}
+        small = answer.size <= MAX_CONSTANT
+        found = self.graph.constant(answer) if small else self.hosted(answer)
+        inside: dict[hlir.Value, Tensor] = {asked.value: found}
         for number, x in enumerate(live):
             name = live_name(self._asked, number)
             if x.value not in inside:
@@ -260,6 +263,14 @@ class Translation:
             for name, value in scope.values.items():
                 scope.values[name] = mapped(lambda x: inside.get(x.value, x), value)
         return answer
+
+    def hosted(self, array: Array) -> Tensor:
+        """An array that was computed outside of programs: an Input, so that the programs that take
+        it do not depend on its elements.
+        """
+        name = f"hosted{len(self.given)}"
+        self.given[name] = array
+        return self.graph.tensor(array.shape, array.dtype, name)
 
     def _live(self) -> list[Tensor]:
         """What later nodes may read and runs compute: distinct values, in order."""
@@ -406,6 +417,10 @@ class Call:
     def read(self, value: Any) -> Array:
         """See `Translation.read`."""
         return self.translation.read(value)
+
+    def hosted(self, array: Array) -> Tensor:
+        """See `Translation.hosted`."""
+        return self.translation.hosted(array)
 
     # --- attributes
 

@@ -61,6 +61,15 @@ chosen (float[n] x) => (float[m] y) {
 }
 """
 
+COMPRESSED = """
+<ir_version: 9, opset_import: ["" : 17]>
+kept (float[90, 4] x, bool[90] mask) => (float[k, 4] y) {
+  z = Exp(x)
+  found = Compress<axis = 0>(z, mask)
+  y = Mul(found, found)
+}
+"""
+
 HALVES = """
 <ir_version: 9, opset_import: ["" : 17]>
 until (float[4] x) => (float[4] y, int64 n) {
@@ -118,6 +127,18 @@ def test_sizes_that_depend_on_data():
     for _ in range(4):
         _check(model, oracle, x=draw.standard_normal(9).astype(np.float32))
     _check(model, oracle, x=-np.ones(9, np.float32))
+
+
+def test_programs_do_not_depend_on_elements_that_were_read():
+    model, oracle = _both(COMPRESSED)
+    draw = np.random.default_rng(2)
+    mask = np.arange(90) % 3 == 0
+    _check(model, oracle, x=draw.standard_normal((90, 4)).astype(np.float32), mask=mask)
+    before = lm.compile_count()
+    for _ in range(4):
+        x = draw.standard_normal((90, 4)).astype(np.float32)
+        _check(model, oracle, x=x, mask=draw.permutation(mask))
+    assert lm.compile_count() == before
 
 
 def test_a_loop_that_data_ends_compiles_its_body_once():

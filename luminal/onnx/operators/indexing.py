@@ -115,7 +115,7 @@ def compress(call: Call, x: Any, condition: Tensor) -> Any:
     """The slices along an axis, or the elements, that a condition names."""
     kept = np.flatnonzero(call.read(condition))
     axis = call.attribute("axis")
-    index = call.graph.constant(kept.astype(np.int64))
+    index = call.hosted(kept.astype(np.int64))
     whole = call.input(0)
     if axis is None:
         return moving(whole, lambda x: x.reshape(-1).take(index, 0))
@@ -138,7 +138,7 @@ def unique(call: Call, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         values = np.take(values, order, 0 if axis is None else axis)
         first, counts, inverse = first[order], counts[order], place[inverse]
     found = (values, *(each.astype(np.int64) for each in (first, inverse, counts)))
-    return tuple(call.graph.constant(each) for each in found)  # type: ignore[return-value]
+    return tuple(call.hosted(each) for each in found)  # type: ignore[return-value]
 
 
 @operator("ReverseSequence")

@@ -195,7 +195,7 @@ def non_max_suppression(call: Call, boxes: Tensor, scores: Tensor, *limits: Any)
             corners[batch], values[batch, kind], int(most or 0), float(overlap or 0), least
         )
     ]
-    return call.graph.constant(np.array(rows, np.int64).reshape(-1, 3))
+    return call.hosted(np.array(rows, np.int64).reshape(-1, 3))
 
 
 def _corners(boxes: Array, centred: bool) -> Array:
