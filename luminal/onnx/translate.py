@@ -21,6 +21,7 @@ from onnx import (
     NodeProto,
     SparseTensorProto,
     TensorProto,
+    defs,
 )
 
 from luminal.dtypes import DType
@@ -152,10 +153,16 @@ class Translation:
         row = table.find(domain, node.op_type, version)
         call = Call(node, scope, self)
         if row is None:
-            found = functions.body(call, version)
-            return self.inline(found, node, scope, {**scope.opsets, **functions.opsets(found)})
+            return self.defined(call)
         result = row.function(call, *call.arguments(row))
+        call.check_attributes()
         return result if isinstance(result, tuple) else (result,)
+
+    def defined(self, call: Call) -> list[Any]:
+        """The outputs of a node by ONNX's own definition of its operator."""
+        found = functions.body(call, call.version)
+        opsets = {**call.scope.opsets, **functions.opsets(found)}
+        return self.inline(found, call.node, call.scope, opsets)
 
     def inline(
         self, function: FunctionProto, node: NodeProto, scope: Scope, opsets: Mapping[str, int]
@@ -355,6 +362,7 @@ class Call:
     node: NodeProto
     scope: Scope
     translation: Translation
+    asked: set[str] = field(default_factory=set)  # attributes
 
     @property
     def graph(self) -> Recorder:
@@ -365,6 +373,11 @@ class Call:
     def version(self) -> int:
         """The version of the operator set that the node belongs to."""
         return self.scope.opsets[plain(self.node.domain)]
+
+    def defined(self) -> tuple[Any, ...]:
+        """The outputs by ONNX's definition of the operator: for options that have no other way."""
+        self.asked.update(each.name for each in self.node.attribute)
+        return tuple(self.translation.defined(self))
 
     def resolved(self) -> NodeProto:
         """The node, with values for attributes that refer to those of a function around it."""
@@ -426,11 +439,35 @@ class Call:
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """The value of an attribute as Python has it: int, float, str, list, or a message."""
+        self.asked.add(name)
         for each in self.node.attribute:
             if each.name == name:
                 value = _value_of(resolved(each, self.scope))
                 return default if value is None else value
         return default
+
+    def unneeded(self, *names: str) -> None:
+        """Says that attributes make no difference here."""
+        self.asked.update(names)
+
+    def check_attributes(self) -> None:
+        """Raises UnsupportedError for an attribute that nothing has asked for.
+
+        Unless it has its default value: what is not looked at might mean something else.
+        """
+        for each in self.node.attribute:
+            if each.name not in self.asked and not self._is_default(each):
+                raise UnsupportedError(f"the attribute {each.name!r} is not supported here")
+
+    def _is_default(self, given: AttributeProto) -> bool:
+        try:
+            schema = defs.get_schema(self.node.op_type, self.version, self.node.domain)
+        except defs.SchemaError:
+            return False
+        known = schema.attributes.get(given.name)
+        return known is not None and _value_of(known.default_value) == _value_of(
+            resolved(given, self.scope)
+        )
 
     def required(self, name: str) -> Any:
         """An attribute that must be there; raises OnnxError."""

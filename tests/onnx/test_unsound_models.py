@@ -72,6 +72,11 @@ def test_an_attribute_that_is_missing():
         _run(RELU.replace("Relu", "MaxPool").replace("[2, 3]", "[1, 1, 2, 3]"), x=X[None, None])
 
 
+def test_an_attribute_that_nothing_looks_at():
+    with pytest.raises(UnsupportedError, match=r"\(Relu\): the attribute 'slope' is not supported"):
+        _run(RELU.replace("Relu(x)", "Relu<slope = 2>(x)"), x=X)
+
+
 def test_inputs():
     with pytest.raises(InputError, match=r"input 'x' is missing; pass \['x'\]"):
         _run(RELU)

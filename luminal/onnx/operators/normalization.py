@@ -23,7 +23,7 @@ def batch_normalization(
     call: Call, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor
 ) -> Any:
     """By running statistics; in training by those of the batch, with the next running ones."""
-    eps = call.attribute("epsilon", 1e-5)
+    eps, rate = call.attribute("epsilon", 1e-5), call.attribute("momentum", 0.9)
     if call.version < 9 and not call.attribute("spatial", 1):
         raise UnsupportedError("BatchNormalization with spatial = 0")
     training = call.attribute("training_mode", 0) or (
@@ -34,7 +34,6 @@ def batch_normalization(
         shift = bias - mean.cast(scale.dtype) * wide
         return (x * _along(wide, x) + _along(shift, x)).cast(x.dtype)
     over = (0, *range(2, x.ndim))
-    rate = call.attribute("momentum", 0.9)
     work = x.cast(x.dtype.compute)
     here, spread = work.mean(over), work.var(over, correction=0)
     found = (work - _along(here, x)) * _along(lm.rsqrt(spread + eps) * scale, x) + _along(bias, x)

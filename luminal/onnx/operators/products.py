@@ -18,7 +18,8 @@ def matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
 
 @operator("Gemm")
 def gemm(call: Call, a: Tensor, b: Tensor, c: Any = None) -> Tensor:
-    """alpha * A @ B + beta * C."""
+    """alpha * A @ B + beta * C, which may broadcast in every version here."""
+    call.unneeded("broadcast")
     a = a.mT if call.attribute("transA", 0) else a
     b = b.mT if call.attribute("transB", 0) else b
     alpha, beta = call.attribute("alpha", 1.0), call.attribute("beta", 1.0)

@@ -21,12 +21,12 @@ ROUNDED = 2.0**31
 
 def _spread(call: Call, scale: Tensor, x: Tensor) -> Tensor:
     """A scale, or a zero point, in a shape that broadcasts to x's."""
+    along, size = call.attribute("axis", 1), call.attribute("block_size", 0)
     if scale.ndim == 0 or (scale.ndim == 1 and scale.shape[0] == 1):
         return scale.reshape(())
-    axis = call.attribute("axis", 1) % x.ndim
+    axis = along % x.ndim
     if scale.ndim == 1:
         return scale.reshape(-1, *(1,) * (x.ndim - axis - 1))
-    size = call.attribute("block_size", 0)
     if not size:
         return scale
     return scale.repeat_interleave(size, axis).narrow(axis, 0, x.extents[axis])

@@ -10,7 +10,7 @@ import luminal as lm
 from luminal import dtypes
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
-from luminal.onnx.errors import UnsupportedError
+from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.table import operator
 from luminal.onnx.translate import Call
 
@@ -130,6 +130,8 @@ def recurrent(call: Call, x: Tensor, *rest: Any) -> Any:
         x = x.transpose(0, 1)
         first, cell = (None if s is None else s.transpose(0, 1) for s in (first, cell))
     hidden = inner.shape[-1]
+    if call.attribute("hidden_size", hidden) != hidden:
+        raise OnnxError(f"hidden_size is not that of {inner.value.type}")
     direction = call.attribute("direction", "forward")
     count = 2 if direction == "bidirectional" else 1
     outputs, lasts = [], []

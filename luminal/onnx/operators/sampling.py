@@ -12,7 +12,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
 from luminal.onnx.errors import UnsupportedError
 from luminal.onnx.operators.shapes import extent
-from luminal.onnx.operators.windows import per_dim
+from luminal.onnx.operators.windows import check_kernel, per_dim
 from luminal.onnx.table import operator
 from luminal.onnx.translate import Call
 from luminal.onnx.values import Array
@@ -67,6 +67,7 @@ def deform_conv(
     """A convolution whose taps are moved by offsets, which may differ from place to place."""
     if x.ndim != 4:
         raise UnsupportedError("DeformConv of other than two spatial dims")
+    check_kernel(call, weight)
     batch, channels, high, wide = (extent(x, k) for k in range(4))
     out, depth, kh, kw = (extent(weight, k) for k in range(4))
     groups, parts = call.attribute("group", 1), call.attribute("offset_group", 1)

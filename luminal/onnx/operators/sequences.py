@@ -25,7 +25,8 @@ def _place(items: list[Any], position: Array | None, *, beyond: int = 0) -> int:
 
 @operator("SequenceEmpty")
 def sequence_empty(call: Call) -> Any:
-    """A sequence of nothing."""
+    """A sequence of nothing, of whatever dtype."""
+    call.unneeded("dtype")
     return []
 
 

@@ -370,6 +370,7 @@ def dropout(
     call: Call, x: Tensor, ratio: Any = None, training: Any = None
 ) -> tuple[Tensor, Tensor]:
     """Nothing, but in training: then elements are 0, the rest scaled."""
+    call.unneeded("seed", "ratio")
     if training is not None and bool(call.read(training)):
         rate = 0.5 if ratio is None else float(np.asarray(call.read(ratio)))
         if rate > 0:

@@ -70,11 +70,19 @@ def _is_zero(n: Any) -> bool:
     return n == 0 if isinstance(n, int) else bool(n.is_const and n.value == 0)
 
 
+def check_kernel(call: Call, weight: Tensor) -> None:
+    """Raises OnnxError where `kernel_shape` is not the weight's."""
+    stated = call.attribute("kernel_shape")
+    if stated is not None and list(weight.shape[2:]) != list(stated):
+        raise OnnxError(f"kernel_shape is {stated}, the weight is {weight.value.type}")
+
+
 def convolved(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The convolution that the attributes describe, of numbers of any dtype."""
     rank = x.ndim - 2
     if rank not in _CONVOLUTIONS:
         raise UnsupportedError(f"convolution of {rank} spatial dims; there are those of 1 to 3")
+    check_kernel(call, weight)
     if any(n == 0 for n in weight.extents[2:]):
         raise OnnxError(f"the weight {weight.value.type} has no taps")
     steps, gaps = per_dim(call, "strides", rank), per_dim(call, "dilations", rank)
@@ -101,6 +109,7 @@ def conv_transpose(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None = 
         raise UnsupportedError(f"convolution of {rank} spatial dims; there are those of 1 to 3")
     steps, gaps = per_dim(call, "strides", rank), per_dim(call, "dilations", rank)
     more = per_dim(call, "output_padding", rank, 0)
+    check_kernel(call, weight)
     groups = call.attribute("group", 1)
     full = _TRANSPOSED[rank](x, weight, None, steps, 0, 0, groups, gaps)
     wanted = call.attribute("output_shape")
