@@ -102,8 +102,15 @@ class _Caller:
         return [
             *([f"{_listed('a', range(count))} = args"] if count else []),
             "args.clear()",
-            *(f"x{k} = {self._laid(plan)}" for k, plan in enumerate(self.inputs)),
+            *(f"x{k} = {self._read(k, plan)}" for k, plan in enumerate(self.inputs)),
         ]
+
+    def _read(self, number: int, plan: InputPlan | None) -> str:
+        if plan is None or not plan.calls:
+            return self._laid(plan)
+        self.names[f"part{number}"] = partial(_viewed, plan.calls)
+        known = "".join(f"{name!r}: a{k}, " for name, k in self.made.dims.items())
+        return f"part{number}(a{plan.position}, {{{known}}}).contiguous()"
 
     def _borrowed(self) -> list[str]:
         """States take the memory of arguments, or of a row-major copy, which is copied back."""

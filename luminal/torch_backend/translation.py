@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -39,16 +39,21 @@ VIEWS = frozenset(
 }  # fmt: skip
 
 
+Calls: TypeAlias = "tuple[tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]], ...]"
+"""Functions that PyTorch calls one after the other: (function, further arguments, named ones)."""
+
+
 @dataclass(frozen=True, slots=True)
 class InputPlan:
     """An argument that is a tensor: its name in the graph, and the order of its dims in memory
-    (None: it is copied to be row-major).
+    (None: it is copied to be row-major). With `calls` it is a view of the argument.
     """
 
     position: int
     name: str
     order: tuple[int, ...] | None
     parameter: Parameter | None = None
+    calls: Calls = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class Borrowed:
     """A result that is an argument, or a view of one: PyTorch makes it, by these calls in order."""
 
     position: int
-    calls: tuple[tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]], ...] = ()
+    calls: Calls = ()
 
 
 Result = OutputPlan | Borrowed | Size | None
@@ -250,8 +255,29 @@ class _Translator:
             self._effect(node)
         elif node.target in _ASSERTIONS:
             self.values[node] = None
+        elif node.target is _AS_STRIDED and self._reads_storage(node):
+            self._view_input(node)
         else:
             self.values[node] = self._recorded(node, held)
+
+    def _reads_storage(self, node: Node) -> bool:
+        """Does `as_strided` of an argument read what the argument itself does not show?"""
+        operand: Any = node.args[0]
+        held = _tensor_of(operand)
+        shows_all = memory_order(held.shape, held.stride()) and held.storage_offset() == 0
+        return not shows_all and self._borrowed(operand) is not None
+
+    def _view_input(self, node: Node) -> None:
+        """A view of an argument that PyTorch makes before a run."""
+        held, below = _tensor_of(node), self._borrowed(node.args[0])  # type: ignore[arg-type]
+        assert below is not None
+        named = self._converted_all(node.kwargs)
+        calls = (*below.calls, (_AS_STRIDED, self._converted(node.args[1:]), named))
+        shape, dtype = self.sizes.shape(held.shape), dtype_of(held.dtype)
+        self.values[node] = self.graph.tensor(shape, dtype, node.name)
+        self.made.inputs.append(
+            InputPlan(below.position, node.name, None, calls=calls)  # type: ignore[arg-type]
+        )
 
     def _recorded(self, node: Node, held: Any) -> Any:
         target = node.target
@@ -364,6 +390,8 @@ _WITH_EFFECTS = torch.ops.higher_order.with_effects
 
 _TOKEN = object()
 """What orders effects in a graph; at run time there is none."""
+
+_AS_STRIDED = torch.ops.aten.as_strided.default
 
 _ASSERTIONS = frozenset(
     [

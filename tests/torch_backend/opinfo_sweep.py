@@ -41,7 +41,6 @@ from tests.conformance.opinfo_samples import (
     equal,
     leaves,
     same_type,
-    torch_result,
 )
 
 LISTS = {kind: Path(__file__).with_name(f"opinfo_{kind}.txt") for kind in ("values", "gradients")}
@@ -52,6 +51,7 @@ BATCH = 16  # samples compiled as one function
 class Case(NamedTuple):
     """One sample: its tensors in order, the call on such tensors, and how results are compared."""
 
+    op: Any
     name: str
     sample: Any
     tensors: list[torch.Tensor]
@@ -79,7 +79,7 @@ def case_of(op: Any, sample: Any, name: str) -> Case:
     def call(given: Sequence[torch.Tensor]) -> Any:
         return function(*_filled(args, given), **_filled(kwargs, given))
 
-    return Case(name, sample, tensors, call)
+    return Case(op, name, sample, tensors, call)
 
 
 class _Place(NamedTuple):
@@ -121,18 +121,17 @@ def cases(op: Any, limit: int | None, kind: str) -> Iterator[Case]:
 
 
 def _copies(case: Case) -> list[torch.Tensor]:
-    """Tensors of the same strides, that are leaves of their own."""
-    found = []
-    for x in case.tensors:
-        copy = x.detach().clone() if x.is_contiguous() else _strided_copy(x)
-        found.append(copy.requires_grad_(x.requires_grad))
-    return found
+    """Tensors of the same strides in copies of their storages, that are leaves of their own."""
+    return [_copy(x).requires_grad_(x.requires_grad) for x in case.tensors]
 
 
-def _strided_copy(x: torch.Tensor) -> torch.Tensor:
-    reach = sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True)) + 1
-    copy = torch.empty(max(reach, 1), dtype=x.dtype).as_strided(x.shape, x.stride())
-    return copy.copy_(x.detach()) if x.numel() else x.detach().clone()
+def _copy(x: torch.Tensor) -> torch.Tensor:
+    if x.layout is not torch.strided:
+        return x.detach().clone()
+    whole = x.detach()
+    storage = whole.untyped_storage().clone()
+    empty = torch.empty(0, dtype=x.dtype)
+    return empty.set_(storage, whole.storage_offset(), whole.size(), whole.stride())
 
 
 def _flowing(results: Sequence[Any]) -> list[torch.Tensor]:
@@ -152,7 +151,7 @@ def values(case: Case, results: Any, tensors: Sequence[torch.Tensor], kind: str)
     return list(torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True))
 
 
-def failures(op: Any, batch: Sequence[Case], kind: str) -> list[str]:
+def failures(batch: Sequence[Case], kind: str) -> list[str]:
     """A line for each case that fails."""
     torch._dynamo.reset()
     given = [_copies(case) for case in batch]
@@ -171,23 +170,26 @@ def failures(op: Any, batch: Sequence[Case], kind: str) -> list[str]:
         if len(batch) == 1:
             return [_line(batch[0], error)]
         middle = len(batch) // 2
-        return [*failures(op, batch[:middle], kind), *failures(op, batch[middle:], kind)]
+        return [*failures(batch[:middle], kind), *failures(batch[middle:], kind)]
     failed = []
     for case, values_ in zip(batch, found, strict=True):
         try:
-            _compare(op, case, values_, kind)
+            _compare(case, values_, kind)
         except Exception as error:
             failed.append(_line(case, error))
     return failed
 
 
-def _compare(op: Any, case: Case, found: Sequence[Any], kind: str) -> None:
+def _compare(case: Case, found: Sequence[Any], kind: str) -> None:
+    op = case.op
     if kind == "gradients":
         tensors = _copies(case)
         wanted: Any = values(case, case.call(tensors), tensors, kind)
         check = equal_gradients
     else:
-        wanted = torch_result(op.op, case.sample)
+        torch.manual_seed(0)
+        with torch.no_grad():
+            wanted = case.call(_copies(case))
         name = f"{op.name}/{op.variant_test_name}"
         check = opinfo_map.CHECKS.get(name) or opinfo_map.CHECKS.get(op.name) or equal
         if op.name == "rand_like" or case.sample.kwargs.get("dropout_p"):
@@ -201,7 +203,7 @@ def equal_gradients(found: Sequence[Any], wanted: Any) -> None:
     for x, y in zip(found, wanted, strict=True):
         largest = float(y.abs().nan_to_num(0, 0, 0).max()) if y.numel() else 0.0
         torch.testing.assert_close(
-            torch.from_numpy(x), y.detach(), rtol=1e-4, atol=max(1e-5, 1e-5 * largest),
+            torch.from_numpy(x), y.detach(), rtol=1e-4, atol=max(5e-5, 1e-5 * largest),
             equal_nan=True,
         )  # fmt: skip
 
@@ -213,13 +215,17 @@ def _line(case: Case, error: Exception) -> str:
     return f"{case.name}: {type(cause).__name__}: {text}; {described(case.sample)}"
 
 
+def unseeded(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Instead of the database's guard around random operators, which is not what is compiled."""
+    return function(*args, **kwargs)
+
+
 def run_variant(kind: str, op: Any, backend: str, limit: int | None) -> Outcome:
     """Every sample of one variant; the reason is the first failure's."""
     start = time.perf_counter()
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    # The database's own seeds and guards around random operators are none of what is compiled.
-    common_methods_invocations.wrapper_set_seed = lambda f, *args, **kwargs: f(*args, **kwargs)
+    common_methods_invocations.wrapper_set_seed = unseeded
     every = [
         case
         for case in cases(op, limit, kind)
@@ -229,7 +235,7 @@ def run_variant(kind: str, op: Any, backend: str, limit: int | None) -> Outcome:
     tried = 0
     while tried < len(every) and not reasons:  # a batch that fails is slow, and reason enough
         batch = every[tried : tried + BATCH]
-        reasons += failures(op, batch, kind)
+        reasons += failures(batch, kind)
         tried += len(batch)
     reason = reasons[0] if reasons else "" if every else "PyTorch has no samples"
     seconds = time.perf_counter() - start

@@ -63,6 +63,7 @@ def scalar_tensor(value: Any, dtype: Any = None) -> Tensor:
 
 @row("arange.start_step")
 def arange(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Tensor:
+    start, end, step = (int(n) if isinstance(n, bool) else n for n in (start, end, step))
     return lm.arange(start, end, step, dtype)
 
 

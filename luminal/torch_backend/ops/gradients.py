@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import luminal as lm
+from luminal.nn import functional
 from luminal.torch_backend.errors import UnsupportedError
-from luminal.torch_backend.ops import products
-from luminal.torch_backend.ops.registry import row
+from luminal.torch_backend.ops import products, windows
+from luminal.torch_backend.ops.registry import ROWS, row
 
 Tensor = lm.Tensor
 
@@ -24,10 +25,47 @@ def convolution_backward(
             x, weight, None, stride, padding, dilation, transposed, output_padding, groups
         )
 
-    _, pull = lm.vjp(convolved, x, weight)
-    of_x, of_weight = pull(g)
+    of_x, of_weight = _pulled(convolved, g, x, weight)
     of_bias = g.sum((0, *range(2, g.ndim))) if wanted[2] else None
     return of_x if wanted[0] else None, of_weight if wanted[1] else None, of_bias
+
+
+def _pulled(function: Callable[..., Tensor], g: Tensor, *primals: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of `function` in its arguments."""
+    _, pull = lm.vjp(function, *primals)
+    return pull(g)
+
+
+@row("avg_pool2d_backward")
+def avg_pool2d_backward(g: Tensor, x: Tensor, *how: Any) -> Tensor:
+    return _pulled(lambda x: ROWS["aten.avg_pool2d"](x, *how), g, x)[0]
+
+
+@row("avg_pool3d_backward")
+def avg_pool3d_backward(g: Tensor, x: Tensor, *how: Any) -> Tensor:
+    return _pulled(lambda x: ROWS["aten.avg_pool3d"](x, *how), g, x)[0]
+
+
+@row("_adaptive_avg_pool2d_backward")
+def adaptive_avg_pool2d_backward(g: Tensor, x: Tensor) -> Tensor:
+    return _pulled(lambda x: functional.adaptive_avg_pool2d(x, g.shape[-2:]), g, x)[0]
+
+
+@row("_adaptive_avg_pool3d_backward")
+def adaptive_avg_pool3d_backward(g: Tensor, x: Tensor) -> Tensor:
+    return _pulled(lambda x: functional.adaptive_avg_pool3d(x, g.shape[-3:]), g, x)[0]
+
+
+@row("grid_sampler_2d_backward", "grid_sampler_3d_backward")
+def grid_sampler_backward(
+    g: Tensor, x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int,
+    align_corners: bool, wanted: Sequence[bool],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    def sampled(x: Tensor, grid: Tensor) -> Tensor:
+        return windows.grid_sampler(x, grid, interpolation_mode, padding_mode, align_corners)
+
+    of_x, of_grid = _pulled(sampled, g, x, grid)
+    return of_x if wanted[0] else None, of_grid if wanted[1] else None
 
 
 @row("_softmax_backward_data")

@@ -60,13 +60,11 @@ def slogdet(x: Tensor, *, held: torch.Tensor) -> tuple[Tensor, ...]:
     return sign, log, *_factors(x, held)
 
 
-@row("_linalg_solve_ex", knows_layout=True)
+@row("_linalg_solve_ex")
 def solve(
-    a: Tensor, b: Tensor, left: bool = True, check_errors: bool = False, *,
-    held: torch.Tensor,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    transposed = held.is_contiguous() and left
-    factors, pivots = lm.linalg.lu_factor(a.mT if transposed else a)
+    a: Tensor, b: Tensor, left: bool = True, check_errors: bool = False
+) -> tuple[Tensor, ...]:
+    factors, pivots = lm.linalg.lu_factor(a)
     return lm.linalg.solve(a, b, left=left), factors, pivots, _no_errors(a)
 
 

@@ -50,7 +50,7 @@ def group_norm(
     group: int, eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     y = functional.group_norm(x, group, weight, bias, eps)
-    mean, scale = _moments(x.reshape(batch, group, -1), (2,), eps)
+    mean, scale = _moments(x.reshape(batch, group, channels * area // group), (2,), eps)
     return y, mean.reshape(batch, group).cast(x.dtype), scale.reshape(batch, group).cast(x.dtype)
 
 

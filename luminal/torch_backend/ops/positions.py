@@ -48,8 +48,7 @@ def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 def index_put(
     x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    key = tuple(slice(None) if i is None else i for i in indices)
-    return lm.index_put(x, key, values, accumulate)
+    return lm.index_put(x, tuple(indices), values, accumulate)
 
 
 @row("embedding")
