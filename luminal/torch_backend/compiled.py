@@ -17,7 +17,6 @@ import luminal as lm
 from luminal.hlir.graph import Output
 from luminal.hlir.index_inputs import index_inputs
 from luminal.shape.expression import Expression
-from luminal.torch_backend.borrowed_state import array_of
 from luminal.torch_backend.layout import inverse
 from luminal.torch_backend.translation import (
     Borrowed,
@@ -27,6 +26,7 @@ from luminal.torch_backend.translation import (
     StatePlan,
     Translation,
 )
+from luminal.torch_backend.weights import Weights
 
 MAX_BINDINGS = 64  # sets of open sizes whose bindings are kept
 
@@ -153,7 +153,7 @@ class _Caller:
         seen = "".join(f"{name}._version, {name}.data_ptr(), " for name in names)
         return [
             "try:",
-            f"    if weights.seen != ({seen}):",
+            f"    if weights.seen != ({seen}) or weights.differ():",
             f"        weights.set(({', '.join(names)},), ({seen}))",
             "except RuntimeError:  # tensors of inference mode have no version",
             f"    weights.set(({', '.join(names)},), None)",
@@ -251,27 +251,3 @@ def _viewed(calls: Sequence[Any], x: torch.Tensor, sizes: Mapping[str, int]) -> 
     for function, others, named in calls:
         x = function(x, *_value(others, sizes), **named)
     return x
-
-
-class Weights:
-    """Parameters in step with tensors. `seen`: versions and addresses when they were set."""
-
-    __slots__ = ("_parameters", "_tensors", "seen")
-
-    def __init__(self, plans: Sequence[InputPlan]) -> None:
-        self._parameters = [(plan.order or (), plan.parameter) for plan in plans]
-        self._tensors: list[torch.Tensor | None] = [None] * len(plans)
-        self.seen: tuple[int, ...] | None = None
-
-    def set(self, tensors: Sequence[torch.Tensor], seen: tuple[int, ...] | None) -> None:
-        """Sets those that have moved; all of them if what was seen is not known."""
-        for k, (x, (order, parameter)) in enumerate(zip(tensors, self._parameters, strict=True)):
-            place = slice(2 * k, 2 * k + 2)
-            if seen is None or self.seen is None or seen[place] != self.seen[place]:
-                laid = x.permute(order).contiguous()
-                assert parameter is not None
-                array = array_of(laid)
-                array.flags.writeable = False  # so it is kept, not copied
-                parameter.set(array)
-                self._tensors[k] = laid
-        self.seen = seen

@@ -23,6 +23,7 @@ from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.layout import inverse, memory_order
 from luminal.torch_backend.ops import registry
 from luminal.torch_backend.ops.randomness import keys_for
+from luminal.torch_backend.ops.refusals import noted
 from luminal.torch_backend.sizes import Size, Sizes
 from luminal.torch_backend.types import dtype_of
 
@@ -142,7 +143,7 @@ class _Translator:
         }
 
     def run(self) -> Translation:
-        with lm.recording(self.graph), keys_for(self.graph):
+        with lm.recording(self.graph), keys_for(self.graph), noted() as refusals:
             for node in self.module.graph.nodes:
                 try:
                     self._node(node)
@@ -150,6 +151,11 @@ class _Translator:
                     if not self.goes_on:
                         raise
                     self._pass_over(node, str(error))
+        for k, (condition, refusal) in enumerate(refusals):
+            name = f"refused{k}"
+            self.graph.output(condition, name)
+            plan = OutputPlan(name, (), (), torch.bool)
+            self.made.checks.append((plan, partial(_refused, refusal)))
         return self.made
 
     def _pass_over(self, node: Node, reason: str) -> None:
@@ -378,6 +384,11 @@ class _Translator:
             self.graph.output(laid, name)
             self.outputs[key] = OutputPlan(name, shape, order, held.dtype)
         return self.outputs[key]
+
+
+def _refused(error: Exception, x: torch.Tensor) -> None:
+    if x.item():
+        raise error
 
 
 def _checked(

@@ -56,6 +56,17 @@ def adaptive_avg_pool3d_backward(g: Tensor, x: Tensor) -> Tensor:
     return _pulled(lambda x: functional.adaptive_avg_pool3d(x, g.shape[-3:]), g, x)[0]
 
 
+@row("_cdist_backward")
+def cdist_backward(g: Tensor, x: Tensor, other: Tensor, p: float, found: Tensor) -> Tensor:
+    return _pulled(lambda x: lm.cdist(x, other, p), g, x)[0]
+
+
+@row("masked_scatter_backward")
+def masked_scatter_backward(g: Tensor, mask: Tensor, sizes: Sequence[Any]) -> Tensor:
+    source = lm.zeros(tuple(sizes), g.dtype)
+    return _pulled(lambda x: lm.masked_scatter(lm.zeros_like(g), mask, x), g, source)[0]
+
+
 @row("grid_sampler_2d_backward", "grid_sampler_3d_backward")
 def grid_sampler_backward(
     g: Tensor, x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import luminal as lm
 from luminal.nn import functional
+from luminal.torch_backend.ops.refusals import refuse_where
 from luminal.torch_backend.ops.registry import row, rows
 
 Tensor = lm.Tensor
@@ -13,12 +15,12 @@ Tensor = lm.Tensor
 _SAME = """
     abs acos acosh angle asin asinh atan atanh ceil cos cosh deg2rad digamma erf erfc erfinv exp
     exp2 expm1 floor frac frexp isfinite isinf isnan isneginf isposinf lgamma log log10 log1p log2
-    logical_not logit mvlgamma nan_to_num neg rad2deg reciprocal relu rsqrt sigmoid sign sgn
+    logical_not logit mvlgamma nan_to_num neg rad2deg reciprocal relu rsqrt sigmoid
     signbit sin sinc sinh sqrt square tan tanh trunc
     add addcdiv addcmul atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift
-    bitwise_xor clamp clamp_max clamp_min copysign div eq float_power floor_divide fmax fmin fmod
-    gcd ge gt heaviside hypot isclose lcm ldexp le lerp logaddexp logaddexp2 logical_and logical_or
-    logical_xor lt masked_fill maximum minimum mul ne nextafter pow remainder rsub sub true_divide
+    bitwise_xor clamp clamp_max clamp_min copysign eq float_power  fmax fmin
+    gcd ge gt hypot isclose lcm ldexp le lerp logaddexp logaddexp2 logical_and logical_or
+    logical_xor lt masked_fill maximum minimum mul ne nextafter pow rsub sub true_divide
     where xlogy
 """.split()
 
@@ -38,6 +40,49 @@ rows(
         "special_xlog1py": lm.special.xlog1py,
     }
 )
+
+
+def _is_zero_free(b: Any) -> bool:
+    """Can a divisor be seen to be no integer 0?"""
+    if isinstance(b, Tensor):
+        return b.dtype.is_float
+    return not isinstance(b, int) or b != 0
+
+
+def _integer_division(function: Callable[[Any, Any], Tensor]) -> Callable[..., Tensor]:
+    """`function` of two operands, which refuses integers by 0, as PyTorch does."""
+
+    def divided(a: Any, b: Any) -> Tensor:
+        found = function(a, b)
+        if not found.dtype.is_float and not _is_zero_free(b):
+            refuse_where(lm.constant(b) == 0, RuntimeError("ZeroDivisionError"))
+        return found
+
+    return divided
+
+
+rows({name: _integer_division(getattr(lm, name)) for name in ("floor_divide", "fmod", "remainder")})
+
+
+@row("div")
+def div(a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
+    if rounding_mode is None:
+        return lm.div(a, b)
+    rounded = _integer_division(lambda a, b: lm.div(a, b, rounding_mode=rounding_mode))
+    return rounded(a, b)
+
+
+@row("sign", "sgn")
+def sign(x: Tensor) -> Tensor:
+    """0 of NaN."""
+    return lm.where(x != x, 0, lm.sign(x)) if x.dtype.is_float else lm.sign(x)
+
+
+@row("heaviside")
+def heaviside(x: Tensor, values: Tensor) -> Tensor:
+    """0 of NaN."""
+    found = lm.heaviside(x, values)
+    return lm.where(x != x, 0, found) if x.dtype.is_float else found
 
 
 @row("round")

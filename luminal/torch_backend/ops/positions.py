@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import luminal as lm
+from luminal.hlir.attributes import InputAttrs
 from luminal.nn import functional
 from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.ops.refusals import refuse_where
 from luminal.torch_backend.ops.registry import row, rows
 
 Tensor = lm.Tensor
 
 _SAME = """
-    gather index_add index_copy index_fill index_reduce index_select masked_scatter
+    index_add index_copy index_fill index_reduce index_select masked_scatter
     put scatter_add take bucketize searchsorted histc bincount
 """.split()
 
@@ -31,6 +33,15 @@ def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True
 ) -> Tensor:
     return lm.scatter_reduce(x, dim, index, src, reduce, include_self=include_self)
+
+
+@row("gather")
+def gather(x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
+    """Computed indices are checked like those that are arguments: targets of a loss come so."""
+    if x.ndim and not isinstance(index.value.node.attrs, InputAttrs):
+        n = x.shape[dim]
+        refuse_where((index < 0) | (index >= n), IndexError(f"an index is out of range for {n}"))
+    return lm.gather(x, dim, index)
 
 
 def _key(x: Tensor, indices: Sequence[Tensor | None]) -> tuple[Any, ...]:

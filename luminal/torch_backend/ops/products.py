@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import luminal as lm
@@ -12,10 +12,19 @@ from luminal.torch_backend.ops.registry import row, rows
 
 Tensor = lm.Tensor
 
-_SAME = "addbmm addmm addmv addr baddbmm bmm dot mm mv vdot trace".split()
+_SAME = "addbmm addmm addmv addr baddbmm bmm dot mm mv vdot".split()
 
-rows({name: getattr(lm, name) for name in _SAME})
-rows({"linear": lm.linear, "matmul": lm.matmul})
+
+def _kept(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A product in its first operand's dtype: sums of narrow integers wrap, as PyTorch's do."""
+
+    def product(x: Tensor, *others: Any, **how: Any) -> Tensor:
+        return function(x, *others, **how).cast(x.dtype)
+
+    return product
+
+
+rows({name: _kept(getattr(lm, name)) for name in (*_SAME, "linear", "matmul")})
 
 _CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 _TRANSPOSED = {

@@ -12,7 +12,7 @@ Tensor = lm.Tensor
 Dims = Sequence[int] | int | None
 
 _SAME = """
-    aminmax amax amin argmax argmin argsort cummax cummin kthvalue logcumsumexp median mode
+    aminmax argmax argmin argsort cummax cummin kthvalue logcumsumexp median mode
     nanmedian topk
 """.split()
 
@@ -40,7 +40,34 @@ def _reduction(name: str) -> Any:
     return reduced
 
 
-rows({name: _reduction(name) for name in ("sum", "nansum", "mean", "prod", "any", "all")})
+def _total(name: str) -> Any:
+    """A sum or product: of integers int64, of unsigned ones too."""
+    function = _reduction(name)
+
+    def total(x: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+        return function(x, dim, keepdim, dtype=_total_dtype(x, dtype))
+
+    return total
+
+
+def _total_dtype(x: Tensor, dtype: Any) -> Any:
+    return lm.int64 if dtype is None and not x.dtype.is_float else dtype
+
+
+def _truth(name: str) -> Any:
+    """Of uint8, which was PyTorch's bool, uint8."""
+    function = _reduction(name)
+
+    def truth(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+        found = function(x, dim, keepdim)
+        return found.cast(lm.uint8) if x.dtype is lm.uint8 else found
+
+    return truth
+
+
+rows({name: _reduction(name) for name in ("amax", "amin", "mean")})
+rows({name: _total(name) for name in ("sum", "nansum", "prod")})
+rows({name: _truth(name) for name in ("any", "all")})
 
 
 @row("count_nonzero")
@@ -55,12 +82,12 @@ def logsumexp(x: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
 
 @row("cumsum")
 def cumsum(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    return lm.cumsum(x, dim, dtype=dtype)
+    return lm.cumsum(x, dim, dtype=_total_dtype(x, dtype))
 
 
 @row("cumprod")
 def cumprod(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    return lm.cumprod(x, dim, dtype=dtype)
+    return lm.cumprod(x, dim, dtype=_total_dtype(x, dtype))
 
 
 def _spread(name: str) -> Any:
@@ -84,6 +111,11 @@ def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 @row("_log_softmax")
 def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     return lm.log_softmax(x, dim, dtype=lm.float32 if half_to_float else None)
+
+
+@row("trace")
+def trace(x: Tensor) -> Tensor:
+    return lm.trace(x).cast(x.dtype if x.dtype.is_float else lm.int64)
 
 
 @row("linalg_vector_norm")

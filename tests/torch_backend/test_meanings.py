@@ -1,0 +1,86 @@
+"""Where the library's meaning is not PyTorch's (docs/ops.md), the door gives PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from luminal import luminal_backend
+
+NAN = float("nan")
+INTEGERS = torch.tensor([[200, 100], [3, 255]], dtype=torch.uint8)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "sign of NaN": (torch.sign, (torch.tensor([NAN, -2.0, 0.0]),)),
+    "sgn of NaN": (torch.sgn, (torch.tensor([NAN, -2.0, 0.0]),)),
+    "heaviside of NaN": (torch.heaviside, (torch.tensor([NAN, 0.0]), torch.tensor([1.0, 2.0]))),
+    "sum of uint8": (torch.sum, (INTEGERS,)),
+    "prod of uint8": (lambda x: torch.prod(x, 1), (INTEGERS,)),
+    "cumsum of uint8": (lambda x: torch.cumsum(x, 1), (INTEGERS,)),
+    "cumprod of uint8": (lambda x: torch.cumprod(x, 1), (INTEGERS,)),
+    "all of uint8": (lambda x: torch.all(x, 1), (INTEGERS,)),
+    "any of uint8": (lambda x: torch.any(x, 1), (INTEGERS,)),
+    "trace of uint8": (torch.trace, (INTEGERS,)),
+    "matmul of uint8 wraps": (torch.matmul, (INTEGERS, INTEGERS)),
+    "addmm of int8 wraps": (torch.addmm, (INTEGERS.to(torch.int8),) * 3),
+    "dot of int16 wraps": (torch.dot, (torch.full((9,), 30000, dtype=torch.int16),) * 2),
+    "sum over no dims": (lambda x: x.sum(dim=()), (torch.ones(2, 3),)),
+    "amax over no dims": (lambda x: x.amax(dim=()), (torch.arange(6.0).view(2, 3),)),
+    "mean over no dims": (lambda x: x.mean(dim=()), (torch.arange(6.0).view(2, 3),)),
+    "mod of integers": (torch.remainder, (torch.tensor([7, -7]), torch.tensor([3, 3]))),
+    "median of even counts": (lambda x: x.median(), (torch.tensor([4.0, 1.0, 3.0, 2.0]),)),
+    "std": (lambda x: x.std(0), (torch.randn(5, 2),)),
+    "take of the flattened": (torch.take, (torch.arange(6.0).view(2, 3), torch.tensor([4, -1]))),
+    "repeat": (lambda x: x.repeat(2, 3), (torch.arange(4.0).view(2, 2),)),
+    "lp_pool of negative sums": (
+        lambda x: torch.nn.functional.lp_pool1d(x, 3, 2), (-torch.ones(1, 1, 4),)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_door_has_the_meaning_of_pytorch(name: str) -> None:
+    function, args = CASES[name]
+    fast = torch.compile(
+        function, backend=luminal_backend, fullgraph=True, options={"fallback": "error"}
+    )
+    torch.testing.assert_close(fast(*args), function(*args), equal_nan=True)
+
+
+def trunc_div(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.div(a, b, rounding_mode="trunc")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [torch.floor_divide, torch.remainder, torch.fmod, trunc_div],
+    ids=["floor_divide", "remainder", "fmod", "div"],
+)  # fmt: skip
+def test_integers_divided_by_zero_raise(function: Callable[..., torch.Tensor]) -> None:
+    fast = torch.compile(function, backend=luminal_backend, options={"fallback": "error"})
+    a = torch.tensor([5, 6])
+    torch.testing.assert_close(fast(a, torch.tensor([2, -4])), function(a, torch.tensor([2, -4])))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        fast(a, torch.tensor([1, 0]))
+
+
+def test_targets_out_of_range_raise() -> None:
+    fast = torch.compile(
+        torch.nn.functional.cross_entropy, backend=luminal_backend, options={"fallback": "error"}
+    )
+    logits, targets = torch.randn(3, 4), torch.tensor([0, 3, -100])
+    wanted = torch.nn.functional.cross_entropy(logits, targets)
+    torch.testing.assert_close(fast(logits, targets), wanted)
+    with pytest.raises(IndexError, match="out of range for 4"):
+        fast(logits, torch.tensor([0, 4, 1]))
