@@ -26,7 +26,7 @@ def new_full(x: Tensor, size: Sequence[Any], value: Any, dtype: Any = None) -> T
     return lm.full(tuple(size), value, dtype or x.dtype)
 
 
-@row("zeros", "empty", "empty_permuted", "empty_strided")
+@row("zeros", "_efficientzerotensor", "empty", "empty_permuted", "empty_strided")
 def zeros(size: Sequence[Any], *order: Any, dtype: Any = None) -> Tensor:
     return lm.zeros(tuple(size), dtype or lm.float32)
 

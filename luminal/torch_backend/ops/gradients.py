@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import luminal as lm
+from luminal.frontend.padding import pad as padded
 from luminal.nn import functional
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.ops import products, windows
@@ -54,6 +55,11 @@ def adaptive_avg_pool2d_backward(g: Tensor, x: Tensor) -> Tensor:
 @row("_adaptive_avg_pool3d_backward")
 def adaptive_avg_pool3d_backward(g: Tensor, x: Tensor) -> Tensor:
     return _pulled(lambda x: functional.adaptive_avg_pool3d(x, g.shape[-3:]), g, x)[0]
+
+
+@row("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward")
+def replication_pad_backward(g: Tensor, x: Tensor, padding: Sequence[Any]) -> Tensor:
+    return _pulled(lambda x: padded(x, tuple(padding), "replicate"), g, x)[0]
 
 
 @row("_cdist_backward")
