@@ -15,8 +15,7 @@ import torch
 from torch.testing._internal import common_methods_invocations
 
 from tests.conformance.opinfo_run import database
-from tests.conformance.test_opinfo import passing
-from tests.torch_backend.opinfo_sweep import LISTS, Case, cases, failures, unseeded
+from tests.torch_backend.opinfo_sweep import LISTS, Case, cases, failures, passing, unseeded
 
 PARTS, LIMIT = 24, 2
 

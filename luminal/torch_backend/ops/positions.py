@@ -16,7 +16,7 @@ Tensor = lm.Tensor
 
 _SAME = """
     index_add index_copy index_fill index_reduce index_select masked_scatter
-    put scatter_add take bucketize searchsorted histc bincount
+    put scatter_add take bucketize searchsorted histc nonzero_static
 """.split()
 
 rows({name: getattr(lm, name) for name in _SAME})

@@ -107,6 +107,11 @@ def grouped_product(
     return lm.einsum("tk,tkn->tn", x, weight[group])
 
 
+@row("_pdist_forward")
+def pdist(x: Tensor, p: float = 2.0) -> Tensor:
+    return lm.pdist(x, p)
+
+
 @row("linalg_cross")
 def cross(x: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     return lm.linalg.cross(x, other, dim)

@@ -141,6 +141,11 @@ def rrelu(
     return x * drawn, drawn
 
 
+@row("multinomial")
+def multinomial(x: Tensor, count: int, replacement: bool = False, generator: None = None) -> Tensor:
+    return lm.multinomial(x, count, replacement, key=_key())
+
+
 @row("native_dropout")
 def dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     if train is False:

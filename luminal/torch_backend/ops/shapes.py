@@ -97,6 +97,8 @@ def slice_scatter(
 
 @row("unfold")
 def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    if not x.ndim:  # a vector of one
+        return x.reshape(1)[:size]
     return x.unfold(dimension, size, step)
 
 
