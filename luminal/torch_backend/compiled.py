@@ -14,6 +14,7 @@ import torch
 from torch._C._dynamo.guards import _empty_strided_cpu  # type: ignore[attr-defined]
 
 import luminal as lm
+from luminal import forks
 from luminal.hlir.graph import Output
 from luminal.hlir.index_inputs import index_inputs
 from luminal.shape.expression import Expression
@@ -78,6 +79,9 @@ class _Caller:
         body = [
             *self._arguments(), *self._weights(), *self._borrowed(), *self._run(), *self._after()
         ]  # fmt: skip
+        if self.made.states:  # which hold the memory of one call's arguments
+            self.names["lock"] = forks.rlock()
+            body = ["with lock:", *(f"    {line}" for line in body)]
         exec("def call(args):\n" + "".join(f"    {line}\n" for line in body), self.names)
         call: Callable[[list[Any]], Any] = self.names["call"]
         return call

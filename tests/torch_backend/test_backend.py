@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import resource
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +174,29 @@ def test_a_cache_is_written_where_it_lies() -> None:
             close(each, plain)
             assert each.data_ptr() == before[0]
             assert each._version > before[1]
+
+
+def test_threads_write_arguments_of_their_own() -> None:
+    def add(x: torch.Tensor, y: torch.Tensor) -> None:
+        x.add_(y)
+
+    fast = compiled(add)
+    kept = [torch.zeros(1000) for _ in range(4)]
+    fast(torch.zeros(1000), torch.zeros(1000))
+
+    def many(k: int) -> None:
+        for _ in range(200):
+            fast(kept[k], torch.full((1000,), float(k)))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(many, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    for k, x in enumerate(kept):
+        close(x, torch.full((1000,), 200.0 * k))
 
 
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
