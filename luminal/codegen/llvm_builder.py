@@ -207,6 +207,8 @@ class FunctionBuilder:
         self._count = 0
         self._has_zero = False
         self._labels: set[str] = set()
+        self.negated: dict[str, IRValue] = {}  # what a value is the negative of
+        self.negated_maxima: dict[str, tuple[IRValue, IRValue]] = {}  # of the negatives of these
         self.block(self.label("entry"))
         module.add_function(self)
 

@@ -8,6 +8,7 @@ result. Emitters may open blocks: read `b.current` again before naming the block
 
 from collections.abc import Callable
 
+from luminal.codegen import llvm_minima as minima
 from luminal.codegen.llvm_builder import FunctionBuilder, IRValue
 from luminal.codegen.llvm_cast import emit_bitcast, emit_cast
 from luminal.codegen.llvm_elementary import (
@@ -104,8 +105,16 @@ def _maximum(b: FunctionBuilder, dtype: DType, args: list[IRValue], _out: DType)
         raise CompileError(f"Maximum: takes f32, f64, integers or bool, got {dtype}; Cast first")
     if dtype == bool_:
         return b.binary("or", args[0], args[1])
-    name = "llvm.maximum" if dtype.is_float else "llvm.smax" if dtype.is_signed else "llvm.umax"
-    return b.intrinsic(name, args[0].type, args)
+    if dtype.is_float:
+        return minima.greater(b, args[0], args[1])
+    return b.intrinsic("llvm.smax" if dtype.is_signed else "llvm.umax", args[0].type, args)
+
+
+def _mul(b: FunctionBuilder, dtype: DType, args: list[IRValue], _out: DType) -> IRValue:
+    _number_only("Mul", dtype)
+    if not dtype.is_float:
+        return b.binary("mul", args[0], args[1])
+    return minima.product(b, args[0], args[1])
 
 
 def _floor_div(b: FunctionBuilder, dtype: DType, args: list[IRValue], _out: DType) -> IRValue:
@@ -257,7 +266,7 @@ POINTWISE: dict[str, Emit] = {
     "Cast": emit_cast,
     "Bitcast": emit_bitcast,
     "Add": _arithmetic("Add", "fadd", "add"),
-    "Mul": _arithmetic("Mul", "fmul", "mul"),
+    "Mul": _mul,
     "Div": _div,
     "FloorDiv": _floor_div,
     "Mod": _mod,
