@@ -60,7 +60,8 @@ def measured(network: Network, target: float) -> Row:
     model, arguments = network.make().eval(), network.arguments()
     arrays = [argument.numpy() for argument in arguments]
     with TemporaryDirectory() as folder:
-        path = exported(model, arguments, Path(folder) / "model.onnx")
+        path = Path(folder) / "model.onnx"
+        export(model, arguments, path)
         calls = {"luminal": _ours(path, arrays), "onnxruntime": _theirs(path, arrays)}
         _check(network.name, *(call() for call in calls.values()))
         times: dict[str, list[float]] = {name: [] for name in calls}
@@ -73,13 +74,12 @@ def measured(network: Network, target: float) -> Row:
     return Row(f"ONNX: {network.name}", peer / own, target, "x", (min(spread), max(spread)), detail)
 
 
-def exported(model: nn.Module, arguments: tuple[torch.Tensor, ...], path: Path) -> Path:
-    """`path`, with the model as PyTorch traces it."""
+def export(model: nn.Module, arguments: tuple[torch.Tensor, ...], path: Path) -> None:
+    """Writes the model as PyTorch traces it."""
     with warnings.catch_warnings(), torch.inference_mode(False), torch.no_grad():
         warnings.simplefilter("ignore")  # it prefers another exporter
         utils.register_custom_op_symbolic("aten::rms_norm", _rms_norm, OPSET)
         torch.onnx.export(model, arguments, str(path), dynamo=False, opset_version=OPSET)
-    return path
 
 
 @symbolic_helper.parse_args("v", "is", "v", "none")
