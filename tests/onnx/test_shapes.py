@@ -147,3 +147,20 @@ def test_a_loop_that_data_ends_compiles_its_body_once():
     before = lm.compile_count()
     _check(model, oracle, x=np.array([3, 4000, 5, 0], np.float32))
     assert lm.compile_count() <= before + 1
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step"),
+    [(0, 5, -1), (-7, 3, -1), (-7, -8, -2), (7, -9, -3), (-1, -(2**62), -1), (3, 9, 2), (-9, 2, 1)],
+)
+def test_slices_are_cut_as_onnx_says(start: int, end: int, step: int):
+    text = """
+<ir_version: 9, opset_import: ["" : 17]>
+part (float[5] x, int64[1] start, int64[1] end, int64[1] step) => (float[n] y) {
+  y = Slice(x, start, end, , step)
+}
+"""
+    model, oracle = _both(text)
+    bounds = {"start": start, "end": end, "step": step}
+    x = np.arange(5, dtype=np.float32)
+    _check(model, oracle, x=x, **{name: np.array([n]) for name, n in bounds.items()})

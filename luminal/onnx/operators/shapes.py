@@ -199,7 +199,7 @@ def _clamped(call: Call, extent: Expression, start: Any, end: Any, step: int) ->
         raise ShapeError("Slice: a step is 0")
     literal = isinstance(start, int) and isinstance(end, int)
     if extent.is_const and literal:
-        return slice(*_bounds(extent.value, start, end, step), step)
+        return _literal_slice(extent.value, start, end, step)
     if step < 0:
         if (literal and start in (-1, _FAR)) or (literal and start > _FAR and end < -_FAR):
             return slice(None, None, step)
@@ -208,9 +208,17 @@ def _clamped(call: Call, extent: Expression, start: Any, end: Any, step: int) ->
     return slice(first, maximum(stop, first) if literal is False else stop, step)
 
 
-def _bounds(extent: int, start: int, end: int, step: int) -> tuple[int, int | None]:
-    first, stop, _ = slice(start, end, step).indices(extent)
-    return first, None if stop < 0 else stop
+def _literal_slice(extent: int, start: int, end: int, step: int) -> slice:
+    """The bounds cut as ONNX says: going back, a start before the first element is the first."""
+    first, stop = (n + extent if n < 0 else n for n in (start, end))
+    if step > 0:
+        inside = range(max(first, 0), min(stop, extent), step)
+    else:
+        inside = range(min(max(first, 0), extent - 1), max(stop, -1), step)
+    if not inside:
+        return slice(0, 0)
+    behind = inside[-1] + (1 if step > 0 else -1)
+    return slice(inside[0], behind if behind >= 0 else None, step)
 
 
 def _place(call: Call, extent: Expression, at: Any) -> Any:

@@ -117,6 +117,10 @@ def conv_transpose(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None = 
     for k in range(rank):
         extent = full.extents[2 + k] + more[k]
         if wanted or auto.startswith("SAME"):
+            if not wanted and gaps[k] * (weight.extents[2 + k] - 1) + 1 + more[k] < steps[k]:
+                raise UnsupportedError(
+                    "auto_pad with steps beyond the kernel, which runtimes read apart"
+                )
             size = const(wanted[-rank + k]) if wanted else x.extents[2 + k] * steps[k]
             total = maximum(extent - size, 0)
             half = total // 2
@@ -143,6 +147,11 @@ def _windows(call: Call, x: Tensor) -> tuple[list[Windows], list[Pair]]:
     kernel = [const(n) for n in per_dim(call, "kernel_shape", rank)]
     steps, gaps = per_dim(call, "strides", rank), per_dim(call, "dilations", rank)
     pairs = paddings(call, x.extents[2:], kernel, steps, gaps)
+    same = call.attribute("auto_pad", "NOTSET").startswith("SAME")
+    if same and any(
+        s > gap * (k.value - 1) + 1 for s, gap, k in zip(steps, gaps, kernel, strict=True)
+    ):
+        raise UnsupportedError("auto_pad with steps beyond the kernel, which runtimes read apart")
     ceil = bool(call.attribute("ceil_mode", 0))
     found = []
     for k in range(rank):
