@@ -1,20 +1,26 @@
-"""Random models: as ONNX Runtime runs them, with literal shapes and with all dims open."""
+"""Random models, and single nodes with random options: as ONNX Runtime runs them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import ModelProto
 
 import luminal.onnx
 from tests.onnx.random_models import random_model
+from tests.onnx.random_nodes import random_node
+
+Make = Callable[[int], tuple[ModelProto, dict[str, np.ndarray]]]
 
 TOLERANCE = 2e-4  # of the largest: chains of up to a dozen float32 operators, sums of products
 
 
-def _differences(seed: int) -> str:
+def _differences(make: Make, seed: int) -> str:
     """What is wrong with the outputs of a model, in words."""
-    proto, inputs = random_model(seed)
+    proto, inputs = make(seed)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
@@ -32,16 +38,26 @@ def _differences(seed: int) -> str:
     return "; ".join(wrong)
 
 
-def _check(seeds: range) -> None:
-    faults = {seed: found for seed in seeds if (found := _differences(seed))}
+def _check(make: Make, seeds: range) -> None:
+    faults = {seed: found for seed in seeds if (found := _differences(make, seed))}
     assert not faults
 
 
 def test_thirty():
-    _check(range(30))
+    _check(random_model, range(30))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(9))
 def test_many(block: int):
-    _check(range(30 * (block + 1), 30 * (block + 2)))
+    _check(random_model, range(30 * (block + 1), 30 * (block + 2)))
+
+
+def test_twenty_nodes():
+    _check(random_node, range(20))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(10))
+def test_many_nodes(block: int):
+    _check(random_node, range(50 * (block + 1), 50 * (block + 2)))
