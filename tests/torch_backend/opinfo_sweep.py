@@ -290,6 +290,7 @@ def main() -> None:
     parser.add_argument("--gradients", action="store_true", help="compare gradients")
     parser.add_argument("--dtypes", action="store_true", help="the first sample of every dtype")
     parser.add_argument("--part", help="used by itself: which share of the ops")
+    parser.add_argument("--out", type=Path, help="used by itself: the file for that share")
     parser.add_argument("--again", action="store_true", help="run what the list says fails")
     options = parser.parse_args()
     kind = "gradients" if options.gradients else "dtypes" if options.dtypes else "values"
@@ -315,13 +316,13 @@ def main() -> None:
         torch.set_num_threads(1)
         torch.compile(_warm, backend=luminal_backend)(torch.ones(2, requires_grad=True)).backward()
         found = run_all(ops[number::count], options, report, partial(run_variant, kind))
-        options.list.write_bytes(pickle.dumps(found))
+        options.out.write_bytes(pickle.dumps(found))
         return
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / str(k) for k in range(options.jobs)]
         command = [sys.executable, "-m", "tests.torch_backend.opinfo_sweep", *sys.argv[1:]]
         parts = [
-            subprocess.Popen([*command, "--part", f"{k}/{len(files)}", "--list", str(file)])
+            subprocess.Popen([*command, "--part", f"{k}/{len(files)}", "--out", str(file)])
             for k, file in enumerate(files)
         ]
         for part in parts:
