@@ -17,7 +17,7 @@ from torch.testing._internal import common_methods_invocations
 from tests.conformance.opinfo_run import database
 from tests.torch_backend.opinfo_sweep import LISTS, Case, cases, failures, passing, unseeded
 
-PARTS, LIMIT = 24, 2
+PARTS, LIMIT = 64, 2
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +59,8 @@ def test_the_first_samples(kind: str, part: int) -> None:
 def test_a_wrong_operator_is_named_and_no_other() -> None:
     ops = {op.name: op for op in database() if op.name in ("exp", "sin")}
     right, wrong = (next(iter(cases(ops[name], 1, "values"))) for name in ("sin", "exp"))
-    wrong = wrong._replace(call=lambda given: given[0].exp() * 1.001)
+    wrong = wrong._replace(
+        call=lambda given: given[0].exp() * (1.001 if torch.compiler.is_compiling() else 1)
+    )
     (line,) = failures([right, wrong], "values")
     assert "values differ" in line
