@@ -7,7 +7,6 @@ several. ONNX Runtime's idle threads do not spin, or they would run beside ours.
 from __future__ import annotations
 
 import statistics
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,10 +21,10 @@ from torch import nn
 from torch.onnx import symbolic_helper, utils
 
 import luminal.onnx
+from bench.block import BLOCKS, in_block
 from bench.row import Row
 from bench.torch_models import NETWORKS, Network
 
-BLOCKS, BLOCK, PAUSE = 5, 0.3, 0.2  # number of blocks; seconds
 OPSET = 17
 TOLERANCE = 2e-3
 Call = Callable[[], Any]
@@ -67,7 +66,7 @@ def measured(network: Network, target: float) -> Row:
         times: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(BLOCKS):
             for name, call in calls.items():
-                times[name].append(_block(call))
+                times[name].append(in_block(call))
     own, peer = (statistics.median(each) for each in times.values())
     spread = [b / a for a, b in zip(times["luminal"], times["onnxruntime"], strict=True)]
     detail = f"{own * 1e3:.3g} ms against {peer * 1e3:.3g} ms"
@@ -113,14 +112,3 @@ def _check(name: str, found: np.ndarray, expected: np.ndarray) -> None:
     error = float(np.abs(found - expected).max() / np.abs(expected).max())
     if not error <= TOLERANCE:
         raise AssertionError(f"{name}: differs from ONNX Runtime by {error:.1e}")
-
-
-def _block(call: Call) -> float:
-    time.sleep(PAUSE)
-    call()
-    taken: list[float] = []
-    while sum(taken) < BLOCK or len(taken) < 3:
-        start = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken)

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 from torch._inductor.utils import fresh_cache
 
+from bench.block import BLOCKS, in_block
 from bench.row import Row
 from bench.torch_models import NETWORKS, Network
 from luminal import config
 
-BLOCKS, BLOCK, PAUSE = 5, 0.3, 0.2  # number of blocks; seconds
 CALLS = 20_000
 TOLERANCE = 2e-3
 Call = Callable[[], Any]
@@ -70,7 +70,7 @@ def _network(network: Network) -> tuple[Row, float]:
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(BLOCKS):
         for name, call in calls.items():
-            times[name].append(_block(call))
+            times[name].append(in_block(call))
     medians = {name: statistics.median(each) for name, each in times.items()}
     peer = min(("eager", "inductor"), key=medians.__getitem__)
     spread = [b / a for a, b in zip(times["luminal"], times[peer], strict=True)]
@@ -87,17 +87,6 @@ def _first(call: Call) -> tuple[Tensor, float]:
     found = call()
     taken = time.perf_counter() - start
     return (found[0] if isinstance(found, tuple) else found), taken
-
-
-def _block(call: Call) -> float:
-    time.sleep(PAUSE)
-    call()
-    taken: list[float] = []
-    while sum(taken) < BLOCK or len(taken) < 3:
-        start = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
 
 
 def _small_call() -> Row:

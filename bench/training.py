@@ -8,7 +8,6 @@ blocks, with a pause before each, since idle threads of a runtime burn on after 
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -18,6 +17,7 @@ import torch
 import torch.nn.functional as f
 
 import luminal as lm
+from bench.block import in_block
 from bench.row import Row, Rows, Skipped
 from luminal import nn, optim
 from luminal.frontend.tensor import Tensor
@@ -72,15 +72,8 @@ def _against(name: str, ours: Step, peers: dict[str, Step]) -> Rows:
 
 
 def _block(call: Callable[[], Any]) -> float:
-    """Seconds of a call: the median of a block, after a pause and an untimed call."""
-    time.sleep(PAUSE)
-    call()
-    taken: list[float] = []
-    while sum(taken) < BLOCK or len(taken) < 3:
-        start = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
+    """Seconds of a call: a step takes half a second, so blocks are longer than elsewhere."""
+    return in_block(call, BLOCK, PAUSE)
 
 
 def _peers(step: Callable[[], Callable[[Any], Any]], data: Any) -> dict[str, Step]:

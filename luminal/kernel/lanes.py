@@ -42,7 +42,7 @@ class Lanes:
     def used(self, loop: LoopAxis) -> float:
         """The share of the lanes at work along an axis."""
         steps = -(-loop.estimate // self.width(loop))
-        used = loop.estimate / (steps * self.most)
+        used = lanes_used(loop.estimate, self.most)
         return used * steps / (steps + FOLD) if loop in self.sequential else used
 
     def rows(self, vector: LoopAxis, reads: Sequence[Access]) -> LoopAxis | None:
@@ -57,6 +57,11 @@ class Lanes:
         if longest is not None and longest.estimate >= DOT_TILE:
             return longest
         return max(shared, key=_estimate, default=None)
+
+
+def lanes_used(positions: int, lanes: int) -> float:
+    """The share of the lanes at work along so many positions."""
+    return positions / (-(-positions // lanes) * lanes)
 
 
 def partly(loop: LoopAxis, reads: Sequence[Access]) -> bool:

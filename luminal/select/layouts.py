@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from luminal.algebra.terms import Axes, Frame, Phase, Term
 from luminal.dtypes import bfloat16
 from luminal.hlir.ops import Value
-from luminal.kernel.lanes import FULL
+from luminal.kernel.lanes import FULL, lanes_used
 from luminal.kernel.pairs import in_pairs, last_axis
 from luminal.kernel.source import Source, source_of
 from luminal.program.buffers import ROW_MAJOR, Layout
@@ -249,7 +249,7 @@ def _panels(read: _Read, contraction: Term, columns: Axes, target: Target) -> La
     lanes = target.vector_lanes(contraction.dtype.size)
     along = [k for k, axes in frame if axes and axes == columns[-len(axes) :]]
     summed = [k for k, axes in frame if not bound.isdisjoint(axes)]
-    if not along and _used(upper(columns), lanes) < FULL:
+    if not along and lanes_used(upper(columns), lanes) < FULL:
         along = [k for k, axes in frame if len(axes) == 1 and k not in summed]
     if len(along) != 1 or not summed or along[0] in summed:
         return None
@@ -259,8 +259,3 @@ def _panels(read: _Read, contraction: Term, columns: Axes, target: Target) -> La
     others = [k for k in range(len(read.frame)) if k not in (*along, *summed)]
     size = lanes * min(VECTORS, -(-positions // lanes))
     return Layout((*others, *along, *summed), ((along[0], size),))
-
-
-def _used(positions: int, lanes: int) -> float:
-    """The share of the lanes at work along an axis."""
-    return positions / (-(-positions // lanes) * lanes)
