@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from luminal import config, tracing
+from luminal import config, garbage, tracing
 from luminal.autograd import transforms
 from luminal.backends import registry
 from luminal.backends.reference.device import OpTrace, ReferenceRunner
@@ -25,7 +25,6 @@ from luminal.hlir.graph import Output
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Assignable, State
 from luminal.hlir.substitute import substitute_dims
-from luminal.runtime import garbage
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Interval
 from luminal.runtime.executable import Executable, Variant

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
+from luminal import garbage
 from luminal.autograd.checkpoint import Again
 from luminal.autograd.loop import loop_rule
 from luminal.autograd.rules import RULES, flat
@@ -23,6 +24,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir.ops import Node, Value
 
 
+@garbage.held()
 def gradients(
     graph: Recorder,
     outputs: Sequence[Tensor],

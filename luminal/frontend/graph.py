@@ -45,6 +45,7 @@ class Recorder:
         self.dims: dict[str, Symbol] = {}
         self.requirements: list[Expression] = []
         self.sinks: list[Sink] = []
+        self._assigned: dict[Assignable, Assign] = {}
         self.leaves: dict[str, Value] = {}  # Inputs and Weights by name
         self.values: dict[str, Array] = {}
         self.results: dict[Value, Array] = {}
@@ -180,9 +181,8 @@ class Recorder:
 
     def latest(self, state: Assignable) -> Tensor:
         """What `state` is assigned so far in this graph, else its value at the start of a run."""
-        assigned = (s.value for s in self.sinks if isinstance(s, Assign) and s.state is state)
-        value = next(assigned, None)
-        return self.constant(state) if value is None else self.wrap(value)
+        assigned = self._assigned.get(state)
+        return self.constant(state) if assigned is None else self.wrap(assigned.value)
 
     def assign(self, state: Assignable | Tensor, value: Tensor, *, again: bool = False) -> None:
         """`state` holds `value` at the end of a run; `again` allows it to replace an assignment.
@@ -201,12 +201,13 @@ class Recorder:
         whole = self.constant(held).value
         if found.type != whole.type:
             raise GraphError(f"assign: {held!r} cannot hold {found.type}; make both types agree")
-        earlier = [s for s in self.sinks if isinstance(s, Assign) and s.state is held]
-        if earlier and again:
-            self.sinks.remove(earlier[0])
-        elif earlier:
+        earlier = self._assigned.get(held)
+        if earlier is not None and not again:
             raise GraphError(f"assign: {held!r} is assigned twice; assign it once per graph")
-        self.sinks.append(Assign(held, found))
+        if earlier is not None:
+            self.sinks.remove(earlier)
+        self._assigned[held] = Assign(held, found)
+        self.sinks.append(self._assigned[held])
 
     def _leaf_name(self, name: str | None, stem: str) -> str:
         """A name for a new leaf: `name`, or the next free of stem0, stem1 ..."""

@@ -28,8 +28,17 @@ _versions = itertools.count(1)
 
 def aligned_empty(shape: Sequence[int], dtype: DType) -> Array:
     """An uninitialised row-major array that starts on a cache line."""
+    return _aligned(np.empty, shape, dtype)
+
+
+def aligned_zeros(shape: Sequence[int], dtype: DType) -> Array:
+    """The same of zeros, whose pages are not there until they are touched."""
+    return _aligned(np.zeros, shape, dtype)
+
+
+def _aligned(make: Callable[..., Array], shape: Sequence[int], dtype: DType) -> Array:
     size = int(np.prod(shape, dtype=np.int64)) * dtype.size
-    raw = np.empty(size + ALIGNMENT, np.uint8)
+    raw = make(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size].view(dtype.numpy).reshape(tuple(shape))
 
@@ -113,9 +122,10 @@ class State(_Held):
         self.shape = _literal_shape(self.name, shape)
         self._init = self._first(init)
         self.lock = forks.rlock()  # runs take the locks of their states in id order
-        self.buffer = aligned_empty(self.shape, self.dtype)  # replaced only under the lock
+        self.buffer = aligned_zeros(self.shape, self.dtype)  # replaced only under the lock
         self.spare: Array | None = None  # second buffer, made by runs that cannot update in place
-        self.reset()
+        if self._init.ndim or any(self._init.tobytes()):
+            self.reset()
 
     @property
     def _type(self) -> tuple[tuple[int, ...], DType]:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from luminal import garbage
 from luminal.autograd.reverse import gradients, seed
 from luminal.dtypes import bool_, float32, int64
 from luminal.errors import GraphError, InputError
@@ -181,6 +182,7 @@ class Optimizer(ABC):
         return made
 
     @keeps
+    @garbage.held()
     def apply(self, gradients: Gradients, *, when: Tensor | None = None) -> None:
         """Records the update for gradients that are at hand; every run is a step, see `step`.
 

@@ -35,6 +35,7 @@ class BoundLoop:
         self.depth = outer.depth + 1
         self.loop: LoopAttrs = term.attrs.hlir
         self.results = outer.siblings(term)
+        self.held = [(state_of(leaf), leaf) for leaf in term.args if leaf.is_leaf]
         self.before: list[Unit] = []
         self.bases: list[Term] = []
         self.overwritten: list[Term] = []
@@ -198,8 +199,8 @@ class BoundLoop:
         """The leaves of a list of States that each iteration overwrites where they lie: it scatters
         into one of them, and whatever else reads it can run before.
         """
-        args = self.term.args
-        leaves = [t for t in args if t.is_leaf and state_of(t) in states]
+        asked = set(states)
+        leaves = [leaf for state, leaf in self.held if state in asked]
         table, buffers = self.memory.partition.table, self.memory.partition.buffers
 
         def is_list(slice_: Term) -> bool:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from luminal.runtime import garbage
+from luminal import garbage
 
 
 def test_held_in_the_block_only() -> None:

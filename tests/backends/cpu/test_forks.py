@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config, forks
+from luminal import config, forks, garbage
 from luminal.backends.cpu import device
-from luminal.runtime import executable, garbage
+from luminal.runtime import executable
 
 # Forking a process that has threads is what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

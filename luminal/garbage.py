@@ -1,7 +1,7 @@
-"""Python's garbage collector, held still while a graph is compiled.
+"""Python's garbage collector, held still while a graph is compiled or its gradients are recorded.
 
-Nearly all that a compile makes lives until it ends, in records without cycles. The collector would
-walk them again and again to find nothing: 40% of the time that 128 layers take.
+Nearly all that these make lives until they end, in records without cycles. The collector would walk
+them again and again to find nothing: 40% of the time that 128 layers take.
 """
 
 from __future__ import annotations
