@@ -34,7 +34,9 @@ from luminal.runtime.runner import Times
 from luminal.target import Target
 
 TEAM_GAIN = 50e-6
-"""Seconds a team must save to be worth it: a worker asleep takes 36-130 us to wake."""
+"""Seconds a team must save to be worth waking: a worker asleep takes 36-130 us."""
+AWAKE_GAIN = 5e-6
+"""Seconds a team of workers that still spin must save."""
 
 # Guesses of one core's speed; they only decide between alone and team.
 BYTES_PER_SECOND = 10e9
@@ -68,7 +70,7 @@ class CpuRunner:
         self._sizes = [self.quantities.add(program.buffers[b].bytes) for b in self.plan.buffers]
         self._distinct_sizes = tuple(dict.fromkeys(self._sizes))
         self._placements: dict[tuple[int, ...], Placement] = {}  # by distinct sizes
-        self._small: dict[tuple[int, ...], bool] = {}
+        self._savings: dict[tuple[int, ...], float] = {}
         self._frames: dict[tuple[tuple[str, ...], tuple[str, ...]], Frame] = {}
         self.arena = aligned_empty((0,), uint8)
         self.scratch = aligned_empty((0,), uint8)
@@ -117,17 +119,17 @@ class CpuRunner:
             self._frames[key] = Frame(self.program, self.rows, table)
         return self._frames[key]
 
-    def is_small(self, values: Sequence[int], dims: Mapping[str, int]) -> bool:
-        """Whether a team would save too little: launches have few chunks, or little work.
+    def saving(self, values: Sequence[int], dims: Mapping[str, int]) -> float:
+        """Seconds that a team would save: few if launches have few chunks, or little work.
 
-        Decided once for dims of the same magnitude: a decoder's grow with every token.
+        Estimated once for dims of the same magnitude: a decoder's grow with every token.
         """
         magnitude = tuple([value.bit_length() for value in dims.values()])
-        if magnitude not in self._small:
-            self._small[magnitude] = self._saves_little(self.rows.work(values))
-        return self._small[magnitude]
+        if magnitude not in self._savings:
+            self._savings[magnitude] = self._saving(self.rows.work(values))
+        return self._savings[magnitude]
 
-    def _saves_little(self, work: Work) -> bool:
+    def _saving(self, work: Work) -> float:
         speed = FLOPS_PER_LANE * self.target.vector_lanes(4)
         is_tile = work.flops > TILE_INTENSITY * work.bytes
         computing = work.flops / np.where(is_tile, TILE_SPEEDUP * speed, speed)
@@ -136,7 +138,7 @@ class CpuRunner:
         shares = np.clip(work.chunks, 1, team.team_size_default())
         meeting = MEETING_SECONDS * work.trips
         saved = np.maximum(computing, moving) * (1 - 1 / shares) - meeting
-        return bool(saved.sum() < TEAM_GAIN)
+        return float(saved.sum())
 
     def placement(self, values: Sequence[int]) -> Placement:
         """A placement of buffers at least this big: an old one, unless it is twice too big.
@@ -181,7 +183,7 @@ class BoundCpu:
         self._dims = dims
         self._values = values
         self._frame = frame
-        self._is_small: bool | None = None
+        self._saving = 0.0
         self._placement: Placement | None = None
         self._enter: Callable[[int], Any] = team.entry()
 
@@ -234,11 +236,12 @@ class BoundCpu:
             frame.take_weights(runner.prologue)
         if self._placement is None:
             self._placement = runner.placement(self._values)
-            self._is_small = runner.is_small(self._values, self._dims)
-        threads = 1 if self._is_small else team.team_size_default()
-        memory = (threads, frame.scratch_stride, self._placement, runner.memory_stamp)
+            self._saving = runner.saving(self._values, self._dims)
+        wakes = self._saving >= TEAM_GAIN
+        threads = team.team_size_default() if wakes or self._saving >= AWAKE_GAIN else 1
+        memory = (threads, wakes, frame.scratch_stride, self._placement, runner.memory_stamp)
         if frame.memory != memory:
-            self._take_memory(self._placement, threads)
+            self._take_memory(self._placement, threads, wakes)
         for entry, k in table.inputs:
             slots[entry] = inputs[k]
         for entry, k in table.outputs:
@@ -261,13 +264,13 @@ class BoundCpu:
         for state in self._runner.program.swaps:
             state.buffer, state.spare = _spare(state), state.buffer
 
-    def _take_memory(self, placement: Placement, threads: int) -> None:
+    def _take_memory(self, placement: Placement, threads: int, wakes: bool) -> None:
         """Reserves arena and scratch, and points the frame to them."""
         runner, frame = self._runner, self._frame
         stride = frame.scratch_stride
         runner.reserve(placement.arena_bytes, threads * stride + CACHE_LINES)
-        frame.take_memory(placement, threads, runner.arena, runner.scratch)
-        frame.memory = (threads, stride, placement, runner.memory_stamp)
+        frame.take_memory(placement, threads, wakes, runner.arena, runner.scratch)
+        frame.memory = (threads, wakes, stride, placement, runner.memory_stamp)
 
 
 class BoundPython(BoundCpu):

@@ -122,7 +122,9 @@ class Frame:
             self.slots[entry] = prologue.addresses[number]
         self.weights_stamp = prologue.stamp
 
-    def take_memory(self, placement: Placement, threads: int, arena: Array, scratch: Array) -> None:
+    def take_memory(
+        self, placement: Placement, threads: int, wakes: bool, arena: Array, scratch: Array
+    ) -> None:
         """Writes the addresses of all that lies in the arena, and of the threads' scratch."""
         entries, places = self.table.arena
         self._addresses[entries] = address(arena) + np.array(placement.offsets, np.uint64)[places]
@@ -130,6 +132,7 @@ class Frame:
         self._record["scratch"] = start + -start % CACHE_LINES
         self._record["scratch_stride"] = self.scratch_stride
         self._record["max_threads"] = threads
+        self._record["wakes"] = wakes
 
     def timed_record(self, nanoseconds: NDArray[np.int64]) -> NDArray[Any]:
         """The run record with a place for the time of every row."""

@@ -50,6 +50,7 @@ RUN = np.dtype(
         ("scratch_stride", "i8"),  # bytes of scratch per member
         ("max_threads", "i8"),
         ("times", "u8"),  # address of nanoseconds by launch (i64), or 0: a run without a profile
+        ("wakes", "i8"),  # 0: only workers that are awake join
     ]
 )
 """What the native entry takes: one run of one program."""
@@ -57,7 +58,7 @@ RUN = np.dtype(
 WALK_IR = """
 %Launch = type { i32, i32, ptr, i64, i64, i64, ptr, i64 }
 %SlotRef = type { i64, i64, i64, i64, i64, i64 }
-%Run = type { ptr, i64, ptr, ptr, ptr, i64, i64, ptr }
+%Run = type { ptr, i64, ptr, ptr, ptr, i64, i64, ptr, i64 }
 %Time = type { i64, i64 }
 
 declare ptr @llvm.stacksave.p0()

@@ -66,11 +66,12 @@ def run_record(
     scratch: int = 0,
     scratch_stride: int = 0,
     times: int = 0,
+    wakes: bool = True,
 ) -> Records:
     """A RUN record (shape (1,)) over these arrays, which the caller keeps alive.
 
     `scratch` is an address with `scratch_stride` bytes for each of `max_threads` members, `times`
-    one of an i64 for each launch.
+    one of an i64 for each launch. `wakes`: also workers that sleep join.
     """
     return np.array(
         [
@@ -83,6 +84,7 @@ def run_record(
                 scratch_stride,
                 max_threads,
                 times,
+                wakes,
             )
         ],
         dtype=RUN,

@@ -14,7 +14,9 @@ caller's stack, so a late futex wake never touches memory that is gone.
 
 *Waking.* A waker changes the word (seq_cst), then reads the count of sleepers; a sleeper raises
 the count, then futex-waits for the old value. Either the waker sees the sleeper or the kernel
-sees the new value: no wake is lost.
+sees the new value: no wake is lost. To wake a thread may take longer than a small run: such a run
+takes only workers that still spin, and where it follows another one closely (a loop of small runs)
+it rouses those that sleep for the next.
 
 *Placement.* The kernel likes to wake a worker on its caller's CPU, where both run at half speed.
 So workers are pinned while there are CPUs enough, and a caller found on its worker's CPU swaps
@@ -35,6 +37,7 @@ _LAYOUT = {
     "STARTED": 0 * LINE,
     "GROWING": 1 * LINE,
     "HOME": 2 * LINE,
+    "LAST": 3 * LINE,
     # Bytes into a worker's block: its mailbox, written by the caller as one line ...
     "GENERATION": 0 * LINE,
     "MEMBER": 0 * LINE + 4,
@@ -61,6 +64,8 @@ _LAYOUT = {
     "TEAM_SPINS": 2000,
     # With more members than CPUs, whoever is awaited may need this very CPU.
     "CROWDED_SPINS": 50,
+    # Ticks of the clock, about 0.1 ms: less than an idle worker spins.
+    "CLOSELY": 300_000,
     "YIELDS": 50,
 }
 
@@ -80,18 +85,19 @@ declare i32 @sched_getcpu()
 declare i32 @sched_yield()
 declare i64 @syscall(i64, ...)
 declare void @llvm.x86.sse2.pause()
+declare i64 @llvm.readcyclecounter()
 declare void @llvm.x86.sse.stmxcsr(ptr)
 declare void @llvm.x86.sse.ldmxcsr(ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """
 
 _WAITING = """
-; Return once *word is no longer value: spin, yield, then sleep.
+; Return once *word is no longer value: spin, yield, then sleep; who is roused spins again.
 define internal void @wait_while(ptr %word, i32 %value, ptr %sleepers, i32 %spins, i32 %yields) {
 entry:
   br label %spin
 spin:
-  %i = phi i32 [0, %entry], [%i.next, %spin.more]
+  %i = phi i32 [0, %entry], [%i.next, %spin.more], [0, %sleep]
   %seen = load atomic i32, ptr %word acquire, align 4
   %same = icmp eq i32 %seen, %value
   br i1 %same, label %spin.more, label %exit
@@ -118,7 +124,7 @@ sleep:
   %after = atomicrmw sub ptr %sleepers, i32 1 seq_cst
   %seen.s = load atomic i32, ptr %word acquire, align 4
   %same.s = icmp eq i32 %seen.s, %value
-  br i1 %same.s, label %sleep, label %exit
+  br i1 %same.s, label %spin, label %exit
 exit:
   ret void
 }
@@ -413,6 +419,14 @@ lease: ; take what is idle now, wait for nobody
   %started.narrow = load atomic i32, ptr %started.at acquire, align 4
   %started = zext i32 %started.narrow to i64
   %cpu = call i32 @sched_getcpu()
+  %wakes.at = getelementptr %Run, ptr %run, i64 0, i32 8
+  %wakes.wide = load i64, ptr %wakes.at
+  %wakes = icmp ne i64 %wakes.wide, 0
+  %last.at = getelementptr i8, ptr %control, i64 $LAST
+  %last = load atomic i64, ptr %last.at monotonic, align 8
+  %ticks = call i64 @llvm.readcyclecounter()
+  %since = sub i64 %ticks, %last
+  %closely = icmp ult i64 %since, $CLOSELY
   br label %scan
 scan:
   %k = phi i64 [0, %lease], [%k.next, %scan.next]
@@ -432,22 +446,38 @@ try:
 claim:
   %swap = cmpxchg ptr %lease.at, i32 0, i32 1 acquire monotonic
   %won = extractvalue { i32, i1 } %swap, 1
-  br i1 %won, label %take, label %scan.next
-take:
+  br i1 %won, label %look, label %scan.next
+look:
   call void @place(ptr %worker, i32 %cpu)
+  %asleep.at = getelementptr i8, ptr %worker, i64 $IDLE_SLEEPERS
+  %asleep = load atomic i32, ptr %asleep.at monotonic, align 4
+  %awake = icmp eq i32 %asleep, 0
+  %joins = or i1 %awake, %wakes
+  br i1 %joins, label %take, label %pass
+pass:
+  br i1 %closely, label %rouse, label %leave
+rouse:
+  %word = getelementptr i8, ptr %worker, i64 $GENERATION
+  %futex = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 129, i32 1)
+  br label %leave
+leave:
+  store atomic i32 0, ptr %lease.at release, align 4
+  br label %scan.next
+take:
   %place.at = getelementptr ptr, ptr %members, i64 %leased
   store ptr %worker, ptr %place.at
   %leased.more = add i64 %leased, 1
   br label %scan.next
 scan.next:
-  %leased.next = phi i64 [%leased, %try], [%leased, %claim], [%leased.more, %take]
+  %leased.next = phi i64 [%leased, %try], [%leased, %claim], [%leased, %leave],
+                         [%leased.more, %take]
   br label %scan
 scanned:
   %none = icmp eq i64 %leased, 0
   br i1 %none, label %alone, label %form
 alone:
   call void @walk(ptr %run, ptr null, i64 0, i64 1)
-  ret i64 1
+  br label %exit
 
 form: ; the first worker's block holds the team's words
   %team = load ptr, ptr %members
@@ -504,7 +534,10 @@ release:
   %release.more = icmp ult i64 %r.next, %leased
   br i1 %release.more, label %release, label %exit
 exit:
-  ret i64 %size
+  %members.all = phi i64 [1, %alone], [%size, %release]
+  %ended = call i64 @llvm.readcyclecounter()
+  store atomic i64 %ended, ptr %last.at monotonic, align 8
+  ret i64 %members.all
 }
 """
 

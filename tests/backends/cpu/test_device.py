@@ -200,70 +200,64 @@ ALONE = (50e-6 + 1e-6) / 0.75
 def test_a_team_is_worth_it_from_some_work_on(runner: CpuRunner) -> None:
     small, large = 0.98 * ALONE, 1.02 * ALONE
     for seconds, alone in ((small, True), (large, False)):
-        assert runner._saves_little(work(seconds * 16e9, seconds * 16e9)) == alone  # elementwise
-        assert runner._saves_little(work(seconds * 64e9, 1e3)) == alone  # 4 times as fast
-        assert runner._saves_little(work(0, seconds * 40e9)) == alone  # in the cache
+        for given in (
+            work(seconds * 16e9, seconds * 16e9),  # elementwise
+            work(seconds * 64e9, 1e3),  # 4 times as fast
+            work(0, seconds * 40e9),  # in the cache
+        ):
+            assert (runner._saving(given) < device.TEAM_GAIN) == alone
 
 
-def gain(runner: CpuRunner, given: Work, monkeypatch: pytest.MonkeyPatch) -> float:
-    """The seconds that a team would save."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        monkeypatch.setattr(device, "TEAM_GAIN", middle)
-        low, high = (low, middle) if runner._saves_little(given) else (middle, high)
-    return low
-
-
-def test_memory_is_slower_than_half_the_cache(
-    runner: CpuRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_slower_than_half_the_cache(runner: CpuRunner) -> None:
     size = 16 << 20
-    cached, moved = (gain(runner, work(0, n, 2), monkeypatch) for n in (size - 1, size))
+    cached, moved = (runner._saving(work(0, n, 2)) for n in (size - 1, size))
     assert cached == pytest.approx(size / 40e9 / 2 - 1e-6)
     assert moved == pytest.approx(size / 10e9 / 2 - 1e-6)
 
 
-def test_what_a_team_saves(runner: CpuRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_team_saves(runner: CpuRunner) -> None:
     second = work(16e9, 2e9)  # 8 flops a byte: no contraction; 50 ms to move
-    assert gain(runner, second, monkeypatch) == pytest.approx(0.75 - 1e-6)
+    assert runner._saving(second) == pytest.approx(0.75 - 1e-6)
     tile = work(16e9, 2e9 - 1)  # more than 8
-    assert gain(runner, tile, monkeypatch) == pytest.approx(0.25 * 0.75 - 1e-6)
-    for chunks, share in ((2, 1 / 2), (3, 2 / 3), (4, 3 / 4), (9, 3 / 4)):
-        found = gain(runner, work(16e9, 2e9, chunks, trips=1000), monkeypatch)
+    assert runner._saving(tile) == pytest.approx(0.25 * 0.75 - 1e-6)
+    for chunks, share in ((0, 0), (1, 0), (2, 1 / 2), (3, 2 / 3), (4, 3 / 4), (9, 3 / 4)):
+        found = runner._saving(work(16e9, 2e9, chunks, trips=1000))
         assert found == pytest.approx(share - 1e-3)
-
-
-def test_chunks_and_launches_count(runner: CpuRunner) -> None:
-    long = 1.0 * 16e9
-    assert runner._saves_little(work(long, 1, chunks=1))
-    assert runner._saves_little(work(long, 1, chunks=0))
-    assert not runner._saves_little(work(long, 1, chunks=2))
-    assert runner._saves_little(work(300e-6 * 16e9, 300e-6 * 16e9, trips=200))
-    assert not runner._saves_little(work(300e-6 * 16e9, 300e-6 * 16e9, trips=100))
-    assert runner._saves_little(work(0, 0))
 
 
 def test_many_launches_save_together(runner: CpuRunner) -> None:
     each = work(0.5 * ALONE * 16e9, 0.5 * ALONE * 16e9)
-    assert runner._saves_little(each)
-    both = Work(*(np.concatenate([a, a, a]) for a in each))
-    assert not runner._saves_little(both)
+    three = Work(*(np.concatenate([a, a, a]) for a in each))
+    assert runner._saving(three) == pytest.approx(3 * runner._saving(each))
 
 
-def test_dims_of_one_magnitude_are_decided_once(
+def test_dims_of_one_magnitude_are_estimated_once(
     runner: CpuRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
 
-    def decide(self: CpuRunner, given: Work) -> bool:
+    def estimate(self: CpuRunner, given: Work) -> float:
         asked.append(given)
-        return True
+        return 7.0
 
-    monkeypatch.setattr(CpuRunner, "_saves_little", decide)
+    monkeypatch.setattr(CpuRunner, "_saving", estimate)
     for n in (64, 65, 127, 128, 100):
-        assert runner.is_small(values(runner, n=n, m=7), {"n": n, "m": 7})
+        assert runner.saving(values(runner, n=n, m=7), {"n": n, "m": 7}) == 7.0
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("saving", "threads", "wakes"), [(4e-6, 1, 0), (6e-6, 3, 0), (49e-6, 3, 0), (51e-6, 3, 1)]
+)
+def test_who_joins_follows_from_what_that_saves(
+    saving: float, threads: int, wakes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CpuRunner, "_saving", lambda self, given: saving)
+    bound = with_scratch().bind({}, ["x"], ["y"])
+    with config.override(LUMINAL_THREADS=3):
+        bound.run([np.ones(64, np.float32)], [np.empty(64, np.float32)])
+    (record,) = bound._frame._record
+    assert (record["max_threads"], record["wakes"]) == (threads, wakes)
 
 
 # --- rows -----------------------------------------------------------------------------------------

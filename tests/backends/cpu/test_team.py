@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 
 import numpy as np
 import pytest
@@ -10,7 +11,15 @@ import pytest
 from luminal import config
 from luminal.backends.cpu import compiler, launch_ir, target, team
 from luminal.errors import VerifyError
-from tests.backends.cpu.small_programs import ADD, MIX, TAG, Program, buffers, random_program
+from tests.backends.cpu.small_programs import (
+    ADD,
+    MIX,
+    TAG,
+    Prepared,
+    Program,
+    buffers,
+    random_program,
+)
 
 TEAMS = (1, 2, 4)
 
@@ -163,6 +172,25 @@ def test_subnormals_survive_a_callers_odd_mode() -> None:
     after = mode(before)
     assert after & ~0x3F == flushing
     assert (x == np.float32(2.0**-127)).all()
+
+
+def test_a_run_that_wakes_nobody_is_joined_in_a_loop_of_such_runs() -> None:
+    prepared = Prepared(Program(64, buffers(3, 64)).launch(ADD, (0, 1, 2), 64), 2)
+
+    def size_within(tries: int, pause: float, wanted: int) -> bool:
+        for _ in range(tries):
+            if pause:
+                time.sleep(pause)
+            if prepared.run() == wanted:
+                return True
+        return False
+
+    assert prepared.run() == 2
+    prepared.record["wakes"] = 0
+    assert size_within(100, 0.01, 1)  # the worker sleeps, and nobody rouses it
+    assert prepared.run() == 1
+    assert size_within(1_000_000, 0, 2)  # it is roused for a later run
+    assert size_within(100, 0.01, 1)
 
 
 def test_team_size_default() -> None:
