@@ -252,12 +252,14 @@ class _Rules:
             )
             tiles = {vector.symbol: TileChoice(vectors, lanes)}
             return self.done([*order, vector], tiles, CHUNK_WORK)
-        full = any(a.moves(rows) and a.moves(vector) for a in self.accesses if a.is_factor)
+        across = [a for a in self.accesses if a.is_factor and a.moves(vector)]
+        full = any(a.moves(rows) for a in across)
         held = sums * (1 + full)  # a factor as large as the tile needs registers too
+        loads = max(1, sum(not a.moves(rows) for a in across))
         packed = self.strips.pay(vector, rows)
         strip = self.row_bytes() if packed else 0
         extents = rows.estimate, self.panel(vector)
-        ranked = register_tiles(*extents, lanes, held, self.target, strip)
+        ranked = register_tiles(*extents, lanes, held, loads, self.target, strip)
         if self.strips.are_masked:  # a mask for each vector: more than there are registers for
             ranked.sort(key=lambda tile: tile[1] > 1)
         rule, *others = [f"{height}x{width}" for height, width in ranked]

@@ -26,7 +26,7 @@ Edge = tuple[Term, int]  # (user, argument)
 NO_WISHES: Mapping[Term, str] = {}
 VECTORS = 2  # of a panel: as the usual register tile is wide
 PANEL_ROWS = 2  # results to an element of the weight: fewer wait for memory, not for arithmetic
-SMALL_WEIGHT = 1 << 16  # elements: below, the copy costs more compile time than it ever saves
+SMALL_WEIGHT = 1 << 15  # elements: below, the copy costs more compile time than it ever saves
 
 
 @dataclass(frozen=True, slots=True)
