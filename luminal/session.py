@@ -130,7 +130,10 @@ def compile(
     "optimal" (candidates are timed here, and the fastest runs; `search` sets the limits), or
     `lm.TimeBudget(seconds)`, shared by all programs that `dims` asks for.
     `dims`: {"s": (1, 256)} narrows a dim, {"s": [(1, 1), (2, 256)]} compiles further programs for
-    these intervals. `numerics`: which rewrites may change rounding. `memory_limit`: the most bytes
+    these intervals. `numerics`: which rewrites may change rounding: none ("exact"), those after
+    which a number stays that number but for rounding ("standard"), or those, too, that keep digits
+    which the graph rounds away or let neighbours share rounding and what is not finite ("relaxed":
+    3 x 3 convolutions with fewer multiplications). `memory_limit`: the most bytes
     of the arena ("200MB"), with dims as large as they may be; where a training step needs more,
     values are computed again for gradients instead of kept (see `lm.checkpoint`), as few flops as
     do. It is checked for the program of "fast". Raises CompileError, DimError.

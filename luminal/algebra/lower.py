@@ -45,6 +45,7 @@ class Lowered:
     roots: tuple[Root, ...]
     shapes: dict[Term, Frame]  # the frame under which each term was first met
     arguments: tuple[Value, ...] = ()
+    kept: frozenset[Term] = frozenset()  # terms that are worth storing whatever they cost
 
 
 @dataclass(slots=True)

@@ -29,7 +29,9 @@ def spell(found: Classes, chosen: dict[int, Spelling]) -> Lowered:
         Root(root.sink, built[number], root.frame)
         for root, number in zip(found.default.roots, found.roots, strict=True)
     )
-    return Lowered(terms, roots, shapes, found.default.arguments)
+    numbers = {found.known.get(term) for term in found.default.kept}
+    kept = frozenset(term for number, term in built.items() if number in numbers)
+    return Lowered(terms, roots, shapes, found.default.arguments, kept)
 
 
 def _build(found: Classes, chosen: dict[int, Spelling], terms: Terms) -> dict[int, Term]:

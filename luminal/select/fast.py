@@ -34,6 +34,7 @@ from luminal.select.weights import (
     stored_anyway,
     upper,
 )
+from luminal.select.winograd import winograd
 from luminal.shape.expression import Symbol
 
 EXPANDED = 8  # times as many elements as operands have: computing them costs less than their bytes
@@ -83,7 +84,8 @@ def respell(lowered: Lowered, numerics: str) -> Respelled:
     """The spelling that `fast` prefers."""
     nested = nest(Respelled(lowered, {}))
     spelled = nested if numerics == "exact" else spell(nested)
-    return split_reductions(private_sums(spelled, numerics))
+    tiled = winograd(spelled) if numerics == "relaxed" else spelled
+    return split_reductions(private_sums(tiled, numerics))
 
 
 def choose(
@@ -107,7 +109,7 @@ class _Fast:
         self.uses: dict[Term, set[Use]] = {term: set() for term in self.order}
         self.kernels: dict[Term, Kernel] = {}
         self.choices: dict[Term, Choice] = {}
-        self.forced = stored_anyway(lowered.roots, self.order)
+        self.forced = stored_anyway(lowered.roots, self.order) | lowered.kept
         self.costs: dict[Term, tuple[int, frozenset[Term]]] = {}
         for term in self.order:
             self.costs[term] = self.cost(term)

@@ -33,10 +33,12 @@ class Respelled:
         new: dict[Term, Term] = {}
         shapes: dict[Term, Frame] = {}
         for term in self.order():
-            same = lowered.terms.with_args(term, tuple(new[arg] for arg in term.args))
-            new[term] = replace(term, same)
+            now = lowered.terms.with_args(term, tuple(new[arg] for arg in term.args))
+            new[term] = replace(term, now)
             if term in lowered.shapes:
                 shapes[new[term]] = lowered.shapes[term]
         roots = tuple(Root(root.sink, new[root.term], root.frame) for root in lowered.roots)
-        kept = {old: new[now] for old, now in self.same.items() if now in new}
-        return Respelled(Lowered(lowered.terms, roots, shapes, lowered.arguments), {**new, **kept})
+        same = {old: new[now] for old, now in self.same.items() if now in new}
+        kept = frozenset(new[term] for term in lowered.kept)
+        spelled = Lowered(lowered.terms, roots, shapes, lowered.arguments, kept)
+        return Respelled(spelled, {**new, **same})
