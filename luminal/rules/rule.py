@@ -15,7 +15,8 @@ class Class(enum.IntEnum):
     rounds to 0, and, where the left side meets NaN or an infinity on its way, in whether the result
     is NaN or infinite: a number stays this number, and NaN never becomes one. DOMAIN: the right
     side may also be defined where the left one is NaN, keep digits that the left one rounds away,
-    or share rounding and what is not finite with its neighbours. Integers and bools have the same bits in every class.
+    or share rounding and what is not finite with its neighbours. Integers and bools have the same
+    bits in every class.
     """
 
     EXACT = 0
