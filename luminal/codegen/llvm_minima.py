@@ -1,4 +1,5 @@
-"""The lesser of two floats: HLIR's `-max(-x, -y)` as one operation.
+"""The lesser of two floats, HLIR's `-max(-x, -y)`, and the magnitude of one, `max(x, -x)`, each as
+one operation.
 
 The negative of a value and the greater of two negatives are noted as they are emitted; the negative
 of the latter is then the lesser of the values themselves. Bits are the same: NaN wins in both, and
@@ -26,6 +27,9 @@ def product(b: FunctionBuilder, x: IRValue, y: IRValue) -> IRValue:
 
 def greater(b: FunctionBuilder, x: IRValue, y: IRValue) -> IRValue:
     """The greater; NaN where either is NaN."""
+    for value, other in ((x, y), (y, x)):
+        if b.negated.get(other.name) == value:
+            return b.intrinsic("llvm.fabs", x.type, [value])
     found = b.intrinsic("llvm.maximum", x.type, [x, y])
     first, second = (b.negated.get(each.name) or _constant_negative(each) for each in (x, y))
     if first is not None and second is not None:

@@ -1,4 +1,6 @@
-"""The lesser of two floats is one operation, and has the bits of `-max(-x, -y)`."""
+"""The lesser of two floats is one operation, and has the bits of `-max(-x, -y)`; so is the
+magnitude of one, `max(x, -x)`.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +35,25 @@ GRAPHS: dict[str, tuple[Callable[[lm.Tensor, lm.Tensor], lm.Tensor], bool]] = {
     "the negative first": (lambda x, y: -1 * lm.maximum(-1 * x, -1 * y), True),
     "of nothing": (lambda x, y: -x.maximum(0), False),
 }
+MAGNITUDES: dict[str, tuple[Callable[[lm.Tensor, lm.Tensor], lm.Tensor], bool]] = {
+    "abs": (lambda x, y: abs(x), True),
+    "the negative first": (lambda x, y: lm.maximum(-x, x), True),
+    "of a sum": (lambda x, y: abs(x + y), True),
+    "of two": (lambda x, y: x.maximum(-y), False),
+    "of twice": (lambda x, y: x.maximum(x * -2), False),
+}
+ALL = {f"min {k}": v for k, v in GRAPHS.items()} | {f"abs {k}": v for k, v in MAGNITUDES.items()}
 
 
 def graph(name: str, dtype: lm.DType) -> lm.Graph:
     cx = lm.Graph()
     x, y = (cx.tensor((len(PAIRS),), dtype, each) for each in "xy")
-    GRAPHS[name][0](x, y).output("z")
+    ALL[name][0](x, y).output("z")
     return cx
 
 
 @pytest.mark.parametrize("dtype", [lm.float32, lm.float64], ids=str)
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", ALL)
 def test_bits_are_the_references(name: str, dtype: lm.DType) -> None:
     cx = graph(name, dtype)
     given: Any = dict(zip("xy", PAIRS.T.astype(dtype.numpy), strict=True))
@@ -53,7 +63,8 @@ def test_bits_are_the_references(name: str, dtype: lm.DType) -> None:
     assert np.array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", ALL)
 def test_each_is_one_operation(name: str) -> None:
     text = Dump(graph(name, lm.float32).graph(), registry.find("cpu")).text("llvm")
-    assert ("call <16 x float> @llvm.minimum" in text) == GRAPHS[name][1]
+    called = "minimum" if name.startswith("min ") else "fabs"
+    assert (f"call <16 x float> @llvm.{called}" in text) == ALL[name][1]
