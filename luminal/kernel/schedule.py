@@ -307,8 +307,9 @@ class _Rules:
             outer = ("rows", "columns") if stays else ("columns", "rows")
             if self.pick("outer", outer[0], outer) == "rows":
                 pair = [rows, columns]
-        along = columns.symbol if packs else None
-        return self.done([*order, *pair], tiles, chunk, packs, along, (rows, block))
+        if not packs:
+            return self.done([*order, *pair], tiles, chunk)
+        return self.done([*order, *pair], tiles, chunk, packs, columns.symbol, (rows, block))
 
     def row_block(
         self,
