@@ -107,8 +107,9 @@ def embedding_bag(
     """Sums (means, maxima) of the rows of `weight` at the ids of each bag: shape (bags, width).
 
     2-d ids: a bag a row. 1-d ids: bags start at `offsets`, ascending; which bag an id belongs to is
-    found by searchsorted, and rows go there by Scatter. Ids equal to `padding_idx` do not count; an
-    empty bag gives 0. `max_norm` and the options of gradients are as in `embedding`.
+    found by searchsorted, and rows go there by Scatter. With `include_last_offset` the last offset
+    is where the last bag ends. Ids equal to `padding_idx` do not count; an empty bag gives 0.
+    `max_norm` and the options of gradients are as in `embedding`.
     """
     if mode not in MODES:
         raise ShapeError(f"embedding_bag: mode {mode!r} is not one of {', '.join(MODES)}")
@@ -139,11 +140,9 @@ def _bags_of_offsets(
     rows: Tensor, counted: Tensor, offsets: Tensor, mode: str, include_last: bool
 ) -> Tensor:
     """`rows` is (ids, width); a row that does not count goes to a bag that is cut off."""
-    graph, starts = rows.graph, offsets
+    graph = rows.graph
     bags = offsets.extents[0] - (1 if include_last else 0)
-    if include_last:
-        starts = starts[:bags]
-    place = searchsorted(starts, graph.arange(rows.extents[0]), right=True) - 1
+    place = searchsorted(offsets, graph.arange(rows.extents[0]), right=True) - 1
     place = where(counted, place, bags)
     shape = (bags + 1, rows.extents[1])
     zeros = graph.zeros(shape, rows.dtype)

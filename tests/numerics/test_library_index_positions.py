@@ -219,6 +219,17 @@ def test_embedding_bag_like_torch() -> None:
     check(named, table, ids, np.array([0, 2, 2, 7]), rows, weights)
 
 
+def test_bags_end_at_the_last_offset() -> None:
+    table, ids = rng.normal(0, 1, (9, 4)).astype(np.float32), np.array([1, 3, 8, 0, 2])
+    ends = np.array([0, 2, 4])  # the last id is in no bag
+    wanted = torch.from_numpy(np.stack([table[[1, 3]].sum(0), table[[8, 0]].sum(0)]))
+    bags: Case = (
+        lambda t, i, o: lm.embedding_bag(i, t, o, "sum", include_last_offset=True),
+        wanted,
+    )
+    check({"sum": bags}, table, ids, ends)
+
+
 # --- sorting and searching ------------------------------------------------------------------------
 
 
