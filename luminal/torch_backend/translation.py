@@ -294,6 +294,8 @@ class _Translator:
             named = self._converted_all(node.kwargs)
             if function in registry.KNOW_LAYOUT:
                 named["held"] = _tensor_of(node.args[0])
+            if function in registry.KNOW_RESULTS:
+                named["results"] = held
             found = function(*self._converted(node.args), **named)
         except (LuminalError, TypeError, ValueError, IndexError, NotImplementedError) as error:
             if isinstance(error, UnsupportedError) and str(error).startswith("aten."):

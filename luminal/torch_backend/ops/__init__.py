@@ -1,6 +1,7 @@
 """What aten operators are in the library: importing this fills `registry.ROWS`."""
 
 from luminal.torch_backend.ops import (
+    bags,
     creation,
     gradients,
     matrices,
@@ -15,6 +16,7 @@ from luminal.torch_backend.ops import (
 )
 
 __all__ = [
+    "bags",
     "creation",
     "gradients",
     "matrices",

@@ -26,12 +26,12 @@ def convolution_backward(
             x, weight, None, stride, padding, dilation, transposed, output_padding, groups
         )
 
-    of_x, of_weight = _pulled(convolved, g, x, weight)
+    of_x, of_weight = pulled(convolved, g, x, weight)
     of_bias = g.sum((0, *range(2, g.ndim))) if wanted[2] else None
     return of_x if wanted[0] else None, of_weight if wanted[1] else None, of_bias
 
 
-def _pulled(function: Callable[..., Tensor], g: Tensor, *primals: Tensor) -> tuple[Tensor, ...]:
+def pulled(function: Callable[..., Tensor], g: Tensor, *primals: Tensor) -> tuple[Tensor, ...]:
     """The gradients of `function` in its arguments."""
     _, pull = lm.vjp(function, *primals)
     return pull(g)
@@ -39,38 +39,38 @@ def _pulled(function: Callable[..., Tensor], g: Tensor, *primals: Tensor) -> tup
 
 @row("avg_pool2d_backward")
 def avg_pool2d_backward(g: Tensor, x: Tensor, *how: Any) -> Tensor:
-    return _pulled(lambda x: ROWS["aten.avg_pool2d"](x, *how), g, x)[0]
+    return pulled(lambda x: ROWS["aten.avg_pool2d"](x, *how), g, x)[0]
 
 
 @row("avg_pool3d_backward")
 def avg_pool3d_backward(g: Tensor, x: Tensor, *how: Any) -> Tensor:
-    return _pulled(lambda x: ROWS["aten.avg_pool3d"](x, *how), g, x)[0]
+    return pulled(lambda x: ROWS["aten.avg_pool3d"](x, *how), g, x)[0]
 
 
 @row("_adaptive_avg_pool2d_backward")
 def adaptive_avg_pool2d_backward(g: Tensor, x: Tensor) -> Tensor:
-    return _pulled(lambda x: functional.adaptive_avg_pool2d(x, g.shape[-2:]), g, x)[0]
+    return pulled(lambda x: functional.adaptive_avg_pool2d(x, g.shape[-2:]), g, x)[0]
 
 
 @row("_adaptive_avg_pool3d_backward")
 def adaptive_avg_pool3d_backward(g: Tensor, x: Tensor) -> Tensor:
-    return _pulled(lambda x: functional.adaptive_avg_pool3d(x, g.shape[-3:]), g, x)[0]
+    return pulled(lambda x: functional.adaptive_avg_pool3d(x, g.shape[-3:]), g, x)[0]
 
 
 @row("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward")
 def replication_pad_backward(g: Tensor, x: Tensor, padding: Sequence[Any]) -> Tensor:
-    return _pulled(lambda x: padded(x, tuple(padding), "replicate"), g, x)[0]
+    return pulled(lambda x: padded(x, tuple(padding), "replicate"), g, x)[0]
 
 
 @row("_cdist_backward")
 def cdist_backward(g: Tensor, x: Tensor, other: Tensor, p: float, found: Tensor) -> Tensor:
-    return _pulled(lambda x: lm.cdist(x, other, p), g, x)[0]
+    return pulled(lambda x: lm.cdist(x, other, p), g, x)[0]
 
 
 @row("masked_scatter_backward")
 def masked_scatter_backward(g: Tensor, mask: Tensor, sizes: Sequence[Any]) -> Tensor:
     source = lm.zeros(tuple(sizes), g.dtype)
-    return _pulled(lambda x: lm.masked_scatter(lm.zeros_like(g), mask, x), g, source)[0]
+    return pulled(lambda x: lm.masked_scatter(lm.zeros_like(g), mask, x), g, source)[0]
 
 
 @row("grid_sampler_2d_backward", "grid_sampler_3d_backward")
@@ -81,7 +81,7 @@ def grid_sampler_backward(
     def sampled(x: Tensor, grid: Tensor) -> Tensor:
         return windows.grid_sampler(x, grid, interpolation_mode, padding_mode, align_corners)
 
-    of_x, of_grid = _pulled(sampled, g, x, grid)
+    of_x, of_grid = pulled(sampled, g, x, grid)
     return of_x if wanted[0] else None, of_grid if wanted[1] else None
 
 

@@ -70,6 +70,16 @@ def embedding(
     return functional.embedding(indices, weight)
 
 
+@row("embedding_renorm")
+def embedding_renorm(
+    weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0
+) -> Tensor:
+    """The weight with its rows at `indices` scaled down to a norm of at most `max_norm`."""
+    places = indices.reshape(-1)
+    rows = functional.embedding(places, weight, max_norm=max_norm, norm_type=norm_type)
+    return weight.index_copy(0, places, rows)
+
+
 @row("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
 def isin(elements: Any, tests: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
     return lm.isin(elements, tests, invert=invert)

@@ -17,8 +17,13 @@ ROWS: dict[str, Row] = {}
 KNOW_LAYOUT: set[Row] = set()
 """Rows that are told, as `held`, how their first operand lies in PyTorch: a tensor without data."""
 
+KNOW_RESULTS: set[Row] = set()
+"""Rows that are told, as `results`, what PyTorch plans to give: tensors without data."""
 
-def row(*names: str, knows_layout: bool = False) -> Callable[[Row], Row]:
+
+def row(
+    *names: str, knows_layout: bool = False, knows_results: bool = False
+) -> Callable[[Row], Row]:
     """Enters a function under names of aten operators."""
 
     def enter(function: Row) -> Row:
@@ -26,6 +31,8 @@ def row(*names: str, knows_layout: bool = False) -> Callable[[Row], Row]:
             ROWS[_full(name)] = function
         if knows_layout:
             KNOW_LAYOUT.add(function)
+        if knows_results:
+            KNOW_RESULTS.add(function)
         return function
 
     return enter
