@@ -91,7 +91,7 @@ def isreal(x: Tensor) -> Tensor:
 @in_float
 def angle(x: Tensor) -> Tensor:
     """pi below 0, else 0: the angle of a complex number without an imaginary part; NaN stays."""
-    return where(x != x, x, where(x < 0, math.pi, 0.0))
+    return where(x < 0, math.pi, where(x == x, 0, x))
 
 
 def real(x: Tensor) -> Tensor:
