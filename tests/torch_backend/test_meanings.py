@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +27,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "sign of NaN": (torch.sign, (torch.tensor([NAN, -2.0, 0.0]),)),
     "sgn of NaN": (torch.sgn, (torch.tensor([NAN, -2.0, 0.0]),)),
     "heaviside of NaN": (torch.heaviside, (torch.tensor([NAN, 0.0]), torch.tensor([1.0, 2.0]))),
+    "hardswish of infinities": (
+        torch.nn.functional.hardswish, (torch.tensor([-math.inf, math.inf, NAN, -4.0, 1.0, 3e38]),)
+    ),
+    "angle of float64": (torch.angle, (torch.tensor([-2.0, 0.0, NAN], dtype=torch.float64),)),
     "sum of uint8": (torch.sum, (INTEGERS,)),
     "prod of uint8": (lambda x: torch.prod(x, 1), (INTEGERS,)),
     "cumsum of uint8": (lambda x: torch.cumsum(x, 1), (INTEGERS,)),
@@ -56,6 +62,28 @@ def test_the_door_has_the_meaning_of_pytorch(name: str) -> None:
         function, backend=luminal_backend, fullgraph=True, options={"fallback": "error"}
     )
     torch.testing.assert_close(fast(*args), function(*args), equal_nan=True)
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("of_parameters", [torch.bfloat16, torch.float32], ids=str)
+def test_norms_of_bfloat16(training: bool, of_parameters: torch.dtype) -> None:
+    """Statistics have PyTorch's dtypes, which are those of the parameters."""
+    torch.manual_seed(0)
+    norms = torch.nn.Sequential(
+        torch.nn.BatchNorm1d(4), torch.nn.LayerNorm(8), torch.nn.InstanceNorm1d(4)
+    )
+    norms = norms.to(of_parameters).train(training)
+    wide = copy.deepcopy(norms).float()
+    fast = torch.compile(
+        norms, backend=luminal_backend, fullgraph=True, options={"fallback": "error"}
+    )
+    x = torch.randn(3, 4, 8, dtype=torch.bfloat16, requires_grad=True)
+    exact = x.detach().float().requires_grad_()
+    for found, y in ((fast(x), x), (wide(exact), exact)):
+        (found.float() * torch.linspace(-1, 2, 96).view(3, 4, 8)).sum().backward()
+        assert found.dtype is y.dtype
+    torch.testing.assert_close(fast(x).float(), wide(exact), rtol=0.02, atol=0.05)
+    assert (x.grad.float() - exact.grad).abs().max() < 0.05 * exact.grad.abs().max()
 
 
 def trunc_div(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

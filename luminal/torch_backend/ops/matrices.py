@@ -110,4 +110,4 @@ def trilinear(
             x = x.unsqueeze(dim)
         wide.append(x)
     first, second, third = wide
-    return (first * second * third).sum(tuple(sumdim))
+    return (first * second * third).sum(tuple(sumdim)).cast(a.dtype)

@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 import luminal as lm
 from luminal.nn import functional
 from luminal.torch_backend.ops.registry import row
+from luminal.torch_backend.types import dtype_of
 
 Tensor = lm.Tensor
+Results = Sequence[torch.Tensor]
+
+
+def _as_planned(found: Sequence[Tensor], results: Results) -> tuple[Tensor, ...]:
+    """Statistics in PyTorch's dtypes: of 16 bits or float32, as those of the operands are."""
+    return tuple(x.cast(dtype_of(held.dtype)) for x, held in zip(found, results, strict=True))
 
 
 def _moments(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
@@ -24,14 +33,15 @@ def _moments(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tens
     return mean, (variance + eps).rsqrt()
 
 
-@row("native_layer_norm")
+@row("native_layer_norm", knows_results=True)
 def layer_norm(
-    x: Tensor, shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
+    x: Tensor, shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float,
+    *, results: Results,
+) -> tuple[Tensor, ...]:  # fmt: skip
     dims = tuple(range(-len(shape), 0))
     mean, scale = _moments(x, dims, eps)
     y = functional.layer_norm(x, tuple(shape), weight, bias, eps)
-    return y, mean, scale
+    return _as_planned((y, mean, scale), results)
 
 
 @row("_fused_rms_norm")
@@ -54,41 +64,49 @@ def group_norm(
     return y, mean.reshape(batch, group).cast(x.dtype), scale.reshape(batch, group).cast(x.dtype)
 
 
-@row("_native_batch_norm_legit_no_training")
+@row("_native_batch_norm_legit_no_training", knows_results=True)
 def batch_norm_inference(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor,
-    momentum: float, eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    momentum: float, eps: float, *, results: Results,
+) -> tuple[Tensor, ...]:  # fmt: skip
     y = functional.batch_norm(x, mean, variance, weight, bias, False, momentum, eps)
-    nothing = lm.zeros((0,), x.dtype.compute)
-    return y, nothing, nothing
+    nothing = lm.zeros((0,), x.dtype)
+    return _as_planned((y, nothing, nothing), results)
 
 
-@row("_native_batch_norm_legit.no_stats")
+@row("_native_batch_norm_legit.no_stats", knows_results=True)
 def batch_norm_of_batch(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    eps: float, *, results: Results,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    return _as_planned(_of_batch(x, weight, bias, momentum, eps), results)
+
+
+def _of_batch(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     y = functional.batch_norm(x, None, None, weight, bias, True, momentum, eps)
     mean, scale = _moments(x, _all_but_channels(x), eps)
     return y, mean.reshape(-1), scale.reshape(-1)
 
 
-@row("_native_batch_norm_legit_functional")
+@row("_native_batch_norm_legit_functional", knows_results=True)
 def batch_norm_training(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor,
-    training: bool, momentum: float, eps: float,
+    training: bool, momentum: float, eps: float, *, results: Results,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     if not training:
-        y, *nothing = batch_norm_inference(x, weight, bias, mean, variance, momentum, eps)
-        return y, *nothing, mean, variance
-    y, of_batch, scale = batch_norm_of_batch(x, weight, bias, True, momentum, eps)
+        found = batch_norm_inference(
+            x, weight, bias, mean, variance, momentum, eps, results=results[:3]
+        )
+        return *found, mean, variance
+    y, of_batch, scale = _of_batch(x, weight, bias, momentum, eps)
     unbiased = x.cast(x.dtype.compute).var(_all_but_channels(x))
     moved = [
         (old * (1 - momentum) + new * momentum).cast(old.dtype)
         for old, new in ((mean, of_batch), (variance, unbiased))
     ]
-    return y, of_batch, scale, *moved
+    return _as_planned((y, of_batch, scale, *moved), results)
 
 
 def _all_but_channels(x: Tensor) -> tuple[int, ...]:

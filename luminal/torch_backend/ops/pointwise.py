@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import luminal as lm
+from luminal.frontend.gamma import trigamma
 from luminal.nn import functional
+from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.ops.refusals import refuse_where
 from luminal.torch_backend.ops.registry import row, rows
 
@@ -25,8 +27,7 @@ _SAME = """
 """.split()
 
 _FUNCTIONAL = """
-    celu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu mish relu6 selu silu
-    softshrink threshold
+    celu gelu glu hardshrink hardsigmoid leaky_relu mish relu6 selu silu softshrink
 """.split()
 
 rows({name: getattr(lm, name) for name in _SAME})
@@ -100,6 +101,32 @@ def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -
     if (scale, input_scale) == (1, 1):
         return functional.elu(x, alpha)
     return lm.where(x > 0, x * scale, lm.expm1(x * input_scale) * (alpha * scale))
+
+
+@row("threshold")
+def threshold(x: Tensor, threshold: float, value: float) -> Tensor:
+    return lm.where(x > threshold, x, lm.constant(value).cast(x.dtype))
+
+
+@row("hardtanh")
+def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
+    """Bounds of integers are cut to whole numbers."""
+    if not x.dtype.is_float:
+        min_val, max_val = int(min_val), int(max_val)
+    return functional.hardtanh(x, min_val, max_val)
+
+
+@row("hardswish")
+def hardswish(x: Tensor) -> Tensor:
+    """NaN of -inf, as the product of -inf and 0 is."""
+    return x * lm.clamp(x + 3, 0, 6) / 6
+
+
+@row("polygamma")
+def polygamma(n: int, x: Tensor) -> Tensor:
+    if n > 1:
+        raise UnsupportedError(f"aten.polygamma: of order {n}; the library has 0 and 1")
+    return trigamma(x) if n else lm.digamma(x)
 
 
 @row("_prelu_kernel")
