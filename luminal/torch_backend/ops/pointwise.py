@@ -35,6 +35,11 @@ rows({name: getattr(functional, name) for name in _FUNCTIONAL})
 rows(
     {
         "bitwise_not": lm.bitwise_not,
+        "__and__": lm.bitwise_and,
+        "__or__": lm.bitwise_or,
+        "__xor__": lm.bitwise_xor,
+        "__lshift__": lm.bitwise_left_shift,
+        "__rshift__": lm.bitwise_right_shift,
         "special_entr": lm.special.entr,
         "special_erfcx": lm.special.erfcx,
         "special_log_ndtr": lm.special.log_ndtr,
