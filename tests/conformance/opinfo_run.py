@@ -28,13 +28,16 @@ TIMEOUT = 120  # seconds for all samples of one variant
 
 
 class Outcome(NamedTuple):
-    """What became of one variant of an op: samples that passed, of how many, why one did not."""
+    """What became of one variant of an op: samples that passed, of how many, why one did not.
+    `left`: how many more there are, that were not tried.
+    """
 
     name: str
     passed: int
     total: int
     reason: str
     seconds: float
+    left: int = 0
 
 
 Run = Callable[[Any, str, "int | None"], Outcome]

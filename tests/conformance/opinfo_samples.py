@@ -20,9 +20,10 @@ from luminal.hlir.attributes import InputAttrs
 Check = Callable[[Any, Any], None]
 """Raises Unequal unless the library's results (first) are as good as PyTorch's (second)."""
 
-# What float32 results may differ by: `torch.testing`'s own tolerances. RELATIVE counts of the value
-# and of the largest value beside it, since sums round in units of their largest term.
-RELATIVE, ABSOLUTE = 1.3e-6, 1e-5
+# What results may differ by, by bytes: relative and absolute, `torch.testing`'s own tolerances, but
+# an ulp of bfloat16. The relative one counts of the value and of the largest value beside it, since
+# sums round in units of their largest term.
+TOLERANCES = {2: (2.0**-7, 1e-5), 4: (1.3e-6, 1e-5), 8: (1e-7, 1e-7)}
 # Arguments that say where and how PyTorch stores a tensor: a lazy value has no such place.
 STORAGE = frozenset(["device", "layout", "memory_format", "pin_memory", "requires_grad"])
 DTYPES = {
@@ -239,9 +240,9 @@ def _equal_arrays(at: str, x: Any, y: torch.Tensor) -> None:
         wrong = np.asarray(x != wanted)
     else:
         found, expected = np.asarray(x, np.float64), wanted.astype(np.float64)
-        relative = RELATIVE if wanted.dtype.itemsize > 2 else 2.0**-7  # an ulp of bfloat16
+        relative, absolute = TOLERANCES[wanted.dtype.itemsize]
         largest = float(np.max(np.abs(expected), where=np.isfinite(expected), initial=0))
-        margin = max(ABSOLUTE, relative * largest)
+        margin = max(absolute, relative * largest)
         wrong = ~np.isclose(found, expected, rtol=relative, atol=margin, equal_nan=True)
     if wrong.any():
         first = tuple(int(k) for k in np.argwhere(wrong)[0])

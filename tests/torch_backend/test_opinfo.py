@@ -1,13 +1,15 @@
 """Samples of what the ledgers say passes of PyTorch's operator database.
 
-`python -m tests.torch_backend.opinfo_sweep [--gradients] --list FILE` writes them anew.
+The names are in so many parts: one is short, another one every day, the rest is long.
+`python -m tests.torch_backend.opinfo_sweep [--gradients | --dtypes] --list FILE` writes a ledger.
 """
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Iterator
+from datetime import date
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,9 +17,20 @@ import torch
 from torch.testing._internal import common_methods_invocations
 
 from tests.conformance.opinfo_run import database
-from tests.torch_backend.opinfo_sweep import LISTS, Case, cases, failures, passing, unseeded
+from tests.torch_backend.opinfo_sweep import (
+    LIMITS,
+    LISTS,
+    Case,
+    cases,
+    failures,
+    passing,
+    samples,
+    spread,
+    unseeded,
+)
 
-PARTS, LIMIT = 64, 2
+PARTS, SAMPLES = 128, 2
+TODAY = date.today().toordinal()
 
 
 @pytest.fixture(autouse=True)
@@ -31,34 +44,49 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def drawn(kind: str, part: int) -> list[Case]:
-    """The first samples of every so many names of a ledger."""
-    names = sorted(passing(LISTS[kind].read_text()))[part::PARTS]
-    torch.manual_seed(0)
+    """Some samples of every so many names of a ledger, which they are drawn by the number of the
+    part.
+    """
+    names = list(passing(LISTS[kind].read_text()))[part::PARTS]
+    chosen = Random(part)
     found = []
     for op in database():
-        if op.name in names and (kind == "values" or op.supports_autograd):
-            found += itertools.islice(cases(op, LIMIT, kind), LIMIT)
-    if kind == "gradients":
-        found = [case for case in found if any(x.requires_grad for x in case.tensors)]
+        if op.name in names and (kind != "gradients" or op.supports_autograd):
+            every = samples(op, kind)
+            if kind != "dtypes":
+                every = spread(every, LIMITS[kind])
+            every = cases(every, op, kind)
+            found += chosen.sample(every, min(SAMPLES, len(every)))
     return found
 
 
-def parts() -> list[Any]:
-    """One of them by default."""
-    return [pytest.param(k, marks=pytest.mark.long if k else []) for k in range(PARTS)]
+def parts(day: int) -> list[Any]:
+    """Today's is short."""
+    short = day % PARTS
+    return [pytest.param(k, marks=[] if k == short else pytest.mark.long) for k in range(PARTS)]
 
 
-@pytest.mark.parametrize("part", parts())
+@pytest.mark.parametrize("part", parts(TODAY))
 @pytest.mark.parametrize("kind", sorted(LISTS))
-def test_the_first_samples(kind: str, part: int) -> None:
+def test_samples(kind: str, part: int) -> None:
     found = drawn(kind, part)
     for k in range(0, len(found), 16):
         assert failures(found[k : k + 16], kind) == []
 
 
+def test_every_day_another_part_is_short() -> None:
+    short = [
+        [each.values[0] for each in parts(day) if not each.marks] for day in range(TODAY, TODAY + 3)
+    ]
+    first = short[0][0]
+    assert short == [[(first + k) % PARTS] for k in range(3)]
+
+
 def test_a_wrong_operator_is_named_and_no_other() -> None:
     ops = {op.name: op for op in database() if op.name in ("exp", "sin")}
-    right, wrong = (next(iter(cases(ops[name], 1, "values"))) for name in ("sin", "exp"))
+    right, wrong = (
+        cases(samples(ops[name], "values"), ops[name], "values")[0] for name in ("sin", "exp")
+    )
     wrong = wrong._replace(
         call=lambda given: given[0].exp() * (1.001 if torch.compiler.is_compiling() else 1)
     )
