@@ -103,6 +103,16 @@ def test_integers_divided_by_zero_raise(function: Callable[..., torch.Tensor]) -
         fast(a, torch.tensor([1, 0]))
 
 
+def test_what_is_no_probability_raises() -> None:
+    loss = torch.nn.functional.binary_cross_entropy
+    fast = torch.compile(loss, backend=luminal_backend, options={"fallback": "error"})
+    x, target = torch.tensor([0.0, 0.25, 1.0]), torch.tensor([0.0, 0.5, 1.0])
+    torch.testing.assert_close(fast(x, target), loss(x, target))
+    for wrong in (1.5, -0.5, NAN):
+        with pytest.raises(RuntimeError, match="all elements of input should be between 0 and 1"):
+            fast(torch.tensor([0.0, 0.25, wrong]), target)
+
+
 def test_targets_out_of_range_raise() -> None:
     fast = torch.compile(
         torch.nn.functional.cross_entropy, backend=luminal_backend, options={"fallback": "error"}

@@ -69,6 +69,11 @@ def cdist_backward(g: Tensor, x: Tensor, other: Tensor, p: float, found: Tensor)
     return pulled(lambda x: lm.cdist(x, other, p), g, x)[0]
 
 
+@row("_pdist_backward")
+def pdist_backward(g: Tensor, x: Tensor, p: float, found: Tensor) -> Tensor:
+    return pulled(lambda x: lm.pdist(x, p), g, x)[0]
+
+
 @row("masked_scatter_backward")
 def masked_scatter_backward(g: Tensor, mask: Tensor, sizes: Sequence[Any]) -> Tensor:
     source = lm.zeros(tuple(sizes), g.dtype)
