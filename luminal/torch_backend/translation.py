@@ -291,13 +291,14 @@ class _Translator:
         if function is None:
             raise UnsupportedError(f"{target}: not in the library")
         try:
-            named = self._converted_all(node.kwargs)
+            args, named = self._converted(node.args), self._converted_all(node.kwargs)
             if function in registry.KNOW_LAYOUT:
                 named["held"] = _tensor_of(node.args[0])
             if function in registry.KNOW_RESULTS:
                 named["results"] = held
-            found = function(*self._converted(node.args), **named)
-        except (LuminalError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+            registry.check_arguments(function, args, named)
+            found = function(*args, **named)
+        except LuminalError as error:
             if isinstance(error, UnsupportedError) and str(error).startswith("aten."):
                 raise
             raise UnsupportedError(f"{target}: {error}") from error

@@ -7,6 +7,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import luminal as lm
 from luminal import luminal_backend
 from luminal.torch_backend import explain, supported_ops
 from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.ops import registry
 
 # of PyTorch's own modules, when Dynamo imports them
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")
@@ -148,6 +150,23 @@ def test_what_is_missing_is_an_error_on_request() -> None:
     with pytest.raises(Exception, match=r"aten\._fft_r2c\.default") as caught:
         compiled(torch.fft.fft)(torch.randn(8))
     assert UnsupportedError.__name__ in str(caught.value) or caught.value.__cause__ is not None
+
+
+def test_what_a_row_has_no_place_for_runs_in_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.ROWS, "aten.celu", lambda x: x)
+    x, celu = torch.tensor([-2.0, 3.0]), partial(nn.functional.celu, alpha=2.0)
+    with pytest.warns(UserWarning, match=r"PyTorch runs aten\.celu\.default"):
+        found = torch.compile(celu, backend=luminal_backend)(x)
+    close(found, celu(x))
+
+
+def test_a_fault_of_a_row_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def row(x: lm.Tensor) -> lm.Tensor:
+        raise TypeError("a fault")
+
+    monkeypatch.setitem(registry.ROWS, "aten.sin", row)
+    with pytest.raises(Exception, match="TypeError: a fault"):
+        torch.compile(torch.sin, backend=luminal_backend)(torch.ones(2))
 
 
 def test_unknown_options() -> None:

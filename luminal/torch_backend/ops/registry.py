@@ -7,8 +7,12 @@ tensor lies (device, layout, memory format) are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
+
+from luminal.torch_backend.errors import UnsupportedError
 
 Row = Callable[..., Any]
 
@@ -48,6 +52,17 @@ def _full(name: str) -> str:
     """A name with its namespace, `aten` if it has none (`prims::fma`)."""
     space, _, rest = name.rpartition("::")
     return f"{space or 'aten'}.{rest}"
+
+
+def check_arguments(function: Row, args: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Raises UnsupportedError where a row has no place for an argument of the schema."""
+    try:
+        _signature(function).bind(*args, **named)
+    except TypeError as error:
+        raise UnsupportedError(str(error)) from error
+
+
+_signature = cache(inspect.signature)
 
 
 def find(target: Any) -> Row | None:
