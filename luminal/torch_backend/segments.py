@@ -6,6 +6,7 @@ operands' allow, so there are as few parts as a chain of dependences needs.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -61,7 +62,9 @@ class _Parts:
         self._whole = split_module(module, module, levels.__getitem__)
         parts: list[tuple[str, Any]] = list(self._whole.named_children())
         for name, part in parts:
-            if int(name.removeprefix("submod_")) % 2 == 0:
+            if int(name.removeprefix("submod_")) % 2:
+                setattr(self._whole, name, _Foreign(part))
+            else:
                 inner = [node.name for node in part.graph.nodes if node.op == "placeholder"]
                 own = [k for k, each in enumerate(inner) if each in weights]
                 single = _made_a_list(part)
@@ -87,6 +90,36 @@ class _Part(torch.nn.Module):
         return results[0] if self._is_single else results
 
 
+class _Foreign(torch.nn.Module):
+    """A part that PyTorch runs. Its results get the dtypes that the graph says they have: some
+    kernels give others, and what is compiled reads memory as the graph says.
+    """
+
+    def __init__(self, part: Any) -> None:
+        super().__init__()
+        self._part = part
+        self._is_single = _made_a_list(part)
+        self._dtypes = [_dtype(each) for each in _returned(part)]
+        part.recompile()
+
+    def forward(self, *args: Any) -> Any:
+        results = tuple(
+            x if dtype is None else x.to(dtype)
+            for x, dtype in zip(self._part(*args), self._dtypes, strict=True)
+        )
+        return results[0] if self._is_single else results
+
+
+def _dtype(result: Any) -> torch.dtype | None:
+    held = result.meta.get("val") if isinstance(result, Node) else None
+    return held.dtype if isinstance(held, torch.Tensor) else None
+
+
+def _returned(part: Any) -> Any:
+    output = next(node for node in part.graph.nodes if node.op == "output")
+    return output.args[0]
+
+
 def _made_a_list(part: Any) -> bool:
     """Makes a graph that returns a bare value return it in a tuple; was it such a graph?"""
     output = next(node for node in part.graph.nodes if node.op == "output")
@@ -100,7 +133,9 @@ def _levels(module: GraphModule, outside: Collection[Node]) -> dict[Node, int]:
     levels: dict[Node, int] = {}
     for node in module.graph.nodes:
         least = max((levels[each] for each in node.all_input_nodes if each in levels), default=0)
-        if node.op == "call_function" and not _is_write(node):
+        if node.target is operator.getitem:  # one of several results, which are made together
+            levels[node] = least
+        elif node.op == "call_function" and not _is_write(node):
             levels[node] = least + (least % 2 != (node in outside))
     last = max(levels.values(), default=0)
     for node in module.graph.nodes:

@@ -252,7 +252,10 @@ class _Translator:
         held = node.meta.get("val")
         if node.target is operator.getitem:
             whole, position = node.args
-            self.values[node] = self.values[whole][position]  # type: ignore[index]
+            results = self.values[whole]  # type: ignore[index]
+            if results is None:
+                raise UnsupportedError(f"{whole}: not in the library")
+            self.values[node] = results[position]
         elif isinstance(held, torch.SymInt | int):
             self.values[node] = self.sizes.of(held)
         elif node.target is torch.ops.aten.copy_.default:

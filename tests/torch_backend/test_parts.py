@@ -1,0 +1,94 @@
+"""Graphs that PyTorch runs in part: what crosses the borders between parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from luminal import luminal_backend
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated"),
+    pytest.mark.filterwarnings("ignore:luminal. PyTorch runs"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+def in_parts(function: Callable[..., Any]) -> Any:
+    return torch.compile(function, backend=luminal_backend)
+
+
+def pooled(x: torch.Tensor) -> torch.Tensor:
+    samples = torch.full((1, 2, 2), 0.3)
+    values, places = functional.fractional_max_pool2d(
+        x * 2, 2, output_size=3, return_indices=True, _random_samples=samples
+    )
+    return values.sin() + places
+
+
+def test_an_operator_with_several_results_stays_whole() -> None:
+    x = torch.randn(1, 2, 8, 8, requires_grad=True)
+    found, wanted = in_parts(pooled)(x), pooled(x)
+    torch.testing.assert_close(found, wanted)
+    (gradient,) = torch.autograd.grad(found.sum(), x)
+    torch.testing.assert_close(gradient, torch.autograd.grad(wanted.sum(), x)[0])
+
+
+@torch.library.custom_op("luminal_tests::halved", mutates_args=())
+def halved(x: torch.Tensor) -> torch.Tensor:
+    """Its kernel gives bfloat16, its description float32, as some of PyTorch's own."""
+    return x.bfloat16() / 2
+
+
+@halved.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def test_results_have_the_dtypes_that_the_graph_says() -> None:
+    x = torch.randn(9)
+    found = in_parts(lambda x: halved(x + 1) * 3)(x)
+    torch.testing.assert_close(found, (x + 1).bfloat16().float() / 2 * 3)
+
+
+def test_dropout_that_is_drawn_again_backward() -> None:
+    def block(x: torch.Tensor) -> Any:
+        return checkpoint(lambda y: functional.dropout(y, 0.5) * y, x, use_reentrant=False)
+
+    x = (torch.rand(20, 20) + 1).requires_grad_()
+    y = in_parts(block)(x)
+    y.sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad != 0, y != 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "f16"])
+@pytest.mark.parametrize("norm", ["layer", "batch"])
+def test_statistics_of_sixteen_bits(norm: str, dtype: torch.dtype) -> None:
+    def layer(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return functional.layer_norm(x, (5,), a, b)
+
+    def batch(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return functional.batch_norm(x, a, b, training=True)
+
+    function = {"layer": layer, "batch": batch}[norm]
+    fast = torch.compile(
+        function, backend=luminal_backend, fullgraph=True, options={"fallback": "error"}
+    )
+    x, a, b = torch.randn(4, 5).to(dtype), torch.zeros(5).to(dtype), torch.ones(5).to(dtype)
+    found, wanted = (a.clone(), b.clone()), (a.clone(), b.clone())
+    close = {"rtol": 2e-2, "atol": 2e-2}
+    torch.testing.assert_close(fast(x, *found), function(x, *wanted), **close)
+    torch.testing.assert_close(found, wanted, **close)
