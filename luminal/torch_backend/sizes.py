@@ -67,9 +67,16 @@ class Sizes:
     def _dim(self, symbol: sympy.Symbol, env: Any) -> Expression:
         if symbol in getattr(env, "unbacked_renamings", {}) or str(symbol).startswith("u"):
             raise UnsupportedError(f"size {symbol}: elements of a tensor would decide it")
+        if not env.var_to_range[symbol].lower >= 0 and not _stays_a_size(symbol, env):
+            return const(int(env.evaluate_expr(symbol)))
         interval = env.var_to_range[symbol]
         low, high = _bound(interval.lower, 0), _bound(interval.upper, MAX_DIM)
         return self._graph.dim(str(symbol), max(low, 0), min(high, MAX_DIM))
+
+
+def _stays_a_size(symbol: sympy.Symbol, env: Any) -> bool:
+    """Does an int of Python's lie where sizes do? Dynamo guards the answer; others are literals."""
+    return all(env.evaluate_expr(each) for each in (symbol >= 0, symbol <= MAX_DIM))
 
 
 def _bound(bound: Any, otherwise: int) -> int:
