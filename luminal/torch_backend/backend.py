@@ -38,13 +38,16 @@ def luminal_backend(
 
 
 def _compile(options: Options, module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    return compiled_in_parts(module, (), options)
+    """Of training: gradients lie apart, as one may be changed where it lies; views among results
+    are AOTAutograd's own.
+    """
+    return compiled_in_parts(module, (), options, shares=False)
 
 
 def _compile_inference(
     options: Options, module: GraphModule, inputs: Sequence[Any]
 ) -> Callable[..., Any]:
-    return compiled_in_parts(module, _static(), options)
+    return compiled_in_parts(module, _static(), options, shares=True)
 
 
 def _static() -> tuple[int, ...]:

@@ -11,7 +11,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch._C._dynamo.guards import _empty_strided_cpu  # type: ignore[attr-defined]
+from torch._C._dynamo.guards import (  # type: ignore[attr-defined]
+    _empty_strided_cpu,
+    _reinterpret_tensor,
+)
 
 import luminal as lm
 from luminal import forks
@@ -21,6 +24,7 @@ from luminal.shape.expression import Expression
 from luminal.torch_backend.layout import inverse
 from luminal.torch_backend.translation import (
     Borrowed,
+    Derived,
     InputPlan,
     OutputPlan,
     Result,
@@ -42,6 +46,7 @@ class Binding(NamedTuple):
 
     run: Callable[[Sequence[int], Sequence[int]], None]
     made: tuple[Made, ...]
+    views: tuple[tuple[Any, ...], ...]  # sizes, strides and offset of each Derived result
     sizes: Mapping[str, int]
 
 
@@ -60,6 +65,7 @@ class _Caller:
     def __init__(self, translation: Translation, options: Mapping[str, Any]) -> None:
         self.made = translation
         self.plans = _computed(translation)
+        self.views = [each for each in translation.results if isinstance(each, Derived)]
         sinks = translation.graph.sinks
         self.executable = lm.compile(translation.graph, **options) if sinks else None
         self.read = self.executable.input_names if self.executable else ()
@@ -70,6 +76,7 @@ class _Caller:
         self.bindings: dict[Any, Binding] = {}
         self.names: dict[str, Any] = {
             "bindings": self.bindings, "bind": self.bind, "empty": _empty_strided_cpu,
+            "reinterpret": _reinterpret_tensor,
             "increment_version": torch.autograd.graph.increment_version,
             "random": partial(torch.randint, _LARGEST_SEED, ()),
         }  # fmt: skip
@@ -93,7 +100,12 @@ class _Caller:
         if self.executable is not None:
             program = self.executable.at([tuple(x.shape) for x in inputs], sizes)
             run, sizes = program.run, {**sizes, **program.dims}
-        found = Binding(run, tuple(_making(plan, sizes) for plan in self.plans), sizes)
+        made = tuple(_making(plan, sizes) for plan in self.plans)
+        views = tuple(
+            tuple(_value(n, sizes) for n in (view.shape, view.strides, view.offset))
+            for view in self.views
+        )
+        found = Binding(run, made, views, sizes)
         if len(self.bindings) >= MAX_BINDINGS:
             del self.bindings[next(iter(self.bindings))]
         self.bindings[tuple(key)] = found
@@ -173,7 +185,7 @@ class _Caller:
         writes = "".join(f"o{k}.data_ptr(), " for k in outputs)
         return [
             f"binding = bindings.get(({key})) or bind(({key}), ({xs}))",
-            "run, made, sizes = binding",
+            "run, made, views, sizes = binding",
             *([f"{_listed('m', outputs)} = made"] if self.plans else []),
             *(f"o{k} = empty(*m{k})" for k in outputs),
             *self._index_checks(),
@@ -202,6 +214,9 @@ class _Caller:
         match result:
             case OutputPlan():
                 return f"o{self.places[result.name]}"
+            case Derived(whole):
+                whole_name = f"o{self.places[whole.name]}"
+                return f"reinterpret({whole_name}, *views[{self.views.index(result)}])"
             case Borrowed(position, ()):
                 return f"a{position}"
             case Borrowed(position, calls):
@@ -229,6 +244,7 @@ def _nothing(inputs: Sequence[int], outputs: Sequence[int]) -> None:
 def _computed(made: Translation) -> list[OutputPlan]:
     """The outputs of the program, in its order."""
     found = [r for r in made.results if isinstance(r, OutputPlan)]
+    found += [r.whole for r in made.results if isinstance(r, Derived)]
     found += [plan for _, plan in made.written]
     found += [plan for plan, _ in made.checks]
     by_name = {plan.name: plan for plan in found}

@@ -77,7 +77,7 @@ class CompiledModel:
         )
         _write_at_the_end(program)
         static = [k for k, kind in enumerate(kinds) if kind in _HELD]
-        made = translated(module, static)
+        made = translated(module, static, shares=True)
         self._results: tuple[Result, ...] = tuple(made.results)
         self._call: Callable[[list[Any]], list[Any]] = compiled(made, options)
         sizes = Sizes(made.graph)

@@ -23,20 +23,21 @@ from luminal.torch_backend.translation import missing, translated
 
 
 def compiled_in_parts(
-    module: GraphModule, static: Sequence[int], options: Options
+    module: GraphModule, static: Sequence[int], options: Options, *, shares: bool
 ) -> Callable[[list[Any]], Any]:
-    """A function of a list of arguments. `static`: positions of those that are Weights.
+    """A function of a list of arguments. `static`: positions of those that are Weights; `shares`:
+    results that are views of one tensor lie in one memory.
 
     Raises UnsupportedError where the options ask for errors; else warns once a graph.
     """
     try:
-        return compiled(translated(module, static), options.compile)
+        return compiled(translated(module, static, shares=shares), options.compile)
     except UnsupportedError as error:
         lacking = missing(module)
         if not options.falls_back or not lacking:
             raise UnsupportedError(_text(lacking) or str(error)) from None
     warnings.warn(f"luminal: PyTorch runs {_text(lacking)}", stacklevel=2)
-    return _Parts(module, lacking, static, options)
+    return _Parts(module, lacking, static, options, shares=shares)
 
 
 def _text(lacking: dict[Node, str]) -> str:
@@ -54,6 +55,8 @@ class _Parts:
         outside: Collection[Node],
         static: Sequence[int],
         options: Options,
+        *,
+        shares: bool,
     ) -> None:
         self._boxed_call = True  # of the instance: wrappers copy its attributes
         levels = _levels(module, outside)
@@ -68,7 +71,7 @@ class _Parts:
                 inner = [node.name for node in part.graph.nodes if node.op == "placeholder"]
                 own = [k for k, each in enumerate(inner) if each in weights]
                 single = _made_a_list(part)
-                function = compiled_in_parts(part, own, options)
+                function = compiled_in_parts(part, own, options, shares=shares)
                 setattr(self._whole, name, _Part(function, single))
 
     def __call__(self, args: list[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,13 +31,14 @@ from luminal.torch_backend.types import dtype_of
 _PLACES = frozenset(["device", "layout", "memory_format", "pin_memory", "names", "requires_grad"])
 """Arguments that say where elements lie."""
 
-# Views of which PyTorch makes a tensor without touching an element.
+# Views of which PyTorch makes a tensor without touching an element; `getitem` is of a list of them.
 VIEWS = frozenset(
     getattr(torch.ops.aten, name).default
-    for name in "permute view t unsqueeze alias detach expand squeeze".split()
+    for name in "permute view t unsqueeze alias detach expand squeeze diagonal unfold".split()
 ) | {
     torch.ops.aten.transpose.int, torch.ops.aten.select.int, torch.ops.aten.slice.Tensor,
-    torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims,
+    torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims, torch.ops.aten.split.Tensor,
+    torch.ops.aten.split_with_sizes.default, torch.ops.aten.unbind.int, operator.getitem,
 }  # fmt: skip
 
 
@@ -84,7 +86,17 @@ class Borrowed:
     calls: Calls = ()
 
 
-Result = OutputPlan | Borrowed | Size | None
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A result that is a view of what the program computes: where it lies in that memory."""
+
+    whole: OutputPlan
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    offset: Size
+
+
+Result = OutputPlan | Borrowed | Derived | Size | None
 """What a graph returns at a position; a bare number is a size."""
 
 
@@ -104,17 +116,18 @@ class Translation:
     checks: list[tuple[OutputPlan, Callable[[torch.Tensor], Any]]] = field(default_factory=list)
 
 
-def translated(module: GraphModule, static: Sequence[int] = ()) -> Translation:
-    """Records `module`'s graph; arguments at the positions `static` are Weights.
+def translated(module: GraphModule, static: Sequence[int] = (), *, shares: bool) -> Translation:
+    """Records `module`'s graph; arguments at the positions `static` are Weights. `shares`: results
+    that are views of one tensor lie in one memory, as in eager mode; else each has its own.
 
     Raises UnsupportedError that names what the library has not.
     """
-    return _Translator(module, frozenset(static)).run()
+    return _Translator(module, frozenset(static), shares=shares).run()
 
 
 def missing(module: GraphModule) -> dict[Node, str]:
     """The nodes of a graph that the library has not, in order, each with the reason."""
-    translator = _Translator(module, frozenset(), goes_on=True)
+    translator = _Translator(module, frozenset(), shares=False, goes_on=True)
     translator.run()
     return translator.missing
 
@@ -123,9 +136,15 @@ class _Translator:
     """One walk over a graph. `goes_on`: what cannot be recorded is noted, its value an Input."""
 
     def __init__(
-        self, module: GraphModule, static: frozenset[int], *, goes_on: bool = False
+        self,
+        module: GraphModule,
+        static: frozenset[int],
+        *,
+        shares: bool,
+        goes_on: bool = False,
     ) -> None:
         self.module = module
+        self.shares = shares
         self.goes_on = goes_on
         self.missing: dict[Node, str] = {}
         self.static = static
@@ -134,7 +153,7 @@ class _Translator:
         self.made = Translation(self.graph)
         self.values: dict[Node, Any] = {}
         self.positions: dict[Node, int] = {}
-        self.outputs: dict[tuple[Any, tuple[int, ...]], OutputPlan] = {}
+        self.outputs: dict[tuple[Node, tuple[int, ...], torch.dtype], OutputPlan] = {}
         self.states: dict[Node, StatePlan] = {}
         self.written = {
             node.args[0]
@@ -354,15 +373,31 @@ class _Translator:
     # --- results
 
     def _finish(self, results: Sequence[Any]) -> None:
+        nodes = dict.fromkeys(each for each in results if isinstance(each, Node))
+        views = Counter(map(_viewed_by, nodes))
         for result in results:
             if isinstance(result, Node) and self.values.get(result) is _TOKEN:
                 self.made.results.append(None)
             elif isinstance(result, Node) and isinstance(result.meta.get("val"), torch.Tensor):
-                borrowed = self._borrowed(result)
-                plan = borrowed or self._output(result, _tensor_of(result))
+                whole = _viewed_by(result)
+                shared = self.shares and views[whole] > 1 and whole is not result
+                plan = (
+                    self._borrowed(result)
+                    or (self._derived(result, whole) if shared else None)
+                    or self._output(result, _tensor_of(result))
+                )
                 self.made.results.append(plan)
             else:
                 self.made.results.append(self._converted(result))
+
+    def _derived(self, node: Node, whole: Node) -> Derived | None:
+        """`node` as a view of `whole`, where that fills its memory."""
+        held, below = _tensor_of(node), _tensor_of(whole)
+        if memory_order(below.shape, below.stride()) is None:
+            return None
+        shape, strides = self.sizes.shape(held.shape), self.sizes.shape(held.stride())
+        offset = self.sizes.of(held.storage_offset())
+        return Derived(self._output(whole, below), shape, strides, offset)
 
     def _borrowed(self, node: Node) -> Borrowed | None:
         """`node` as an argument or a chain of views of one."""
@@ -383,13 +418,24 @@ class _Translator:
         if value.shape != shape:
             value = value.expand(*shape)
         order = memory_order(held.shape, held.stride()) or tuple(range(held.ndim))
-        key = (value.value, order)
-        if key not in self.outputs:
-            laid = value.permute(*order) if order != tuple(range(len(order))) else value
-            name = f"out{len(self.outputs)}"
-            self.graph.output(laid, name)
-            self.outputs[key] = OutputPlan(name, shape, order, held.dtype)
-        return self.outputs[key]
+        key = (node, order, held.dtype)
+        if key in self.outputs:
+            return self.outputs[key]
+        laid = value.permute(*order) if order != tuple(range(len(order))) else value
+        plan = OutputPlan(f"out{len(self.outputs)}", shape, order, held.dtype)
+        self.graph.output(laid, plan.name)
+        self.outputs[key] = plan
+        return plan
+
+
+def _viewed_by(node: Node) -> Node:
+    """What `node` is a view of in the end: itself, if it is none."""
+    below: Any = node.args[0] if node.args else None
+    if not isinstance(below, Node) or node.target not in VIEWS:
+        return node
+    if node.target is operator.getitem and below.target not in VIEWS:
+        return node
+    return _viewed_by(below)
 
 
 def _refused(error: Exception, x: torch.Tensor) -> None:

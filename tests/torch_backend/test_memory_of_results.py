@@ -1,0 +1,92 @@
+"""Which results lie in one memory: those that do in eager mode, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from luminal import luminal_backend, pt2
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*is deprecated"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+
+def whole_and_views(x: torch.Tensor) -> Any:
+    y = x * 2
+    return y, y.t(), y[0], y[:, 1:3]
+
+
+def several_heads(x: torch.Tensor) -> Any:
+    return (x @ x.t()).view(x.shape[0], 2, -1).transpose(0, 1).unbind(0)
+
+
+FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "whole": whole_and_views,
+    "heads": several_heads,
+    "chunks": lambda x: (x + 1).split(3),
+    "equal": lambda x: (x + 1, x + 1, torch.zeros(3), torch.zeros(3)),
+    "expanded": lambda x: (x.sum(0, keepdim=True).expand(3, -1), x.sum(0)),
+    "argument": lambda x: (x.split(3)[0], x.diagonal(), x.unfold(0, 2, 1), x + 1),
+}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    return torch.compile(
+        function, backend=luminal_backend, fullgraph=True, options={"fallback": "error"}
+    )
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_write_is_seen_where_eager_mode_sees_it(name: str) -> None:
+    x = torch.randn(6, 6)
+    count = len(FUNCTIONS[name](x))
+    fast = compiled(FUNCTIONS[name])
+    for k in range(count):
+        found, wanted = fast(x.clone()), FUNCTIONS[name](x.clone())
+        if 0 not in wanted[k].stride():
+            found[k].fill_(7)
+            wanted[k].fill_(7)
+        for ours, theirs in zip(found, wanted, strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_views_of_open_sizes() -> None:
+    fast = torch.compile(whole_and_views, backend=luminal_backend, dynamic=True)
+    for n in (4, 9):
+        y, *views = fast(torch.randn(n, 5))
+        y.zero_()
+        assert [view.abs().sum().item() for view in views] == [0, 0, 0]
+        assert [view.stride() for view in views] == [(1, 5), (1,), (5, 1)]
+
+
+def test_gradients_lie_apart() -> None:
+    x, y = (torch.randn(3, 4, requires_grad=True) for _ in range(2))
+    fast = compiled(lambda x, y: (x.view(-1) + y.reshape(-1)).exp())
+    first, second = torch.autograd.grad(fast(x, y).sum(), (x, y))
+    first.zero_()
+    torch.testing.assert_close(second, (x + y).exp())
+
+
+class Views(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return whole_and_views(x)
+
+
+def test_results_of_an_exported_module() -> None:
+    x = torch.randn(6, 6)
+    y, turned, *_ = pt2.compile(Views(), (x,), search_iterations=0)(x)
+    y.fill_(7)
+    assert turned.eq(7).all()
