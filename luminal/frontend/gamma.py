@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from luminal.dtypes import float32, float64
 from luminal.frontend.binary import where
-from luminal.frontend.creation import ones_like
 from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import in_float
 from luminal.frontend.polynomial import polynomial
@@ -73,11 +72,9 @@ def lgamma(x: Tensor) -> Tensor:
 
 def _near_two(x: Tensor) -> Tensor:
     """lgamma for 0 <= x < 8.5: that of y in 1.5 .. 2.5, and the logarithm of what lies between."""
-    y, factor = x, ones_like(x)
-    for _ in range(2):
-        factor = where(y < 1.5, factor * y, factor)
-        y = where(y < 1.5, y + 1, y)
-    distance = where(x < 0.5, x, where(x < 1.5, x - 1, x - 2))
+    low, middle = x < 0.5, x < 1.5  # of x itself: x + 1 may round up to the next border
+    y, factor = x, where(low, x * (x + 1), where(middle, x, 1.0))
+    distance = where(low, x, where(middle, x - 1, x - 2))
     for _ in range(6):
         above = y >= 2.5
         y = where(above, y - 1, y)
@@ -85,7 +82,7 @@ def _near_two(x: Tensor) -> Tensor:
         factor = where(above, factor * y, factor)
     logarithm = factor.log()
     near = distance * polynomial(distance, _LGAMMA_NEAR_TWO)
-    return near + where(x < 1.5, -logarithm, logarithm)
+    return near + where(middle, -logarithm, logarithm)
 
 
 def _stirling(x: Tensor) -> Tensor:

@@ -128,6 +128,16 @@ def test_gamma_functions() -> None:
     np.testing.assert_allclose(found[1][keep], expected, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_lgamma_beside_the_borders_of_its_formulas(dtype: str) -> None:
+    borders = np.delete(np.arange(-20, 20, dtype=dtype) / 2, 20)  # without 0
+    x = np.concatenate([np.nextafter(borders, borders.dtype.type(end)) for end in (-99, 99)])
+    found = run(lambda t: t.lgamma(), x)
+    wanted = scipy.special.gammaln(x.astype(np.float64))
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(found, wanted, rtol=8 * eps, atol=40 * eps)
+
+
 # --- special values -------------------------------------------------------------------------------
 
 ENDS = np.array([INF, -INF, NAN, 0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 1e-40], np.float32)
