@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 
 from luminal import compiler
 from luminal.algebra import term_text
 from luminal.backends.registry import Backend
 from luminal.errors import CompileError
+from luminal.forks import cached_property
 from luminal.hlir import dot as hlir_dot
 from luminal.hlir import printer
 from luminal.hlir.graph import Graph

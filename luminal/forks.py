@@ -1,4 +1,4 @@
-"""Locks that a forked child can take.
+"""Locks that a forked child can take, and attributes computed without one.
 
 A child has one thread, the one that forked. A lock that another thread held at that moment would
 never be given back there: it is made free. What such a lock guarded may be half changed; whoever
@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar, overload
 from weakref import WeakValueDictionary
+
+T = TypeVar("T")
 
 _locks: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
@@ -27,6 +30,29 @@ def rlock() -> threading.RLock:
     made = threading.RLock()
     _locks[id(made)] = made
     return made
+
+
+class cached_property(Generic[T]):  # noqa: N801: it is used as its namesake is
+    """An attribute that is computed when it is first read, as `functools.cached_property`.
+
+    That holds one lock for all objects of a class while it computes (until Python 3.12), which
+    nobody would give back in a child. Two threads may both compute a value here.
+    """
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.__doc__ = function.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Self: ...
+    @overload
+    def __get__(self, instance: Any, owner: Any = None) -> T: ...
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        value = instance.__dict__[self.name] = self.function(instance)
+        return value
 
 
 def _free_in_child() -> None:

@@ -28,15 +28,15 @@ def held() -> Iterator[None]:
     with _lock:
         if _holders == 0:
             _was_enabled = gc.isenabled()
-            gc.disable()
-        _holders += 1
+        _holders += 1  # before it stands still: a child that is forked between them starts it
+        gc.disable()
     try:
         yield
     finally:
         with _lock:
-            _holders -= 1
-            if _holders == 0 and _was_enabled:
+            if _holders == 1 and _was_enabled:
                 gc.enable()
+            _holders -= 1
 
 
 def _without_holders() -> None:

@@ -69,9 +69,9 @@ def is_list_of_numbers(data: Any) -> bool:
 
 def _own_array(name: str, data: Any) -> Array | None:
     """`data` as an array with the dtype that it has itself; None for numbers."""
-    if isinstance(data, np.ma.MaskedArray):
-        raise DTypeError(f"{name}: a masked array; pass x.filled(value)")
     if isinstance(data, np.ndarray):
+        if type(data) is not np.ndarray and isinstance(data, np.ma.MaskedArray):
+            raise DTypeError(f"{name}: a masked array; pass x.filled(value)")
         return np.asarray(data)
     if isinstance(data, np.generic):
         return None if isinstance(data, float) else np.asarray(data)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from luminal.algebra.frames import linear, shape_of
 from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, axis_order, term_order
 from luminal.dtypes import DType
+from luminal.forks import cached_property
 from luminal.hlir.attributes import Slot
 from luminal.program.buffers import ROW_MAJOR, Layout
 from luminal.shape.expression import Expression, Symbol, axis, const

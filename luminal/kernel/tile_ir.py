@@ -18,12 +18,12 @@ import enum
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from luminal.dtypes import DType
+from luminal.forks import cached_property
 from luminal.hlir.attributes import CustomKernel, Shape
 from luminal.shape.expression import TRUE, Expression, Symbol
 

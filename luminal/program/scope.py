@@ -6,13 +6,13 @@ A kernel is a group of stored values with all that is inlined or local below the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any
 
 from luminal.algebra.frames import never_empty, shape_of
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, Term, below
 from luminal.errors import VerifyError
+from luminal.forks import cached_property
 from luminal.kernel.group import Group, Place, Store
 from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
 from luminal.program.in_place import Readers, is_rewrite, is_update

@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 
 from luminal.algebra.terms import Phase, Term
+from luminal.forks import cached_property
 from luminal.kernel.cascade import Cascade, Refusal, derive, lane_axis
 from luminal.program.kernel_graph import KernelGraph
 from luminal.select.weights import MUCH_WORK, REACH, upper

@@ -138,6 +138,30 @@ def test_new_programs_while_another_thread_compiles() -> None:
             in_child(check)
 
 
+def test_attributes_are_computed_without_a_lock() -> None:
+    """Another thread may be in the midst of it."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        @forks.cached_property
+        def value(self) -> int:
+            if threading.current_thread() is not threading.main_thread():
+                inside.set()
+                assert go_on.wait(60)
+            return 7
+
+    thread = threading.Thread(target=lambda: Slow().value)
+    thread.start()
+    assert inside.wait(60)
+    slow = Slow()
+    try:
+        in_child(lambda: slow.value)
+        assert slow.value == slow.__dict__["value"] == 7
+    finally:
+        go_on.set()
+        thread.join()
+
+
 def test_a_function_under_jit() -> None:
     @lm.jit
     def doubled(x: Any) -> Any:
