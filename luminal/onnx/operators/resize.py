@@ -24,6 +24,7 @@ from luminal.onnx.values import Array
 @operator("Resize", known=(1, 2, 3))
 def resize(call: Call, x: Tensor, *given: Array | None) -> Any:
     """Another extent for some dims, by interpolation."""
+    call.unneeded("nearest_mode", "cubic_coeff_a", "extrapolation_value")  # of other modes
     if call.version < 11:
         scales, roi, sizes = given[0], None, None
         transform = "asymmetric"
