@@ -15,7 +15,7 @@ from luminal import forks, tracing
 from luminal.errors import DimError, InputError, LuminalError
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.data import array_of
-from luminal.onnx.errors import UnsupportedError
+from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.pieces import Form, Program
 from luminal.onnx.source import Source
 from luminal.onnx.values import (
@@ -148,7 +148,10 @@ class Model:
         leaves = {name: list(flattened(name, value)) for name, value in given.items()}
         arrays = {key: array for each in leaves.values() for key, array in each}
         stored = {key: codes_of(a) if a.dtype in NARROW_NUMBERS else a for key, a in arrays.items()}
-        form, outputs = self._outputs(given, stored, reports)
+        try:
+            form, outputs = self._outputs(given, stored, reports)
+        except (MemoryError, OverflowError) as error:
+            raise OnnxError(f"{self._source.name}: a shape is too large: {error}") from error
         if form.program is not None and [*given] == self.input_names:
             if len(self._quick) >= MAX_FORMS:
                 self._quick.clear()

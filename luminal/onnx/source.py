@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import FunctionProto, ModelProto, TensorProto, ValueInfoProto
+from onnx import FunctionProto, ModelProto, TensorProto, ValueInfoProto, defs
 
 from luminal.errors import LoadError
 from luminal.hlir.state import Parameter
 from luminal.loaders.mapped import given_path, map_file
-from luminal.onnx.errors import OnnxError
+from luminal.onnx.errors import OnnxError, UnsupportedError
+from luminal.onnx.names import check_names
 from luminal.onnx.tensor_proto import ExternalFiles, array_of_tensor
 from luminal.onnx.values import NARROW_NUMBERS, codes_of
 from luminal.onnx.wire import without_data
@@ -57,6 +58,13 @@ class Source:
             raise LoadError(f"{name}: not an ONNX model: it has no graph")
         if not self.opsets:
             raise LoadError(f"{name}: the model imports no operator set; the file is damaged")
+        check_names(proto, name)
+        newest = defs.onnx_opset_version()
+        if self.opsets.get("", 0) > newest:
+            raise UnsupportedError(
+                f"{name}: operator set {self.opsets['']} of ai.onnx; the newest that is known "
+                f"is {newest}"
+            )
         self.functions: dict[tuple[str, str], FunctionProto] = {
             (plain(each.domain), each.name): each for each in proto.functions
         }
@@ -88,9 +96,6 @@ class Source:
         data = map_file(path)
         message, mapped = without_data(data)
         proto = _parsed(message, str(path))
-        names = [tensor.name for tensor in proto.graph.initializer]
-        if len(set(names)) != len(names):
-            raise LoadError(f"{path}: two initializers have one name; the file is damaged")
         return cls(proto, path.parent, path.name, mapped)
 
     def array(self, tensor: TensorProto, data: memoryview | None = None) -> Array:

@@ -77,5 +77,5 @@ def test_two_initializers_of_one_name(tmp_path: Path):
     proto = _model("a", "b")
     proto.graph.initializer[1].name = "a"
     onnx.save(proto, tmp_path / "m.onnx")
-    with pytest.raises(LoadError, match="two initializers have one name"):
+    with pytest.raises(LoadError, match="two initializers have the name"):
         Source.of(tmp_path / "m.onnx")

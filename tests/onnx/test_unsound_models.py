@@ -52,6 +52,62 @@ def test_a_cycle_names_the_node():
         _run(text, x=X)
 
 
+def _graph(nodes: str, inputs: str = "float[2, 3] x", initial: str = "") -> str:
+    return RELU.replace("{ y = Relu(x) }", f"{initial} {{ {nodes} }}").replace(
+        "float[2, 3] x", inputs
+    )
+
+
+CALLS_ITSELF = """
+<ir_version: 9, opset_import: ["" : 17, "d" : 1]>
+g (float[2, 3] x) => (float[2, 3] y) { y = d.F(x) }
+<domain: "d", opset_import: ["" : 17, "d" : 1]> F (a) => (b) { c = d.G(a)  b = Relu(c) }
+<domain: "d", opset_import: ["" : 17, "d" : 1]> G (a) => (b) { c = Neg(a)  b = d.F(c) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (_graph("y = Relu(x)  y = Neg(x)"), "g: 'y' is an output of Neg and made before"),
+        (_graph("x = Neg(x)  y = Relu(x)"), "g: 'x' is an output of Neg and made before"),
+        (_graph("y = Relu(x)", "float[2, 3] x, float[2, 3] x"), "two inputs have the name 'x'"),
+        (
+            _graph("w = Neg(x)  y = Add(w, x)", initial="<float[1] w = {1}>"),
+            "'w' is an output of Neg and made before",
+        ),
+        (
+            _graph("y = Add(w, x)", initial="<float[1] w = {1}, float[1] w = {2}>"),
+            "two initializers have the name 'w'",
+        ),
+        (CALLS_ITSELF, "the function 'F' calls itself"),
+    ],
+    ids=["outputs", "input", "inputs", "initializer", "initializers", "function"],
+)
+def test_a_name_stands_for_one_thing(text: str, message: str):
+    with pytest.raises(LoadError, match=message):
+        _run(text, x=X)
+
+
+def test_an_operator_set_that_is_not_known():
+    with pytest.raises(UnsupportedError, match="operator set 99"):
+        _run(RELU.replace('"" : 17', '"" : 99'), x=X)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "s = Constant<value_ints = [1048576, 1048576, 1048576]>()  y = ConstantOfShape(s)",
+        "s = Constant<value_ints = [1048576, 1048576]>()  y = Tile(x, s)",
+        "s = Constant<value_ints = [4503599627370496, 2, 3]>()  y = Expand(x, s)",
+    ],
+    ids=["constant", "tile", "expand"],
+)
+def test_results_that_no_memory_holds(nodes: str):
+    with pytest.raises(OnnxError, match="a shape is too large"):
+        _run(_graph(nodes), x=X)
+
+
 def test_an_operator_that_is_none():
     with pytest.raises(UnsupportedError, match=r"node of 'y' \(Rleu\): Rleu is not an operator"):
         _run(RELU.replace("Relu", "Rleu"), x=X)

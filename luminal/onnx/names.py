@@ -1,0 +1,82 @@
+"""What a name stands for must be one thing: the rule that ONNX's graphs are in static single
+assignment form, and that functions do not call themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
+
+from luminal.errors import LoadError
+
+
+def check_names(proto: ModelProto, model: str) -> None:
+    """Raises LoadError for a name that is given twice in one graph, and for functions that call
+    themselves.
+    """
+    _check_graph(proto.graph, model)
+    for function in proto.functions:
+        _once(function.input, f"{model}: function {function.name!r}", "two inputs")
+        given = {*function.input}
+        _check_nodes(function.node, given, f"{model}: function {function.name!r}")
+    _check_calls({(each.domain, each.name): each for each in proto.functions}, model)
+
+
+def _check_graph(graph: GraphProto, where: str) -> None:
+    inputs = [each.name for each in graph.input]
+    initial = [each.name for each in graph.initializer]
+    initial += [each.values.name for each in graph.sparse_initializer]
+    _once(inputs, where, "two inputs")
+    _once(initial, where, "two initializers")
+    _check_nodes(graph.node, {*inputs, *initial}, where)
+
+
+def _check_nodes(nodes: Iterable[NodeProto], given: set[str], where: str) -> None:
+    for node in nodes:
+        for name in filter(None, node.output):
+            if name in given:
+                raise LoadError(
+                    f"{where}: {name!r} is an output of {node.op_type} and made before; "
+                    "a name stands for one value"
+                )
+            given.add(name)
+        for graph in _graphs(node):
+            _check_graph(graph, where)
+
+
+def _all(nodes: Iterable[NodeProto]) -> Iterable[NodeProto]:
+    """The nodes and those of their branches and bodies."""
+    for node in nodes:
+        yield node
+        for graph in _graphs(node):
+            yield from _all(graph.node)
+
+
+def _graphs(node: NodeProto) -> Iterable[GraphProto]:
+    return (each.g for each in node.attribute if each.type == AttributeProto.GRAPH)
+
+
+def _once(names: Iterable[str], where: str, what: str) -> None:
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise LoadError(f"{where}: {what} have the name {name!r}; the file is damaged")
+        seen.add(name)
+
+
+def _check_calls(functions: Mapping[tuple[str, str], FunctionProto], model: str) -> None:
+    """Goes down the calls of functions, which must end."""
+    done: set[tuple[str, str]] = set()
+
+    def go_down(key: tuple[str, str], above: tuple[tuple[str, str], ...]) -> None:
+        if key in above:
+            raise LoadError(f"{model}: the function {key[1]!r} calls itself; the file is damaged")
+        if key in done or key not in functions:
+            return
+        for node in _all(functions[key].node):
+            go_down((node.domain, node.op_type), (*above, key))
+        done.add(key)
+
+    for key in functions:
+        go_down(key, ())
