@@ -24,7 +24,7 @@ class BorrowedState(State):
         super().__init__(tuple(0 for _ in shape), dtype, 0, name)  # no memory of its own
         self.shape = tuple(shape)
         self._lent = self.buffer
-        self._address = 0
+        self._address = -1  # of no tensor: empty ones have 0
 
     def borrow(self, x: torch.Tensor) -> None:
         """The next run works on `x`, whose memory is row-major, of the State's sizes in order."""

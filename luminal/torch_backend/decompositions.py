@@ -28,5 +28,6 @@ _aten = torch.ops.aten
 
 _TAKEN_APART: frozenset[Any] = frozenset()
 
-# Decompositions that would only hide what is missing: they read elements, or draw otherwise.
-_LEFT: frozenset[Any] = frozenset([_aten.item.default])
+# Decompositions that would only hide what is missing: they read elements, draw otherwise, or write
+# into complex tensors, which AOTAutograd does not allow.
+_LEFT: frozenset[Any] = frozenset([_aten.item.default, _aten.complex.default, _aten.polar.default])

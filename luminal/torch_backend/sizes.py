@@ -67,6 +67,8 @@ class Sizes:
     def _dim(self, symbol: sympy.Symbol, env: Any) -> Expression:
         if symbol in getattr(env, "unbacked_renamings", {}) or str(symbol).startswith("u"):
             raise UnsupportedError(f"size {symbol}: elements of a tensor would decide it")
+        if symbol not in env.var_to_range:  # of nested tensors, whose rows differ in length
+            raise UnsupportedError(f"size {symbol}: PyTorch gives no interval for it")
         if not env.var_to_range[symbol].lower >= 0 and not _stays_a_size(symbol, env):
             return const(int(env.evaluate_expr(symbol)))
         interval = env.var_to_range[symbol]

@@ -111,6 +111,15 @@ def test_arguments_are_written_through_their_strides() -> None:
         torch._dynamo.reset()
 
 
+def test_an_empty_argument_is_written() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        x[1:].mul_(2)
+        return x
+
+    x = torch.ones(0, 3)
+    assert compiled(f)(x) is x
+
+
 def test_results_lie_as_in_eager() -> None:
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (x * 2).t(), x.t(), x, x.sin().permute(1, 0)

@@ -74,6 +74,21 @@ def test_dropout_that_is_drawn_again_backward() -> None:
     assert torch.equal(x.grad != 0, y != 0)
 
 
+def test_complex_numbers_that_are_made_and_read() -> None:
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(torch.complex(x, x + 1) * torch.polar(x.abs(), x)) * 2
+
+    x = torch.randn(5)
+    torch.testing.assert_close(in_parts(turned)(x), turned(x))
+
+
+def test_rows_that_differ_in_length() -> None:
+    rows = [torch.randn(3, 4), torch.randn(2, 4)]
+    nested = torch.nested.nested_tensor(rows, layout=torch.jagged)
+    found = in_parts(lambda x: x * 2)(nested)
+    torch.testing.assert_close(found.values(), nested.values() * 2)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "f16"])
 @pytest.mark.parametrize("norm", ["layer", "batch"])
 def test_statistics_of_sixteen_bits(norm: str, dtype: torch.dtype) -> None:
