@@ -10,6 +10,8 @@ import torch
 from torch.export import Dim, ExportedProgram, default_decompositions, export
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Node
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from luminal.errors import DimError, DTypeBoundaryError, InputError, ShapeError
 from luminal.search.options import SearchOptions
@@ -37,8 +39,9 @@ def compile(
     `search_iterations`: programs and kernels that are timed; 0 takes rules only. `export_kwargs`:
     for `torch.export.export`. Dims that stay open: `dynamic_shapes` as of `torch.export`, or
     `dynamic_dim`: an int (that dim of the first input), {input's name or position: dim or dims},
-    "auto" (all that the module does not fix). Raises UnsupportedError for operators that the
-    library has not, InputError for a `dynamic_dim` that names no input.
+    "auto" (all that the module does not fix). Dims opened so are 2 or more, as torch.export takes
+    1 for a fixed length; `dynamic_shapes` with `Dim(name)` takes 1 too. Raises UnsupportedError for
+    operators that the library has not, InputError for a `dynamic_dim` that names no input.
     """
     examples = tuple(example_inputs)
     if dynamic_dim is not None:
@@ -76,6 +79,7 @@ class CompiledModel:
             if spec.kind is OutputKind.USER_INPUT_MUTATION
         )
         _write_at_the_end(program)
+        _take_declared_lengths(program)
         static = [k for k, kind in enumerate(kinds) if kind in _HELD]
         made = translated(module, static, shares=True)
         self._results: tuple[Result, ...] = tuple(made.results)
@@ -100,6 +104,8 @@ class CompiledModel:
         if name not in self.dim_params:
             known = ", ".join(self.dim_params) or "none"
             raise DimError(f"set_dim: {name}: no such dim; the open dims are {known}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise DimError(f"set_dim: {name}: {value!r} is no length; pass an int >= 0")
         self._dims[name] = value
 
     def output_shapes(self) -> list[tuple[int, ...]]:
@@ -119,12 +125,35 @@ class CompiledModel:
         dims: dict[str, int] = {}
         for boundary, x in zip(self._inputs, inputs, strict=True):
             boundary.check(x, dims)
+        self._check_written(inputs)
         given = iter(inputs)
         args = [next(given) if each is None else each for each in self._held]
         with torch.no_grad():
             results = self._call(args)
         self._dims.update(dims)
         return tuple(results)
+
+    def _check_written(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Raises InputError where an input that a call writes lies over another one: an exported
+        graph reads all inputs as they are at the start.
+        """
+        if not self.writeback_inputs:
+            return
+        spans = {each.name: _span(x) for each, x in zip(self._inputs, inputs, strict=True)}
+        for written in self.writeback_inputs:
+            start, end = spans[written]
+            for name, (first, last) in spans.items():
+                if name != written and first < end and start < last:
+                    raise InputError(f"{written}: is written, and {name} shares its memory; "
+                                     f"pass {name}.clone()")  # fmt: skip
+
+
+def _span(x: torch.Tensor) -> tuple[int, int]:
+    """The addresses between which a tensor lies."""
+    if x.numel() == 0:
+        return 0, 0
+    reach = sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
+    return x.data_ptr(), x.data_ptr() + (reach + 1) * x.itemsize
 
 
 class _Boundary:
@@ -142,6 +171,11 @@ class _Boundary:
         """Takes the dims that stand bare in the shape."""
         if not isinstance(x, torch.Tensor):
             raise InputError(f"{self.name}: takes a tensor, got a {type(x).__name__}")
+        if x.device.type != "cpu" or x.layout is not torch.strided:
+            raise InputError(
+                f"{self.name}: takes a dense tensor in the CPU's memory, got one of {x.layout} on "
+                f"{x.device}; pass x.cpu().to_dense()"
+            )
         if x.dtype is not self.dtype:
             raise DTypeBoundaryError(
                 f"{self.name}: compiled for {self.dtype}, got {x.dtype}; pass x.to({self.dtype})"
@@ -181,6 +215,18 @@ def _result_shape(node: Any, sizes: Sizes) -> tuple[Size, ...]:
     return sizes.shape(held.shape) if isinstance(held, torch.Tensor) else ()
 
 
+def _take_declared_lengths(program: ExportedProgram) -> None:
+    """Dims have the intervals that were declared, from 1 on: tracing alone takes 2 or more."""
+    given = (n.meta["val"] for n in program.graph_module.graph.nodes if n.op == "placeholder")
+    sizes: list[Any] = [n for x in given if isinstance(x, torch.Tensor) for n in x.shape]
+    for size in sizes:
+        if isinstance(size, torch.SymInt):  # all are of one environment
+            known = size.node.shape_env.var_to_range
+            for symbol, interval in program.range_constraints.items():
+                known[symbol] = interval & ValueRanges(1, int_oo)
+            return
+
+
 def _write_at_the_end(program: ExportedProgram) -> None:
     """New values of inputs and buffers, which come first among the outputs, are written to them."""
     graph, signature = program.graph_module.graph, program.graph_signature
@@ -203,8 +249,8 @@ def _open_dims(module: torch.nn.Module, examples: Sequence[Any], given: Any) -> 
     """`dynamic_shapes` of torch.export."""
     if given == "auto":
         return tuple(_all_open(x) for x in examples)
-    if isinstance(given, int):
-        return ({given: Dim.DYNAMIC}, *(None for _ in examples[1:]))
+    if isinstance(given, int) and not isinstance(given, bool):
+        given = {0: given}
     if not isinstance(given, Mapping):
         raise InputError(f'dynamic_dim: {given!r} is no int, dict or "auto"')
     names = [*inspect.signature(module.forward).parameters]
@@ -214,7 +260,13 @@ def _open_dims(module: torch.nn.Module, examples: Sequence[Any], given: Any) -> 
         if not isinstance(position, int) or not 0 <= position < len(examples):
             raise InputError(f"dynamic_dim: {key!r} is no input; they are {', '.join(names)}")
         listed = [dims] if isinstance(dims, int) else dims
-        found[position] = dict.fromkeys(listed, Dim.DYNAMIC)
+        rank = examples[position].ndim
+        for dim in listed:
+            if not -rank <= dim < rank:
+                raise InputError(
+                    f"dynamic_dim: {dim} is out of range; input {key!r} has {rank} dims"
+                )
+        found[position] = {dim % rank: Dim.DYNAMIC for dim in listed}
     return tuple(found)
 
 

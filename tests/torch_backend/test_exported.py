@@ -60,6 +60,9 @@ def test_dims_and_shapes(model: Any) -> None:
     assert model.output_shapes() == [(7, 3), ()]
     with pytest.raises(lm.DimError, match="set_dim: other: no such dim"):
         model.set_dim("other", 1)
+    for wrong in (-1, "a", True):
+        with pytest.raises(lm.DimError, match="is no length; pass an int >= 0"):
+            model.set_dim(name, wrong)
 
 
 def test_what_is_refused(model: Any) -> None:
@@ -69,9 +72,34 @@ def test_what_is_refused(model: Any) -> None:
         model(torch.ones(5, 4), torch.ones(4))
     with pytest.raises(lm.InputError, match=r"takes 2 inputs \(x, scale\), got 1"):
         model(torch.ones(5, 4))
+    with pytest.raises(lm.InputError, match="x: takes a dense tensor in the CPU's memory"):
+        model(torch.ones(5, 4, device="meta"), torch.ones(3))
+    with pytest.raises(lm.InputError, match="x: takes a dense tensor in the CPU's memory"):
+        model(torch.ones(5, 4).to_sparse(), torch.ones(3))
 
 
-@pytest.mark.parametrize("given", [{"x": 0}, {0: [0]}, "auto"], ids=["name", "position", "auto"])
+def test_a_written_input_has_memory_of_its_own(model: Any) -> None:
+    memory = torch.ones(23)
+    model(memory[3:].view(5, 4), memory[:3])
+    with pytest.raises(lm.InputError, match=r"scale: is written, and x shares its memory"):
+        model(memory[2:22].view(5, 4), memory[:3])
+
+
+@pytest.mark.parametrize("given", [5, -3, {"input": [0, 2]}], ids=["5", "-3", "list"])
+def test_dims_that_are_none(given: Any) -> None:
+    with pytest.raises(lm.InputError, match=r"is out of range; input .* has 2 dims"):
+        pt2.compile(nn.Linear(4, 3), (torch.ones(5, 4),), 0, dynamic_dim=given)
+
+
+def test_lengths_of_one() -> None:
+    shapes = ({0: torch.export.Dim("n")},)
+    made = pt2.compile(nn.Linear(4, 3), (torch.ones(5, 4),), 0, dynamic_shapes=shapes)
+    assert [made(torch.ones(n, 4))[0].shape[0] for n in (1, 2, 9)] == [1, 2, 9]
+    with pytest.raises(lm.DimError, match=r"0 is outside its interval 1\.\."):
+        made(torch.ones(0, 4))
+
+
+@pytest.mark.parametrize("given", [{"x": 0}, {0: [0]}, "auto", -2], ids=str)
 def test_open_dims(given: Any) -> None:
     made = pt2.compile(nn.Linear(4, 3), (torch.ones(5, 4),), 0, dynamic_dim=_named(given))
     assert made(torch.ones(2, 4))[0].shape == (2, 3)
