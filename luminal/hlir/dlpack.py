@@ -136,5 +136,7 @@ def _set_code(capsule: Any, code: int) -> None:
 def _dtype_of(capsule: Any) -> Any:
     """The four bytes of the dtype: code, bits and two of lanes."""
     name = _name_of(capsule)
+    if name not in DTYPE_AT:
+        raise BufferError(f"a capsule is read once, this one is named {name!r}; make a new one")
     start = _pointer_of(capsule, name)
     return (ctypes.c_uint8 * 4).from_address(start + DTYPE_AT[name])

@@ -187,3 +187,18 @@ def test_tensors_come_in_as_they_lie(case: str, dtype: torch.dtype) -> None:
     assert (x.dtype.name, x.shape) == (str(dtype)[6:], tuple(data.shape))
     assert start(array) == data.data_ptr() or array.size == 0
     assert (x * 2).tolist() == (data * 2).tolist()
+
+
+def test_a_capsule_is_read_once() -> None:
+    class Stale:
+        capsule = np.ones(3, F32).__dlpack__()
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.capsule
+
+    lm.from_dlpack(Stale())
+    with pytest.raises(lm.DTypeError, match="a capsule is read once, this one is named b'used_"):
+        lm.from_dlpack(Stale())
