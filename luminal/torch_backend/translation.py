@@ -311,7 +311,8 @@ class _Translator:
         target = node.target
         function = registry.find(target)
         if function is None:
-            raise UnsupportedError(f"{target}: not in the library")
+            name = target if isinstance(target, _OPERATORS) else getattr(target, "__name__", target)
+            raise UnsupportedError(f"{name}: not in the library")
         try:
             args, named = self._converted(node.args), self._converted_all(node.kwargs)
             if function in registry.KNOW_LAYOUT:
@@ -448,6 +449,8 @@ def _checked(
 ) -> None:
     function(x, *others, **named)
 
+
+_OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
 
 _WITH_EFFECTS = torch.ops.higher_order.with_effects
 

@@ -178,6 +178,15 @@ def test_a_fault_of_a_row_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None
         torch.compile(torch.sin, backend=luminal_backend)(torch.ones(2))
 
 
+def test_a_function_of_sizes_is_named() -> None:
+    fast, x = (
+        compiled(nn.functional.scaled_dot_product_attention, dynamic=True),
+        torch.ones(2, 5, 3),
+    )
+    with pytest.raises(Exception, match=r"UnsupportedError: sym_float: not in the library"):
+        fast(x, x, x)  # scaled by an open size
+
+
 def test_unknown_options() -> None:
     with pytest.raises(Exception, match="option 'speed': takes 'mode'"):
         torch.compile(torch.sin, backend=luminal_backend, options={"speed": 1})(torch.ones(2))
