@@ -4,11 +4,13 @@ A name passes if every float32 sample of every variant does, as it is and with s
 fullgraph=True and nothing left to PyTorch. `--gradients` compares gradients instead, `--dtypes` the
 first sample of every dtype. Of a variant of many samples some are taken, evenly over their order;
 the ledger says of how many. Samples are compiled some at a time, as one function; where that fails,
-its halves tell which did. Each op runs in a process of its own.
+its halves tell which did. Each op runs in a process of its own; Ctrl-C ends a run, and the ledger
+has what was found until then.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import pickle
@@ -431,6 +433,21 @@ def _left(parts: Sequence[Outcome]) -> str:
     return f"({left} samples not tried)" if left else ""
 
 
+def keep(path: Path, outcome: Outcome) -> None:
+    """Writes an outcome behind others."""
+    with path.open("ab") as file:
+        pickle.dump(outcome, file)
+
+
+def read(path: Path) -> list[Outcome]:
+    """The outcomes in a file, which may break off."""
+    found = []
+    with path.open("rb") as file, contextlib.suppress(EOFError, pickle.UnpicklingError):
+        while True:
+            found.append(pickle.load(file))
+    return found
+
+
 def _warm(x: torch.Tensor) -> torch.Tensor:
     """Compiled before processes are forked, so that each finds all modules imported."""
     return x.sin().sum()
@@ -457,6 +474,8 @@ def main() -> None:
         ops = [op for op in ops if op.name not in passing(old)]
 
     def report(outcome: Outcome) -> None:
+        if options.out:
+            keep(options.out, outcome)
         if options.ops or outcome.reason:
             print(
                 f"{outcome.name}: {outcome.passed}/{outcome.total} {outcome.seconds:.0f}s "
@@ -468,8 +487,7 @@ def main() -> None:
         options.jobs = 1
         torch.set_num_threads(1)
         torch.compile(_warm, backend=luminal_backend)(torch.ones(2, requires_grad=True)).backward()
-        found = run_all(ops[number::count], options, report, partial(run_variant, kind))
-        options.out.write_bytes(pickle.dumps(found))
+        run_all(ops[number::count], options, report, partial(run_variant, kind))
         return
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / str(k) for k in range(options.jobs)]
@@ -478,11 +496,12 @@ def main() -> None:
             subprocess.Popen([*command, "--part", f"{k}/{len(files)}", "--out", str(file)])
             for k, file in enumerate(files)
         ]
-        for part in parts:
-            part.wait()
-        found = [each for file in files for each in pickle.loads(file.read_bytes())]
-    by = {each.name: each for each in found}
-    text = text_of([by[full_name(op)] for op in ops], kind, old)
+        with contextlib.suppress(KeyboardInterrupt):  # the ledger is of what has been found
+            for part in parts:
+                part.wait()
+        found = [each for file in files if file.exists() for each in read(file)]
+    left = {op.name for op in ops if full_name(op) not in {each.name for each in found}}
+    text = text_of([each for each in found if each.name.split("/")[0] not in left], kind, old)
     if options.list:
         options.list.write_text(text)
     print(text.split("\n\n")[0])
