@@ -1,6 +1,6 @@
 """Layers and the Module they derive from; names, options and Parameters are PyTorch's.
 
-Beyond PyTorch: RotaryEmbedding, Attention with KVCache, SwiGLU, MoE.
+Beyond PyTorch: RotaryEmbedding, Attention with KVCache, FeedForward, GatedFeedForward, SwiGLU, MoE.
 """
 
 from luminal.frontend.keys import keyed
@@ -36,7 +36,7 @@ from luminal.nn.activation import (
     Tanhshrink,
     Threshold,
 )
-from luminal.nn.attention import Attention, KVCache, causal_mask
+from luminal.nn.attention import Attention, KVCache, alibi_slopes, causal_mask
 from luminal.nn.containers import (
     ModuleDict,
     ModuleList,
@@ -61,7 +61,7 @@ from luminal.nn.dropout import (
     FeatureAlphaDropout,
 )
 from luminal.nn.embedding import Embedding, EmbeddingBag
-from luminal.nn.feed_forward import SwiGLU
+from luminal.nn.feed_forward import FeedForward, GatedFeedForward, SwiGLU
 from luminal.nn.linear import Bilinear, Identity, Linear
 from luminal.nn.loss import (
     BCELoss,
@@ -319,8 +319,11 @@ __all__ = [
     # of language models
     "Attention",
     "KVCache",
+    "alibi_slopes",
     "causal_mask",
     "RotaryEmbedding",
+    "FeedForward",
+    "GatedFeedForward",
     "SwiGLU",
     "MoE",
 ]

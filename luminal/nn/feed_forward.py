@@ -2,24 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from luminal.dtypes import float32
+from luminal.errors import InputError
 from luminal.frontend.tensor import Tensor
 from luminal.nn.linear import Linear
 from luminal.nn.module import Module
 
 
-class SwiGLU(Module):
-    """`down(silu(gate(x)) * up(x))`. Shazeer, arXiv 2002.05202."""
+def _gelu_by_tanh(x: Tensor) -> Tensor:
+    return x.gelu("tanh")
 
-    def __init__(self, hidden: int, inner: int, bias: bool = False, dtype: Any = float32) -> None:
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "gelu": Tensor.gelu,
+    "gelu_fast": _gelu_by_tanh,
+    "gelu_new": _gelu_by_tanh,
+    "gelu_pytorch_tanh": _gelu_by_tanh,
+    "relu": Tensor.relu,
+    "relu2": lambda x: x.relu().square(),
+    "silu": Tensor.silu,
+    "swish": Tensor.silu,
+}
+"""Activations by the names that configurations of language models use."""
+
+
+def _activation(name: str) -> Callable[[Tensor], Tensor]:
+    if name not in ACTIVATIONS:
+        raise InputError(f"activation {name!r} is not known; known are {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
+
+
+class FeedForward(Module):
+    """`down(activation(up(x)))`."""
+
+    def __init__(
+        self, hidden: int, inner: int, activation: str, bias: bool = True, dtype: Any = float32
+    ) -> None:
+        self.activation = _activation(activation)
+        self.up_proj = Linear(hidden, inner, bias, dtype)
+        self.down_proj = Linear(inner, hidden, bias, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., hidden) to the same shape."""
+        down: Tensor = self.down_proj(self.activation(self.up_proj(x)))
+        return down
+
+
+class GatedFeedForward(Module):
+    """`down(activation(gate(x)) * up(x))`. Shazeer, arXiv 2002.05202."""
+
+    def __init__(
+        self, hidden: int, inner: int, activation: str, bias: bool = False, dtype: Any = float32
+    ) -> None:
+        self.activation = _activation(activation)
         self.gate_proj = Linear(hidden, inner, bias, dtype)
         self.up_proj = Linear(hidden, inner, bias, dtype)
         self.down_proj = Linear(inner, hidden, bias, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., hidden) to the same shape."""
-        gated: Tensor = self.gate_proj(x).silu() * self.up_proj(x)
+        gated: Tensor = self.activation(self.gate_proj(x)) * self.up_proj(x)
         down: Tensor = self.down_proj(gated)
         return down
+
+
+class SwiGLU(GatedFeedForward):
+    """`down(silu(gate(x)) * up(x))`. Shazeer, arXiv 2002.05202."""
+
+    def __init__(self, hidden: int, inner: int, bias: bool = False, dtype: Any = float32) -> None:
+        super().__init__(hidden, inner, "silu", bias, dtype)

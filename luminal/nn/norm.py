@@ -34,7 +34,10 @@ def _listed(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 class RMSNorm(Module):
-    """`x / sqrt(mean(x * x) + eps) * weight` over the last dims; eps None: x's machine epsilon."""
+    """`x / sqrt(mean(x * x) + eps) * weight` over the last dims; eps None: x's machine epsilon.
+
+    `zero_centered`: the factor is `1 + weight` and weights start at 0, as in Gemma.
+    """
 
     def __init__(
         self,
@@ -42,16 +45,22 @@ class RMSNorm(Module):
         eps: float | None = None,
         elementwise_affine: bool = True,
         dtype: Any = float32,
+        zero_centered: bool = False,
     ) -> None:
-        shape = _listed(normalized_shape)
-        self.dims = tuple(range(-len(shape), 0))
-        self.weight, _ = _affine(shape, elementwise_affine, False, dtype)
-        self.eps = eps
+        self.normalized_shape = _listed(normalized_shape)
+        self.dims = tuple(range(-len(self.normalized_shape), 0))
+        start = init.zeros if zero_centered else init.ones
+        affine = elementwise_affine
+        self.weight = init.parameter(self.normalized_shape, start, dtype) if affine else None
+        self.eps, self.zero_centered = eps, zero_centered
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as x."""
         eps = float(np.finfo(work_dtype(x.dtype).numpy).eps) if self.eps is None else self.eps
-        return x.rms_norm(self.dims, self.read(self.weight, x), eps)
+        weight = self.read(self.weight, x)
+        if self.zero_centered and weight is not None:
+            weight = weight.cast(work_dtype(weight.dtype)) + 1
+        return x.rms_norm(self.dims, weight, eps)
 
 
 class LayerNorm(Module):

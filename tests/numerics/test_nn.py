@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from luminal import nn
-from luminal.errors import ShapeError
+from luminal.errors import InputError, ShapeError
 from luminal.frontend.graph import Recorder
 from tests.numerics.recording import close, results, run
 
@@ -94,25 +94,74 @@ def test_rotary(interleaved: bool) -> None:
     x = normal(3, 5, 8)
     found = run(lambda t: rotary(t, rotary.angles(t.graph, 5, 7)), x)
     close(found, exact_rotary(x, 500.0, 7, interleaved), ulp=32)
-    with pytest.raises(ShapeError, match="head_dim 7 is odd"):
+    with pytest.raises(ShapeError, match="rotary: 7 features of head_dim 7; pairs need an even"):
         nn.RotaryEmbedding(7)
+    with pytest.raises(ShapeError, match="rotary: 10 features of head_dim 8"):
+        nn.RotaryEmbedding(8, dims=10)
 
 
-def test_rotary_scaling_is_that_of_llama_3() -> None:
+SCALINGS = {
+    "linear": {"rope_type": "linear", "factor": 3.0},
+    "llama3": LLAMA3,
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512},
+    "yarn_mscale": {
+        "rope_type": "yarn",
+        "factor": 40.0,
+        "original_max_position_embeddings": 512,
+        "beta_fast": 16.0,
+        "mscale": 1.0,
+        "mscale_all_dim": 0.5,
+        "truncate": False,
+    },
+    "dynamic": {"rope_type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 100},
+    "longrope": {
+        "rope_type": "longrope",
+        "factor": 8.0,
+        "original_max_position_embeddings": 100,
+        "short_factor": [1.0 + 0.01 * k for k in range(32)],
+        "long_factor": [1.0 + 0.5 * k for k in range(32)],
+    },
+}
+
+
+@pytest.mark.parametrize("length", [90, 101, 300])
+@pytest.mark.parametrize("name", SCALINGS)
+def test_rotary_scalings_are_those_of_transformers(name: str, length: int) -> None:
     transformers = pytest.importorskip("transformers")
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+    scaling = SCALINGS[name]
     config = transformers.LlamaConfig(
         hidden_size=64,
         num_attention_heads=1,
         head_dim=64,
-        rope_parameters={**copy.deepcopy(LLAMA3), "rope_theta": 500000.0},
+        max_position_embeddings=100,
+        rope_parameters={**copy.deepcopy(scaling), "rope_theta": 500000.0},
     )
-    expected, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
-    ours = nn.RotaryEmbedding(64, 500000.0, LLAMA3).frequencies
-    np.testing.assert_allclose(ours, expected.numpy(), rtol=1e-6)
-    with pytest.raises(ShapeError, match="rope_type 'llama3' is"):
-        nn.RotaryEmbedding(64, scaling={"rope_type": "yarn"})
+    kind = ROPE_INIT_FUNCTIONS[scaling["rope_type"]]
+    frequencies, factor = kind(config, torch.device("cpu"), seq_len=length)
+    rotary = nn.RotaryEmbedding(64, 500000.0, scaling)
+    zeros = np.zeros((length, 1), np.float32)
+    found = run(lambda t: rotary.angles(t.graph, t.extents[0]).cos + t, zeros)
+    positions = np.arange(length)[:, None]
+    expected = np.cos(positions * frequencies.double().numpy()) * factor
+    # an angle of 300 is known to 300 half-ulp; frequencies agree to 1e-6
+    np.testing.assert_allclose(found, expected, rtol=0, atol=5e-4)
+
+
+def test_rotary_scalings_that_are_not_known_or_not_complete() -> None:
+    with pytest.raises(ShapeError, match="rope_type is one of default, linear, llama3, yarn"):
+        nn.RotaryEmbedding(64, scaling={"rope_type": "ntk"})
+    with pytest.raises(ShapeError, match="needs 'factor'"):
+        nn.RotaryEmbedding(64, scaling={"rope_type": "linear"})
+
+
+def test_rotary_of_some_features() -> None:
+    rotary = nn.RotaryEmbedding(8, 500.0, dims=4)
+    x = normal(3, 5, 8)
+    found = run(lambda t: rotary(t, rotary.angles(t.graph, 5, 7)), x)
+    close(found[..., :4], exact_rotary(x[..., :4], 500.0, 7, False), ulp=32)
+    np.testing.assert_array_equal(found[..., 4:], x[..., 4:])
 
 
 # --- attention ------------------------------------------------------------------------------------
@@ -159,6 +208,39 @@ def test_causal_mask() -> None:
     cx = Recorder()
     mask = nn.causal_mask(cx, 2, 5, 2).output()
     close(results(cx, [mask], {})[0], np.tri(2, 5, 2, dtype=bool))
+
+
+def test_causal_mask_of_a_window() -> None:
+    cx = Recorder()
+    mask = nn.causal_mask(cx, 3, 6, 3, window=2).output()
+    seen = np.tri(3, 6, 3, dtype=bool) & ~np.tri(3, 6, 1, dtype=bool)
+    close(results(cx, [mask], {})[0], seen)
+    with pytest.raises(ShapeError, match="window 0 hides all keys"):
+        nn.Attention(12, 4, 2, 6, window=0)
+
+
+def test_alibi_slopes_of_any_number_of_heads() -> None:
+    np.testing.assert_allclose(nn.alibi_slopes(4), [1 / 4, 1 / 16, 1 / 64, 1 / 256])
+    np.testing.assert_allclose(nn.alibi_slopes(6), [*nn.alibi_slopes(4), 1 / 2, 1 / 8])
+
+
+def test_a_zero_centered_norm() -> None:
+    layer, x = nn.RMSNorm(6, 1e-6, zero_centered=True), normal(3, 6)
+    np.testing.assert_array_equal(layer.state_dict()["weight"], np.zeros(6))
+    layer.load_state_dict({"weight": normal(6)})
+    plain = nn.RMSNorm(6, 1e-6)
+    plain.load_state_dict({"weight": 1 + layer.state_dict()["weight"]})
+    close(run(layer, x), run(plain, x), ulp=4)
+
+
+def test_plain_feed_forward() -> None:
+    layer, x = nn.FeedForward(4, 6, "relu2"), normal(3, 4)
+    layer.load_state_dict({name: normal(*p.shape) for name, p in layer.named_parameters()})
+    state = layer.state_dict()
+    inner = np.maximum(x @ state["up_proj.weight"].T + state["up_proj.bias"], 0) ** 2
+    close(run(layer, x), inner @ state["down_proj.weight"].T + state["down_proj.bias"], ulp=64)
+    with pytest.raises(InputError, match="activation 'sine' is not known; known are gelu"):
+        nn.FeedForward(4, 6, "sine")
 
 
 def test_swiglu() -> None:
