@@ -111,13 +111,14 @@ def _from_folder(folder: Path) -> tuple[LlamaConfig, dict[str, Array], Tokenizer
     if not is_there(folder / "config.json"):
         raise LoadError(f"{folder}: no config.json in it{_hint(folder)}")
     config = from_hugging_face(read_json(folder / "config.json"), folder / "config.json")
-    weights = pick_weights(config, _folder_tensors(folder), folder)
+    weights = pick_weights(config, folder_tensors(folder), folder)
     tokenizer_path = folder / "tokenizer.json"
     tokenizer = read_tokenizer_json(tokenizer_path) if is_there(tokenizer_path) else None
     return config, weights, tokenizer
 
 
-def _folder_tensors(folder: Path) -> dict[str, Array]:
+def folder_tensors(folder: Path) -> dict[str, Array]:
+    """Every tensor of the safetensors in a folder. Raises LoadError where there are none."""
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
     if is_there(index):
         return read_sharded(index)

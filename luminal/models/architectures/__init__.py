@@ -1,0 +1,52 @@
+"""Architectures of Hugging Face that are a `Decoder`, by their names in `config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from luminal.errors import LoadError
+from luminal.loaders.checkpoint import folder_tensors
+from luminal.loaders.fields import Fields
+from luminal.loaders.json_file import read_json
+from luminal.loaders.shown import shown
+from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.llama import LLAMA
+from luminal.models.architectures.mistral import MISTRAL
+from luminal.models.architectures.qwen2 import QWEN2
+from luminal.models.decoder import Decoder
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "LlamaForCausalLM": LLAMA,
+    "MistralForCausalLM": MISTRAL,
+    "Qwen2ForCausalLM": QWEN2,
+}
+
+
+def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:
+    """That of a `config.json`; `path` is for messages. Raises LoadError for one not known."""
+    match raw.get("architectures"):
+        case [str(name)] if name in ARCHITECTURES:
+            return ARCHITECTURES[name]
+        case [name] | name:
+            raise LoadError(
+                f"{path}: architecture {shown(name)} is not supported; supported are "
+                f"{', '.join(ARCHITECTURES)}"
+            )
+
+
+def read_decoder(folder: Path) -> Decoder:
+    """The model of a folder with a `config.json` and safetensors, weights in the files' dtypes.
+
+    Raises LoadError for an architecture or option that Luminal does not have, and for weights that
+    do not fit the configuration.
+    """
+    path = folder / "config.json"
+    raw = read_json(path)
+    architecture = architecture_of(raw, path)
+    config = architecture.config(Fields(raw, path))
+    model = Decoder(config)
+    model.load_state_dict(architecture.weights(folder_tensors(folder), config), adopt_dtypes=True)
+    model.eval()
+    return model

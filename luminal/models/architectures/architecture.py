@@ -1,0 +1,123 @@
+"""What an architecture is: how its `config.json` is read, and its weights renamed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from luminal.errors import LoadError
+from luminal.frontend.handle import Array
+from luminal.loaders.fields import Fields
+from luminal.models.decoder import DecoderConfig
+
+Tensors = Mapping[str, Array]
+
+_FUSED = re.compile(r"(.*)\.(qkv_proj|gate_up_proj)\.(weight|bias)")
+_EXPERT = re.compile(r"(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
+_DERIVED = re.compile(
+    r".*(rotary_emb\.inv_freq|\.attn\.(masked_)?bias|\.attention\.(masked_)?bias)"
+)
+"""Frequencies and masks that old checkpoints carry."""
+_EMBEDDING, _OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
+
+
+def _kept(name: str, array: Array) -> Array:
+    return array
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """`names`: parts of Hugging Face's names and what they become, in this order.
+
+    Fused projections become `qkv_proj` and `gate_up_proj`, and are split. `grouped`: fused rows lie
+    by heads of keys, each after its queries; else all queries, all keys, all values.
+    `adapted`: the array that is stored under a name of ours.
+    """
+
+    config: Callable[[Fields], DecoderConfig]
+    names: Mapping[str, str] = field(default_factory=dict)
+    grouped: bool = False
+    adapted: Callable[[str, Array], Array] = _kept
+
+    def weights(self, tensors: Tensors, config: DecoderConfig) -> dict[str, Array]:
+        """The arrays under the names of a Decoder; views where rows are only taken apart."""
+        found: dict[str, Array] = {}
+        experts: dict[str, dict[tuple[str, int], Array]] = {}
+        for theirs, array in tensors.items():
+            if _DERIVED.fullmatch(theirs):
+                continue
+            name = self._renamed(theirs)
+            array = self.adapted(name, array)
+            expert = _EXPERT.fullmatch(name)
+            if expert:
+                experts.setdefault(expert[1], {})[expert[3], int(expert[2])] = array
+            else:
+                found.update(self._parts(name, array, config))
+        for path, arrays in experts.items():
+            found.update(_stacked(path, arrays))
+        if config.tie_word_embeddings and _OUTPUT in found:
+            output = found.pop(_OUTPUT)
+            found.setdefault(_EMBEDDING, output)  # one name of the two may be all that was saved
+        return found
+
+    def _renamed(self, name: str) -> str:
+        for theirs, ours in self.names.items():
+            name = name.replace(theirs, ours)
+        return name
+
+    def _parts(self, name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[str, Array]]:
+        """A fused projection as its parts."""
+        match = _FUSED.fullmatch(name)
+        if match is None:
+            yield name, array
+            return
+        path, kind, last = match.groups()
+        if kind == "gate_up_proj":
+            parts = zip(("gate", "up"), _cut(name, array, (1, 1)), strict=True)
+        else:
+            split = _grouped if self.grouped else _cut
+            counts = config.heads, config.kv_heads, config.kv_heads
+            parts = zip("qkv", split(name, array, counts), strict=True)
+        for part, rows in parts:
+            yield f"{path}.{part}_proj.{last}", rows
+
+
+def _cut(name: str, array: Array, counts: tuple[int, ...]) -> list[Array]:
+    """Rows in the ratio of `counts`."""
+    rows, whole = array.shape[0], sum(counts)
+    if rows % whole:
+        raise LoadError(f"weights: {name!r} has {rows} rows, which are not {whole} equal parts")
+    ends = np.cumsum(counts) * (rows // whole)
+    return np.split(array, ends[:-1])
+
+
+def _grouped(name: str, array: Array, counts: tuple[int, ...]) -> list[Array]:
+    """The same where every head of keys follows its queries, and its values follow it."""
+    heads, kv_heads, _ = counts
+    group = heads // kv_heads
+    if array.shape[0] % (heads + 2 * kv_heads):
+        return _cut(name, array, counts)  # raises
+    split = array.reshape(kv_heads, group + 2, -1, *array.shape[1:])
+    parts = split[:, :group], split[:, group : group + 1], split[:, group + 1 :]
+    return [np.ascontiguousarray(part).reshape(-1, *array.shape[1:]) for part in parts]
+
+
+def _stacked(path: str, arrays: Mapping[tuple[str, int], Array]) -> Iterator[tuple[str, Array]]:
+    """Matrices of the experts one by one as the two arrays of `luminal.nn.moe.Experts`."""
+    count = 1 + max(number for _, number in arrays)
+    missing = [
+        f"{path}.{number}.{kind}_proj.weight"
+        for kind in ("gate", "up", "down")
+        for number in range(count)
+        if (kind, number) not in arrays
+    ]
+    if missing:
+        raise LoadError(f"weights: {missing[0]!r} is missing")
+    gate_up = [
+        np.concatenate((arrays["gate", number], arrays["up", number])) for number in range(count)
+    ]
+    yield f"{path}.gate_up_proj", np.stack(gate_up)
+    yield f"{path}.down_proj", np.stack([arrays["down", number] for number in range(count)])

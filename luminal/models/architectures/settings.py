@@ -1,0 +1,139 @@
+"""What architectures share in reading a `config.json`: sizes, rotary positions, windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from luminal.errors import LoadError
+from luminal.loaders.fields import Fields
+from luminal.loaders.shown import shown
+from luminal.models.decoder import DecoderConfig, LayerConfig, Rotary
+
+_SCALINGS: Mapping[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": ("factor",),
+    "longrope": (),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+}
+"""Kinds of scaling, and the numbers that each needs."""
+_OPTIONS = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+
+
+def head_dim(fields: Fields) -> int:
+    """The width of a head."""
+    heads = fields.integer("num_attention_heads")
+    return fields.integer("head_dim", fields.integer("hidden_size") // heads)
+
+
+def refuse(fields: Fields, **supported: Any) -> None:
+    """Raises LoadError for a key that has another value than the one supported; null is none."""
+    for key, only in supported.items():
+        value = fields.values.get(key)
+        if value is not None and value != only:
+            raise LoadError(f"{fields.path}: {key}={shown(value)} is not supported; {only!r} is")
+
+
+def decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:
+    """From the keys that most architectures share; `changes` are fields of DecoderConfig."""
+    if fields.values.get("quantization_config"):
+        raise LoadError(f"{fields.path}: quantization_config is not supported; only its absence is")
+    heads = changes.get("heads") or fields.integer("num_attention_heads")
+    read: dict[str, Callable[[], Any]] = {
+        "vocab_size": lambda: fields.integer("vocab_size"),
+        "hidden_size": lambda: fields.integer("hidden_size"),
+        "intermediate_size": lambda: fields.integer("intermediate_size"),
+        "heads": lambda: heads,
+        "kv_heads": lambda: fields.integer("num_key_value_heads", heads),
+        "head_dim": lambda: head_dim(fields),
+        "max_position_embeddings": lambda: fields.integer("max_position_embeddings", 2048),
+        "activation": lambda: fields.text("hidden_act", "silu"),
+        "norm_eps": lambda: fields.number("rms_norm_eps", 1e-6, most=1),
+        "tie_word_embeddings": lambda: fields.flag("tie_word_embeddings", False),
+    }
+    values = {name: value() for name, value in read.items() if name not in changes}
+    config = DecoderConfig(layers=layers, **values, **changes)
+    if config.heads % config.kv_heads:
+        raise LoadError(
+            f"{fields.path}: {config.heads} heads do not divide among {config.kv_heads} of keys"
+        )
+    return config
+
+
+def layers_of(
+    fields: Fields, windows: Callable[[int], bool] | None = None, count: str = "num_hidden_layers"
+) -> tuple[LayerConfig, ...]:
+    """Layers with one rotary embedding; `windows`: which have a window, where no key says so."""
+    rotary = rotary_of(fields)
+    number = fields.integer(count)
+    return tuple(LayerConfig(window, rotary) for window in windows_of(fields, number, windows))
+
+
+def windows_of(
+    fields: Fields, number: int, windows: Callable[[int], bool] | None = None
+) -> list[int | None]:
+    """Each layer's sliding window, by `layer_types`, else by `windows` (None: no layer has one)."""
+    if fields.values.get("layer_types") is None:
+        slides = [windows is not None and windows(layer) for layer in range(number)]
+    else:
+        kinds = fields.listed("layer_types", str)
+        if len(kinds) != number or not set(kinds) <= {"full_attention", "sliding_attention"}:
+            raise LoadError(
+                f"{fields.path}: layer_types is {shown(kinds)}; it must be 'full_attention' or "
+                f"'sliding_attention' for each of {number} layers"
+            )
+        slides = [kind == "sliding_attention" for kind in kinds]
+    return [fields.integer("sliding_window") if slide else None for slide in slides]
+
+
+def always(fields: Fields) -> Callable[[int], bool]:
+    """Every layer slides if there is a `sliding_window`."""
+    found = fields.values.get("sliding_window") is not None
+    return lambda layer: found
+
+
+def rotary_of(
+    fields: Fields, rope: Fields | None = None, theta: float = 10000.0, share: float = 1.0
+) -> Rotary:
+    """From `rope_parameters`, or `rope_theta`, `rope_scaling` and `partial_rotary_factor`."""
+    if rope is None:
+        rope = fields.section("rope_parameters") or fields.section("rope_scaling")
+
+    def number(key: str, default: float) -> float:
+        where = rope if rope.values.get(key) is not None else fields
+        return where.number(key, default)
+
+    share = number("partial_rotary_factor", share)
+    return Rotary(
+        number("rope_theta", theta), _scaling(fields, rope), int(head_dim(fields) * share)
+    )
+
+
+def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
+    """The scaling with its numbers checked."""
+    kind = rope.values.get("rope_type") or rope.values.get("type") or "default"
+    kind = {"su": "longrope"}.get(kind, kind) if isinstance(kind, str) else kind
+    if kind not in _SCALINGS:
+        raise LoadError(
+            f"{rope.path}: rope_type {shown(kind)} is not supported; {', '.join(_SCALINGS)} are"
+        )
+    if kind == "default":
+        return None
+    positions = fields.integer("max_position_embeddings", 2048)
+    original = "original_max_position_embeddings"
+    where = rope if rope.values.get(original) is not None else fields
+    found: dict[str, Any] = {"rope_type": kind, original: where.integer(original, positions)}
+    if kind == "dynamic":  # Hugging Face's grows from the longest text the model takes
+        found[original] = positions
+    for key in _SCALINGS[kind]:
+        found[key] = rope.number(key)
+    for key in _OPTIONS:
+        if rope.values.get(key) is not None:
+            found[key] = rope.number(key)
+    found["truncate"] = rope.flag("truncate", True)
+    if kind == "longrope":
+        found["factor"] = rope.number("factor", positions / found[original])
+        found |= {key: rope.listed(key, float) for key in ("short_factor", "long_factor")}
+    return found

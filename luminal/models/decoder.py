@@ -1,0 +1,319 @@
+"""One causal decoder for many language models: a configuration says how its layers are made.
+
+Vaswani et al., arXiv 1706.03762. `luminal.models.architectures` has the configurations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from luminal.dtypes import float32, promote
+from luminal.errors import InputError
+from luminal.frontend.handle import Extent
+from luminal.frontend.tensor import Tensor
+from luminal.nn import (
+    Attention,
+    Embedding,
+    FeedForward,
+    GatedFeedForward,
+    KVCache,
+    LayerNorm,
+    Linear,
+    Module,
+    ModuleList,
+    MoE,
+    RMSNorm,
+    RotaryEmbedding,
+    alibi_slopes,
+)
+from luminal.nn.rotary import Angles
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rotary:
+    """A rotary embedding; layers with the same one share its angles. `dims`: all of a head."""
+
+    theta: float = 10000.0
+    scaling: Mapping[str, Any] | None = None
+    dims: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerConfig:
+    """What may differ between layers: a sliding window, rotary positions, experts."""
+
+    window: int | None = None
+    rotary: Rotary | None = None
+    experts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertsConfig:
+    """A feed-forward part of `count` gated experts, of which every token takes `top_k`."""
+
+    count: int
+    top_k: int
+    intermediate_size: int
+    normalize: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderConfig:
+    """A decoder of `len(layers)` layers.
+
+    `norm`: "rms", "zero_centered_rms" (its factor is 1 + weight) or "layer". `norm_place`:
+    "before" attention and feed-forward, "after" them, or "both". `parallel`: both read the layer's
+    input, after norms of their own or a "shared" one. `qk_norm`: over each "head" of queries and
+    keys, or their whole "projection". `positions`: "learned" ones are added to the embedding,
+    "alibi" lowers the scores of distant keys; rotary ones are the layers'. Scales and soft-caps
+    are None where there are none.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    layers: tuple[LayerConfig, ...]
+    heads: int
+    kv_heads: int
+    head_dim: int
+    max_position_embeddings: int
+    activation: str = "silu"
+    gated: bool = True
+    norm: str = "rms"
+    norm_eps: float = 1e-6
+    norm_place: str = "before"
+    parallel: str | None = None
+    qk_norm: str | None = None
+    attention_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    head_bias: bool = False
+    positions: str | None = None
+    embedding_norm: bool = False
+    embedding_scale: float | None = None
+    query_scale: float | None = None
+    attention_softcap: float | None = None
+    logit_softcap: float | None = None
+    logit_scale: float | None = None
+    tie_word_embeddings: bool = False
+    experts: ExpertsConfig | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                known = ", ".join(map(repr, allowed))
+                raise InputError(f"decoder: {name} is {value!r}; it is one of {known}")
+        if self.parallel and self.norm_place != "before":
+            raise InputError(f"decoder: parallel with norms {self.norm_place!r}; use 'before'")
+        if self.experts is None and any(layer.experts for layer in self.layers):
+            raise InputError(
+                "decoder: a layer has experts, but `experts` is None; give their sizes"
+            )
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """How many layers."""
+        return len(self.layers)
+
+    def make_norm(self, size: int, dtype: Any) -> Module:
+        """A norm over `size` features."""
+        if self.norm == "layer":
+            return LayerNorm(size, self.norm_eps, dtype=dtype)
+        return self.make_rms_norm(size, dtype)
+
+    def make_rms_norm(self, size: int, dtype: Any) -> RMSNorm:
+        """The norm of queries and keys is RMS in every decoder."""
+        centered = self.norm == "zero_centered_rms"
+        return RMSNorm(size, self.norm_eps, dtype=dtype, zero_centered=centered)
+
+
+_CHOICES: Mapping[str, tuple[str | None, ...]] = {
+    "norm": ("rms", "zero_centered_rms", "layer"),
+    "norm_place": ("before", "after", "both"),
+    "parallel": (None, "separate", "shared"),
+    "qk_norm": (None, "head", "projection"),
+    "positions": (None, "learned", "alibi"),
+}
+
+
+def _attention(config: DecoderConfig, layer: LayerConfig, rotary: Any, dtype: Any) -> Attention:
+    """The attention of one layer."""
+    q_norm, k_norm = None, None
+    if config.qk_norm is not None:
+        each = config.qk_norm == "head"
+        q_norm, k_norm = (
+            config.make_rms_norm(config.head_dim * (1 if each else count), dtype)
+            for count in (config.heads, config.kv_heads)
+        )
+    return Attention(
+        config.hidden_size,
+        config.heads,
+        config.kv_heads,
+        config.head_dim,
+        rotary,
+        config.attention_bias,
+        dtype,
+        output_bias=config.output_bias,
+        q_norm=q_norm,
+        k_norm=k_norm,
+        window=layer.window,
+        softcap=config.attention_softcap,
+        scale=config.query_scale,
+        slopes=alibi_slopes(config.heads) if config.positions == "alibi" else None,
+    )
+
+
+def _feed_forward(config: DecoderConfig, layer: LayerConfig, dtype: Any) -> Module:
+    """The feed-forward part of one layer."""
+    if layer.experts:
+        experts = config.experts
+        assert experts is not None
+        if (config.activation, config.gated, config.mlp_bias) != ("silu", True, False):
+            raise InputError(
+                f"decoder: experts with activation {config.activation!r}, gated {config.gated}, "
+                f"bias {config.mlp_bias}; they are 'silu', gated, without bias"
+            )
+        return MoE(
+            config.hidden_size,
+            experts.intermediate_size,
+            experts.count,
+            experts.top_k,
+            normalize=experts.normalize,
+            dtype=dtype,
+        )
+    kind = GatedFeedForward if config.gated else FeedForward
+    sizes = config.hidden_size, config.intermediate_size
+    return kind(*sizes, config.activation, config.mlp_bias, dtype)
+
+
+class DecoderLayer(Module):
+    """Attention and a feed-forward part, added to what came in.
+
+    Names as in Hugging Face's Llama, where `post_attention_layernorm` is the norm before the
+    feed-forward part; norms after the two parts: `attention_output_norm` and `mlp_output_norm`.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        layer: LayerConfig,
+        rotary: RotaryEmbedding | None,
+        dtype: Any,
+    ) -> None:
+        hidden = config.hidden_size
+        before, after = config.norm_place != "after", config.norm_place != "before"
+        two = before and config.parallel != "shared"
+        self.parallel = config.parallel is not None
+        self.self_attn = _attention(config, layer, rotary, dtype)
+        self.mlp = _feed_forward(config, layer, dtype)
+        self.input_layernorm = config.make_norm(hidden, dtype) if before else None
+        self.post_attention_layernorm = config.make_norm(hidden, dtype) if two else None
+        self.attention_output_norm = config.make_norm(hidden, dtype) if after else None
+        self.mlp_output_norm = config.make_norm(hidden, dtype) if after else None
+
+    def forward(
+        self, x: Tensor, angles: Angles | None, cache: KVCache | None = None, past: Extent = 0
+    ) -> Tensor:
+        """(..., s, hidden) to the same shape."""
+        first = _normed(self.input_layernorm, x)
+        attended = _normed(self.attention_output_norm, self.self_attn(first, angles, cache, past))
+        between = x + attended
+        if self.parallel:
+            second = first
+            if self.post_attention_layernorm is not None:
+                second = self.post_attention_layernorm(x)
+        else:
+            second = _normed(self.post_attention_layernorm, between)
+        return between + _normed(self.mlp_output_norm, self.mlp(second))
+
+
+def _normed(norm: Module | None, x: Tensor) -> Tensor:
+    """x, normalised if there is a norm."""
+    return x if norm is None else norm(x)
+
+
+class DecoderModel(Module):
+    """Embedding, layers and the last norm: token ids to hidden states."""
+
+    def __init__(self, config: DecoderConfig, dtype: Any) -> None:
+        hidden = config.hidden_size
+        self.scale = config.embedding_scale
+        self.embed_tokens = Embedding(config.vocab_size, hidden, dtype=dtype)
+        learned = config.positions == "learned"
+        positions = config.max_position_embeddings
+        self.embed_positions = Embedding(positions, hidden, dtype=dtype) if learned else None
+        self.embed_norm = config.make_norm(hidden, dtype) if config.embedding_norm else None
+        self.rotaries = {
+            rotary: RotaryEmbedding(config.head_dim, rotary.theta, rotary.scaling, dims=rotary.dims)
+            for rotary in (layer.rotary for layer in config.layers)
+            if rotary is not None
+        }
+        self.kinds = config.layers
+        self.layers = ModuleList(
+            DecoderLayer(
+                config, layer, self.rotaries[layer.rotary] if layer.rotary else None, dtype
+            )
+            for layer in config.layers
+        )
+        self.norm = config.make_norm(hidden, dtype)
+
+    def forward(
+        self, ids: Tensor, caches: Sequence[KVCache] | None = None, past: Extent = 0
+    ) -> Tensor:
+        """(..., s) ids to (..., s, hidden), in float32 (float64 for float64 weights)."""
+        graph, count = ids.graph, ids.extents[-1]
+        x = self.embed_tokens(ids)
+        x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
+        if self.scale is not None:
+            x = x * self.scale
+        if self.embed_positions is not None:
+            x = x + self.embed_positions(graph.arange(count) + graph.constant(past))
+        x = _normed(self.embed_norm, x)
+        angles = {key: each.angles(graph, count, past) for key, each in self.rotaries.items()}
+        for number, (kind, layer) in enumerate(zip(self.kinds, self.layers, strict=True)):
+            turned = angles[kind.rotary] if kind.rotary else None
+            x = layer(x, turned, caches[number] if caches else None, past)
+        normed: Tensor = self.norm(x)
+        return normed
+
+
+class Decoder(Module):
+    """A causal language model: token ids to logits."""
+
+    def __init__(self, config: DecoderConfig, dtype: Any = float32) -> None:
+        self.config = config
+        self.model = DecoderModel(config, dtype)
+        tied, sizes = config.tie_word_embeddings, (config.hidden_size, config.vocab_size)
+        self.lm_head = None if tied else Linear(*sizes, config.head_bias, dtype)
+
+    def forward(
+        self,
+        ids: Tensor,
+        caches: Sequence[KVCache] | None = None,
+        past: Extent = 0,
+        last_only: bool = False,
+    ) -> Tensor:
+        """(..., s) ids at positions past .. past + s - 1 to logits (..., s, vocab_size).
+
+        `last_only`: of the last position, (..., 1, vocab_size). Caches, one a layer, take 1-d ids.
+        """
+        hidden = self.model(ids, caches, past)
+        if last_only:
+            hidden = hidden[..., -1:, :]
+        if self.lm_head is None:
+            logits: Tensor = hidden @ self.read(self.model.embed_tokens.weight, hidden).mT
+        else:
+            logits = self.lm_head(hidden)
+        if self.config.logit_scale is not None:
+            logits = logits * self.config.logit_scale
+        cap = self.config.logit_softcap
+        return logits if cap is None else (logits * (1 / cap)).tanh() * cap
+
+    def make_caches(self, max_len: int, dtype: Any = float32) -> list[KVCache]:
+        """Empty caches for `max_len` positions, one a layer."""
+        shape = self.config.kv_heads, max_len, self.config.head_dim
+        layers = range(self.config.num_hidden_layers)
+        return [KVCache.make(*shape, dtype, name=f"layers.{number}.cache") for number in layers]
