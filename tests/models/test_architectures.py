@@ -18,6 +18,7 @@ transformers = pytest.importorskip("transformers")
 VOCABULARY = 64
 LONGEST = 48
 LENGTHS = (1, 7, 19)
+SPECIAL = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
 SIZES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -26,10 +27,9 @@ SIZES = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 64,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-    "pad_token_id": 0,
+    **SPECIAL,
 }
+UNGROUPED = {key: value for key, value in SIZES.items() if key != "num_key_value_heads"}
 
 
 class Tiny(NamedTuple):
@@ -43,7 +43,85 @@ class Tiny(NamedTuple):
 TINY = {
     "llama": Tiny("LlamaConfig", "LlamaForCausalLM", SIZES),
     "mistral": Tiny("MistralConfig", "MistralForCausalLM", {**SIZES, "sliding_window": 6}),
-    "qwen2": Tiny("Qwen2Config", "Qwen2ForCausalLM", SIZES),
+    "qwen2": Tiny(
+        "Qwen2Config",
+        "Qwen2ForCausalLM",
+        {**SIZES, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1},
+    ),
+    "qwen3": Tiny("Qwen3Config", "Qwen3ForCausalLM", {**SIZES, "head_dim": 16}),
+    "gemma": Tiny("GemmaConfig", "GemmaForCausalLM", {**SIZES, "head_dim": 16}),
+    "gemma2": Tiny(
+        "Gemma2Config",
+        "Gemma2ForCausalLM",
+        {
+            **SIZES,
+            "head_dim": 16,
+            "sliding_window": 6,
+            "query_pre_attn_scalar": 24,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "gemma3": Tiny(
+        "Gemma3TextConfig",
+        "Gemma3ForCausalLM",
+        {
+            **SIZES,
+            "head_dim": 16,
+            "sliding_window": 6,
+            "query_pre_attn_scalar": 24,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            },
+        },
+    ),
+    "phi3": Tiny("Phi3Config", "Phi3ForCausalLM", {**SIZES, "sliding_window": 9}),
+    "gpt2": Tiny(
+        "GPT2Config",
+        "GPT2LMHeadModel",
+        {
+            "vocab_size": VOCABULARY,
+            "n_embd": 32,
+            "n_layer": 2,
+            "n_head": 4,
+            "n_positions": 64,
+            **SPECIAL,
+        },
+    ),
+    "gpt_neox": Tiny("GPTNeoXConfig", "GPTNeoXForCausalLM", UNGROUPED),
+    "opt": Tiny(
+        "OPTConfig", "OPTForCausalLM", {**UNGROUPED, "ffn_dim": 48, "word_embed_proj_dim": 32}
+    ),
+    "falcon": Tiny("FalconConfig", "FalconForCausalLM", UNGROUPED),
+    "falcon_of_two_norms": Tiny(
+        "FalconConfig",
+        "FalconForCausalLM",
+        {**UNGROUPED, "new_decoder_architecture": True, "num_kv_heads": 2},
+    ),
+    "starcoder2": Tiny("Starcoder2Config", "Starcoder2ForCausalLM", {**SIZES, "sliding_window": 8}),
+    "olmo2": Tiny("Olmo2Config", "Olmo2ForCausalLM", SIZES),
+    "mixtral": Tiny("MixtralConfig", "MixtralForCausalLM", {**SIZES, "num_local_experts": 4}),
+    "qwen3_moe": Tiny(
+        "Qwen3MoeConfig",
+        "Qwen3MoeForCausalLM",
+        {
+            **SIZES,
+            "head_dim": 16,
+            "num_experts": 6,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 16,
+            "mlp_only_layers": [0],
+        },
+    ),
+    "phi": Tiny("PhiConfig", "PhiForCausalLM", {**UNGROUPED}),
+    "bloom": Tiny(
+        "BloomConfig",
+        "BloomForCausalLM",
+        {"vocab_size": VOCABULARY, "hidden_size": 48, "n_layer": 2, "n_head": 6, **SPECIAL},
+    ),
+    "smollm3": Tiny("SmolLM3Config", "SmolLM3ForCausalLM", {**SIZES, "no_rope_layers": [1, 0]}),
 }
 
 

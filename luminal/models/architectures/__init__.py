@@ -12,15 +12,44 @@ from luminal.loaders.fields import Fields
 from luminal.loaders.json_file import read_json
 from luminal.loaders.shown import shown
 from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.bloom import BLOOM
+from luminal.models.architectures.falcon import FALCON
+from luminal.models.architectures.gemma import GEMMA, GEMMA2, GEMMA3
+from luminal.models.architectures.gpt2 import GPT2
+from luminal.models.architectures.gpt_neox import GPT_NEOX
 from luminal.models.architectures.llama import LLAMA
 from luminal.models.architectures.mistral import MISTRAL
+from luminal.models.architectures.mixtral import MIXTRAL
+from luminal.models.architectures.olmo2 import OLMO2
+from luminal.models.architectures.opt import OPT
+from luminal.models.architectures.phi import PHI
+from luminal.models.architectures.phi3 import PHI3
 from luminal.models.architectures.qwen2 import QWEN2
+from luminal.models.architectures.qwen3 import QWEN3, QWEN3_MOE
+from luminal.models.architectures.smollm3 import SMOLLM3
+from luminal.models.architectures.starcoder2 import STARCODER2
 from luminal.models.decoder import Decoder
 
 ARCHITECTURES: Mapping[str, Architecture] = {
+    "BloomForCausalLM": BLOOM,
+    "FalconForCausalLM": FALCON,
+    "GPT2LMHeadModel": GPT2,
+    "GPTNeoXForCausalLM": GPT_NEOX,
+    "Gemma2ForCausalLM": GEMMA2,
+    "Gemma3ForCausalLM": GEMMA3,
+    "GemmaForCausalLM": GEMMA,
     "LlamaForCausalLM": LLAMA,
     "MistralForCausalLM": MISTRAL,
+    "MixtralForCausalLM": MIXTRAL,
+    "OPTForCausalLM": OPT,
+    "Olmo2ForCausalLM": OLMO2,
+    "Phi3ForCausalLM": PHI3,
+    "PhiForCausalLM": PHI,
     "Qwen2ForCausalLM": QWEN2,
+    "Qwen3ForCausalLM": QWEN3,
+    "Qwen3MoeForCausalLM": QWEN3_MOE,
+    "SmolLM3ForCausalLM": SMOLLM3,
+    "Starcoder2ForCausalLM": STARCODER2,
 }
 
 

@@ -30,7 +30,8 @@ def _kept(name: str, array: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """`names`: parts of Hugging Face's names and what they become, in this order.
+    """`names`: what a name of Hugging Face's begins with, or holds (where it begins with a dot),
+    and what that becomes; one after the other.
 
     Fused projections become `qkv_proj` and `gate_up_proj`, and are split. `grouped`: fused rows lie
     by heads of keys, each after its queries; else all queries, all keys, all values.
@@ -65,7 +66,10 @@ class Architecture:
 
     def _renamed(self, name: str) -> str:
         for theirs, ours in self.names.items():
-            name = name.replace(theirs, ours)
+            if theirs.startswith("."):
+                name = name.replace(theirs, ours)
+            elif name.startswith(theirs):
+                name = ours + name.removeprefix(theirs)
         return name
 
     def _parts(self, name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[str, Array]]:

@@ -1,0 +1,55 @@
+"""BLOOM: linear biases for positions, a norm of the embedding. arXiv 2211.05100."""
+
+from __future__ import annotations
+
+from luminal.loaders.fields import Fields
+from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.settings import decoder, refuse
+from luminal.models.decoder import DecoderConfig, LayerConfig
+
+
+def config(fields: Fields) -> DecoderConfig:
+    """Of a `config.json`; older ones say `n_embed`, `num_attention_heads`, `num_hidden_layers`."""
+
+    def either(name: str, older: str) -> int:
+        return fields.integer(name if fields.values.get(name) is not None else older)
+
+    refuse(fields, apply_residual_connection_post_layernorm=False)
+    hidden, heads = either("hidden_size", "n_embed"), either("n_head", "num_attention_heads")
+    return decoder(
+        fields,
+        (LayerConfig(),) * either("n_layer", "num_hidden_layers"),
+        hidden_size=hidden,
+        intermediate_size=4 * hidden,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        max_position_embeddings=fields.integer("seq_length", 2048),
+        activation="gelu_pytorch_tanh",
+        gated=False,
+        norm="layer",
+        norm_eps=fields.number("layer_norm_epsilon", 1e-5, most=1),
+        attention_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        positions="alibi",
+        embedding_norm=True,
+        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
+    )
+
+
+BLOOM = Architecture(
+    config,
+    {
+        "transformer.": "",
+        "word_embeddings.": "model.embed_tokens.",
+        "word_embeddings_layernorm.": "model.embed_norm.",
+        "ln_f.": "model.norm.",
+        "h.": "model.layers.",
+        ".self_attention.query_key_value.": ".self_attn.qkv_proj.",
+        ".self_attention.dense.": ".self_attn.o_proj.",
+        ".dense_h_to_4h.": ".up_proj.",
+        ".dense_4h_to_h.": ".down_proj.",
+    },
+    grouped=True,
+)

@@ -1,0 +1,84 @@
+"""Gemma 1, 2 and 3 (text). arXiv 2403.08295, 2408.00118, 2503.19786."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from luminal.loaders.fields import Fields
+from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.settings import decoder, layers_of, refuse, rotary_of, windows_of
+from luminal.models.decoder import DecoderConfig, LayerConfig
+
+
+def _decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:
+    """What the three share. Their first files say "gelu" where they mean that by tanh."""
+    refuse(fields, use_bidirectional_attention=False)
+    bias = fields.flag("attention_bias", False)
+    named = fields.text("hidden_activation", fields.text("hidden_act", "gelu"))
+    return decoder(
+        fields,
+        layers,
+        activation="gelu_pytorch_tanh" if named == "gelu" else named,
+        norm="zero_centered_rms",
+        embedding_scale=math.sqrt(fields.integer("hidden_size")),
+        attention_bias=bias,
+        output_bias=bias,
+        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
+        **changes,
+    )
+
+
+def config(fields: Fields) -> DecoderConfig:
+    """Of a `config.json` of Gemma 1."""
+    return _decoder(fields, layers_of(fields))
+
+
+def _later(fields: Fields, layers: tuple[LayerConfig, ...], qk_norm: str | None) -> DecoderConfig:
+    """Gemma 2 and 3: norms before and after, soft-caps, a scale of queries of its own."""
+
+    def cap(key: str) -> float | None:
+        return None if fields.values.get(key) is None else fields.number(key)
+
+    return _decoder(
+        fields,
+        layers,
+        norm_place="both",
+        qk_norm=qk_norm,
+        query_scale=fields.number("query_pre_attn_scalar", 256) ** -0.5,
+        attention_softcap=cap("attn_logit_softcapping"),
+        logit_softcap=cap("final_logit_softcapping"),
+    )
+
+
+def config2(fields: Fields) -> DecoderConfig:
+    """Of Gemma 2: layers 0, 2, ... slide."""
+    return _later(fields, layers_of(fields, lambda layer: layer % 2 == 0), None)
+
+
+def config3(fields: Fields) -> DecoderConfig:
+    """Of Gemma 3: of six layers five slide, and turn by angles of their own."""
+    pattern = fields.integer("sliding_window_pattern", 6)
+    number = fields.integer("num_hidden_layers")
+    windows = windows_of(fields, number, lambda layer: (layer + 1) % pattern != 0)
+    rope = fields.section("rope_parameters")
+    if rope.values.get("full_attention") is None:  # files before these keys
+        near = Fields({"rope_theta": fields.number("rope_local_base_freq", 1e4)}, fields.path)
+        far = rotary_of(fields, theta=1e6)
+    else:
+        near = rope.section("sliding_attention")
+        far = rotary_of(fields, rope.section("full_attention"))
+    local = rotary_of(fields, near)
+    layers = tuple(LayerConfig(window, far if window is None else local) for window in windows)
+    return _later(fields, layers, "head")
+
+
+_NAMES = {
+    ".post_attention_layernorm.": ".attention_output_norm.",
+    ".pre_feedforward_layernorm.": ".post_attention_layernorm.",
+    ".post_feedforward_layernorm.": ".mlp_output_norm.",
+}
+
+GEMMA = Architecture(config)
+GEMMA2 = Architecture(config2, _NAMES)
+GEMMA3 = Architecture(config3, _NAMES)

@@ -1,0 +1,38 @@
+"""Phi-1, 1.5 and 2: parallel layers with one norm, partly rotary. arXiv 2306.11644, 2309.05463."""
+
+from __future__ import annotations
+
+from luminal.loaders.fields import Fields
+from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.settings import decoder, refuse, rotary_of
+from luminal.models.decoder import DecoderConfig, LayerConfig
+
+
+def config(fields: Fields) -> DecoderConfig:
+    """Of a `config.json`."""
+    refuse(fields, qk_layernorm=False)
+    layer = LayerConfig(rotary=rotary_of(fields, share=0.5))
+    return decoder(
+        fields,
+        (layer,) * fields.integer("num_hidden_layers"),
+        activation=fields.text("hidden_act", "gelu_new"),
+        gated=False,
+        norm="layer",
+        norm_eps=fields.number("layer_norm_eps", 1e-5, most=1),
+        parallel="shared",
+        attention_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        head_bias=True,
+    )
+
+
+PHI = Architecture(
+    config,
+    {
+        ".self_attn.dense.": ".self_attn.o_proj.",
+        ".final_layernorm.": ".norm.",
+        ".fc1.": ".up_proj.",
+        ".fc2.": ".down_proj.",
+    },
+)

@@ -1,0 +1,28 @@
+"""StarCoder2: grouped queries, layer norms, biases. Lozhkov et al., arXiv 2402.19173."""
+
+from __future__ import annotations
+
+from luminal.loaders.fields import Fields
+from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.settings import always, decoder, layers_of
+from luminal.models.decoder import DecoderConfig
+
+
+def config(fields: Fields) -> DecoderConfig:
+    """Of a `config.json`."""
+    bias = fields.flag("use_bias", True)
+    return decoder(
+        fields,
+        layers_of(fields, always(fields)),
+        activation=fields.text("hidden_act", "gelu_pytorch_tanh"),
+        gated=False,
+        norm="layer",
+        norm_eps=fields.number("norm_epsilon", 1e-5, most=1),
+        attention_bias=bias,
+        output_bias=bias,
+        mlp_bias=bias,
+        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
+    )
+
+
+STARCODER2 = Architecture(config, {".c_fc.": ".up_proj.", ".c_proj.": ".down_proj."})
