@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from luminal.errors import LoadError
 from luminal.loaders import hub
@@ -37,26 +38,37 @@ def load_checkpoint(path_or_id: str | Path, tokenizer: str | Path | None = None)
     `tokenizer` names a tokenizer.json, a llama2.c tokenizer file, a `.gguf`, or a folder, where
     the model has none of its own. Raises LoadError for whatever is missing, damaged or unknown.
     """
-    path = _locate(path_or_id)
+    path = locate(path_or_id)
+    own: Tokenizer | None = None
     if path.is_dir():
-        config, weights, own = _from_folder(path)
-    elif path.suffix == ".gguf":
+        config = from_hugging_face(folder_config(path), path / "config.json")
+        weights = pick_weights(config, folder_tensors(path), path)
+        own = folder_tokenizer(path, config["vocab_size"], tokenizer)
+        return Checkpoint(config, weights, own, path)
+    if path.suffix == ".gguf":
         file = read_gguf(path)
         config = llama_config(file, path)
         weights = pick_weights(config, llama_weights(file), path)
         own = None if tokenizer else gguf_tokenizer(file.metadata, path)
     elif path.suffix == ".bin":
         config, weights = read_llama2c(path)
-        own = None
     else:
         raise LoadError(
             f"{path}: unknown kind of file; pass a folder with config.json and safetensors, "
             f"a .gguf, or a llama2.c .bin"
         )
-    chosen = read_tokenizer(given_path(tokenizer)) if tokenizer else own
-    if chosen is not None:
-        _check_ids(chosen, config["vocab_size"], tokenizer or path)
+    chosen = _chosen(own, tokenizer, config["vocab_size"], path)
     return Checkpoint(config, weights, chosen, path)
+
+
+def _chosen(
+    own: Tokenizer | None, other: str | Path | None, count: int, path: Path
+) -> Tokenizer | None:
+    """The `other` tokenizer if there is one, else the model's own; it fits `count` tokens."""
+    chosen = read_tokenizer(given_path(other)) if other else own
+    if chosen is not None:
+        _check_ids(chosen, count, other or path)
+    return chosen
 
 
 def _check_ids(tokenizer: Tokenizer, count: int, source: str | Path) -> None:
@@ -92,7 +104,8 @@ def read_tokenizer(path: Path) -> Tokenizer:
     )
 
 
-def _locate(path_or_id: str | Path) -> Path:
+def locate(path_or_id: str | Path) -> Path:
+    """The folder or file of a model, of the Hub's cache for an id. Raises LoadError for neither."""
     path = given_path(path_or_id)
     try:
         if path.exists():
@@ -107,14 +120,18 @@ def _locate(path_or_id: str | Path) -> Path:
     )
 
 
-def _from_folder(folder: Path) -> tuple[LlamaConfig, dict[str, Array], Tokenizer | None]:
+def folder_config(folder: Path) -> dict[str, Any]:
+    """Its `config.json`. Raises LoadError where there is none."""
     if not is_there(folder / "config.json"):
         raise LoadError(f"{folder}: no config.json in it{_hint(folder)}")
-    config = from_hugging_face(read_json(folder / "config.json"), folder / "config.json")
-    weights = pick_weights(config, folder_tensors(folder), folder)
-    tokenizer_path = folder / "tokenizer.json"
-    tokenizer = read_tokenizer_json(tokenizer_path) if is_there(tokenizer_path) else None
-    return config, weights, tokenizer
+    return read_json(folder / "config.json")
+
+
+def folder_tokenizer(folder: Path, count: int, other: str | Path | None = None) -> Tokenizer | None:
+    """Its tokenizer or the `other`, None where there is none; the model has `count` tokens."""
+    path = folder / "tokenizer.json"
+    own = read_tokenizer_json(path) if is_there(path) else None
+    return _chosen(own, other, count, folder)
 
 
 def folder_tensors(folder: Path) -> dict[str, Array]:

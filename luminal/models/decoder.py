@@ -75,8 +75,8 @@ class DecoderConfig:
     hidden_size: int
     intermediate_size: int
     layers: tuple[LayerConfig, ...]
-    heads: int
-    kv_heads: int
+    num_attention_heads: int
+    num_key_value_heads: int
     head_dim: int
     max_position_embeddings: int
     activation: str = "silu"
@@ -146,12 +146,12 @@ def _attention(config: DecoderConfig, layer: LayerConfig, rotary: Any, dtype: An
         each = config.qk_norm == "head"
         q_norm, k_norm = (
             config.make_rms_norm(config.head_dim * (1 if each else count), dtype)
-            for count in (config.heads, config.kv_heads)
+            for count in (config.num_attention_heads, config.num_key_value_heads)
         )
     return Attention(
         config.hidden_size,
-        config.heads,
-        config.kv_heads,
+        config.num_attention_heads,
+        config.num_key_value_heads,
         config.head_dim,
         rotary,
         config.attention_bias,
@@ -162,7 +162,7 @@ def _attention(config: DecoderConfig, layer: LayerConfig, rotary: Any, dtype: An
         window=layer.window,
         softcap=config.attention_softcap,
         scale=config.query_scale,
-        slopes=alibi_slopes(config.heads) if config.positions == "alibi" else None,
+        slopes=alibi_slopes(config.num_attention_heads) if config.positions == "alibi" else None,
     )
 
 
@@ -314,6 +314,6 @@ class Decoder(Module):
 
     def make_caches(self, max_len: int, dtype: Any = float32) -> list[KVCache]:
         """Empty caches for `max_len` positions, one a layer."""
-        shape = self.config.kv_heads, max_len, self.config.head_dim
+        shape = self.config.num_key_value_heads, max_len, self.config.head_dim
         layers = range(self.config.num_hidden_layers)
         return [KVCache.make(*shape, dtype, name=f"layers.{number}.cache") for number in layers]

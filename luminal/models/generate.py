@@ -13,8 +13,10 @@ import numpy as np
 from luminal import dtypes
 from luminal.errors import GraphError, InputError, LoadError
 from luminal.frontend.generator import checked_seed
-from luminal.loaders.checkpoint import load_checkpoint
+from luminal.loaders.checkpoint import folder_tokenizer, load_checkpoint, locate
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
+from luminal.models.architectures import read_decoder
+from luminal.models.decoder import Decoder
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.models.sampling import Sampler, checked_count
 from luminal.runtime.executable import Executable
@@ -63,7 +65,7 @@ class LanguageModel:
 
     def __init__(
         self,
-        model: Llama,
+        model: Decoder | Llama,
         tokenizer: Tokenizer,
         mode: CompilationMode | str = "fast",
         backend: str = "cpu",
@@ -223,13 +225,19 @@ def load(
     `tokenizer`: a tokenizer file, where the model has none. Raises LoadError.
     """
     start = time.perf_counter()
-    checkpoint = load_checkpoint(path, tokenizer)
-    if checkpoint.tokenizer is None:
+    place = locate(path)
+    model: Decoder | Llama
+    if place.is_dir():
+        model = read_decoder(place)
+        found = folder_tokenizer(place, model.config.vocab_size, tokenizer)
+    else:
+        checkpoint = load_checkpoint(place, tokenizer)
+        model, found = Llama(LlamaConfig.from_dict(checkpoint.config)), checkpoint.tokenizer
+        model.load_state_dict(checkpoint.weights, adopt_dtypes=True)
+    if found is None:
         raise LoadError(
             f"{path}: the model has no tokenizer; name one, with --tokenizer or tokenizer=..."
         )
-    model = Llama(LlamaConfig.from_dict(checkpoint.config))
-    model.load_state_dict(checkpoint.weights, adopt_dtypes=True)
-    loaded = LanguageModel(model, checkpoint.tokenizer, mode, backend, context)
+    loaded = LanguageModel(model, found, mode, backend, context)
     loaded.stats.load = time.perf_counter() - start
     return loaded

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from luminal.errors import LoadError
-from luminal.loaders.checkpoint import folder_tensors
+from luminal.errors import InputError, LoadError, ShapeError
+from luminal.frontend.handle import Array
+from luminal.loaders.checkpoint import folder_config, folder_tensors
 from luminal.loaders.fields import Fields
-from luminal.loaders.json_file import read_json
 from luminal.loaders.shown import shown
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.bloom import BLOOM
@@ -28,7 +28,7 @@ from luminal.models.architectures.qwen2 import QWEN2
 from luminal.models.architectures.qwen3 import QWEN3, QWEN3_MOE
 from luminal.models.architectures.smollm3 import SMOLLM3
 from luminal.models.architectures.starcoder2 import STARCODER2
-from luminal.models.decoder import Decoder
+from luminal.models.decoder import Decoder, DecoderConfig
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     "BloomForCausalLM": BLOOM,
@@ -72,10 +72,31 @@ def read_decoder(folder: Path) -> Decoder:
     do not fit the configuration.
     """
     path = folder / "config.json"
-    raw = read_json(path)
+    raw = folder_config(folder)
     architecture = architecture_of(raw, path)
-    config = architecture.config(Fields(raw, path))
-    model = Decoder(config)
-    model.load_state_dict(architecture.weights(folder_tensors(folder), config), adopt_dtypes=True)
+    try:
+        config = architecture.config(Fields(raw, path))
+        weights = architecture.weights(folder_tensors(folder), config)
+        _check_sizes(config, weights)
+        model = Decoder(config)
+    except (InputError, ShapeError) as error:
+        raise LoadError(f"{path}: {error}") from error
+    model.load_state_dict(weights, adopt_dtypes=True)
     model.eval()
     return model
+
+
+def _check_sizes(config: DecoderConfig, weights: Mapping[str, Array]) -> None:
+    """Raises LoadError where a damaged file speaks of sizes that nothing could be made of."""
+    heads = config.num_attention_heads * config.head_dim
+    for name, shape in (
+        ("model.embed_tokens.weight", (config.vocab_size, config.hidden_size)),
+        ("model.layers.0.self_attn.q_proj.weight", (heads, config.hidden_size)),
+    ):
+        if name not in weights:
+            raise LoadError(f"weights: {name!r} is missing")
+        if weights[name].shape != shape:
+            raise LoadError(
+                f"weights: {name!r} has shape {weights[name].shape}, the configuration asks for "
+                f"{shape}"
+            )

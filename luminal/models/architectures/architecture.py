@@ -11,6 +11,7 @@ import numpy as np
 from luminal.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
+from luminal.loaders.llama_config import WEIGHT_DTYPES
 from luminal.models.decoder import DecoderConfig
 
 Tensors = Mapping[str, Array]
@@ -51,6 +52,11 @@ class Architecture:
             if _DERIVED.fullmatch(theirs):
                 continue
             name = self._renamed(theirs)
+            if array.dtype not in WEIGHT_DTYPES or not array.ndim:
+                raise LoadError(
+                    f"weights: {theirs!r} is {array.dtype} of shape {array.shape}; it must be an "
+                    "array of floats"
+                )
             array = self.adapted(name, array)
             expert = _EXPERT.fullmatch(name)
             if expert:
@@ -83,7 +89,11 @@ class Architecture:
             parts = zip(("gate", "up"), _cut(name, array, (1, 1)), strict=True)
         else:
             split = _grouped if self.grouped else _cut
-            counts = config.heads, config.kv_heads, config.kv_heads
+            counts = (
+                config.num_attention_heads,
+                config.num_key_value_heads,
+                config.num_key_value_heads,
+            )
             parts = zip("qkv", split(name, array, counts), strict=True)
         for part, rows in parts:
             yield f"{path}.{part}_proj.{last}", rows
@@ -92,7 +102,7 @@ class Architecture:
 def _cut(name: str, array: Array, counts: tuple[int, ...]) -> list[Array]:
     """Rows in the ratio of `counts`."""
     rows, whole = array.shape[0], sum(counts)
-    if rows % whole:
+    if rows % whole or not rows:
         raise LoadError(f"weights: {name!r} has {rows} rows, which are not {whole} equal parts")
     ends = np.cumsum(counts) * (rows // whole)
     return np.split(array, ends[:-1])
@@ -111,17 +121,19 @@ def _grouped(name: str, array: Array, counts: tuple[int, ...]) -> list[Array]:
 
 def _stacked(path: str, arrays: Mapping[tuple[str, int], Array]) -> Iterator[tuple[str, Array]]:
     """Matrices of the experts one by one as the two arrays of `luminal.nn.moe.Experts`."""
-    count = 1 + max(number for _, number in arrays)
-    missing = [
-        f"{path}.{number}.{kind}_proj.weight"
-        for kind in ("gate", "up", "down")
-        for number in range(count)
-        if (kind, number) not in arrays
-    ]
-    if missing:
-        raise LoadError(f"weights: {missing[0]!r} is missing")
-    gate_up = [
-        np.concatenate((arrays["gate", number], arrays["up", number])) for number in range(count)
-    ]
-    yield f"{path}.gate_up_proj", np.stack(gate_up)
-    yield f"{path}.down_proj", np.stack([arrays["down", number] for number in range(count)])
+    count = len(arrays) // 3
+    each: dict[str, list[Array]] = {"gate": [], "up": [], "down": []}
+    for kind, found in each.items():
+        for number in range(max(count, 1)):
+            if (kind, number) not in arrays:
+                raise LoadError(f"weights: '{path}.{number}.{kind}_proj.weight' is missing")
+            found.append(arrays[kind, number])
+        shapes = sorted({array.shape for array in found})
+        if len(shapes) > 1:
+            raise LoadError(
+                f"weights: '{path}.*.{kind}_proj.weight' have the shapes {shapes[0]} and "
+                f"{shapes[1]}; those of all experts must be the same"
+            )
+    gate_up = zip(each["gate"], each["up"], strict=True)
+    yield f"{path}.gate_up_proj", np.stack([np.concatenate(pair) for pair in gate_up])
+    yield f"{path}.down_proj", np.stack(each["down"])

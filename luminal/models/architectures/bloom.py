@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, refuse
+from luminal.models.architectures.settings import decoder, layer_count, refuse
 from luminal.models.decoder import DecoderConfig, LayerConfig
 
 
 def config(fields: Fields) -> DecoderConfig:
     """Of a `config.json`; older ones say `n_embed`, `num_attention_heads`, `num_hidden_layers`."""
 
-    def either(name: str, older: str) -> int:
-        return fields.integer(name if fields.values.get(name) is not None else older)
+    def named(name: str, older: str) -> str:
+        return name if fields.values.get(name) is not None else older
 
     refuse(fields, apply_residual_connection_post_layernorm=False)
-    hidden, heads = either("hidden_size", "n_embed"), either("n_head", "num_attention_heads")
+    hidden = fields.integer(named("hidden_size", "n_embed"))
+    heads = fields.integer(named("n_head", "num_attention_heads"))
     return decoder(
         fields,
-        (LayerConfig(),) * either("n_layer", "num_hidden_layers"),
+        (LayerConfig(),) * layer_count(fields, named("n_layer", "num_hidden_layers")),
         hidden_size=hidden,
         intermediate_size=4 * hidden,
-        heads=heads,
-        kv_heads=heads,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
         head_dim=hidden // heads,
         max_position_embeddings=fields.integer("seq_length", 2048),
         activation="gelu_pytorch_tanh",

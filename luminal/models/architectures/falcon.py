@@ -27,7 +27,7 @@ def config(fields: Fields) -> DecoderConfig:
     return decoder(
         fields,
         layers_of(fields),
-        kv_heads=1 if one else fields.integer("num_kv_heads", heads),
+        num_key_value_heads=1 if one else fields.integer("num_kv_heads", heads),
         intermediate_size=fields.integer("ffn_hidden_size", 4 * hidden),
         activation=fields.text("activation", "gelu"),
         gated=False,

@@ -7,7 +7,14 @@ from typing import Any
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of, refuse, rotary_of, windows_of
+from luminal.models.architectures.settings import (
+    decoder,
+    layer_count,
+    layers_of,
+    refuse,
+    rotary_of,
+    windows_of,
+)
 from luminal.models.decoder import DecoderConfig, LayerConfig
 
 
@@ -59,7 +66,7 @@ def config2(fields: Fields) -> DecoderConfig:
 def config3(fields: Fields) -> DecoderConfig:
     """Of Gemma 3: of six layers five slide, and turn by angles of their own."""
     pattern = fields.integer("sliding_window_pattern", 6)
-    number = fields.integer("num_hidden_layers")
+    number = layer_count(fields)
     windows = windows_of(fields, number, lambda layer: (layer + 1) % pattern != 0)
     rope = fields.section("rope_parameters")
     if rope.values.get("full_attention") is None:  # files before these keys

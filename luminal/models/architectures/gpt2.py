@@ -5,7 +5,7 @@ from __future__ import annotations
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, refuse
+from luminal.models.architectures.settings import decoder, layer_count, refuse
 from luminal.models.decoder import DecoderConfig, LayerConfig
 
 
@@ -20,11 +20,11 @@ def config(fields: Fields) -> DecoderConfig:
     hidden, heads = fields.integer("n_embd", 768), fields.integer("n_head", 12)
     return decoder(
         fields,
-        (LayerConfig(),) * fields.integer("n_layer", 12),
+        (LayerConfig(),) * layer_count(fields, "n_layer"),
         hidden_size=hidden,
         intermediate_size=fields.integer("n_inner", 4 * hidden),
-        heads=heads,
-        kv_heads=heads,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
         head_dim=hidden // heads,
         max_position_embeddings=fields.integer("n_positions", 1024),
         activation=fields.text("activation_function", "gelu_new"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, rotary_of
+from luminal.models.architectures.settings import decoder, layer_count, rotary_of
 from luminal.models.decoder import DecoderConfig, LayerConfig
 
 
@@ -18,7 +18,7 @@ def config(fields: Fields) -> DecoderConfig:
     bias = fields.flag("attention_bias", True)
     return decoder(
         fields,
-        (LayerConfig(rotary=rotary),) * fields.integer("num_hidden_layers"),
+        (LayerConfig(rotary=rotary),) * layer_count(fields),
         activation=fields.text("hidden_act", "gelu"),
         gated=False,
         norm="layer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, refuse
+from luminal.models.architectures.settings import decoder, layer_count, refuse
 from luminal.models.decoder import DecoderConfig, LayerConfig
 
 FIRST_POSITION = 2  # the rows before it are for padding
@@ -23,7 +23,7 @@ def config(fields: Fields) -> DecoderConfig:
     bias = fields.flag("enable_bias", True)
     return decoder(
         fields,
-        (LayerConfig(),) * fields.integer("num_hidden_layers"),
+        (LayerConfig(),) * layer_count(fields),
         intermediate_size=fields.integer("ffn_dim"),
         activation=fields.text("activation_function", "relu"),
         gated=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, refuse, rotary_of
+from luminal.models.architectures.settings import decoder, layer_count, refuse, rotary_of
 from luminal.models.decoder import DecoderConfig, LayerConfig
 
 
@@ -14,7 +14,7 @@ def config(fields: Fields) -> DecoderConfig:
     layer = LayerConfig(rotary=rotary_of(fields, share=0.5))
     return decoder(
         fields,
-        (layer,) * fields.integer("num_hidden_layers"),
+        (layer,) * layer_count(fields),
         activation=fields.text("hidden_act", "gelu_new"),
         gated=False,
         norm="layer",

@@ -19,6 +19,7 @@ _SCALINGS: Mapping[str, tuple[str, ...]] = {
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
 }
 """Kinds of scaling, and the numbers that each needs."""
+MAX_LAYERS = 4096  # a damaged file may speak of any number
 _OPTIONS = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
 
 
@@ -40,13 +41,13 @@ def decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> 
     """From the keys that most architectures share; `changes` are fields of DecoderConfig."""
     if fields.values.get("quantization_config"):
         raise LoadError(f"{fields.path}: quantization_config is not supported; only its absence is")
-    heads = changes.get("heads") or fields.integer("num_attention_heads")
+    heads = changes.get("num_attention_heads") or fields.integer("num_attention_heads")
     read: dict[str, Callable[[], Any]] = {
         "vocab_size": lambda: fields.integer("vocab_size"),
         "hidden_size": lambda: fields.integer("hidden_size"),
         "intermediate_size": lambda: fields.integer("intermediate_size"),
-        "heads": lambda: heads,
-        "kv_heads": lambda: fields.integer("num_key_value_heads", heads),
+        "num_attention_heads": lambda: heads,
+        "num_key_value_heads": lambda: fields.integer("num_key_value_heads", heads),
         "head_dim": lambda: head_dim(fields),
         "max_position_embeddings": lambda: fields.integer("max_position_embeddings", 2048),
         "activation": lambda: fields.text("hidden_act", "silu"),
@@ -55,19 +56,28 @@ def decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> 
     }
     values = {name: value() for name, value in read.items() if name not in changes}
     config = DecoderConfig(layers=layers, **values, **changes)
-    if config.heads % config.kv_heads:
+    if config.num_attention_heads % config.num_key_value_heads:
         raise LoadError(
-            f"{fields.path}: {config.heads} heads do not divide among {config.kv_heads} of keys"
+            f"{fields.path}: {config.num_attention_heads} heads do not divide among "
+            f"{config.num_key_value_heads} of keys"
         )
     return config
 
 
+def layer_count(fields: Fields, key: str = "num_hidden_layers") -> int:
+    """How many layers."""
+    count = fields.integer(key)
+    if count > MAX_LAYERS:
+        raise LoadError(f"{fields.path}: {key} is {count}, it must be at most {MAX_LAYERS}")
+    return count
+
+
 def layers_of(
-    fields: Fields, windows: Callable[[int], bool] | None = None, count: str = "num_hidden_layers"
+    fields: Fields, windows: Callable[[int], bool] | None = None
 ) -> tuple[LayerConfig, ...]:
     """Layers with one rotary embedding; `windows`: which have a window, where no key says so."""
     rotary = rotary_of(fields)
-    number = fields.integer(count)
+    number = layer_count(fields)
     return tuple(LayerConfig(window, rotary) for window in windows_of(fields, number, windows))
 
 

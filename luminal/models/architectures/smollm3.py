@@ -7,13 +7,13 @@ from dataclasses import replace
 from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of
+from luminal.models.architectures.settings import decoder, layer_count, layers_of
 from luminal.models.decoder import DecoderConfig
 
 
 def config(fields: Fields) -> DecoderConfig:
     """Of a `config.json`; `no_rope_layers` has a 1 for every layer that is rotary."""
-    count = fields.integer("num_hidden_layers")
+    count = layer_count(fields)
     interval = fields.integer("no_rope_layer_interval", 4)
     default = [int((number + 1) % interval != 0) for number in range(count)]
     rotary = fields.listed("no_rope_layers", int, default)
