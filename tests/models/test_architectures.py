@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 import luminal as lm
+from luminal.errors import LoadError
+from luminal.models import load
 from luminal.models.architectures import read_decoder
 from luminal.models.decoder import Decoder
 
@@ -169,20 +174,88 @@ def close(found: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> None:
     np.testing.assert_allclose(found, theirs, rtol=0, atol=1e-4 * np.abs(theirs).max())
 
 
-@pytest.mark.parametrize("name", TINY)
-def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
-    theirs = saved(name, tmp_path)
-    model = read_decoder(tmp_path)
+def check_logits(theirs: Any, model: Decoder, backend: str) -> None:
+    """Of three texts at once, of three lengths; then of one text in steps, with caches."""
     rng = np.random.default_rng(0)
-    exe = whole(model).compile("reference")
+    exe = whole(model).compile(backend)
     for length in LENGTHS:
         ids = rng.integers(0, VOCABULARY, (3, length)).astype(np.int32)
         close(exe(ids=ids)["logits"], expected(theirs, ids))
     ids = rng.integers(0, VOCABULARY, 14).astype(np.int32)
-    exe = cached(model).compile("reference")
+    exe = cached(model).compile(backend)
     logits = expected(theirs, ids[None])[0]
     past = 0
     for count in (9, 1, 1, 3):
         part = slice(past, past + count)
         close(exe(ids=ids[part], dims={"past": past})["logits"], logits[part])
         past += count
+
+
+def check_greedy_tokens(theirs: Any, folder: Path, backend: str) -> None:
+    """The 30 likeliest tokens after five, one after the other; two programs are compiled."""
+    write_tokenizer(folder)
+    language_model = load(folder, backend=backend, context=LONGEST)
+    prompt = [3, 14, 15, 9, 26]
+    before = lm.compile_count()
+    found = list(language_model.tokens(prompt, 30))
+    assert lm.compile_count() - before <= 2
+    for count, token in enumerate(found):
+        logits = expected(theirs, np.array([prompt + found[:count]]))[0, -1]
+        assert token == logits.argmax(), f"token {count} of {found}"
+    assert len(found) == 30
+
+
+def write_tokenizer(folder: Path) -> None:
+    """A tokenizer whose tokens are single letters."""
+    letters = {chr(0x4E00 + number): number for number in range(VOCABULARY)}
+    Tokenizer(WordLevel(letters, unk_token=next(iter(letters)))).save(
+        str(folder / "tokenizer.json")
+    )
+    (folder / "generation_config.json").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    theirs = saved(name, tmp_path)
+    check_logits(theirs, read_decoder(tmp_path), "reference")
+
+
+@pytest.mark.parametrize("name", ["mistral"])
+def test_greedy_tokens_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    check_greedy_tokens(saved(name, tmp_path), tmp_path, "cpu")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TINY)
+def test_compiled_logits_and_greedy_tokens(name: str, tmp_path: Path) -> None:
+    theirs = saved(name, tmp_path)
+    check_logits(theirs, read_decoder(tmp_path), "cpu")
+    check_greedy_tokens(theirs, tmp_path, "cpu")
+
+
+def test_an_architecture_that_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["RwkvForCausalLM"]}')
+    with pytest.raises(LoadError, match="'RwkvForCausalLM' is not supported; supported are Bloom"):
+        read_decoder(tmp_path)
+
+
+DAMAGED = {
+    "rope_kind": ({"rope_parameters": {"rope_type": "ntk"}}, "rope_type 'ntk' is not supported"),
+    "layers": ({"num_hidden_layers": 10**6}, "num_hidden_layers is 1000000, it must be at most"),
+    "width": ({"head_dim": 10**8}, "q_proj.weight' has shape"),
+    "heads": ({"num_key_value_heads": 3}, "4 heads do not divide among 3 of keys"),
+    "activation": ({"hidden_act": "sine"}, "activation 'sine' is not known"),
+    "bias": ({"attention_bias": True}, "missing: model.layers.0.self_attn.q_proj.bias"),
+    "quantised": ({"quantization_config": {"bits": 4}}, "quantization_config is not supported"),
+    "odd_rotary": ({"partial_rotary_factor": 0.7}, "rotary: 5 features of head_dim 8"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_what_a_configuration_must_not_say(name: str, tmp_path: Path) -> None:
+    saved("llama", tmp_path)
+    change, message = DAMAGED[name]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(LoadError, match=message):
+        read_decoder(tmp_path)
