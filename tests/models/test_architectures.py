@@ -23,7 +23,7 @@ transformers = pytest.importorskip("transformers")
 VOCABULARY = 64
 LONGEST = 48
 LENGTHS = (1, 7, 19)
-SPECIAL = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+SPECIAL = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
 SIZES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -211,7 +211,6 @@ def write_tokenizer(folder: Path) -> None:
     Tokenizer(WordLevel(letters, unk_token=next(iter(letters)))).save(
         str(folder / "tokenizer.json")
     )
-    (folder / "generation_config.json").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -241,6 +240,7 @@ def test_an_architecture_that_is_not_known(tmp_path: Path) -> None:
 
 DAMAGED = {
     "rope_kind": ({"rope_parameters": {"rope_type": "ntk"}}, "rope_type 'ntk' is not supported"),
+    "no_kind": ({"rope_parameters": {"rope_type": ["yarn"]}}, "rope_type .* is not supported"),
     "layers": ({"num_hidden_layers": 10**6}, "num_hidden_layers is 1000000, it must be at most"),
     "width": ({"head_dim": 10**8}, "q_proj.weight' has shape"),
     "heads": ({"num_key_value_heads": 3}, "4 heads do not divide among 3 of keys"),

@@ -124,8 +124,8 @@ def rotary_of(
 def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
     """The scaling with its numbers checked."""
     kind = rope.values.get("rope_type") or rope.values.get("type") or "default"
-    kind = {"su": "longrope"}.get(kind, kind) if isinstance(kind, str) else kind
-    if kind not in _SCALINGS:
+    kind = "longrope" if kind == "su" else kind
+    if not isinstance(kind, str) or kind not in _SCALINGS:
         raise LoadError(
             f"{rope.path}: rope_type {shown(kind)} is not supported; {', '.join(_SCALINGS)} are"
         )
