@@ -38,6 +38,7 @@ class Rotary:
     theta: float = 10000.0
     scaling: Mapping[str, Any] | None = None
     dims: int | None = None
+    interleaved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,9 @@ class DecoderModel(Module):
         self.embed_positions = Embedding(positions, hidden, dtype=dtype) if learned else None
         self.embed_norm = config.make_norm(hidden, dtype) if config.embedding_norm else None
         self.rotaries = {
-            rotary: RotaryEmbedding(config.head_dim, rotary.theta, rotary.scaling, dims=rotary.dims)
+            rotary: RotaryEmbedding(
+                config.head_dim, rotary.theta, rotary.scaling, rotary.interleaved, rotary.dims
+            )
             for rotary in (layer.rotary for layer in config.layers)
             if rotary is not None
         }
@@ -284,7 +287,8 @@ class Decoder(Module):
     """A causal language model: token ids to logits."""
 
     def __init__(self, config: DecoderConfig, dtype: Any = float32) -> None:
-        self.config = config
+        self.config: Any = config  # a Llama's is a LlamaConfig
+        self.logit_scale, self.logit_softcap = config.logit_scale, config.logit_softcap
         self.model = DecoderModel(config, dtype)
         tied, sizes = config.tie_word_embeddings, (config.hidden_size, config.vocab_size)
         self.lm_head = None if tied else Linear(*sizes, config.head_bias, dtype)
@@ -307,9 +311,9 @@ class Decoder(Module):
             logits: Tensor = hidden @ self.read(self.model.embed_tokens.weight, hidden).mT
         else:
             logits = self.lm_head(hidden)
-        if self.config.logit_scale is not None:
-            logits = logits * self.config.logit_scale
-        cap = self.config.logit_softcap
+        if self.logit_scale is not None:
+            logits = logits * self.logit_scale
+        cap = self.logit_softcap
         return logits if cap is None else (logits * (1 / cap)).tanh() * cap
 
     def make_caches(self, max_len: int, dtype: Any = float32) -> list[KVCache]:

@@ -65,7 +65,7 @@ class LanguageModel:
 
     def __init__(
         self,
-        model: Decoder | Llama,
+        model: Decoder,
         tokenizer: Tokenizer,
         mode: CompilationMode | str = "fast",
         backend: str = "cpu",
@@ -226,7 +226,7 @@ def load(
     """
     start = time.perf_counter()
     place = locate(path)
-    model: Decoder | Llama
+    model: Decoder
     if place.is_dir():
         model = read_decoder(place)
         found = folder_tokenizer(place, model.config.vocab_size, tokenizer)

@@ -11,7 +11,7 @@ import numpy as np
 import luminal as lm
 from luminal import nn
 from luminal.hlir.graph import Graph
-from luminal.models.llama import LlamaBlock, LlamaConfig
+from luminal.models.llama import Llama, LlamaConfig
 
 Array = np.ndarray[Any, Any]
 
@@ -108,9 +108,9 @@ def moe(cx: Any, given: Any) -> Any:
 def llama(cx: Any, given: Any) -> Any:
     nn.init.manual_seed(0)
     config = LlamaConfig(16, 12, 1, 4, 2, 4, 32)
-    rotary = nn.RotaryEmbedding(4, 10000.0, None, False)
+    layer = Llama(config).model.layers[0]
     x = given("s", 16)
-    return LlamaBlock(config, rotary, lm.float32)(x, rotary.angles(cx, x.shape[0], 0))
+    return layer(x, layer.self_attn.rotary.angles(cx, x.shape[0], 0))
 
 
 def matrices(cx: Any, given: Any) -> Any:
