@@ -275,12 +275,20 @@ class DecoderModel(Module):
         if self.embed_positions is not None:
             x = x + self.embed_positions(graph.arange(count) + graph.constant(past))
         x = _normed(self.embed_norm, x)
+        if caches and self.cache_end is not None:
+            graph.require(graph.extent(past) + count <= self.cache_end, "rotary of cached keys")
         angles = {key: each.angles(graph, count, past) for key, each in self.rotaries.items()}
         for number, (kind, layer) in enumerate(zip(self.kinds, self.layers, strict=True)):
             turned = angles[kind.rotary] if kind.rotary else None
             x = layer(x, turned, caches[number] if caches else None, past)
         normed: Tensor = self.norm(x)
         return normed
+
+    @property
+    def cache_end(self) -> int | None:
+        """The longest text with caches: cached keys stay as the frequencies of its start turned."""
+        changes = (rotary.scaled.longer for rotary in self.rotaries.values())
+        return min((change.above for change in changes if change is not None), default=None)
 
 
 class Decoder(Module):
@@ -315,6 +323,13 @@ class Decoder(Module):
             logits = logits * self.logit_scale
         cap = self.logit_softcap
         return logits if cap is None else (logits * (1 / cap)).tanh() * cap
+
+    @property
+    def longest_text(self) -> int:
+        """How many positions a text with caches may have."""
+        longest: int = self.config.max_position_embeddings
+        end = self.model.cache_end
+        return longest if end is None else min(longest, end)
 
     def make_caches(self, max_len: int, dtype: Any = float32) -> list[KVCache]:
         """Empty caches for `max_len` positions, one a layer."""

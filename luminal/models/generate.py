@@ -73,9 +73,8 @@ class LanguageModel:
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.mode, self.backend = mode, backend
-        longest = model.config.max_position_embeddings
         wanted = MAX_CONTEXT if context is None else checked_count("context", context, 1)
-        self.context = min(longest, wanted)
+        self.context = min(model.longest_text, wanted)
         self.stats = Stats()
         self._caches = model.make_caches(self.context)
         self._programs: tuple[Executable, Executable] | None = None

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 import luminal as lm
-from luminal.errors import LoadError
+from luminal.errors import DimError, LoadError
 from luminal.models import load
 from luminal.models.architectures import read_decoder
 from luminal.models.decoder import Decoder
@@ -130,12 +130,78 @@ TINY = {
 }
 
 
+ROPE = {"rope_theta": 10000.0, "factor": 4.0}
+VARIANTS = {
+    "llama_with_biases": TINY["llama"]._replace(
+        options={**SIZES, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}
+    ),
+    "llama_3": TINY["llama"]._replace(
+        options={
+            **SIZES,
+            "rope_parameters": {
+                **ROPE,
+                "rope_type": "llama3",
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 32,
+            },
+        }
+    ),
+    "llama_yarn": TINY["llama"]._replace(
+        options={
+            **SIZES,
+            "rope_parameters": {
+                **ROPE,
+                "rope_type": "yarn",
+                "original_max_position_embeddings": 16,
+            },
+        }
+    ),
+    "llama_dynamic": TINY["llama"]._replace(
+        options={
+            **SIZES,
+            "max_position_embeddings": 16,
+            "rope_parameters": {**ROPE, "rope_type": "dynamic"},
+        }
+    ),
+    "phi3_longrope": TINY["phi3"]._replace(
+        options={
+            **SIZES,
+            "head_dim": 8,
+            "original_max_position_embeddings": 16,
+            "rope_parameters": {
+                "rope_theta": 10000.0,
+                "rope_type": "longrope",
+                "short_factor": [1.0, 1.5],
+                "long_factor": [2.0, 5.0],
+                "partial_rotary_factor": 0.5,
+                "original_max_position_embeddings": 16,
+            },
+        }
+    ),
+    "gpt_neox_in_sequence": TINY["gpt_neox"]._replace(
+        options={**UNGROUPED, "use_parallel_residual": False, "attention_bias": False}
+    ),
+    "falcon_in_sequence": TINY["falcon"]._replace(
+        options={**UNGROUPED, "parallel_attn": False, "multi_query": False, "bias": True}
+    ),
+    "qwen3_moe_normalised": TINY["qwen3_moe"]._replace(
+        options={
+            **TINY["qwen3_moe"].options,
+            "norm_topk_prob": True,
+            "decoder_sparse_step": 2,
+            "mlp_only_layers": [],
+        }
+    ),
+}
+
+
 def saved(name: str, folder: Path) -> Any:
     """A random model of transformers, also written to the folder.
 
     Weights are wide enough for attention to choose, and none is left at 0 or 1.
     """
-    tiny = TINY[name]
+    tiny = (TINY | VARIANTS)[name]
     torch.manual_seed(0)
     config = getattr(transformers, tiny.config)(**tiny.options)
     model = getattr(transformers, tiny.model)(config).eval()
@@ -217,6 +283,23 @@ def write_tokenizer(folder: Path) -> None:
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     theirs = saved(name, tmp_path)
     check_logits(theirs, read_decoder(tmp_path), "reference")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", VARIANTS)
+def test_logits_of_options(name: str, tmp_path: Path) -> None:
+    theirs = saved(name, tmp_path)
+    check_logits(theirs, read_decoder(tmp_path), "reference")
+
+
+def test_a_cache_ends_where_rotary_frequencies_change(tmp_path: Path) -> None:
+    saved("llama_dynamic", tmp_path)
+    model = read_decoder(tmp_path)
+    assert model.longest_text == 16
+    exe = cached(model).compile("reference")
+    exe(ids=np.zeros(16, np.int32), dims={"past": 0})
+    with pytest.raises(DimError, match=r"past \+ s <= 16 does not hold"):
+        exe(ids=np.zeros(1, np.int32), dims={"past": 16})
 
 
 @pytest.mark.parametrize("name", ["mistral"])
