@@ -68,6 +68,9 @@ def _yarn(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
     dims, factor = 2 * len(plain), options["factor"]
     length = options["original_max_position_embeddings"]
 
+    if theta <= 1:
+        raise ShapeError(f"rotary: theta {theta} under yarn; it must be above 1")
+
     def feature(turns: float) -> float:
         """The pair that turns so many times over the original length."""
         return dims * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(theta))
@@ -115,6 +118,11 @@ def _dynamic(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
 def _longrope(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
     """Every frequency divided by its own factor, one for short texts and one for long ones."""
     length, factor = options["original_max_position_embeddings"], options["factor"]
+    for key in ("short_factor", "long_factor"):
+        if len(options[key]) != len(plain):
+            raise ShapeError(
+                f"rotary: {key} has {len(options[key])} numbers for {len(plain)} frequencies"
+            )
     short, long = (
         (plain / np.array(options[f"{each}_factor"])).astype(np.float32)
         for each in ("short", "long")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from luminal.errors import LoadError
-from luminal.loaders.fields import Fields
+from luminal.loaders.fields import MOST, Fields
 from luminal.loaders.shown import shown
 from luminal.models.decoder import DecoderConfig, LayerConfig, Rotary
 
@@ -111,13 +111,13 @@ def rotary_of(
     if rope is None:
         rope = fields.section("rope_parameters") or fields.section("rope_scaling")
 
-    def number(key: str, default: float) -> float:
+    def number(key: str, default: float, least: float = 0) -> float:
         where = rope if rope.values.get(key) is not None else fields
-        return where.number(key, default)
+        return where.number(key, default, least)
 
     share = number("partial_rotary_factor", share)
     return Rotary(
-        number("rope_theta", theta), _scaling(fields, rope), int(head_dim(fields) * share)
+        number("rope_theta", theta, 1), _scaling(fields, rope), int(head_dim(fields) * share)
     )
 
 
@@ -138,12 +138,15 @@ def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
     if kind == "dynamic":  # Hugging Face's grows from the longest text the model takes
         found[original] = positions
     for key in _SCALINGS[kind]:
-        found[key] = rope.number(key)
+        found[key] = rope.number(key, least=1e-3)
     for key in _OPTIONS:
         if rope.values.get(key) is not None:
             found[key] = rope.number(key)
     found["truncate"] = rope.flag("truncate", True)
     if kind == "longrope":
         found["factor"] = rope.number("factor", positions / found[original])
-        found |= {key: rope.listed(key, float) for key in ("short_factor", "long_factor")}
+        for key in ("short_factor", "long_factor"):
+            found[key] = rope.listed(key, float)
+            if not all(1e-3 <= factor <= MOST for factor in found[key]):
+                raise LoadError(f"{rope.path}: {key} has a number that is not from 0.001 to {MOST}")
     return found
