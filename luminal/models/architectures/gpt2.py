@@ -11,12 +11,8 @@ from luminal.models.decoder import DecoderConfig, LayerConfig
 
 def config(fields: Fields) -> DecoderConfig:
     """Of a `config.json`."""
-    refuse(
-        fields,
-        scale_attn_weights=True,
-        scale_attn_by_inverse_layer_idx=False,
-        add_cross_attention=False,
-    )
+    refuse(fields, scale_attn_weights=True, add_cross_attention=False)
+    refuse(fields, scale_attn_by_inverse_layer_idx=False)
     hidden, heads = fields.integer("n_embd", 768), fields.integer("n_head", 12)
     return decoder(
         fields,
