@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -20,24 +20,13 @@ from luminal import luminal_backend
 from luminal.torch_backend import explain, supported_ops
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.ops import registry
+from tests.torch_backend.whole import compiled
 
 # of PyTorch's own modules, when Dynamo imports them
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    """Nothing compiled by Dynamo before, and one sequence of random numbers."""
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
-
-
-def compiled(function: Callable[..., Any], **how: Any) -> Any:
-    return torch.compile(
-        function, backend=luminal_backend, fullgraph=True, options={"fallback": "error"}, **how
-    )
+pytestmark = [
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated"),
+]
 
 
 def network() -> nn.Module:

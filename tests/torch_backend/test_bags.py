@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch.nn import functional
 
 from luminal import luminal_backend
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 IDS, OFFSETS = torch.tensor([1, 3, 3, 2, 8, 0]), torch.tensor([0, 2, 2, 5])
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def test_gradients_of_all_modes() -> None:

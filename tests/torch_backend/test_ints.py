@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import torch
 
 import luminal as lm
-from luminal import luminal_backend
+from tests.torch_backend.whole import compiled
 
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")
+pytestmark = [
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated"),
+]
 
 FUNCTIONS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "factor": lambda x, n: x * n + n,
@@ -20,20 +22,6 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "diagonal": lambda x, n: x.tril(n),
     "filled": lambda x, n: x.masked_fill(x > 0, n),
 }
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
-
-
-def compiled(function: Callable[..., Any]) -> Any:
-    return torch.compile(
-        function, backend=luminal_backend, fullgraph=True, options={"fallback": "error"}
-    )
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

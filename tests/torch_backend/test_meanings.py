@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,15 +12,10 @@ import torch
 
 from luminal import luminal_backend
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 NAN = float("nan")
 INTEGERS = torch.tensor([[200, 100], [3, 255]], dtype=torch.uint8)
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {

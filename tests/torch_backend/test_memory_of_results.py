@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 from luminal import luminal_backend, pt2
+from tests.torch_backend.whole import compiled
 
 pytestmark = [
+    pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("ignore:.*is deprecated"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
@@ -33,20 +35,6 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "expanded": lambda x: (x.sum(0, keepdim=True).expand(3, -1), x.sum(0)),
     "argument": lambda x: (x.split(3)[0], x.diagonal(), x.unfold(0, 2, 1), x + 1),
 }
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
-
-
-def compiled(function: Callable[..., Any]) -> Any:
-    return torch.compile(
-        function, backend=luminal_backend, fullgraph=True, options={"fallback": "error"}
-    )
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,17 +13,10 @@ from torch.utils.checkpoint import checkpoint
 from luminal import luminal_backend
 
 pytestmark = [
+    pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated"),
     pytest.mark.filterwarnings("ignore:luminal. PyTorch runs"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
 
 
 def in_parts(function: Callable[..., Any]) -> Any:
