@@ -28,6 +28,7 @@ from luminal.nn import (
     RotaryEmbedding,
     alibi_slopes,
 )
+from luminal.nn.attention import soft_capped
 from luminal.nn.rotary import Angles
 
 
@@ -322,7 +323,7 @@ class Decoder(Module):
         if self.logit_scale is not None:
             logits = logits * self.logit_scale
         cap = self.logit_softcap
-        return logits if cap is None else (logits * (1 / cap)).tanh() * cap
+        return logits if cap is None else soft_capped(logits, cap)
 
     @property
     def longest_text(self) -> int:

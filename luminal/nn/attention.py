@@ -119,7 +119,7 @@ class Attention(Module):
         grouped = (q * self.scale).unflatten(-3, shared)
         scores = grouped @ k.unsqueeze(-3).mT
         if self.softcap is not None:
-            scores = (scores * (1 / self.softcap)).tanh() * self.softcap
+            scores = soft_capped(scores, self.softcap)
         if self.slopes is not None:  # the query's own position changes no softmax
             keys = scores.graph.arange(scores.extents[-1], dtype=scores.dtype)
             scores = scores + keys * self.slopes.reshape(*shared, 1, 1).astype(np.float32)
@@ -151,6 +151,11 @@ def causal_mask(
     if window is not None:
         visible = visible & (key + window > own)
     return position(graph, visible, (rows, columns), bool_)
+
+
+def soft_capped(x: Tensor, cap: float) -> Tensor:
+    """`cap * tanh(x / cap)`: within -cap .. cap, and x itself near 0."""
+    return (x * (1 / cap)).tanh() * cap
 
 
 def _masked(scores: Tensor, past: Expression, window: int | None) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of, refuse
+from luminal.models.architectures.settings import decoder, layers_of, plain, refuse
 from luminal.models.decoder import DecoderConfig
 
 
@@ -30,13 +30,9 @@ def config(fields: Fields) -> DecoderConfig:
         num_key_value_heads=1 if one else fields.integer("num_kv_heads", heads),
         intermediate_size=fields.integer("ffn_hidden_size", 4 * hidden),
         activation=fields.text("activation", "gelu"),
-        gated=False,
-        norm="layer",
         norm_eps=fields.number("layer_norm_epsilon", 1e-5, most=1),
         parallel=parallel,
-        attention_bias=bias,
-        output_bias=bias,
-        mlp_bias=bias,
+        **plain(bias),
         tie_word_embeddings=fields.flag("tie_word_embeddings", True),
     )
 

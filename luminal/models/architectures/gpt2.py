@@ -5,7 +5,7 @@ from __future__ import annotations
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layer_count, refuse
+from luminal.models.architectures.settings import decoder, layer_count, plain, refuse
 from luminal.models.decoder import DecoderConfig, LayerConfig
 
 
@@ -24,12 +24,8 @@ def config(fields: Fields) -> DecoderConfig:
         head_dim=hidden // heads,
         max_position_embeddings=fields.integer("n_positions", 1024),
         activation=fields.text("activation_function", "gelu_new"),
-        gated=False,
-        norm="layer",
         norm_eps=fields.number("layer_norm_epsilon", 1e-5, most=1),
-        attention_bias=True,
-        output_bias=True,
-        mlp_bias=True,
+        **plain(True),
         positions="learned",
         tie_word_embeddings=fields.flag("tie_word_embeddings", True),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layer_count, refuse
+from luminal.models.architectures.settings import decoder, layer_count, plain, refuse
 from luminal.models.decoder import DecoderConfig, LayerConfig
 
 FIRST_POSITION = 2  # the rows before it are for padding
@@ -26,12 +26,8 @@ def config(fields: Fields) -> DecoderConfig:
         (LayerConfig(),) * layer_count(fields),
         intermediate_size=fields.integer("ffn_dim"),
         activation=fields.text("activation_function", "relu"),
-        gated=False,
-        norm="layer",
         norm_eps=1e-5,
-        attention_bias=bias,
-        output_bias=bias,
-        mlp_bias=bias,
+        **plain(bias),
         positions="learned",
         tie_word_embeddings=fields.flag("tie_word_embeddings", True),
     )

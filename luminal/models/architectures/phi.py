@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layer_count, refuse, rotary_of
+from luminal.models.architectures.settings import decoder, layer_count, plain, refuse, rotary_of
 from luminal.models.decoder import DecoderConfig, LayerConfig
 
 
@@ -16,13 +16,9 @@ def config(fields: Fields) -> DecoderConfig:
         fields,
         (layer,) * layer_count(fields),
         activation=fields.text("hidden_act", "gelu_new"),
-        gated=False,
-        norm="layer",
         norm_eps=fields.number("layer_norm_eps", 1e-5, most=1),
         parallel="shared",
-        attention_bias=True,
-        output_bias=True,
-        mlp_bias=True,
+        **plain(True),
         head_bias=True,
     )
 

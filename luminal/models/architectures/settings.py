@@ -64,6 +64,14 @@ def decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> 
     return config
 
 
+def plain(bias: bool) -> dict[str, Any]:
+    """Fields of a DecoderConfig as before Llama: layer norms, feed-forwards without a gate; `bias`
+    of every projection.
+    """
+    biases = {"attention_bias": bias, "output_bias": bias, "mlp_bias": bias}
+    return {"gated": False, "norm": "layer", **biases}
+
+
 def layer_count(fields: Fields, key: str = "num_hidden_layers") -> int:
     """How many layers."""
     count = fields.integer(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import always, decoder, layers_of
+from luminal.models.architectures.settings import always, decoder, layers_of, plain
 from luminal.models.decoder import DecoderConfig
 
 
@@ -15,12 +15,8 @@ def config(fields: Fields) -> DecoderConfig:
         fields,
         layers_of(fields, always(fields)),
         activation=fields.text("hidden_act", "gelu_pytorch_tanh"),
-        gated=False,
-        norm="layer",
         norm_eps=fields.number("norm_epsilon", 1e-5, most=1),
-        attention_bias=bias,
-        output_bias=bias,
-        mlp_bias=bias,
+        **plain(bias),
         tie_word_embeddings=fields.flag("tie_word_embeddings", True),
     )
 
