@@ -5,16 +5,16 @@ Vaswani et al., arXiv 1706.03762. `luminal.models.architectures` has the configu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import float32, promote
 from luminal.errors import InputError
-from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
 from luminal.nn import (
     Attention,
+    Cache,
     Embedding,
     FeedForward,
     GatedFeedForward,
@@ -29,6 +29,7 @@ from luminal.nn import (
     alibi_slopes,
 )
 from luminal.nn.attention import soft_capped
+from luminal.nn.cache import Positions
 from luminal.nn.rotary import Angles
 
 
@@ -217,12 +218,16 @@ class DecoderLayer(Module):
         self.mlp_output_norm = config.make_norm(hidden, dtype) if after else None
 
     def forward(
-        self, x: Tensor, angles: Angles | None, cache: KVCache | None = None, past: Extent = 0
+        self,
+        x: Tensor,
+        angles: Angles | None,
+        cache: Cache | None = None,
+        positions: Positions = 0,
     ) -> Tensor:
         """(..., s, hidden) to the same shape."""
         first = _normed(self.input_layernorm, x)
-        attended = _normed(self.attention_output_norm, self.self_attn(first, angles, cache, past))
-        between = x + attended
+        attended = self.self_attn(first, angles, cache, positions)
+        between = x + _normed(self.attention_output_norm, attended)
         if self.parallel:
             second = first
             if self.post_attention_layernorm is not None:
@@ -230,6 +235,17 @@ class DecoderLayer(Module):
         else:
             second = _normed(self.post_attention_layernorm, between)
         return between + _normed(self.mlp_output_norm, self.mlp(second))
+
+    def make_cache(self, max_len: int, dtype: Any, name: str, batch: int | None = None) -> KVCache:
+        """An empty cache for `max_len` positions, of one text or a batch of them."""
+        return self.self_attn.make_cache(max_len, dtype, name, batch)
+
+
+def _each(positions: Positions, ids: Tensor) -> Tensor:
+    """The position of every id, for rows that have the same ones (s,)."""
+    if isinstance(positions, Tensor):
+        return positions
+    return ids.graph.arange(ids.extents[-1]) + ids.graph.constant(positions)
 
 
 def _normed(norm: Module | None, x: Tensor) -> Tensor:
@@ -265,7 +281,7 @@ class DecoderModel(Module):
         self.norm = config.make_norm(hidden, dtype)
 
     def forward(
-        self, ids: Tensor, caches: Sequence[KVCache] | None = None, past: Extent = 0
+        self, ids: Tensor, caches: Sequence[Cache] | None = None, positions: Positions = 0
     ) -> Tensor:
         """(..., s) ids to (..., s, hidden), in float32 (float64 for float64 weights)."""
         graph, count = ids.graph, ids.extents[-1]
@@ -274,14 +290,15 @@ class DecoderModel(Module):
         if self.scale is not None:
             x = x * self.scale
         if self.embed_positions is not None:
-            x = x + self.embed_positions(graph.arange(count) + graph.constant(past))
+            x = x + self.embed_positions(_each(positions, ids))
         x = _normed(self.embed_norm, x)
-        if caches and self.cache_end is not None:
-            graph.require(graph.extent(past) + count <= self.cache_end, "rotary of cached keys")
-        angles = {key: each.angles(graph, count, past) for key, each in self.rotaries.items()}
+        if caches and self.cache_end is not None and not isinstance(positions, Tensor):
+            end = graph.extent(positions) + count
+            graph.require(end <= self.cache_end, "rotary of cached keys")
+        angles = {key: each.angles(graph, count, positions) for key, each in self.rotaries.items()}
         for number, (kind, layer) in enumerate(zip(self.kinds, self.layers, strict=True)):
             turned = angles[kind.rotary] if kind.rotary else None
-            x = layer(x, turned, caches[number] if caches else None, past)
+            x = layer(x, turned, caches[number] if caches else None, positions)
         normed: Tensor = self.norm(x)
         return normed
 
@@ -305,15 +322,20 @@ class Decoder(Module):
     def forward(
         self,
         ids: Tensor,
-        caches: Sequence[KVCache] | None = None,
-        past: Extent = 0,
+        caches: Sequence[Cache] | None = None,
+        positions: Positions = 0,
         last_only: bool = False,
     ) -> Tensor:
-        """(..., s) ids at positions past .. past + s - 1 to logits (..., s, vocab_size).
+        """(..., s) ids to logits (..., s, vocab_size).
 
-        `last_only`: of the last position, (..., 1, vocab_size). Caches, one a layer, take 1-d ids.
+        `positions`: an Extent is the position of the first id, the others follow it; a Tensor of
+        the ids' shape (int32) is that of each. `caches`, one a layer, keep the keys and values of
+        positions before; Tensors of positions must lie below `longest_text` then. Rows of different
+        lengths are padded on the right: what a padded id leaves in a cache lies after its text's
+        end, where nobody sees it until the next id is written there.
+        `last_only`: logits of the last column, (..., 1, vocab_size).
         """
-        hidden = self.model(ids, caches, past)
+        hidden = self.model(ids, caches, positions)
         if last_only:
             hidden = hidden[..., -1:, :]
         if self.lm_head is None:
@@ -332,8 +354,12 @@ class Decoder(Module):
         end = self.model.cache_end
         return longest if end is None else min(longest, end)
 
-    def make_caches(self, max_len: int, dtype: Any = float32) -> list[KVCache]:
-        """Empty caches for `max_len` positions, one a layer."""
-        shape = self.config.num_key_value_heads, max_len, self.config.head_dim
-        layers = range(self.config.num_hidden_layers)
-        return [KVCache.make(*shape, dtype, name=f"layers.{number}.cache") for number in layers]
+    def make_caches(
+        self, max_len: int, dtype: Any = float32, batch: int | None = None
+    ) -> list[KVCache]:
+        """Empty caches for `max_len` positions, one a layer; for `batch` texts at most."""
+        layers: Iterable[Any] = self.model.layers
+        return [
+            layer.make_cache(max_len, dtype, f"layers.{number}.cache", batch)
+            for number, layer in enumerate(layers)
+        ]

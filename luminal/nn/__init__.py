@@ -36,7 +36,8 @@ from luminal.nn.activation import (
     Tanhshrink,
     Threshold,
 )
-from luminal.nn.attention import Attention, KVCache, alibi_slopes, causal_mask
+from luminal.nn.attention import Attention, alibi_slopes, causal_mask
+from luminal.nn.cache import Cache, KVCache
 from luminal.nn.containers import (
     ModuleDict,
     ModuleList,
@@ -318,6 +319,7 @@ __all__ = [
     "TransformerEncoderLayer",
     # of language models
     "Attention",
+    "Cache",
     "KVCache",
     "alibi_slopes",
     "causal_mask",

@@ -1,9 +1,8 @@
-"""Grouped-query attention, causal, with a key and value cache that States hold between runs."""
+"""Grouped-query attention, causal; a cache may keep keys and values between runs."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,30 +12,14 @@ from luminal.errors import ShapeError
 from luminal.frontend.binary import where
 from luminal.frontend.creation import position
 from luminal.frontend.graph import Recorder
-from luminal.frontend.handle import Array, Extent, along
+from luminal.frontend.handle import Array, Extent, along, is_tensor
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import State
+from luminal.nn.cache import Cache, KVCache, Positions
 from luminal.nn.linear import Linear
 from luminal.nn.module import Module
 from luminal.nn.norm import RMSNorm
 from luminal.nn.rotary import Angles, RotaryEmbedding
-from luminal.shape.expression import Expression, const
-
-
-@dataclass(frozen=True, slots=True)
-class KVCache:
-    """One layer's keys and values of all positions so far, each (kv_heads, max_len, head_dim)."""
-
-    keys: State
-    values: State
-
-    @classmethod
-    def make(
-        cls, kv_heads: int, max_len: int, head_dim: int, dtype: Any = float32, name: str = "cache"
-    ) -> KVCache:
-        """An empty cache."""
-        shape = (kv_heads, max_len, head_dim)
-        return cls(State(shape, dtype, name=f"{name}.k"), State(shape, dtype, name=f"{name}.v"))
+from luminal.shape.expression import const
 
 
 class Attention(Module):
@@ -87,23 +70,31 @@ class Attention(Module):
         self,
         x: Tensor,
         angles: Angles | None = None,
-        cache: KVCache | None = None,
-        past: Extent = 0,
+        cache: Cache | None = None,
+        positions: Positions = 0,
     ) -> Tensor:
-        """x (..., s, hidden) to the same shape. `angles` are for positions past .. past + s - 1.
+        """x (..., s, hidden) to the same shape. `angles` are for these positions.
 
-        With a cache, x has no batch: its keys and values are appended at `past`, all are attended.
+        With a cache, which keeps keys and values, a query at position p sees those at 0 .. p;
+        without one, those of the rows of x up to its own.
         """
         q = self._heads(self.q_proj(x), self.heads, self.q_norm)
         k = self._heads(self.k_proj(x), self.kv_heads, self.k_norm)
         v = self._heads(self.v_proj(x), self.kv_heads)
         if self.rotary is not None:
-            angles = angles or self.rotary.angles(x.graph, x.extents[-2], past)
+            angles = angles or self.rotary.angles(x.graph, x.extents[-2], positions)
             q, k = self.rotary(q, angles), self.rotary(k, angles)
-        first = x.graph.extent(past) if cache else x.graph.extent(0)
-        if cache is not None:
-            k, v = _appended(cache.keys, k, first), _appended(cache.values, v, first)
-        return self.o_proj(_merged(self._attend(q, k, v, first)))  # type: ignore[no-any-return]
+        if cache is None:
+            attended = self.attend(q, k, v)
+        else:
+            attended = cache.attend(self, q, k, v, positions)
+        return self.o_proj(_merged(attended))  # type: ignore[no-any-return]
+
+    def make_cache(
+        self, max_len: int, dtype: Any = float32, name: str = "cache", batch: int | None = None
+    ) -> KVCache:
+        """An empty cache for `max_len` positions, of one text or a batch of them."""
+        return KVCache.make(self.kv_heads, max_len, self.head_dim, dtype, name, batch)
 
     def _heads(self, x: Tensor, count: int, norm: RMSNorm | None = None) -> Tensor:
         """(..., s, count * head_dim) to (..., count, s, head_dim)."""
@@ -113,8 +104,13 @@ class Attention(Module):
             split = norm(split) if each else norm(x).unflatten(-1, (count, self.head_dim))
         return split.transpose(-2, -3)
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, past: Expression) -> Tensor:
-        """softmax(q k^T * scale) v per head; query i sees the keys up to past + i."""
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions = 0) -> Tensor:
+        """softmax(q k^T * scale) v per head, (..., heads, queries, head_dim).
+
+        k and v (..., kv_heads, keys, head_dim) lie at positions 0, 1, 2 ...; a query sees those up
+        to its own position: the queries follow each other from `positions` on, or it is a Tensor
+        (..., queries).
+        """
         shared = self.kv_heads, self.heads // self.kv_heads
         grouped = (q * self.scale).unflatten(-3, shared)
         scores = grouped @ k.unsqueeze(-3).mT
@@ -123,7 +119,7 @@ class Attention(Module):
         if self.slopes is not None:  # the query's own position changes no softmax
             keys = scores.graph.arange(scores.extents[-1], dtype=scores.dtype)
             scores = scores + keys * self.slopes.reshape(*shared, 1, 1).astype(np.float32)
-        weights = _masked(scores, past, self.window).softmax(-1)
+        weights = _masked(scores, positions, self.window).softmax(-1)
         return (weights @ v.unsqueeze(-3)).flatten(-4, -3)
 
 
@@ -139,18 +135,26 @@ def alibi_slopes(heads: int) -> Array:
 
 
 def causal_mask(
-    graph: Recorder, queries: Extent, keys: Extent, past: Extent = 0, window: int | None = None
+    graph: Recorder,
+    queries: Extent,
+    keys: Extent,
+    positions: Positions = 0,
+    window: int | None = None,
 ) -> Tensor:
-    """(queries, keys) bools: query i, at position past + i, sees the keys at 0 .. past + i.
+    """(queries, keys) bools: query i, at `positions` + i, sees the keys up to its own position.
 
-    `window`: only the last so many of them.
+    (..., queries, keys) for a Tensor (..., queries). `window`: only the last so many keys.
     """
-    rows, columns, first = graph.extents((queries, keys, past))
-    own, key = first + along(0, rows), along(1, columns)
+    rows, columns = graph.extents((queries, keys))
+    if isinstance(positions, Tensor):
+        key: Any = graph.arange(columns, dtype=positions.dtype)
+        own: Any = positions.unsqueeze(-1)
+    else:
+        own, key = graph.extent(positions) + along(0, rows), along(1, columns)
     visible = own >= key
     if window is not None:
         visible = visible & (key + window > own)
-    return position(graph, visible, (rows, columns), bool_)
+    return visible if is_tensor(visible) else position(graph, visible, (rows, columns), bool_)
 
 
 def soft_capped(x: Tensor, cap: float) -> Tensor:
@@ -158,20 +162,15 @@ def soft_capped(x: Tensor, cap: float) -> Tensor:
     return (x * (1 / cap)).tanh() * cap
 
 
-def _masked(scores: Tensor, past: Expression, window: int | None) -> Tensor:
-    """`scores` (..., queries, keys), -inf where the query does not see the key."""
-    queries, keys = scores.extents[-2:]
-    if queries == const(1) and keys == past + 1 and window is None:
-        return scores  # one query, which sees all keys
-    return where(causal_mask(scores.graph, queries, keys, past, window), scores, -math.inf)
-
-
-def _appended(state: State, new: Tensor, past: Expression) -> Tensor:
-    """The cached positions 0 .. past - 1, then `new`; the State holds them after the run."""
-    graph, count = new.graph, new.extents[-2]
-    filled = graph.read(state).slice_scatter(new.cast(state.dtype), 1, past)
-    graph.assign(state, filled)
-    return filled[:, : past + count].cast(new.dtype)
+def _masked(scores: Tensor, positions: Positions, window: int | None) -> Tensor:
+    """`scores` (..., kv_heads, group, queries, keys), -inf where the query does not see the key."""
+    graph, (queries, keys) = scores.graph, scores.extents[-2:]
+    if not isinstance(positions, Tensor):
+        if queries == const(1) and keys == graph.extent(positions) + 1 and window is None:
+            return scores  # one query, which sees all keys
+        return where(causal_mask(graph, queries, keys, positions, window), scores, -math.inf)
+    mask = causal_mask(graph, queries, keys, positions, window)
+    return where(mask.unsqueeze(-3).unsqueeze(-3), scores, -math.inf)
 
 
 def _merged(x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from luminal.dtypes import bool_, float32
+from luminal.dtypes import float32
 from luminal.errors import ShapeError
 from luminal.frontend.binary import where
 from luminal.frontend.creation import position
@@ -16,13 +16,17 @@ from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array, Extent, along
 from luminal.frontend.movement import concat
 from luminal.frontend.tensor import Tensor
+from luminal.nn.cache import Positions
 from luminal.nn.module import Module
 from luminal.nn.rotary_scaling import scaled_frequencies
-from luminal.shape.expression import Expression, const
+from luminal.shape.expression import const
 
 
 class Angles(NamedTuple):
-    """cos and sin of every position's angles, (s, dims / 2): shared by all layers."""
+    """cos and sin of every position's angles, shared by all layers.
+
+    (s, dims / 2), or (..., 1, s, dims / 2) where each row has positions of its own.
+    """
 
     cos: Tensor
     sin: Tensor
@@ -53,23 +57,30 @@ class RotaryEmbedding(Module):
         self.frequencies = self.scaled.frequencies
         self.interleaved = interleaved
 
-    def angles(self, graph: Recorder, length: Extent, past: Extent = 0) -> Angles:
-        """For the positions past .. past + length - 1."""
-        count, first = graph.extents((length, past))
-        positions = position(graph, first + along(0, count), (count,), float32)
-        angles = positions.unsqueeze(-1) * self._frequencies(graph, first + count)
+    def angles(self, graph: Recorder, length: Extent, positions: Positions = 0) -> Angles:
+        """For `length` positions from an Extent on, or for those of a Tensor (..., length).
+
+        Where frequencies change with the length of a text, each row is a text.
+        """
+        if isinstance(positions, Tensor):
+            each = positions.cast(float32).unsqueeze(-2).unsqueeze(-1)
+            total = each.amax(-2, keepdim=True) + 1
+        else:
+            count, first = graph.extents((length, positions))
+            each = position(graph, first + along(0, count), (count,), float32).unsqueeze(-1)
+            total = graph.constant(first + count, float32)
+        angles = each * self._frequencies(total)
         factor = self.scaled.attention_factor
         if factor == 1:
             return Angles(angles.cos(), angles.sin())
         return Angles(angles.cos() * factor, angles.sin() * factor)
 
-    def _frequencies(self, graph: Recorder, total: Expression) -> Array | Tensor:
-        """Those of a text of `total` positions so far."""
+    def _frequencies(self, total: Tensor) -> Array | Tensor:
+        """Those of texts of `total` positions so far."""
         longer = self.scaled.longer
         if longer is None:
             return self.frequencies
-        is_long = position(graph, total > longer.above, (), bool_)
-        return where(is_long, longer.of(graph.constant(total, float32)), self.frequencies)
+        return where(total > longer.above, longer.of(total), self.frequencies)
 
     def forward(self, x: Tensor, angles: Angles) -> Tensor:
         """x (..., s, head_dim), turned; same shape."""

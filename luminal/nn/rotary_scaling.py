@@ -18,7 +18,7 @@ from luminal.frontend.tensor import Tensor
 
 
 class Longer(NamedTuple):
-    """Frequencies of texts of more than `above` positions, from their number (a float, 0-d)."""
+    """Frequencies of texts of more than `above` positions, from their number (a float32 Tensor)."""
 
     above: int
     of: Callable[[Tensor], Tensor | Array]

@@ -229,6 +229,18 @@ def cached(model: Decoder) -> lm.Graph:
     return graph
 
 
+def batched(model: Decoder) -> lm.Graph:
+    """Logits of further tokens of up to three texts, each at positions of its own."""
+    graph = lm.Graph()
+    shape = graph.dim("b", 1, 3), graph.dim("s", 1, LONGEST)
+    ids = graph.tensor(shape, lm.int32, "ids")
+    positions = graph.tensor(shape, lm.int32, "positions")
+    reach = graph.dim("reach", 1, LONGEST)
+    caches = [each.within(reach) for each in model.make_caches(LONGEST, batch=3)]
+    model(ids, caches, positions).output("logits")
+    return graph
+
+
 def expected(model: Any, ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Theirs, with `ids` (batch, s)."""
     with torch.no_grad():
@@ -257,6 +269,24 @@ def check_logits(theirs: Any, model: Decoder, backend: str) -> None:
         past += count
 
 
+def check_padded_texts(theirs: Any, model: Decoder, backend: str) -> None:
+    """Three texts of three lengths, padded on the right: their starts, then some steps of all."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, VOCABULARY, (3, 14)).astype(np.int32)
+    logits = expected(theirs, ids)
+    exe = batched(model).compile(backend)
+    done = np.zeros(3, np.int64)
+    for counts in ((9, 4, 1), (1, 1, 1), (1, 2, 3), (2, 0, 1)):
+        places = done[:, None] + np.arange(max(counts))
+        part = np.take_along_axis(ids, places, 1)
+        inputs = {"ids": part, "positions": places.astype(np.int32)}
+        found = exe(inputs, dims={"reach": int(places.max()) + 1})["logits"]
+        for row, count in enumerate(counts):
+            if count:
+                close(found[row, :count], logits[row, done[row] : done[row] + count])
+        done += counts
+
+
 def check_greedy_tokens(theirs: Any, folder: Path, backend: str) -> None:
     """The 30 likeliest tokens after five, one after the other; two programs are compiled."""
     write_tokenizer(folder)
@@ -282,14 +312,18 @@ def write_tokenizer(folder: Path) -> None:
 @pytest.mark.parametrize("name", TINY)
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     theirs = saved(name, tmp_path)
-    check_logits(theirs, read_decoder(tmp_path), "reference")
+    model = read_decoder(tmp_path)
+    check_logits(theirs, model, "reference")
+    check_padded_texts(theirs, model, "reference")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", VARIANTS)
 def test_logits_of_options(name: str, tmp_path: Path) -> None:
     theirs = saved(name, tmp_path)
-    check_logits(theirs, read_decoder(tmp_path), "reference")
+    model = read_decoder(tmp_path)
+    check_logits(theirs, model, "reference")
+    check_padded_texts(theirs, model, "reference")
 
 
 def test_a_cache_ends_where_rotary_frequencies_change(tmp_path: Path) -> None:
@@ -311,7 +345,9 @@ def test_greedy_tokens_are_those_of_transformers(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", TINY)
 def test_compiled_logits_and_greedy_tokens(name: str, tmp_path: Path) -> None:
     theirs = saved(name, tmp_path)
-    check_logits(theirs, read_decoder(tmp_path), "cpu")
+    model = read_decoder(tmp_path)
+    check_logits(theirs, model, "cpu")
+    check_padded_texts(theirs, model, "cpu")
     check_greedy_tokens(theirs, tmp_path, "cpu")
 
 

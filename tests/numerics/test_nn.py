@@ -195,7 +195,7 @@ def test_cached_attention_in_steps_equals_one_pass() -> None:
     cache = nn.KVCache.make(2, 7, 6)
     cx = Recorder()
     s, past = cx.dim("s", 1, 7), cx.dim("past", 0, 6)
-    y = attention(cx.tensor((s, 12), name="x"), cache=cache, past=past).output("y")
+    y = attention(cx.tensor((s, 12), name="x"), cache=cache, positions=past).output("y")
     assert [str(r) for r in cx.requirements] == ["past + s <= 7"]
     done = 0
     for count in (3, 1, 2, 1):
