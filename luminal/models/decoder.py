@@ -336,8 +336,10 @@ class Decoder(Module):
         `last_only`: logits of the last column, (..., 1, vocab_size).
         """
         hidden = self.model(ids, caches, positions)
-        if last_only:
-            hidden = hidden[..., -1:, :]
+        return self.logits(hidden[..., -1:, :] if last_only else hidden)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """What `self.model` gives, (..., hidden), to logits (..., vocab_size)."""
         if self.lm_head is None:
             logits: Tensor = hidden @ self.read(self.model.embed_tokens.weight, hidden).mT
         else:
