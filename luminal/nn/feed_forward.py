@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from luminal.dtypes import float32
 from luminal.errors import InputError
@@ -35,6 +35,29 @@ def _activation(name: str) -> Callable[[Tensor], Tensor]:
     return ACTIVATIONS[name]
 
 
+GatedActivation: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""Of a gate and what it lets through."""
+
+
+def gated(name: str) -> GatedActivation:
+    """`activation(gate) * up`."""
+    activation = _activation(name)
+    return lambda gate, up: activation(gate) * up
+
+
+def clamped_swiglu(limit: float, slope: float) -> GatedActivation:
+    """`gate * sigmoid(slope * gate) * (up + 1)` of both within -limit .. limit; gates may be lower.
+
+    OpenAI, arXiv 2508.10925.
+    """
+
+    def activation(gate: Tensor, up: Tensor) -> Tensor:
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+        return gate * (gate * slope).sigmoid() * (up + 1)
+
+    return activation
+
+
 class FeedForward(Module):
     """`down(activation(up(x)))`."""
 
@@ -57,15 +80,14 @@ class GatedFeedForward(Module):
     def __init__(
         self, hidden: int, inner: int, activation: str, bias: bool = False, dtype: Any = float32
     ) -> None:
-        self.activation = _activation(activation)
+        self.activation = gated(activation)
         self.gate_proj = Linear(hidden, inner, bias, dtype)
         self.up_proj = Linear(hidden, inner, bias, dtype)
         self.down_proj = Linear(inner, hidden, bias, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., hidden) to the same shape."""
-        gated: Tensor = self.activation(self.gate_proj(x)) * self.up_proj(x)
-        down: Tensor = self.down_proj(gated)
+        down: Tensor = self.down_proj(self.activation(self.gate_proj(x), self.up_proj(x)))
         return down
 
 

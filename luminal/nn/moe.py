@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from luminal.dtypes import float32, int32
@@ -10,8 +12,9 @@ from luminal.frontend.binary import where
 from luminal.frontend.handle import work_dtype
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
+from luminal.hlir.state import Parameter
 from luminal.nn import init
-from luminal.nn.feed_forward import SwiGLU
+from luminal.nn.feed_forward import GatedActivation, SwiGLU, gated
 from luminal.nn.init import Draw
 from luminal.nn.linear import Linear, near_zero
 from luminal.nn.module import Module
@@ -28,11 +31,21 @@ class Routes(NamedTuple):
     weights: Tensor
 
 
-class Router(Module):
-    """Scores of the experts, `x @ weight.T`; the `top_k` greatest are taken.
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Experts lie in `count` groups side by side; a token's come from its `kept` best ones."""
 
-    `scoring`: "softmax" over all experts, or "sigmoid" of each. `normalize`: the weights of a token
-    sum to 1; then they are times `scale`.
+    count: int
+    kept: int
+
+
+class Router(Module):
+    """Scores of the experts, `x @ weight.T + bias`; the `top_k` greatest are taken.
+
+    `scoring`: "softmax" over all experts, or "sigmoid" of each. `correction`: a bias of each expert
+    that counts in the choice only (Wang et al., arXiv 2408.15664). `groups`: each is as good as its
+    best expert, with a correction as its two best together (DeepSeek-AI, arXiv 2405.04434,
+    2412.19437). `normalize`: the weights of a token sum to 1; then they are times `scale`.
     """
 
     def __init__(
@@ -44,34 +57,86 @@ class Router(Module):
         normalize: bool = True,
         scale: float = 1.0,
         dtype: Any = float32,
+        *,
+        bias: bool = False,
+        correction: bool = False,
+        groups: Groups | None = None,
     ) -> None:
         if not 1 <= top_k <= experts:
             raise InputError(f"MoE: top_k is {top_k}; it is 1..{experts}, the number of experts")
         if scoring not in ("softmax", "sigmoid"):
             raise InputError(f"MoE: scoring {scoring!r} is not known; use 'softmax' or 'sigmoid'")
-        self.weight = init.parameter((experts, hidden), near_zero(hidden), dtype)
-        self.top_k, self.scoring = top_k, scoring
+        if groups is not None:
+            _check_groups(groups, experts, top_k)
+        draw = near_zero(hidden)
+        self.weight = init.parameter((experts, hidden), draw, dtype)
+        self.bias = init.parameter((experts,), draw, dtype) if bias else None
+        held = init.parameter((experts,), init.zeros, float32) if correction else None
+        self.e_score_correction_bias = held
+        self.top_k, self.scoring, self.groups = top_k, scoring, groups
         self.normalize, self.scale = normalize, scale
 
     def forward(self, x: Tensor) -> Routes:
         """x (tokens, hidden)."""
         logits = x @ self.read(self.weight, x).mT
         logits = logits.cast(work_dtype(logits.dtype))  # scores of 16 bits would tie
+        if self.bias is not None:
+            logits = logits + self.read(self.bias, x)
         scores = logits.softmax(-1) if self.scoring == "softmax" else logits.sigmoid()
-        weights, experts = scores.topk(self.top_k, -1)
+        experts = self._choice(scores).topk(self.top_k, -1).indices
+        weights = scores.gather(-1, experts)
         if self.normalize:
             weights = weights / weights.sum(-1, keepdim=True)
         return Routes(experts.cast(int32), weights * self.scale)
 
+    def _choice(self, scores: Tensor) -> Tensor:
+        """What experts are chosen by, (tokens, experts)."""
+        if self.e_score_correction_bias is not None:
+            scores = scores + self.read(self.e_score_correction_bias, scores)
+        if self.groups is None:
+            return scores
+        count, kept = self.groups.count, self.groups.kept
+        grouped = scores.unflatten(-1, (count, -1))
+        best = 1 if self.e_score_correction_bias is None else 2
+        of_groups = grouped.topk(best, -1).values.sum(-1)
+        found = of_groups.topk(kept, -1).indices.unsqueeze(-1)  # (tokens, kept, 1)
+        taken = (found == scores.graph.arange(count)).any(1)
+        return where(taken.unsqueeze(-1), grouped, -math.inf).flatten(-2)
+
+
+def _check_groups(groups: Groups, experts: int, top_k: int) -> None:
+    """Raises InputError for groups that experts do not divide into, or that hold too few."""
+    if experts % groups.count or not 1 <= groups.kept <= groups.count:
+        raise InputError(f"MoE: {groups} of {experts} experts; equal groups, 1..count of them kept")
+    if groups.kept * (experts // groups.count) < top_k:
+        raise InputError(f"MoE: {groups} of {experts} experts hold fewer than top_k, {top_k}")
+
 
 class Experts(Module):
-    """SwiGLU blocks side by side: `gate_up_proj` (experts, 2 * inner, hidden) and `down_proj`."""
+    """Gated blocks side by side: `gate_up_proj` (experts, 2 * inner, hidden) and `down_proj`.
 
-    def __init__(self, hidden: int, inner: int, experts: int, dtype: Any = float32) -> None:
-        self.count = experts
+    `activation` is of (gate, up), SwiGLU's by default. `bias`: of both products.
+    """
+
+    def __init__(
+        self,
+        hidden: int,
+        inner: int,
+        experts: int,
+        dtype: Any = float32,
+        *,
+        activation: GatedActivation | None = None,
+        bias: bool = False,
+    ) -> None:
+        self.count, self.activation = experts, activation or gated("silu")
         into: Draw = near_zero(hidden)
+        out: Draw = near_zero(inner)
         self.gate_up_proj = init.parameter((experts, 2 * inner, hidden), into, dtype)
-        self.down_proj = init.parameter((experts, hidden, inner), near_zero(inner), dtype)
+        self.down_proj = init.parameter((experts, hidden, inner), out, dtype)
+        sizes = (2 * inner, into), (hidden, out)
+        self.gate_up_proj_bias, self.down_proj_bias = (
+            init.parameter((experts, size), draw, dtype) if bias else None for size, draw in sizes
+        )
 
     def forward(self, x: Tensor, routes: Routes) -> Tensor:
         """x (tokens, hidden) to the weighted sum of each token's experts, same shape."""
@@ -84,9 +149,14 @@ class Experts(Module):
     def _each(self, x: Tensor, experts: Tensor) -> Tensor:
         """(tokens, top_k, hidden), every slot with the weights of its expert: for a few tokens."""
         into = self.read(self.gate_up_proj, x).take(experts, 0)
-        gate, up = (into @ x.unsqueeze(1).unsqueeze(-1)).squeeze(-1).chunk(2, -1)
         down = self.read(self.down_proj, x).take(experts, 0)
-        return (down @ (gate.silu() * up).unsqueeze(-1)).squeeze(-1)
+
+        def product(matrices: Tensor, vectors: Tensor) -> Tensor:
+            return (matrices @ vectors.unsqueeze(-1)).squeeze(-1)
+
+        gate_up = self._biased(product(into, x.unsqueeze(1)), self.gate_up_proj_bias, experts)
+        inner = self.activation(*gate_up.chunk(2, -1))
+        return self._biased(product(down, inner), self.down_proj_bias, experts)
 
     def _in_blocks(self, x: Tensor, experts: Tensor) -> Tensor:
         """(tokens, top_k, hidden): slots lie in blocks of one expert each, a trip multiplies one.
@@ -100,12 +170,18 @@ class Experts(Module):
 
         def block(carry: None, xs: tuple[Tensor, Tensor]) -> tuple[None, Tensor]:
             rows, expert = xs
-            gate, up = (x.take(rows, 0) @ into.take(expert, 0).mT).chunk(2, -1)
-            return None, (gate.silu() * up) @ down.take(expert, 0).mT
+            gate_up = x.take(rows, 0) @ into.take(expert, 0).mT
+            gate_up = self._biased(gate_up, self.gate_up_proj_bias, expert)
+            found = self.activation(*gate_up.chunk(2, -1)) @ down.take(expert, 0).mT
+            return None, self._biased(found, self.down_proj_bias, expert)
 
         _, results = scan(block, None, (source.reshape(plan.number, BLOCK), plan.expert))
         found: Tensor = results.flatten(0, 1)
         return found.take(plan.place.reshape(tokens, top_k), 0)
+
+    def _biased(self, y: Tensor, bias: Parameter | None, experts: Tensor) -> Tensor:
+        """y (..., features), plus each one's expert's bias."""
+        return y if bias is None else y + self.read(bias, y).take(experts, 0)
 
 
 class _Blocks(NamedTuple):
@@ -143,7 +219,9 @@ class MoE(Module):
     """Router, experts, and `shared` inner width of a SwiGLU block that sees every token (0: none).
 
     Shazeer et al., arXiv 1701.06538; shared experts: Dai et al., arXiv 2401.06066. Parameters as in
-    Hugging Face's Mixtral and DeepSeek: `gate`, `experts`, `shared_experts`.
+    Hugging Face's Mixtral and DeepSeek: `gate`, `experts`, `shared_experts`. `router`: in place of
+    the Router that `top_k`, `scoring`, `normalize` and `scale` make. `activation` and `bias` are
+    those of `Experts`. `weighted_inputs`: what an expert reads is weighted, not what it gives.
     """
 
     def __init__(
@@ -158,20 +236,39 @@ class MoE(Module):
         normalize: bool = True,
         scale: float = 1.0,
         dtype: Any = float32,
+        *,
+        router: Module | None = None,
+        activation: GatedActivation | None = None,
+        bias: bool = False,
+        weighted_inputs: bool = False,
     ) -> None:
-        self.gate = Router(hidden, experts, top_k, scoring, normalize, scale, dtype)
-        self.experts = Experts(hidden, inner, experts, dtype)
+        self.gate = router or Router(hidden, experts, top_k, scoring, normalize, scale, dtype)
+        self.experts = Experts(hidden, inner, experts, dtype, activation=activation, bias=bias)
         self.shared_experts = SwiGLU(hidden, shared, dtype=dtype) if shared else None
-        gated = shared and shared_gate
-        self.shared_expert_gate = Linear(hidden, 1, False, dtype) if gated else None
+        both = shared and shared_gate
+        self.shared_expert_gate = Linear(hidden, 1, False, dtype) if both else None
+        self.weighted_inputs = weighted_inputs
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., hidden) to the same shape."""
         tokens = x.reshape(-1, x.extents[-1])
-        y = self.experts(tokens, self.gate(tokens))
+        y = self._routed(tokens, self.gate(tokens))
         if self.shared_experts is not None:
             shared = self.shared_experts(tokens)
             if self.shared_expert_gate is not None:
                 shared = shared * self.shared_expert_gate(tokens).sigmoid()
             y = y + shared
-        return y.reshape(x.extents)  # type: ignore[no-any-return]
+        return y.reshape(x.extents)
+
+    def _routed(self, tokens: Tensor, routes: Routes) -> Tensor:
+        """The sum of each token's experts."""
+        if not self.weighted_inputs:
+            whole: Tensor = self.experts(tokens, routes)
+            return whole
+        weights = routes.weights
+        read = (tokens.unsqueeze(1) * weights.unsqueeze(-1)).flatten(0, 1)  # a token for each slot
+        alone = Routes(
+            routes.experts.reshape(-1, 1), weights.graph.ones(weights.extents).reshape(-1, 1)
+        )
+        found: Tensor = self.experts(read, alone)
+        return found.unflatten(0, weights.extents).sum(1)

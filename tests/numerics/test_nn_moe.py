@@ -11,7 +11,7 @@ import torch
 import luminal as lm
 from luminal import nn
 from luminal.errors import InputError
-from luminal.nn.moe import BLOCK
+from luminal.nn.moe import BLOCK, Groups, Router
 from tests.numerics.recording import close, on, run
 
 transformers = pytest.importorskip("transformers")
@@ -109,3 +109,7 @@ def test_errors() -> None:
         nn.MoE(8, 6, experts=4, top_k=5)
     with pytest.raises(InputError, match="scoring 'tanh' is not known"):
         nn.MoE(8, 6, experts=4, top_k=2, scoring="tanh")
+    with pytest.raises(InputError, match=r"Groups\(count=3, kept=1\) of 4 experts; equal groups"):
+        Router(8, 4, 2, groups=Groups(3, 1))
+    with pytest.raises(InputError, match="hold fewer than top_k, 3"):
+        Router(8, 4, 3, groups=Groups(2, 1))
