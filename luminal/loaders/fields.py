@@ -39,15 +39,17 @@ class Fields:
     path: Path
     what: str = "the configuration"
 
-    def integer(self, key: str, default: int | _Needed = NEEDED, least: int = 1) -> int:
-        """An integer of at least `least`; sizes, positions and ids all fit 31 bits."""
+    def integer(
+        self, key: str, default: int | _Needed = NEEDED, least: int = 1, most: int = MAX_SIZE
+    ) -> int:
+        """An integer from `least` to `most`; sizes, positions and ids all fit 31 bits."""
         value = self._value(key, default)
         if type(value) is not int:
             raise self._wrong(key, value, "an integer")
         if value < least:
             raise LoadError(f"{self.path}: {key} is {value}, it must be at least {least}")
-        if value > MAX_SIZE:
-            raise LoadError(f"{self.path}: {key} is {shown(value)}, it must be at most {MAX_SIZE}")
+        if value > most:
+            raise LoadError(f"{self.path}: {key} is {shown(value)}, it must be at most {most}")
         return value
 
     def number(
@@ -58,6 +60,10 @@ class Fields:
         if type(value) not in (int, float) or not least <= value <= most or value == 0:
             raise self._wrong(key, value, f"a number above 0, from {least:g} to {most:g}")
         return float(value)
+
+    def number_or_none(self, key: str) -> float | None:
+        """A number above 0, where there is one."""
+        return None if self.values.get(key) is None else self.number(key)
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""

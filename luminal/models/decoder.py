@@ -30,6 +30,9 @@ from luminal.nn import (
 )
 from luminal.nn.attention import soft_capped
 from luminal.nn.cache import Positions
+from luminal.nn.feed_forward import clamped_swiglu, gated
+from luminal.nn.moe import Groups, Router
+from luminal.nn.norm import HeadNorm
 from luminal.nn.rotary import Angles
 
 
@@ -54,24 +57,76 @@ class LayerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ExpertsConfig:
-    """A feed-forward part of `count` gated experts, of which every token takes `top_k`."""
+    """A feed-forward part of `count` gated experts, of which every token takes `top_k`.
+
+    `shared_size`: the width of a block that sees every token, 0 without one. `swiglu_limit`: gates
+    and what they let through are clamped to it (`luminal.nn.feed_forward.clamped_swiglu`). The
+    other fields are those of `luminal.nn.MoE` and its `Router`.
+    """
 
     count: int
     top_k: int
     intermediate_size: int
     normalize: bool = True
+    scoring: str = "softmax"
+    scale: float = 1.0
+    correction: bool = False
+    groups: Groups | None = None
+    shared_size: int = 0
+    shared_gate: bool = False
+    bias: bool = False
+    swiglu_limit: float | None = None
+    swiglu_slope: float = 1.702
+    weighted_inputs: bool = False
+
+    def make_router(self, hidden: int, dtype: Any) -> Module:
+        """What chooses a token's experts."""
+        return Router(
+            hidden,
+            self.count,
+            self.top_k,
+            self.scoring,
+            self.normalize,
+            self.scale,
+            dtype,
+            bias=self.bias,
+            correction=self.correction,
+            groups=self.groups,
+        )
+
+    def make(self, hidden: int, activation: str, dtype: Any) -> MoE:
+        """The feed-forward part of a layer of `hidden` features."""
+        combined = gated(activation)
+        if self.swiglu_limit is not None:
+            combined = clamped_swiglu(self.swiglu_limit, self.swiglu_slope)
+        return MoE(
+            hidden,
+            self.intermediate_size,
+            self.count,
+            self.top_k,
+            self.shared_size,
+            self.shared_gate,
+            dtype=dtype,
+            router=self.make_router(hidden, dtype),
+            activation=combined,
+            bias=self.bias,
+            weighted_inputs=self.weighted_inputs,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderConfig:
     """A decoder of `len(layers)` layers.
 
-    `norm`: "rms", "zero_centered_rms" (its factor is 1 + weight) or "layer". `norm_place`:
+    `norm`: "rms", "zero_centered_rms" (its factor is 1 + weight), "layer", or a layer norm with
+    less: "layer_without_bias", "layer_without_weight". `norm_place`:
     "before" attention and feed-forward, "after" them, or "both". `parallel`: both read the layer's
     input, after norms of their own or a "shared" one. `qk_norm`: over each "head" of queries and
-    keys, or their whole "projection". `positions`: "learned" ones are added to the embedding,
-    "alibi" lowers the scores of distant keys; rotary ones are the layers'. Scales and soft-caps
-    are None where there are none.
+    keys, or their whole "projection"; "unlike_heads" are layer norms, each with weights of its own.
+    `projection_limit` clamps queries, keys and values. `residual_scale`: what attention and
+    feed-forward add is times it. `positions`: "learned" ones are added to the embedding, "alibi"
+    lowers the scores of distant keys; rotary ones are the layers'. Scales, limits and soft-caps are
+    None where there are none.
     """
 
     vocab_size: int
@@ -89,6 +144,7 @@ class DecoderConfig:
     norm_place: str = "before"
     parallel: str | None = None
     qk_norm: str | None = None
+    projection_limit: float | None = None
     attention_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False
@@ -96,6 +152,7 @@ class DecoderConfig:
     positions: str | None = None
     embedding_norm: bool = False
     embedding_scale: float | None = None
+    residual_scale: float | None = None
     query_scale: float | None = None
     attention_softcap: float | None = None
     logit_softcap: float | None = None
@@ -123,34 +180,46 @@ class DecoderConfig:
 
     def make_norm(self, size: int, dtype: Any) -> Module:
         """A norm over `size` features."""
-        if self.norm == "layer":
-            return LayerNorm(size, self.norm_eps, dtype=dtype)
+        if self.norm in _LAYER_NORMS:
+            weight, bias = _LAYER_NORMS[self.norm]
+            return LayerNorm(size, self.norm_eps, weight, bias, dtype)
         return self.make_rms_norm(size, dtype)
 
     def make_rms_norm(self, size: int, dtype: Any) -> RMSNorm:
-        """The norm of queries and keys is RMS in every decoder."""
+        """An RMS norm over `size` features, as those of queries and keys mostly are."""
         centered = self.norm == "zero_centered_rms"
         return RMSNorm(size, self.norm_eps, dtype=dtype, zero_centered=centered)
 
+    def make_qk_norm(self, heads: int, dtype: Any) -> RMSNorm | HeadNorm | None:
+        """The norm of so many heads of queries, or of keys."""
+        if self.qk_norm is None:
+            return None
+        if self.qk_norm == "unlike_heads":
+            return HeadNorm(heads, self.head_dim, self.norm_eps, dtype)
+        return self.make_rms_norm(
+            self.head_dim * (heads if self.qk_norm == "projection" else 1), dtype
+        )
 
+
+_LAYER_NORMS: Mapping[str, tuple[bool, bool]] = {
+    "layer": (True, True),
+    "layer_without_bias": (True, False),
+    "layer_without_weight": (False, False),
+}
+"""Which have a weight, and which a bias."""
 _CHOICES: Mapping[str, tuple[str | None, ...]] = {
-    "norm": ("rms", "zero_centered_rms", "layer"),
+    "norm": ("rms", "zero_centered_rms", *_LAYER_NORMS),
     "norm_place": ("before", "after", "both"),
     "parallel": (None, "separate", "shared"),
-    "qk_norm": (None, "head", "projection"),
+    "qk_norm": (None, "head", "projection", "unlike_heads"),
     "positions": (None, "learned", "alibi"),
 }
 
 
 def _attention(config: DecoderConfig, layer: LayerConfig, rotary: Any, dtype: Any) -> Attention:
     """The attention of one layer."""
-    q_norm, k_norm = None, None
-    if config.qk_norm is not None:
-        each = config.qk_norm == "head"
-        q_norm, k_norm = (
-            config.make_rms_norm(config.head_dim * (1 if each else count), dtype)
-            for count in (config.num_attention_heads, config.num_key_value_heads)
-        )
+    counts = config.num_attention_heads, config.num_key_value_heads
+    q_norm, k_norm = (config.make_qk_norm(count, dtype) for count in counts)
     return Attention(
         config.hidden_size,
         config.num_attention_heads,
@@ -172,21 +241,8 @@ def _attention(config: DecoderConfig, layer: LayerConfig, rotary: Any, dtype: An
 def _feed_forward(config: DecoderConfig, layer: LayerConfig, dtype: Any) -> Module:
     """The feed-forward part of one layer."""
     if layer.experts:
-        experts = config.experts
-        assert experts is not None
-        if (config.activation, config.gated, config.mlp_bias) != ("silu", True, False):
-            raise InputError(
-                f"decoder: experts with activation {config.activation!r}, gated {config.gated}, "
-                f"bias {config.mlp_bias}; they are 'silu', gated, without bias"
-            )
-        return MoE(
-            config.hidden_size,
-            experts.intermediate_size,
-            experts.count,
-            experts.top_k,
-            normalize=experts.normalize,
-            dtype=dtype,
-        )
+        assert config.experts is not None
+        return config.experts.make(config.hidden_size, config.activation, dtype)
     kind = GatedFeedForward if config.gated else FeedForward
     sizes = config.hidden_size, config.intermediate_size
     return kind(*sizes, config.activation, config.mlp_bias, dtype)
@@ -209,7 +265,7 @@ class DecoderLayer(Module):
         hidden = config.hidden_size
         before, after = config.norm_place != "after", config.norm_place != "before"
         two = before and config.parallel != "shared"
-        self.parallel = config.parallel is not None
+        self.parallel, self.residual_scale = config.parallel is not None, config.residual_scale
         self.self_attn = _attention(config, layer, rotary, dtype)
         self.mlp = _feed_forward(config, layer, dtype)
         self.input_layernorm = config.make_norm(hidden, dtype) if before else None
@@ -227,14 +283,17 @@ class DecoderLayer(Module):
         """(..., s, hidden) to the same shape."""
         first = _normed(self.input_layernorm, x)
         attended = self.self_attn(first, angles, cache, positions)
-        between = x + _normed(self.attention_output_norm, attended)
+        between = x + self._scaled(_normed(self.attention_output_norm, attended))
         if self.parallel:
             second = first
             if self.post_attention_layernorm is not None:
                 second = self.post_attention_layernorm(x)
         else:
             second = _normed(self.post_attention_layernorm, between)
-        return between + _normed(self.mlp_output_norm, self.mlp(second))
+        return between + self._scaled(_normed(self.mlp_output_norm, self.mlp(second)))
+
+    def _scaled(self, part: Tensor) -> Tensor:
+        return part if self.residual_scale is None else part * self.residual_scale
 
     def make_cache(self, max_len: int, dtype: Any, name: str, batch: int | None = None) -> KVCache:
         """An empty cache for `max_len` positions, of one text or a batch of them."""

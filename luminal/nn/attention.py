@@ -17,7 +17,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.nn.cache import Cache, KVCache, Positions
 from luminal.nn.linear import Linear
 from luminal.nn.module import Module
-from luminal.nn.norm import RMSNorm
+from luminal.nn.norm import HeadNorm, RMSNorm
 from luminal.nn.rotary import Angles, RotaryEmbedding
 from luminal.shape.expression import const
 
@@ -44,8 +44,8 @@ class Attention(Module):
         dtype: Any = float32,
         *,
         output_bias: bool | None = None,
-        q_norm: RMSNorm | None = None,
-        k_norm: RMSNorm | None = None,
+        q_norm: RMSNorm | HeadNorm | None = None,
+        k_norm: RMSNorm | HeadNorm | None = None,
         window: int | None = None,
         softcap: float | None = None,
         scale: float | None = None,
@@ -96,7 +96,7 @@ class Attention(Module):
         """An empty cache for `max_len` positions, of one text or a batch of them."""
         return KVCache.make(self.kv_heads, max_len, self.head_dim, dtype, name, batch)
 
-    def _heads(self, x: Tensor, count: int, norm: RMSNorm | None = None) -> Tensor:
+    def _heads(self, x: Tensor, count: int, norm: RMSNorm | HeadNorm | None = None) -> Tensor:
         """(..., s, count * head_dim) to (..., count, s, head_dim)."""
         split = x.unflatten(-1, (count, self.head_dim))
         if norm is not None:

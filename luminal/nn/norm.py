@@ -86,6 +86,19 @@ class LayerNorm(Module):
         return x.layer_norm(self.dims, weight, bias, self.eps)
 
 
+class HeadNorm(Module):
+    """A layer norm of every head's features, with weights of its own, (heads, head_dim)."""
+
+    def __init__(self, heads: int, head_dim: int, eps: float = 1e-5, dtype: Any = float32) -> None:
+        self.normalized_shape, self.eps = (head_dim,), eps
+        self.weight = init.parameter((heads, head_dim), init.ones, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., heads, head_dim) to the same shape."""
+        normed = x.layer_norm((-1,), None, None, self.eps)
+        return (normed * self.read(self.weight, x)).cast(x.dtype)
+
+
 class GroupNorm(Module):
     """Each group of channels (dim 1) normalised over its channels and all further dims."""
 

@@ -7,48 +7,68 @@ from pathlib import Path
 from typing import Any
 
 from luminal.errors import InputError, LoadError, ShapeError
-from luminal.frontend.handle import Array
 from luminal.loaders.checkpoint import folder_config, folder_tensors
 from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.bloom import BLOOM
+from luminal.models.architectures.cohere import COHERE, COHERE2
+from luminal.models.architectures.ernie4_5 import ERNIE4_5, ERNIE4_5_MOE
 from luminal.models.architectures.falcon import FALCON
 from luminal.models.architectures.gemma import GEMMA, GEMMA2, GEMMA3
+from luminal.models.architectures.glm import GLM, GLM4, GLM4_MOE
 from luminal.models.architectures.gpt2 import GPT2
 from luminal.models.architectures.gpt_neox import GPT_NEOX
+from luminal.models.architectures.granite import GRANITE, GRANITE_MOE
 from luminal.models.architectures.llama import LLAMA
 from luminal.models.architectures.mistral import MISTRAL
 from luminal.models.architectures.mixtral import MIXTRAL
-from luminal.models.architectures.olmo2 import OLMO2
+from luminal.models.architectures.olmo import OLMO
+from luminal.models.architectures.olmo2 import OLMO2, OLMO3
+from luminal.models.architectures.olmoe import OLMOE
 from luminal.models.architectures.opt import OPT
 from luminal.models.architectures.phi import PHI
 from luminal.models.architectures.phi3 import PHI3
-from luminal.models.architectures.qwen2 import QWEN2
+from luminal.models.architectures.qwen2 import QWEN2, QWEN2_MOE
 from luminal.models.architectures.qwen3 import QWEN3, QWEN3_MOE
 from luminal.models.architectures.smollm3 import SMOLLM3
+from luminal.models.architectures.stablelm import STABLELM
 from luminal.models.architectures.starcoder2 import STARCODER2
-from luminal.models.decoder import Decoder, DecoderConfig
+from luminal.models.decoder import Decoder
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     "BloomForCausalLM": BLOOM,
+    "Cohere2ForCausalLM": COHERE2,
+    "CohereForCausalLM": COHERE,
+    "Ernie4_5ForCausalLM": ERNIE4_5,
+    "Ernie4_5_MoeForCausalLM": ERNIE4_5_MOE,
     "FalconForCausalLM": FALCON,
     "GPT2LMHeadModel": GPT2,
     "GPTNeoXForCausalLM": GPT_NEOX,
     "Gemma2ForCausalLM": GEMMA2,
     "Gemma3ForCausalLM": GEMMA3,
     "GemmaForCausalLM": GEMMA,
+    "Glm4ForCausalLM": GLM4,
+    "Glm4MoeForCausalLM": GLM4_MOE,
+    "GlmForCausalLM": GLM,
+    "GraniteForCausalLM": GRANITE,
+    "GraniteMoeForCausalLM": GRANITE_MOE,
     "LlamaForCausalLM": LLAMA,
     "MistralForCausalLM": MISTRAL,
     "MixtralForCausalLM": MIXTRAL,
     "OPTForCausalLM": OPT,
     "Olmo2ForCausalLM": OLMO2,
+    "Olmo3ForCausalLM": OLMO3,
+    "OlmoForCausalLM": OLMO,
+    "OlmoeForCausalLM": OLMOE,
     "Phi3ForCausalLM": PHI3,
     "PhiForCausalLM": PHI,
     "Qwen2ForCausalLM": QWEN2,
+    "Qwen2MoeForCausalLM": QWEN2_MOE,
     "Qwen3ForCausalLM": QWEN3,
     "Qwen3MoeForCausalLM": QWEN3_MOE,
     "SmolLM3ForCausalLM": SMOLLM3,
+    "StableLmForCausalLM": STABLELM,
     "Starcoder2ForCausalLM": STARCODER2,
 }
 
@@ -77,26 +97,9 @@ def read_decoder(folder: Path) -> Decoder:
     try:
         config = architecture.config(Fields(raw, path))
         weights = architecture.weights(folder_tensors(folder), config)
-        _check_sizes(config, weights)
         model = Decoder(config)
     except (InputError, ShapeError) as error:
         raise LoadError(f"{path}: {error}") from error
     model.load_state_dict(weights, adopt_dtypes=True)
     model.eval()
     return model
-
-
-def _check_sizes(config: DecoderConfig, weights: Mapping[str, Array]) -> None:
-    """Raises LoadError where a damaged file speaks of sizes that nothing could be made of."""
-    heads = config.num_attention_heads * config.head_dim
-    for name, shape in (
-        ("model.embed_tokens.weight", (config.vocab_size, config.hidden_size)),
-        ("model.layers.0.self_attn.q_proj.weight", (heads, config.hidden_size)),
-    ):
-        if name not in weights:
-            raise LoadError(f"weights: {name!r} is missing")
-        if weights[name].shape != shape:
-            raise LoadError(
-                f"weights: {name!r} has shape {weights[name].shape}, the configuration asks for "
-                f"{shape}"
-            )

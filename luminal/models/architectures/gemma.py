@@ -9,11 +9,9 @@ from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import (
     decoder,
-    layer_count,
     layers_of,
+    layers_of_two_rotaries,
     refuse,
-    rotary_of,
-    windows_of,
 )
 from luminal.models.decoder import DecoderConfig, LayerConfig
 
@@ -43,18 +41,14 @@ def config(fields: Fields) -> DecoderConfig:
 
 def _later(fields: Fields, layers: tuple[LayerConfig, ...], qk_norm: str | None) -> DecoderConfig:
     """Gemma 2 and 3: norms before and after, soft-caps, a scale of queries of its own."""
-
-    def cap(key: str) -> float | None:
-        return None if fields.values.get(key) is None else fields.number(key)
-
     return _decoder(
         fields,
         layers,
         norm_place="both",
         qk_norm=qk_norm,
         query_scale=fields.number("query_pre_attn_scalar", 256) ** -0.5,
-        attention_softcap=cap("attn_logit_softcapping"),
-        logit_softcap=cap("final_logit_softcapping"),
+        attention_softcap=fields.number_or_none("attn_logit_softcapping"),
+        logit_softcap=fields.number_or_none("final_logit_softcapping"),
     )
 
 
@@ -66,17 +60,8 @@ def config2(fields: Fields) -> DecoderConfig:
 def config3(fields: Fields) -> DecoderConfig:
     """Of Gemma 3: of six layers five slide, and turn by angles of their own."""
     pattern = fields.integer("sliding_window_pattern", 6)
-    number = layer_count(fields)
-    windows = windows_of(fields, number, lambda layer: (layer + 1) % pattern != 0)
-    rope = fields.section("rope_parameters")
-    if rope.values.get("full_attention") is None:  # files before these keys
-        near = Fields({"rope_theta": fields.number("rope_local_base_freq", 1e4)}, fields.path)
-        far = rotary_of(fields, theta=1e6)
-    else:
-        near = rope.section("sliding_attention")
-        far = rotary_of(fields, rope.section("full_attention"))
-    local = rotary_of(fields, near)
-    layers = tuple(LayerConfig(window, far if window is None else local) for window in windows)
+    near = Fields({"rope_theta": fields.number("rope_local_base_freq", 1e4)}, fields.path)
+    layers = layers_of_two_rotaries(fields, lambda layer: (layer + 1) % pattern != 0, near, 1e6)
     return _later(fields, layers, "head")
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import always, decoder, layers_of, refuse
+from luminal.models.architectures.settings import always, decoder, later, layers_of
 from luminal.models.decoder import DecoderConfig, ExpertsConfig
 
 
 def config(fields: Fields) -> DecoderConfig:
     """Of a `config.json`."""
-    refuse(fields, hidden_act="silu")
-    layers = layers_of(fields, always(fields))
     return decoder(
         fields,
-        tuple(replace(layer, experts=True) for layer in layers),
+        later(layers_of(fields, always(fields)), 0, experts=True),
         norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
         experts=ExpertsConfig(
             fields.integer("num_local_experts", 8),

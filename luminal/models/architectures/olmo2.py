@@ -1,19 +1,33 @@
-"""OLMo 2: norms after attention and feed-forward, and over queries and keys. arXiv 2501.00656."""
+"""OLMo 2 and 3: norms after attention and feed-forward, and over queries and keys.
+
+arXiv 2501.00656, 2512.13961.
+"""
 
 from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of
-from luminal.models.decoder import DecoderConfig
+from luminal.models.architectures.settings import decoder, layers_of, layers_of_two_rotaries
+from luminal.models.decoder import DecoderConfig, LayerConfig
 
 
 def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
+    """Of a `config.json` of OLMo 2."""
+    return _decoder(fields, layers_of(fields))
+
+
+def config3(fields: Fields) -> DecoderConfig:
+    """Of OLMo 3: of four layers three slide; a scaling of positions is the others'."""
+    near = Fields({}, fields.path)
+    layers = layers_of_two_rotaries(fields, lambda layer: (layer + 1) % 4 != 0, near)
+    return _decoder(fields, layers)
+
+
+def _decoder(fields: Fields, layers: tuple[LayerConfig, ...]) -> DecoderConfig:
     bias = fields.flag("attention_bias", False)
     return decoder(
         fields,
-        layers_of(fields),
+        layers,
         norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
         norm_place="after",
         qk_norm="projection",
@@ -22,10 +36,10 @@ def config(fields: Fields) -> DecoderConfig:
     )
 
 
-OLMO2 = Architecture(
-    config,
-    {
-        ".post_attention_layernorm.": ".attention_output_norm.",
-        ".post_feedforward_layernorm.": ".mlp_output_norm.",
-    },
-)
+_NAMES = {
+    ".post_attention_layernorm.": ".attention_output_norm.",
+    ".post_feedforward_layernorm.": ".mlp_output_norm.",
+}
+
+OLMO2 = Architecture(config, _NAMES)
+OLMO3 = Architecture(config3, _NAMES)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.qwen2 import later_layers
-from luminal.models.architectures.settings import always, decoder, layers_of, refuse
+from luminal.models.architectures.qwen2 import later_layers, sparse_layers
+from luminal.models.architectures.settings import always, decoder, layers_of
 from luminal.models.decoder import DecoderConfig, ExpertsConfig
 
 
@@ -19,20 +17,14 @@ def config(fields: Fields) -> DecoderConfig:
 
 
 def config_of_experts(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`; every `decoder_sparse_step`-th layer has experts, but for some listed."""
-    refuse(fields, hidden_act="silu")
+    """Of a `config.json` of Qwen3-MoE."""
     windowed = fields.flag("use_sliding_window", False)
     layers = layers_of(fields, always(fields) if windowed else None)
-    dense = fields.listed("mlp_only_layers", int, [])
-    step = fields.integer("decoder_sparse_step", 1)
     counted = "num_experts" if fields.values.get("num_experts") else "num_local_experts"
     bias = fields.flag("attention_bias", False)
     return decoder(
         fields,
-        tuple(
-            replace(layer, experts=number not in dense and (number + 1) % step == 0)
-            for number, layer in enumerate(layers)
-        ),
+        sparse_layers(fields, layers),
         qk_norm="head",
         attention_bias=bias,
         output_bias=bias,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from luminal.errors import LoadError
@@ -20,13 +21,14 @@ _SCALINGS: Mapping[str, tuple[str, ...]] = {
 }
 """Kinds of scaling, and the numbers that each needs."""
 MAX_LAYERS = 4096  # a damaged file may speak of any number
+MAX_HEADS = 1 << 16  # as many features of a head: tables of that length are made at once
 _OPTIONS = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
 
 
 def head_dim(fields: Fields) -> int:
     """The width of a head."""
-    heads = fields.integer("num_attention_heads")
-    return fields.integer("head_dim", fields.integer("hidden_size") // heads)
+    heads = fields.integer("num_attention_heads", most=MAX_HEADS)
+    return fields.integer("head_dim", fields.integer("hidden_size") // heads, most=MAX_HEADS)
 
 
 def refuse(fields: Fields, **supported: Any) -> None:
@@ -41,7 +43,9 @@ def decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> 
     """From the keys that most architectures share; `changes` are fields of DecoderConfig."""
     if fields.values.get("quantization_config"):
         raise LoadError(f"{fields.path}: quantization_config is not supported; only its absence is")
-    heads = changes.get("num_attention_heads") or fields.integer("num_attention_heads")
+    heads = changes.get("num_attention_heads") or fields.integer(
+        "num_attention_heads", most=MAX_HEADS
+    )
     read: dict[str, Callable[[], Any]] = {
         "vocab_size": lambda: fields.integer("vocab_size"),
         "hidden_size": lambda: fields.integer("hidden_size"),
@@ -74,17 +78,16 @@ def plain(bias: bool) -> dict[str, Any]:
 
 def layer_count(fields: Fields, key: str = "num_hidden_layers") -> int:
     """How many layers."""
-    count = fields.integer(key)
-    if count > MAX_LAYERS:
-        raise LoadError(f"{fields.path}: {key} is {count}, it must be at most {MAX_LAYERS}")
-    return count
+    return fields.integer(key, most=MAX_LAYERS)
 
 
 def layers_of(
-    fields: Fields, windows: Callable[[int], bool] | None = None
+    fields: Fields,
+    windows: Callable[[int], bool] | None = None,
+    rotary: Rotary | None = None,
 ) -> tuple[LayerConfig, ...]:
     """Layers with one rotary embedding; `windows`: which have a window, where no key says so."""
-    rotary = rotary_of(fields)
+    rotary = rotary or rotary_of(fields)
     number = layer_count(fields)
     return tuple(LayerConfig(window, rotary) for window in windows_of(fields, number, windows))
 
@@ -112,8 +115,38 @@ def always(fields: Fields) -> Callable[[int], bool]:
     return lambda layer: found
 
 
+def later(layers: tuple[LayerConfig, ...], first: int, **changes: Any) -> tuple[LayerConfig, ...]:
+    """The layers, with `changes` to those from `first` on."""
+    return tuple(
+        replace(layer, **changes) if number >= first else layer
+        for number, layer in enumerate(layers)
+    )
+
+
+def layers_of_two_rotaries(
+    fields: Fields, windows: Callable[[int], bool], before: Fields, theta: float = 10000.0
+) -> tuple[LayerConfig, ...]:
+    """Layers with a window turn by other angles than those without.
+
+    `before`: the parameters of those with a window in files before `rope_parameters`.
+    """
+    rope = fields.section("rope_parameters")
+    if rope.values.get("full_attention") is None:
+        near, far = before, rotary_of(fields, theta=theta)
+    else:
+        near = rope.section("sliding_attention")
+        far = rotary_of(fields, rope.section("full_attention"))
+    local = rotary_of(fields, near)
+    found = windows_of(fields, layer_count(fields), windows)
+    return tuple(LayerConfig(window, far if window is None else local) for window in found)
+
+
 def rotary_of(
-    fields: Fields, rope: Fields | None = None, theta: float = 10000.0, share: float = 1.0
+    fields: Fields,
+    rope: Fields | None = None,
+    theta: float = 10000.0,
+    share: float = 1.0,
+    interleaved: bool = False,
 ) -> Rotary:
     """From `rope_parameters`, or `rope_theta`, `rope_scaling` and `partial_rotary_factor`."""
     if rope is None:
@@ -123,10 +156,8 @@ def rotary_of(
         where = rope if rope.values.get(key) is not None else fields
         return where.number(key, default, least)
 
-    share = number("partial_rotary_factor", share)
-    return Rotary(
-        number("rope_theta", theta, 1), _scaling(fields, rope), int(head_dim(fields) * share)
-    )
+    dims = int(head_dim(fields) * number("partial_rotary_factor", share))
+    return Rotary(number("rope_theta", theta, 1), _scaling(fields, rope), dims, interleaved)
 
 
 def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
