@@ -5,13 +5,12 @@ Vaswani et al., arXiv 1706.03762. `luminal.models.architectures` has the configu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from luminal.dtypes import float32, promote
-from luminal.errors import InputError
 from luminal.frontend.tensor import Tensor
+from luminal.models.decoder_config import DecoderConfig, LayerConfig
 from luminal.nn import (
     Attention,
     Cache,
@@ -19,227 +18,47 @@ from luminal.nn import (
     FeedForward,
     GatedFeedForward,
     KVCache,
-    LayerNorm,
     Linear,
     Module,
     ModuleList,
-    MoE,
-    RMSNorm,
     RotaryEmbedding,
     alibi_slopes,
 )
 from luminal.nn.attention import soft_capped
 from luminal.nn.cache import Positions
-from luminal.nn.feed_forward import clamped_swiglu, gated
-from luminal.nn.moe import Groups, Router
-from luminal.nn.norm import HeadNorm
 from luminal.nn.rotary import Angles
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rotary:
-    """A rotary embedding; layers with the same one share its angles. `dims`: all of a head."""
-
-    theta: float = 10000.0
-    scaling: Mapping[str, Any] | None = None
-    dims: int | None = None
-    interleaved: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LayerConfig:
-    """What may differ between layers: a sliding window, rotary positions, experts."""
-
-    window: int | None = None
-    rotary: Rotary | None = None
-    experts: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ExpertsConfig:
-    """A feed-forward part of `count` gated experts, of which every token takes `top_k`.
-
-    `shared_size`: the width of a block that sees every token, 0 without one. `swiglu_limit`: gates
-    and what they let through are clamped to it (`luminal.nn.feed_forward.clamped_swiglu`). The
-    other fields are those of `luminal.nn.MoE` and its `Router`.
-    """
-
-    count: int
-    top_k: int
-    intermediate_size: int
-    normalize: bool = True
-    scoring: str = "softmax"
-    scale: float = 1.0
-    correction: bool = False
-    groups: Groups | None = None
-    shared_size: int = 0
-    shared_gate: bool = False
-    bias: bool = False
-    swiglu_limit: float | None = None
-    swiglu_slope: float = 1.702
-    weighted_inputs: bool = False
-
-    def make_router(self, hidden: int, dtype: Any) -> Module:
-        """What chooses a token's experts."""
-        return Router(
-            hidden,
-            self.count,
-            self.top_k,
-            self.scoring,
-            self.normalize,
-            self.scale,
-            dtype,
-            bias=self.bias,
-            correction=self.correction,
-            groups=self.groups,
-        )
-
-    def make(self, hidden: int, activation: str, dtype: Any) -> MoE:
-        """The feed-forward part of a layer of `hidden` features."""
-        combined = gated(activation)
-        if self.swiglu_limit is not None:
-            combined = clamped_swiglu(self.swiglu_limit, self.swiglu_slope)
-        return MoE(
-            hidden,
-            self.intermediate_size,
-            self.count,
-            self.top_k,
-            self.shared_size,
-            self.shared_gate,
-            dtype=dtype,
-            router=self.make_router(hidden, dtype),
-            activation=combined,
-            bias=self.bias,
-            weighted_inputs=self.weighted_inputs,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class DecoderConfig:
-    """A decoder of `len(layers)` layers.
-
-    `norm`: "rms", "zero_centered_rms" (its factor is 1 + weight), "layer", or a layer norm with
-    less: "layer_without_bias", "layer_without_weight". `norm_place`:
-    "before" attention and feed-forward, "after" them, or "both". `parallel`: both read the layer's
-    input, after norms of their own or a "shared" one. `qk_norm`: over each "head" of queries and
-    keys, or their whole "projection"; "unlike_heads" are layer norms, each with weights of its own.
-    `projection_limit` clamps queries, keys and values. `residual_scale`: what attention and
-    feed-forward add is times it. `positions`: "learned" ones are added to the embedding, "alibi"
-    lowers the scores of distant keys; rotary ones are the layers'. Scales, limits and soft-caps are
-    None where there are none.
-    """
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    layers: tuple[LayerConfig, ...]
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    max_position_embeddings: int
-    activation: str = "silu"
-    gated: bool = True
-    norm: str = "rms"
-    norm_eps: float = 1e-6
-    norm_place: str = "before"
-    parallel: str | None = None
-    qk_norm: str | None = None
-    projection_limit: float | None = None
-    attention_bias: bool = False
-    output_bias: bool = False
-    mlp_bias: bool = False
-    head_bias: bool = False
-    positions: str | None = None
-    embedding_norm: bool = False
-    embedding_scale: float | None = None
-    residual_scale: float | None = None
-    query_scale: float | None = None
-    attention_softcap: float | None = None
-    logit_softcap: float | None = None
-    logit_scale: float | None = None
-    tie_word_embeddings: bool = False
-    experts: ExpertsConfig | None = None
-
-    def __post_init__(self) -> None:
-        for name, allowed in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in allowed:
-                known = ", ".join(map(repr, allowed))
-                raise InputError(f"decoder: {name} is {value!r}; it is one of {known}")
-        if self.parallel and self.norm_place != "before":
-            raise InputError(f"decoder: parallel with norms {self.norm_place!r}; use 'before'")
-        if self.experts is None and any(layer.experts for layer in self.layers):
-            raise InputError(
-                "decoder: a layer has experts, but `experts` is None; give their sizes"
-            )
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """How many layers."""
-        return len(self.layers)
-
-    def make_norm(self, size: int, dtype: Any) -> Module:
-        """A norm over `size` features."""
-        if self.norm in _LAYER_NORMS:
-            weight, bias = _LAYER_NORMS[self.norm]
-            return LayerNorm(size, self.norm_eps, weight, bias, dtype)
-        return self.make_rms_norm(size, dtype)
-
-    def make_rms_norm(self, size: int, dtype: Any) -> RMSNorm:
-        """An RMS norm over `size` features, as those of queries and keys mostly are."""
-        centered = self.norm == "zero_centered_rms"
-        return RMSNorm(size, self.norm_eps, dtype=dtype, zero_centered=centered)
-
-    def make_qk_norm(self, heads: int, dtype: Any) -> RMSNorm | HeadNorm | None:
-        """The norm of so many heads of queries, or of keys."""
-        if self.qk_norm is None:
-            return None
-        if self.qk_norm == "unlike_heads":
-            return HeadNorm(heads, self.head_dim, self.norm_eps, dtype)
-        return self.make_rms_norm(
-            self.head_dim * (heads if self.qk_norm == "projection" else 1), dtype
-        )
-
-
-_LAYER_NORMS: Mapping[str, tuple[bool, bool]] = {
-    "layer": (True, True),
-    "layer_without_bias": (True, False),
-    "layer_without_weight": (False, False),
-}
-"""Which have a weight, and which a bias."""
-_CHOICES: Mapping[str, tuple[str | None, ...]] = {
-    "norm": ("rms", "zero_centered_rms", *_LAYER_NORMS),
-    "norm_place": ("before", "after", "both"),
-    "parallel": (None, "separate", "shared"),
-    "qk_norm": (None, "head", "projection", "unlike_heads"),
-    "positions": (None, "learned", "alibi"),
-}
 
 
 def _attention(config: DecoderConfig, layer: LayerConfig, rotary: Any, dtype: Any) -> Attention:
     """The attention of one layer."""
     counts = config.num_attention_heads, config.num_key_value_heads
-    q_norm, k_norm = (config.make_qk_norm(count, dtype) for count in counts)
+    q_norm, k_norm = (config.make_qk_norm(count, rotary is not None, dtype) for count in counts)
     return Attention(
         config.hidden_size,
-        config.num_attention_heads,
-        config.num_key_value_heads,
+        *counts,
         config.head_dim,
         rotary,
         config.attention_bias,
         dtype,
         output_bias=config.output_bias,
+        limit=config.projection_limit,
         q_norm=q_norm,
         k_norm=k_norm,
-        window=layer.window,
-        softcap=config.attention_softcap,
         scale=config.query_scale,
+        temperature=layer.temperature,
+        gate=config.attention_gate,
+        window=layer.window,
+        chunk=layer.chunk,
+        softcap=config.attention_softcap,
         slopes=alibi_slopes(config.num_attention_heads) if config.positions == "alibi" else None,
+        sinks=config.sinks,
     )
 
 
-def _feed_forward(config: DecoderConfig, layer: LayerConfig, dtype: Any) -> Module:
+def _feed_forward(config: DecoderConfig, layer: LayerConfig, dtype: Any) -> Module | None:
     """The feed-forward part of one layer."""
+    if not layer.feed_forward:
+        return None
     if layer.experts:
         assert config.experts is not None
         return config.experts.make(config.hidden_size, config.activation, dtype)
@@ -264,9 +83,13 @@ class DecoderLayer(Module):
     ) -> None:
         hidden = config.hidden_size
         before, after = config.norm_place != "after", config.norm_place != "before"
-        two = before and config.parallel != "shared"
+        two = before and layer.feed_forward and config.parallel != "shared"
         self.parallel, self.residual_scale = config.parallel is not None, config.residual_scale
-        self.self_attn = _attention(config, layer, rotary, dtype)
+        self.self_attn: Any = (
+            layer.mixer.make(config, rotary, dtype)
+            if layer.mixer
+            else _attention(config, layer, rotary, dtype)
+        )
         self.mlp = _feed_forward(config, layer, dtype)
         self.input_layernorm = config.make_norm(hidden, dtype) if before else None
         self.post_attention_layernorm = config.make_norm(hidden, dtype) if two else None
@@ -284,6 +107,8 @@ class DecoderLayer(Module):
         first = _normed(self.input_layernorm, x)
         attended = self.self_attn(first, angles, cache, positions)
         between = x + self._scaled(_normed(self.attention_output_norm, attended))
+        if self.mlp is None:
+            return between
         if self.parallel:
             second = first
             if self.post_attention_layernorm is not None:
@@ -295,8 +120,8 @@ class DecoderLayer(Module):
     def _scaled(self, part: Tensor) -> Tensor:
         return part if self.residual_scale is None else part * self.residual_scale
 
-    def make_cache(self, max_len: int, dtype: Any, name: str, batch: int | None = None) -> KVCache:
-        """An empty cache for `max_len` positions, of one text or a batch of them."""
+    def make_cache(self, max_len: int, dtype: Any, name: str, batch: int | None = None) -> Any:
+        """What the layer keeps of `max_len` positions, of one text or a batch of them."""
         return self.self_attn.make_cache(max_len, dtype, name, batch)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from luminal.dtypes import float32
 from luminal.errors import LoadError
-from luminal.models.decoder import Decoder, DecoderConfig, LayerConfig, Rotary
+from luminal.models.decoder import Decoder
+from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
 
 
 @dataclass(frozen=True, slots=True)

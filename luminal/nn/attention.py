@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from luminal.dtypes import bool_, float32
 from luminal.errors import ShapeError
-from luminal.frontend.binary import where
+from luminal.frontend.binary import maximum, where
 from luminal.frontend.creation import position
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array, Extent, along, is_tensor
 from luminal.frontend.tensor import Tensor
+from luminal.nn import init
 from luminal.nn.cache import Cache, KVCache, Positions
 from luminal.nn.linear import Linear
 from luminal.nn.module import Module
@@ -22,15 +24,97 @@ from luminal.nn.rotary import Angles, RotaryEmbedding
 from luminal.shape.expression import const
 
 
-class Attention(Module):
-    """Causal attention of `heads` query heads; groups of them share one of `kv_heads` keys.
+class CausalAttention(Module):
+    """What causal attentions share: which keys a query sees, and how it weighs them.
 
-    Ainslie et al., arXiv 2305.13245. Names of the projections as in Hugging Face's Llama.
-    `bias`: of q, k and v; `output_bias`: of the last projection, `bias` by default.
-    `q_norm`, `k_norm`: over head_dim features each, or over those of all heads, as their shape is.
-    `window`: a query sees the last `window` keys, its own included. `softcap` c bounds scores by
-    `c * tanh(score / c)`. `scale`: 1 / sqrt(head_dim) by default. `slopes`, one a head: each times
-    the distance of a key is taken from its score (Press et al., arXiv 2108.12409).
+    `heads` of queries, groups of which share one of `kv_heads` of keys (Ainslie et al., arXiv
+    2305.13245). `window`: a query sees the last `window` keys, its own included; `chunk`: positions
+    lie in chunks of so many, and it sees those of its own. `softcap` c bounds scores by
+    `c * tanh(score / c)`. `slopes`, one a head: each times the distance of a key is taken from its
+    score (Press et al., arXiv 2108.12409). `sinks`: each head has the score of a key without a
+    value, which takes a share of the weights (Xiao et al., arXiv 2309.17453).
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        kv_heads: int,
+        scale: float,
+        dtype: Any = float32,
+        *,
+        window: int | None = None,
+        chunk: int | None = None,
+        softcap: float | None = None,
+        slopes: Array | None = None,
+        sinks: bool = False,
+    ) -> None:
+        if heads % kv_heads:
+            raise ShapeError(f"attention: {heads} heads do not divide among {kv_heads} kv_heads")
+        for name, size in (("window", window), ("chunk", chunk)):
+            if size is not None and size < 1:
+                raise ShapeError(f"attention: {name} {size} hides all keys; it must be at least 1")
+        self.heads, self.kv_heads, self.scale = heads, kv_heads, scale
+        self.window, self.chunk, self.softcap, self.slopes = window, chunk, softcap, slopes
+        self.sinks = init.parameter((heads,), init.zeros, dtype) if sinks else None
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions = 0) -> Tensor:
+        """softmax(q k^T * scale) v per head, (..., heads, queries, features of v).
+
+        k and v (..., kv_heads, keys, features) lie at positions 0, 1, 2 ...; a query sees those up
+        to its own position: the queries follow each other from `positions` on, or it is a Tensor
+        (..., queries).
+        """
+        shared = self.kv_heads, self.heads // self.kv_heads
+        grouped = (q * self.scale).unflatten(-3, shared)
+        scores = grouped @ k.unsqueeze(-3).mT
+        if self.softcap is not None:
+            scores = soft_capped(scores, self.softcap)
+        if self.slopes is not None:  # the query's own position changes no softmax
+            keys = scores.graph.arange(scores.extents[-1], dtype=scores.dtype)
+            scores = scores + keys * self.slopes.reshape(*shared, 1, 1).astype(np.float32)
+        weights = self._weights(_masked(scores, positions, self.window, self.chunk))
+        return (weights @ v.unsqueeze(-3)).flatten(-4, -3)
+
+    def _weights(self, scores: Tensor) -> Tensor:
+        """A softmax over the keys and, if there is one, the sink."""
+        if self.sinks is None:
+            return scores.softmax(-1)
+        sink = self.read(self.sinks, scores).unflatten(0, (self.kv_heads, -1))
+        sink = sink.unsqueeze(-1).unsqueeze(-1)
+        top = maximum(scores.amax(-1, keepdim=True), sink)
+        shares = (scores - top).exp()
+        found: Tensor = shares / (shares.sum(-1, keepdim=True) + (sink - top).exp())
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """Queries at position p are times `1 + scale * log(1 + floor((p + start) / length))`.
+
+    Nakanishi, arXiv 2501.19399.
+    """
+
+    scale: float
+    length: int
+    start: int = 0
+
+    def of(self, q: Tensor, positions: Positions) -> Tensor:
+        """q (..., heads, s, features), scaled."""
+        if isinstance(positions, Tensor):
+            each = positions.unsqueeze(-2)
+        else:
+            each = q.graph.arange(q.extents[-2]) + q.graph.constant(positions)
+        steps = ((each + self.start) // self.length).cast(float32)
+        return q * ((steps + 1).log() * self.scale + 1).unsqueeze(-1)
+
+
+class Attention(CausalAttention):
+    """Causal attention. Names of the projections as in Hugging Face's Llama.
+
+    `bias`: of q, k and v; `output_bias`: of the last projection, `bias` by default. `limit` clamps
+    q, k and v. `q_norm`, `k_norm`: over head_dim features each, or over those of all heads, as
+    their shape is. `scale`: 1 / sqrt(head_dim) by default. `gate`: what is attended is times the
+    sigmoid of a projection of x (Qiu et al., arXiv 2505.06708). `options`: CausalAttention's.
     """
 
     def __init__(
@@ -44,27 +128,25 @@ class Attention(Module):
         dtype: Any = float32,
         *,
         output_bias: bool | None = None,
+        limit: float | None = None,
         q_norm: RMSNorm | HeadNorm | None = None,
         k_norm: RMSNorm | HeadNorm | None = None,
-        window: int | None = None,
-        softcap: float | None = None,
         scale: float | None = None,
-        slopes: Array | None = None,
+        temperature: Temperature | None = None,
+        gate: bool = False,
+        **options: Any,
     ) -> None:
-        if heads % kv_heads:
-            raise ShapeError(f"attention: {heads} heads do not divide among {kv_heads} kv_heads")
-        if window is not None and window < 1:
-            raise ShapeError(f"attention: window {window} hides all keys; it must be at least 1")
-        self.heads, self.kv_heads, self.head_dim = heads, kv_heads, head_dim
-        self.rotary = rotary
+        scale = 1 / math.sqrt(head_dim) if scale is None else scale
+        super().__init__(heads, kv_heads, scale, dtype, **options)
+        self.head_dim, self.rotary = head_dim, rotary
         self.q_proj = Linear(hidden, heads * head_dim, bias, dtype)
         self.k_proj = Linear(hidden, kv_heads * head_dim, bias, dtype)
         self.v_proj = Linear(hidden, kv_heads * head_dim, bias, dtype)
+        self.gate_proj = Linear(hidden, heads * head_dim, bias, dtype) if gate else None
         last = bias if output_bias is None else output_bias
         self.o_proj = Linear(heads * head_dim, hidden, last, dtype)
+        self.limit, self.temperature = limit, temperature
         self.q_norm, self.k_norm = q_norm, k_norm
-        self.window, self.softcap, self.slopes = window, softcap, slopes
-        self.scale = 1 / math.sqrt(head_dim) if scale is None else scale
 
     def forward(
         self,
@@ -84,11 +166,12 @@ class Attention(Module):
         if self.rotary is not None:
             angles = angles or self.rotary.angles(x.graph, x.extents[-2], positions)
             q, k = self.rotary(q, angles), self.rotary(k, angles)
-        if cache is None:
-            attended = self.attend(q, k, v)
-        else:
-            attended = cache.attend(self, q, k, v, positions)
-        return self.o_proj(_merged(attended))  # type: ignore[no-any-return]
+        if self.temperature is not None:
+            q = self.temperature.of(q, positions)
+        attended = attended_by(self, q, k, v, cache, positions)
+        if self.gate_proj is not None:
+            attended = attended * self.gate_proj(x).sigmoid()
+        return self.o_proj(attended)  # type: ignore[no-any-return]
 
     def make_cache(
         self, max_len: int, dtype: Any = float32, name: str = "cache", batch: int | None = None
@@ -98,29 +181,29 @@ class Attention(Module):
 
     def _heads(self, x: Tensor, count: int, norm: RMSNorm | HeadNorm | None = None) -> Tensor:
         """(..., s, count * head_dim) to (..., count, s, head_dim)."""
+        if self.limit is not None:
+            x = x.clamp(-self.limit, self.limit)
         split = x.unflatten(-1, (count, self.head_dim))
         if norm is not None:
             each = norm.normalized_shape == (self.head_dim,)
             split = norm(split) if each else norm(x).unflatten(-1, (count, self.head_dim))
         return split.transpose(-2, -3)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions = 0) -> Tensor:
-        """softmax(q k^T * scale) v per head, (..., heads, queries, head_dim).
 
-        k and v (..., kv_heads, keys, head_dim) lie at positions 0, 1, 2 ...; a query sees those up
-        to its own position: the queries follow each other from `positions` on, or it is a Tensor
-        (..., queries).
-        """
-        shared = self.kv_heads, self.heads // self.kv_heads
-        grouped = (q * self.scale).unflatten(-3, shared)
-        scores = grouped @ k.unsqueeze(-3).mT
-        if self.softcap is not None:
-            scores = soft_capped(scores, self.softcap)
-        if self.slopes is not None:  # the query's own position changes no softmax
-            keys = scores.graph.arange(scores.extents[-1], dtype=scores.dtype)
-            scores = scores + keys * self.slopes.reshape(*shared, 1, 1).astype(np.float32)
-        weights = _masked(scores, positions, self.window).softmax(-1)
-        return (weights @ v.unsqueeze(-3)).flatten(-4, -3)
+def attended_by(
+    attention: CausalAttention,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cache: Cache | None,
+    positions: Positions,
+) -> Tensor:
+    """What q attends, (..., s, heads * features of v)."""
+    if cache is None:
+        attended = attention.attend(q, k, v)
+    else:
+        attended = cache.attend(attention, q, k, v, positions)
+    return attended.transpose(-2, -3).flatten(-2)
 
 
 def alibi_slopes(heads: int) -> Array:
@@ -140,10 +223,12 @@ def causal_mask(
     keys: Extent,
     positions: Positions = 0,
     window: int | None = None,
+    chunk: int | None = None,
 ) -> Tensor:
     """(queries, keys) bools: query i, at `positions` + i, sees the keys up to its own position.
 
-    (..., queries, keys) for a Tensor (..., queries). `window`: only the last so many keys.
+    (..., queries, keys) for a Tensor (..., queries). `window`: only the last so many keys; `chunk`:
+    only those of its own chunk of so many positions.
     """
     rows, columns = graph.extents((queries, keys))
     if isinstance(positions, Tensor):
@@ -154,6 +239,8 @@ def causal_mask(
     visible = own >= key
     if window is not None:
         visible = visible & (key + window > own)
+    if chunk is not None:
+        visible = visible & (key >= own // chunk * chunk)
     return visible if is_tensor(visible) else position(graph, visible, (rows, columns), bool_)
 
 
@@ -162,17 +249,14 @@ def soft_capped(x: Tensor, cap: float) -> Tensor:
     return (x * (1 / cap)).tanh() * cap
 
 
-def _masked(scores: Tensor, positions: Positions, window: int | None) -> Tensor:
+def _masked(scores: Tensor, positions: Positions, window: int | None, chunk: int | None) -> Tensor:
     """`scores` (..., kv_heads, group, queries, keys), -inf where the query does not see the key."""
     graph, (queries, keys) = scores.graph, scores.extents[-2:]
+    all_seen = window is None and chunk is None
     if not isinstance(positions, Tensor):
-        if queries == const(1) and keys == graph.extent(positions) + 1 and window is None:
+        if queries == const(1) and keys == graph.extent(positions) + 1 and all_seen:
             return scores  # one query, which sees all keys
-        return where(causal_mask(graph, queries, keys, positions, window), scores, -math.inf)
-    mask = causal_mask(graph, queries, keys, positions, window)
+        mask = causal_mask(graph, queries, keys, positions, window, chunk)
+        return where(mask, scores, -math.inf)
+    mask = causal_mask(graph, queries, keys, positions, window, chunk)
     return where(mask.unsqueeze(-3).unsqueeze(-3), scores, -math.inf)
-
-
-def _merged(x: Tensor) -> Tensor:
-    """(..., heads, s, head_dim) to (..., s, heads * head_dim)."""
-    return x.transpose(-2, -3).flatten(-2)

@@ -13,7 +13,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import State
 
 if TYPE_CHECKING:
-    from luminal.nn.attention import Attention
+    from luminal.nn.attention import CausalAttention
 
 Positions = Extent | Tensor
 """That of the first id, which the others follow, or a Tensor of the ids' shape: that of each."""
@@ -23,7 +23,7 @@ class Cache(Protocol):
     """How a layer's keys and values are kept, and which of them queries attend."""
 
     def attend(
-        self, attention: Attention, q: Tensor, k: Tensor, v: Tensor, positions: Positions
+        self, attention: CausalAttention, q: Tensor, k: Tensor, v: Tensor, positions: Positions
     ) -> Tensor:
         """Keeps k and v (..., kv_heads, s, head_dim) at `positions`, and gives what q attends.
 
@@ -66,7 +66,7 @@ class KVCache:
         return replace(self, reach=reach)
 
     def attend(
-        self, attention: Attention, q: Tensor, k: Tensor, v: Tensor, positions: Positions
+        self, attention: CausalAttention, q: Tensor, k: Tensor, v: Tensor, positions: Positions
     ) -> Tensor:
         """See `Cache`. Positions from max_len on are refused, or if computed, not kept."""
         keys, values = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,184 +16,13 @@ from luminal.errors import DimError, LoadError
 from luminal.models import load
 from luminal.models.architectures import read_decoder
 from luminal.models.decoder import Decoder
+from tests.models.tiny_architectures import TINY, VARIANTS, VOCABULARY
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-VOCABULARY = 64
 LONGEST = 48
 LENGTHS = (1, 7, 19)
-SPECIAL = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
-SIZES = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-    **SPECIAL,
-}
-UNGROUPED = {key: value for key, value in SIZES.items() if key != "num_key_value_heads"}
-
-
-class Tiny(NamedTuple):
-    """A small configuration: the classes of transformers, and its options."""
-
-    config: str
-    model: str
-    options: dict[str, Any]
-
-
-TINY = {
-    "llama": Tiny("LlamaConfig", "LlamaForCausalLM", SIZES),
-    "mistral": Tiny("MistralConfig", "MistralForCausalLM", {**SIZES, "sliding_window": 6}),
-    "qwen2": Tiny(
-        "Qwen2Config",
-        "Qwen2ForCausalLM",
-        {**SIZES, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1},
-    ),
-    "qwen3": Tiny("Qwen3Config", "Qwen3ForCausalLM", {**SIZES, "head_dim": 16}),
-    "gemma": Tiny("GemmaConfig", "GemmaForCausalLM", {**SIZES, "head_dim": 16}),
-    "gemma2": Tiny(
-        "Gemma2Config",
-        "Gemma2ForCausalLM",
-        {
-            **SIZES,
-            "head_dim": 16,
-            "sliding_window": 6,
-            "query_pre_attn_scalar": 24,
-            "attn_logit_softcapping": 2.0,
-            "final_logit_softcapping": 3.0,
-        },
-    ),
-    "gemma3": Tiny(
-        "Gemma3TextConfig",
-        "Gemma3ForCausalLM",
-        {
-            **SIZES,
-            "head_dim": 16,
-            "sliding_window": 6,
-            "query_pre_attn_scalar": 24,
-            "layer_types": ["sliding_attention", "full_attention"],
-            "rope_parameters": {
-                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
-                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
-            },
-        },
-    ),
-    "phi3": Tiny("Phi3Config", "Phi3ForCausalLM", {**SIZES, "sliding_window": 9}),
-    "gpt2": Tiny(
-        "GPT2Config",
-        "GPT2LMHeadModel",
-        {
-            "vocab_size": VOCABULARY,
-            "n_embd": 32,
-            "n_layer": 2,
-            "n_head": 4,
-            "n_positions": 64,
-            **SPECIAL,
-        },
-    ),
-    "gpt_neox": Tiny("GPTNeoXConfig", "GPTNeoXForCausalLM", UNGROUPED),
-    "opt": Tiny(
-        "OPTConfig", "OPTForCausalLM", {**UNGROUPED, "ffn_dim": 48, "word_embed_proj_dim": 32}
-    ),
-    "falcon": Tiny("FalconConfig", "FalconForCausalLM", UNGROUPED),
-    "falcon_of_two_norms": Tiny(
-        "FalconConfig",
-        "FalconForCausalLM",
-        {**UNGROUPED, "new_decoder_architecture": True, "num_kv_heads": 2},
-    ),
-    "starcoder2": Tiny("Starcoder2Config", "Starcoder2ForCausalLM", {**SIZES, "sliding_window": 8}),
-    "olmo2": Tiny("Olmo2Config", "Olmo2ForCausalLM", SIZES),
-    "mixtral": Tiny("MixtralConfig", "MixtralForCausalLM", {**SIZES, "num_local_experts": 4}),
-    "qwen3_moe": Tiny(
-        "Qwen3MoeConfig",
-        "Qwen3MoeForCausalLM",
-        {
-            **SIZES,
-            "head_dim": 16,
-            "num_experts": 6,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 16,
-            "mlp_only_layers": [0],
-        },
-    ),
-    "phi": Tiny("PhiConfig", "PhiForCausalLM", {**UNGROUPED}),
-    "bloom": Tiny(
-        "BloomConfig",
-        "BloomForCausalLM",
-        {"vocab_size": VOCABULARY, "hidden_size": 48, "n_layer": 2, "n_head": 6, **SPECIAL},
-    ),
-    "smollm3": Tiny("SmolLM3Config", "SmolLM3ForCausalLM", {**SIZES, "no_rope_layers": [1, 0]}),
-}
-
-
-ROPE = {"rope_theta": 10000.0, "factor": 4.0}
-VARIANTS = {
-    "llama_with_biases": TINY["llama"]._replace(
-        options={**SIZES, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}
-    ),
-    "llama_3": TINY["llama"]._replace(
-        options={
-            **SIZES,
-            "rope_parameters": {
-                **ROPE,
-                "rope_type": "llama3",
-                "low_freq_factor": 1.0,
-                "high_freq_factor": 4.0,
-                "original_max_position_embeddings": 32,
-            },
-        }
-    ),
-    "llama_yarn": TINY["llama"]._replace(
-        options={
-            **SIZES,
-            "rope_parameters": {
-                **ROPE,
-                "rope_type": "yarn",
-                "original_max_position_embeddings": 16,
-            },
-        }
-    ),
-    "llama_dynamic": TINY["llama"]._replace(
-        options={
-            **SIZES,
-            "max_position_embeddings": 16,
-            "rope_parameters": {**ROPE, "rope_type": "dynamic"},
-        }
-    ),
-    "phi3_longrope": TINY["phi3"]._replace(
-        options={
-            **SIZES,
-            "head_dim": 8,
-            "original_max_position_embeddings": 16,
-            "rope_parameters": {
-                "rope_theta": 10000.0,
-                "rope_type": "longrope",
-                "short_factor": [1.0, 1.5],
-                "long_factor": [2.0, 5.0],
-                "partial_rotary_factor": 0.5,
-                "original_max_position_embeddings": 16,
-            },
-        }
-    ),
-    "gpt_neox_in_sequence": TINY["gpt_neox"]._replace(
-        options={**UNGROUPED, "use_parallel_residual": False, "attention_bias": False}
-    ),
-    "falcon_in_sequence": TINY["falcon"]._replace(
-        options={**UNGROUPED, "parallel_attn": False, "multi_query": False, "bias": True}
-    ),
-    "qwen3_moe_normalised": TINY["qwen3_moe"]._replace(
-        options={
-            **TINY["qwen3_moe"].options,
-            "norm_topk_prob": True,
-            "decoder_sparse_step": 2,
-            "mlp_only_layers": [],
-        }
-    ),
-}
 
 
 def saved(name: str, folder: Path) -> Any:
@@ -206,8 +35,8 @@ def saved(name: str, folder: Path) -> Any:
     config = getattr(transformers, tiny.config)(**tiny.options)
     model = getattr(transformers, tiny.model)(config).eval()
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+        for value in model.state_dict().values():
+            value.add_(torch.randn_like(value) * 0.2)
     model.save_pretrained(folder)
     return model
 

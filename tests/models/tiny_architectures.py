@@ -16,6 +16,7 @@ SIZES = {
     "max_position_embeddings": 64,
     **SPECIAL,
 }
+UNGROUPED = {key: value for key, value in SIZES.items() if key != "num_key_value_heads"}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 ROUTED = {
     "n_routed_experts": 8,
@@ -25,6 +26,20 @@ ROUTED = {
     "topk_group": 2,
     "routed_scaling_factor": 1.5,
     "first_k_dense_replace": 1,
+}
+LATENT = {
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 12,
+    "q_lora_rank": 10,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 5,
+}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 16,
 }
 WINDOW = {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]}
 
@@ -37,7 +52,88 @@ class Tiny(NamedTuple):
     options: dict[str, Any]
 
 
-MORE = {
+TINY = {
+    "llama": Tiny("LlamaConfig", "LlamaForCausalLM", SIZES),
+    "mistral": Tiny("MistralConfig", "MistralForCausalLM", {**SIZES, "sliding_window": 6}),
+    "qwen2": Tiny(
+        "Qwen2Config",
+        "Qwen2ForCausalLM",
+        {**SIZES, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1},
+    ),
+    "qwen3": Tiny("Qwen3Config", "Qwen3ForCausalLM", {**SIZES, "head_dim": 16}),
+    "gemma": Tiny("GemmaConfig", "GemmaForCausalLM", {**SIZES, "head_dim": 16}),
+    "gemma2": Tiny(
+        "Gemma2Config",
+        "Gemma2ForCausalLM",
+        {
+            **SIZES,
+            "head_dim": 16,
+            "sliding_window": 6,
+            "query_pre_attn_scalar": 24,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "gemma3": Tiny(
+        "Gemma3TextConfig",
+        "Gemma3ForCausalLM",
+        {
+            **SIZES,
+            "head_dim": 16,
+            "sliding_window": 6,
+            "query_pre_attn_scalar": 24,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            },
+        },
+    ),
+    "phi3": Tiny("Phi3Config", "Phi3ForCausalLM", {**SIZES, "sliding_window": 9}),
+    "gpt2": Tiny(
+        "GPT2Config",
+        "GPT2LMHeadModel",
+        {
+            "vocab_size": VOCABULARY,
+            "n_embd": 32,
+            "n_layer": 2,
+            "n_head": 4,
+            "n_positions": 64,
+            **SPECIAL,
+        },
+    ),
+    "gpt_neox": Tiny("GPTNeoXConfig", "GPTNeoXForCausalLM", UNGROUPED),
+    "opt": Tiny(
+        "OPTConfig", "OPTForCausalLM", {**UNGROUPED, "ffn_dim": 48, "word_embed_proj_dim": 32}
+    ),
+    "falcon": Tiny("FalconConfig", "FalconForCausalLM", UNGROUPED),
+    "falcon_of_two_norms": Tiny(
+        "FalconConfig",
+        "FalconForCausalLM",
+        {**UNGROUPED, "new_decoder_architecture": True, "num_kv_heads": 2},
+    ),
+    "starcoder2": Tiny("Starcoder2Config", "Starcoder2ForCausalLM", {**SIZES, "sliding_window": 8}),
+    "olmo2": Tiny("Olmo2Config", "Olmo2ForCausalLM", SIZES),
+    "mixtral": Tiny("MixtralConfig", "MixtralForCausalLM", {**SIZES, "num_local_experts": 4}),
+    "qwen3_moe": Tiny(
+        "Qwen3MoeConfig",
+        "Qwen3MoeForCausalLM",
+        {
+            **SIZES,
+            "head_dim": 16,
+            "num_experts": 6,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 16,
+            "mlp_only_layers": [0],
+        },
+    ),
+    "phi": Tiny("PhiConfig", "PhiForCausalLM", {**UNGROUPED}),
+    "bloom": Tiny(
+        "BloomConfig",
+        "BloomForCausalLM",
+        {"vocab_size": VOCABULARY, "hidden_size": 48, "n_layer": 2, "n_head": 6, **SPECIAL},
+    ),
+    "smollm3": Tiny("SmolLM3Config", "SmolLM3ForCausalLM", {**SIZES, "no_rope_layers": [1, 0]}),
     "cohere": Tiny("CohereConfig", "CohereForCausalLM", {**SIZES, "use_qk_norm": True}),
     "cohere2": Tiny("Cohere2Config", "Cohere2ForCausalLM", {**SIZES, **WINDOW}),
     "ernie4_5": Tiny("Ernie4_5Config", "Ernie4_5ForCausalLM", {**SIZES, "head_dim": 16}),
@@ -76,4 +172,116 @@ MORE = {
         {**SIZES, **EXPERTS, "shared_expert_intermediate_size": 20, "mlp_only_layers": [0]},
     ),
     "stablelm": Tiny("StableLmConfig", "StableLmForCausalLM", SIZES),
+    "gpt_oss": Tiny(
+        "GptOssConfig",
+        "GptOssForCausalLM",
+        {
+            **SIZES,
+            **WINDOW,
+            "head_dim": 16,
+            "num_local_experts": 6,
+            "num_experts_per_tok": 2,
+            "swiglu_limit": 0.5,
+            "rope_parameters": {**YARN, "truncate": False},
+        },
+    ),
+    "llama4": Tiny(
+        "Llama4TextConfig",
+        "Llama4ForCausalLM",
+        {
+            **SIZES,
+            "head_dim": 16,
+            "intermediate_size_mlp": 40,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "no_rope_layers": [1, 0],
+            "moe_layers": [1],
+            "attention_chunk_size": 5,
+            "floor_scale": 4,
+            "attn_scale": 0.5,
+        },
+    ),
+    "deepseek_v2": Tiny(
+        "DeepseekV2Config",
+        "DeepseekV2ForCausalLM",
+        {**SIZES, **ROUTED, **LATENT, "q_lora_rank": None, "topk_method": "group_limited_greedy"},
+    ),
+    "deepseek_v3": Tiny(
+        "DeepseekV3Config",
+        "DeepseekV3ForCausalLM",
+        {
+            **SIZES,
+            **ROUTED,
+            **LATENT,
+            "rope_parameters": {**YARN, "mscale": 0.8, "mscale_all_dim": 1.2},
+        },
+    ),
+    "minicpm3": Tiny(
+        "MiniCPM3Config", "MiniCPM3ForCausalLM", {**SIZES, **LATENT, "dim_model_base": 16}
+    ),
+}
+
+ROPE = {"rope_theta": 10000.0, "factor": 4.0}
+VARIANTS = {
+    "llama_with_biases": TINY["llama"]._replace(
+        options={**SIZES, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}
+    ),
+    "llama_3": TINY["llama"]._replace(
+        options={
+            **SIZES,
+            "rope_parameters": {
+                **ROPE,
+                "rope_type": "llama3",
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 32,
+            },
+        }
+    ),
+    "llama_yarn": TINY["llama"]._replace(
+        options={
+            **SIZES,
+            "rope_parameters": {
+                **ROPE,
+                "rope_type": "yarn",
+                "original_max_position_embeddings": 16,
+            },
+        }
+    ),
+    "llama_dynamic": TINY["llama"]._replace(
+        options={
+            **SIZES,
+            "max_position_embeddings": 16,
+            "rope_parameters": {**ROPE, "rope_type": "dynamic"},
+        }
+    ),
+    "phi3_longrope": TINY["phi3"]._replace(
+        options={
+            **SIZES,
+            "head_dim": 8,
+            "original_max_position_embeddings": 16,
+            "rope_parameters": {
+                "rope_theta": 10000.0,
+                "rope_type": "longrope",
+                "short_factor": [1.0, 1.5],
+                "long_factor": [2.0, 5.0],
+                "partial_rotary_factor": 0.5,
+                "original_max_position_embeddings": 16,
+            },
+        }
+    ),
+    "gpt_neox_in_sequence": TINY["gpt_neox"]._replace(
+        options={**UNGROUPED, "use_parallel_residual": False, "attention_bias": False}
+    ),
+    "falcon_in_sequence": TINY["falcon"]._replace(
+        options={**UNGROUPED, "parallel_attn": False, "multi_query": False, "bias": True}
+    ),
+    "qwen3_moe_normalised": TINY["qwen3_moe"]._replace(
+        options={
+            **TINY["qwen3_moe"].options,
+            "norm_topk_prob": True,
+            "decoder_sparse_step": 2,
+            "mlp_only_layers": [],
+        }
+    ),
 }

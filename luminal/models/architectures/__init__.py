@@ -13,14 +13,18 @@ from luminal.loaders.shown import shown
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.bloom import BLOOM
 from luminal.models.architectures.cohere import COHERE, COHERE2
+from luminal.models.architectures.deepseek import DEEPSEEK2, DEEPSEEK3
 from luminal.models.architectures.ernie4_5 import ERNIE4_5, ERNIE4_5_MOE
 from luminal.models.architectures.falcon import FALCON
 from luminal.models.architectures.gemma import GEMMA, GEMMA2, GEMMA3
 from luminal.models.architectures.glm import GLM, GLM4, GLM4_MOE
 from luminal.models.architectures.gpt2 import GPT2
 from luminal.models.architectures.gpt_neox import GPT_NEOX
+from luminal.models.architectures.gpt_oss import GPT_OSS
 from luminal.models.architectures.granite import GRANITE, GRANITE_MOE
 from luminal.models.architectures.llama import LLAMA
+from luminal.models.architectures.llama4 import LLAMA4
+from luminal.models.architectures.minicpm3 import MINICPM3
 from luminal.models.architectures.mistral import MISTRAL
 from luminal.models.architectures.mixtral import MIXTRAL
 from luminal.models.architectures.olmo import OLMO
@@ -40,6 +44,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "BloomForCausalLM": BLOOM,
     "Cohere2ForCausalLM": COHERE2,
     "CohereForCausalLM": COHERE,
+    "DeepseekV2ForCausalLM": DEEPSEEK2,
+    "DeepseekV3ForCausalLM": DEEPSEEK3,
     "Ernie4_5ForCausalLM": ERNIE4_5,
     "Ernie4_5_MoeForCausalLM": ERNIE4_5_MOE,
     "FalconForCausalLM": FALCON,
@@ -51,9 +57,12 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "Glm4ForCausalLM": GLM4,
     "Glm4MoeForCausalLM": GLM4_MOE,
     "GlmForCausalLM": GLM,
+    "GptOssForCausalLM": GPT_OSS,
     "GraniteForCausalLM": GRANITE,
     "GraniteMoeForCausalLM": GRANITE_MOE,
+    "Llama4ForCausalLM": LLAMA4,
     "LlamaForCausalLM": LLAMA,
+    "MiniCPM3ForCausalLM": MINICPM3,
     "MistralForCausalLM": MISTRAL,
     "MixtralForCausalLM": MIXTRAL,
     "OPTForCausalLM": OPT,

@@ -12,7 +12,7 @@ from luminal.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.loaders.llama_config import WEIGHT_DTYPES
-from luminal.models.decoder import DecoderConfig
+from luminal.models.decoder_config import DecoderConfig
 
 Tensors = Mapping[str, Array]
 
@@ -36,13 +36,15 @@ class Architecture:
 
     Fused projections become `qkv_proj` and `gate_up_proj`, and are split. `grouped`: fused rows lie
     by heads of keys, each after its queries; else all queries, all keys, all values.
-    `adapted`: the array that is stored under a name of ours.
+    `adapted`: the array that is stored under a name of ours. `further_layers`: files may have
+    layers beyond the last one, which guess further tokens and are left out.
     """
 
     config: Callable[[Fields], DecoderConfig]
     names: Mapping[str, str] = field(default_factory=dict)
     grouped: bool = False
     adapted: Callable[[str, Array], Array] = _kept
+    further_layers: bool = False
 
     def weights(self, tensors: Tensors, config: DecoderConfig) -> dict[str, Array]:
         """The arrays under the names of a Decoder; views where rows are only taken apart."""
@@ -52,6 +54,8 @@ class Architecture:
             if _DERIVED.fullmatch(theirs):
                 continue
             name = self._renamed(theirs)
+            if self.further_layers and _number(name) >= config.num_hidden_layers:
+                continue
             if array.dtype not in WEIGHT_DTYPES or not array.ndim:
                 raise LoadError(
                     f"weights: {theirs!r} is {array.dtype} of shape {array.shape}; it must be an "
@@ -97,6 +101,12 @@ class Architecture:
             parts = zip("qkv", split(name, array, counts), strict=True)
         for part, rows in parts:
             yield f"{path}.{part}_proj.{last}", rows
+
+
+def _number(name: str) -> int:
+    """The number of the layer that a weight is part of, -1 for none."""
+    match = re.match(r"model\.layers\.(\d+)\.", name)
+    return int(match[1]) if match else -1
 
 
 def _cut(name: str, array: Array, counts: tuple[int, ...]) -> list[Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import decoder, layer_count, plain, refuse
-from luminal.models.decoder import DecoderConfig, LayerConfig
+from luminal.models.decoder_config import DecoderConfig, LayerConfig
 
 
 def config(fields: Fields) -> DecoderConfig:

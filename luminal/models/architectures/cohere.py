@@ -10,7 +10,7 @@ from typing import Any
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import decoder, layers_of, refuse, rotary_of
-from luminal.models.decoder import DecoderConfig, LayerConfig
+from luminal.models.decoder_config import DecoderConfig, LayerConfig
 
 
 def config(fields: Fields) -> DecoderConfig:

@@ -8,7 +8,7 @@ from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import decoder, layers_of, refuse, rotary_of
-from luminal.models.decoder import DecoderConfig, ExpertsConfig, LayerConfig
+from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig
 
 
 def config(fields: Fields) -> DecoderConfig:

@@ -13,7 +13,7 @@ from luminal.models.architectures.settings import (
     layers_of_two_rotaries,
     refuse,
 )
-from luminal.models.decoder import DecoderConfig, LayerConfig
+from luminal.models.decoder_config import DecoderConfig, LayerConfig
 
 
 def _decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:

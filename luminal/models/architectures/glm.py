@@ -8,7 +8,7 @@ from __future__ import annotations
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import decoder, later, layers_of, rotary_of
-from luminal.models.decoder import DecoderConfig, ExpertsConfig
+from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
 from luminal.nn.moe import Groups
 
 
@@ -66,4 +66,4 @@ GLM4 = Architecture(
         ".post_mlp_layernorm.": ".mlp_output_norm.",
     },
 )
-GLM4_MOE = Architecture(config_of_experts)
+GLM4_MOE = Architecture(config_of_experts, further_layers=True)

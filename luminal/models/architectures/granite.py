@@ -7,7 +7,7 @@ from typing import Any
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import decoder, later, layers_of
-from luminal.models.decoder import DecoderConfig, ExpertsConfig
+from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
 
 
 def config(fields: Fields) -> DecoderConfig:

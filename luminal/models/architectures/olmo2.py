@@ -8,7 +8,7 @@ from __future__ import annotations
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import decoder, layers_of, layers_of_two_rotaries
-from luminal.models.decoder import DecoderConfig, LayerConfig
+from luminal.models.decoder_config import DecoderConfig, LayerConfig
 
 
 def config(fields: Fields) -> DecoderConfig:

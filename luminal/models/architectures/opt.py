@@ -6,7 +6,7 @@ from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import decoder, layer_count, plain, refuse
-from luminal.models.decoder import DecoderConfig, LayerConfig
+from luminal.models.decoder_config import DecoderConfig, LayerConfig
 
 FIRST_POSITION = 2  # the rows before it are for padding
 

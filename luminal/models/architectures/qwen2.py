@@ -8,7 +8,7 @@ from dataclasses import replace
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import decoder, layers_of
-from luminal.models.decoder import DecoderConfig, ExpertsConfig, LayerConfig
+from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig
 
 
 def later_layers(fields: Fields) -> Callable[[int], bool]:

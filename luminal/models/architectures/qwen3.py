@@ -6,7 +6,7 @@ from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.qwen2 import later_layers, sparse_layers
 from luminal.models.architectures.settings import always, decoder, layers_of
-from luminal.models.decoder import DecoderConfig, ExpertsConfig
+from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
 
 
 def config(fields: Fields) -> DecoderConfig:

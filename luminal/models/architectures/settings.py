@@ -9,7 +9,7 @@ from typing import Any
 from luminal.errors import LoadError
 from luminal.loaders.fields import MOST, Fields
 from luminal.loaders.shown import shown
-from luminal.models.decoder import DecoderConfig, LayerConfig, Rotary
+from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
 
 _SCALINGS: Mapping[str, tuple[str, ...]] = {
     "default": (),
@@ -92,19 +92,27 @@ def layers_of(
     return tuple(LayerConfig(window, rotary) for window in windows_of(fields, number, windows))
 
 
+def kinds_of(fields: Fields, number: int, *known: str) -> list[str] | None:
+    """Each layer's kind, by `layer_types`; None where no key says so."""
+    if fields.values.get("layer_types") is None:
+        return None
+    kinds = fields.listed("layer_types", str)
+    if len(kinds) != number or not set(kinds) <= set(known):
+        raise LoadError(
+            f"{fields.path}: layer_types is {shown(kinds)}; it must be "
+            f"{' or '.join(map(repr, known))} for each of {number} layers"
+        )
+    return kinds
+
+
 def windows_of(
     fields: Fields, number: int, windows: Callable[[int], bool] | None = None
 ) -> list[int | None]:
     """Each layer's sliding window, by `layer_types`, else by `windows` (None: no layer has one)."""
-    if fields.values.get("layer_types") is None:
+    kinds = kinds_of(fields, number, "full_attention", "sliding_attention")
+    if kinds is None:
         slides = [windows is not None and windows(layer) for layer in range(number)]
     else:
-        kinds = fields.listed("layer_types", str)
-        if len(kinds) != number or not set(kinds) <= {"full_attention", "sliding_attention"}:
-            raise LoadError(
-                f"{fields.path}: layer_types is {shown(kinds)}; it must be 'full_attention' or "
-                f"'sliding_attention' for each of {number} layers"
-            )
         slides = [kind == "sliding_attention" for kind in kinds]
     return [fields.integer("sliding_window") if slide else None for slide in slides]
 
@@ -147,8 +155,12 @@ def rotary_of(
     theta: float = 10000.0,
     share: float = 1.0,
     interleaved: bool = False,
+    width: int | None = None,
 ) -> Rotary:
-    """From `rope_parameters`, or `rope_theta`, `rope_scaling` and `partial_rotary_factor`."""
+    """From `rope_parameters`, or `rope_theta`, `rope_scaling` and `partial_rotary_factor`.
+
+    `width`: features of a head, of which a share is turned; by default `head_dim`.
+    """
     if rope is None:
         rope = fields.section("rope_parameters") or fields.section("rope_scaling")
 
@@ -156,7 +168,7 @@ def rotary_of(
         where = rope if rope.values.get(key) is not None else fields
         return where.number(key, default, least)
 
-    dims = int(head_dim(fields) * number("partial_rotary_factor", share))
+    dims = int((width or head_dim(fields)) * number("partial_rotary_factor", share))
     return Rotary(number("rope_theta", theta, 1), _scaling(fields, rope), dims, interleaved)
 
 

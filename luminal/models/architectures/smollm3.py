@@ -8,7 +8,7 @@ from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import decoder, layer_count, layers_of
-from luminal.models.decoder import DecoderConfig
+from luminal.models.decoder_config import DecoderConfig
 
 
 def config(fields: Fields) -> DecoderConfig:

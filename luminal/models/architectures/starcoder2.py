@@ -5,7 +5,7 @@ from __future__ import annotations
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import always, decoder, layers_of, plain
-from luminal.models.decoder import DecoderConfig
+from luminal.models.decoder_config import DecoderConfig
 
 
 def config(fields: Fields) -> DecoderConfig:
