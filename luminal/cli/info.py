@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -30,11 +30,15 @@ def command(
     elif file.suffix == ".safetensors":
         from luminal.loaders.safetensors_file import read_safetensors
 
-        _show_tensors(console, read_safetensors(file), every)
+        arrays = read_safetensors(file)
+        rows = [(name, str(a.dtype), a.shape, a.nbytes) for name, a in arrays.items()]
+        _show_tensors(console, rows, every)
     elif file.suffix == ".gguf":
         from luminal.loaders.gguf import read_gguf
 
-        _show_tensors(console, read_gguf(file).tensors, every)
+        tensors = read_gguf(file).tensors
+        rows = [(name, each.kind, each.shape, each.data.nbytes) for name, each in tensors.items()]
+        _show_tensors(console, rows, every)
     else:
         raise InputError(f"info: {file}: takes a .onnx, .gguf or .safetensors file")
 
@@ -60,16 +64,16 @@ def _show_model(console: Console, file: Path) -> None:
     console.print(counts)
 
 
-def _show_tensors(console: Console, tensors: Mapping[str, Any], every: bool) -> None:
-    table = Table("tensor", "dtype", "dims", "bytes")
-    rows = list(tensors.items())
-    for name, array in rows if every else rows[:LONGEST]:
-        dims = " x ".join(map(str, array.shape)) or "scalar"
-        table.add_row(name, str(array.dtype), dims, _bytes(array.nbytes))
+def _show_tensors(
+    console: Console, rows: Sequence[tuple[str, str, tuple[int, ...], int]], every: bool
+) -> None:
+    """Names, types, dims and bytes."""
+    table = Table("tensor", "type", "dims", "bytes")
+    for name, kind, shape, size in rows if every else rows[:LONGEST]:
+        table.add_row(name, kind, " x ".join(map(str, shape)) or "scalar", _bytes(size))
     console.print(table)
-    total = sum(array.nbytes for array in tensors.values())
     hidden = "" if every or len(rows) <= LONGEST else f", {len(rows) - LONGEST} not shown (--all)"
-    console.print(f"{len(rows)} tensors, {_bytes(total)}{hidden}")
+    console.print(f"{len(rows)} tensors, {_bytes(sum(row[3] for row in rows))}{hidden}")
 
 
 def _bytes(count: int) -> str:

@@ -11,32 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
+from luminal.loaders.ggml.types import BLOCKS, NUMBERS, PLAIN
 from luminal.loaders.mapped import MAX_RANK, Array, array_at, byte_count, map_file
 from luminal.loaders.shown import MAX_LENGTH, check_name, shown
-
-TENSOR_TYPES: dict[int, str] = dict(
-    enumerate(
-        "F32 F16 Q4_0 Q4_1 Q4_2 Q4_3 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K "
-        "IQ2_XXS IQ2_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ2_S IQ4_XS I8 I16 I32 I64 F64 IQ1_M "
-        "BF16".split()
-    )
-)
-SUPPORTED: dict[str, np.dtype[Any]] = {
-    "F32": np.dtype("<f4"),
-    "F16": np.dtype("<f2"),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-}
 
 MAX_ITEMS = 1 << 21  # in the metadata's arrays: the largest vocabularies have two thirds of it
 INNER_ARRAY = 64  # items that an array in an array counts as, by the time it takes
 MAX_DEPTH = 8  # of arrays of arrays; no known file has any
 MAX_TEXT_BYTES = 1 << 26
 
+_TYPE_NAMES = {number: name for name, number in NUMBERS.items()}
 _STRING, _ARRAY = 8, 9
 _SCALARS: dict[int, np.dtype[Any]] = {
     0: np.dtype("<u1"),
@@ -54,15 +42,32 @@ _SCALARS: dict[int, np.dtype[Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor as it lies in the file: `data` holds its numbers, or for each row its blocks."""
+
+    kind: str
+    shape: tuple[int, ...]
+    data: Array
+
+    def array(self) -> Array:
+        """Its numbers, read-only: a view of the file, or decoded to float32."""
+        if self.kind in PLAIN:
+            return self.data
+        found = BLOCKS[self.kind].decoded(self.data.reshape(-1)).reshape(self.shape)
+        found.flags.writeable = False
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class GGUFFile:
-    """`metadata`: Python scalars, strings and lists by key; `tensors`: in NumPy's dim order."""
+    """`metadata`: Python scalars, strings and lists by key."""
 
     metadata: Mapping[str, Any]
-    tensors: Mapping[str, Array]
+    tensors: Mapping[str, StoredTensor]
 
 
 def read_gguf(path: Path) -> GGUFFile:
-    """Read a GGUF file. Raises LoadError where it is truncated or holds an unsupported type."""
+    """Read a GGUF file. Raises LoadError where it is truncated or holds an unknown type."""
     data = map_file(path)
     reader = _Reader(data, path)
     if bytes(data[:4]) != b"GGUF":
@@ -89,8 +94,10 @@ def read_gguf(path: Path) -> GGUFFile:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     name: str
-    dtype: np.dtype[Any]
+    kind: str
     shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    stored: tuple[int, ...]  # how many of that dtype
     begin: int  # from the data's start
     end: int
 
@@ -163,14 +170,24 @@ class _Reader:
             raise LoadError(f"{what} has {rank} dims; at most {MAX_RANK} are supported")
         shape = struct.unpack(f"<{rank}Q", self.take(8 * rank))[::-1]
         kind, begin = self.scalar("I"), self.scalar("Q")
-        type_name = TENSOR_TYPES.get(kind, f"number {kind}")
-        if type_name not in SUPPORTED:
+        type_name = _TYPE_NAMES.get(kind)
+        if type_name is None:
             raise LoadError(
-                f"{what} has type {type_name}; supported are {', '.join(SUPPORTED)}; take an "
-                "unquantised file of the model"
+                f"{what} has type number {kind}, which is not known; known are {', '.join(NUMBERS)}"
             )
-        dtype = SUPPORTED[type_name]
-        return _Entry(name, dtype, shape, begin, begin + byte_count(dtype, shape, what))
+        if type_name in PLAIN:
+            dtype, stored = PLAIN[type_name], shape
+        else:
+            dtype, size = BLOCKS[type_name].record, BLOCKS[type_name].size
+            if not shape or shape[-1] % size:
+                raise LoadError(
+                    f"{what} has the shape {shown(list(shape))}; its last dim must be whole blocks "
+                    f"of {size}, as it is {type_name}"
+                )
+            stored = (*shape[:-1], shape[-1] // size)
+        byte_count(np.dtype(np.float32), shape, what)  # decoded, it is an array too
+        end = begin + byte_count(dtype, stored, what)
+        return _Entry(name, type_name, shape, dtype, stored, begin, end)
 
 
 def _check_spans(entries: Sequence[_Entry], path: Path) -> None:
@@ -186,10 +203,11 @@ def _check_spans(entries: Sequence[_Entry], path: Path) -> None:
         previous_end, previous = entry.end, entry.name
 
 
-def _tensor(data: memoryview, start: int, entry: _Entry, path: Path) -> Array:
+def _tensor(data: memoryview, start: int, entry: _Entry, path: Path) -> StoredTensor:
     if start + entry.end > len(data):
         raise LoadError(
             f"{path}: truncated: tensor {shown(entry.name)} ends at byte {start + entry.end}, "
             f"the file has {len(data)}; download it again"
         )
-    return array_at(data, start + entry.begin, entry.dtype, entry.shape)
+    array = array_at(data, start + entry.begin, entry.dtype, entry.stored)
+    return StoredTensor(entry.kind, entry.shape, array)

@@ -60,7 +60,7 @@ def llama_config(file: GGUFFile, path: Path) -> LlamaConfig:
             f"safetensors folder instead"
         )
     embedding = file.tensors.get("token_embd.weight")
-    if embedding is None or embedding.ndim != 2:
+    if embedding is None or len(embedding.shape) != 2:
         raise LoadError(f"{path}: tensor 'token_embd.weight' is missing or no matrix")
     hidden = fields.integer("llama.embedding_length")
     heads = fields.integer("llama.attention.head_count")
@@ -86,7 +86,7 @@ def llama_config(file: GGUFFile, path: Path) -> LlamaConfig:
 
 def llama_weights(file: GGUFFile) -> dict[str, Array]:
     """The tensors under Hugging Face's names; an unknown name stays as it is."""
-    return {_hugging_face_name(name): tensor for name, tensor in file.tensors.items()}
+    return {_hugging_face_name(name): each.array() for name, each in file.tensors.items()}
 
 
 def gguf_tokenizer(metadata: Mapping[str, Any], path: Path) -> Tokenizer:

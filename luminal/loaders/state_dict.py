@@ -32,4 +32,6 @@ def load(path: str | Path) -> dict[str, Array]:
             f"{path}: a PyTorch pickle, which can run code when it is read; convert it once, with "
             "safetensors.torch.save_file(torch.load(path), new_path)"
         )
-    return dict(read_gguf(path).tensors) if begin == b"GGUF" else read_safetensors(path)
+    if begin == b"GGUF":
+        return {name: tensor.array() for name, tensor in read_gguf(path).tensors.items()}
+    return read_safetensors(path)

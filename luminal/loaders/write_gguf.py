@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from luminal.errors import InputError
-from luminal.loaders.gguf import SUPPORTED, TENSOR_TYPES
+from luminal.loaders.ggml.types import NUMBERS, PLAIN
 from luminal.loaders.mapped import Array
 from luminal.loaders.write_atomic import arrays_of, replacing
 
@@ -19,8 +19,7 @@ ALIGNMENT = 32  # the format's default for the data and for each tensor
 MAX_NAME_BYTES = 64  # the format's own limits
 MAX_DIMS = 4
 
-NAMES = {dtype: name for name, dtype in SUPPORTED.items()}
-NUMBERS = {name: number for number, name in TENSOR_TYPES.items()}
+NAMES = {dtype: name for name, dtype in PLAIN.items()}
 
 _BOOL, _STRING, _ARRAY, _INT64, _FLOAT64 = 7, 8, 9, 11, 12
 
@@ -28,7 +27,7 @@ _BOOL, _STRING, _ARRAY, _INT64, _FLOAT64 = 7, 8, 9, 11, 12
 def save_gguf(
     path: str | Path, state: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes F32, F16 and BF16 arrays by name, and metadata, atomically.
+    """Writes arrays of floats or signed integers by name, and metadata, atomically.
 
     Metadata: bools, ints, floats, strings, and lists of one of them. Raises InputError for other
     dtypes, names above 64 bytes, and more than 4 dims.

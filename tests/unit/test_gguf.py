@@ -12,7 +12,7 @@ import pytest
 from tokenizers import pre_tokenizers
 
 from luminal.errors import LoadError
-from luminal.loaders.gguf import MAX_ITEMS, GGUFFile, read_gguf
+from luminal.loaders.gguf import MAX_ITEMS, GGUFFile, StoredTensor, read_gguf
 from luminal.loaders.gguf_llama import gguf_tokenizer, llama_config, llama_weights
 
 PATH = Path("m.gguf")
@@ -42,16 +42,14 @@ def value(item: Any) -> bytes:
     )
 
 
-def gguf(
-    metadata: dict[str, Any], tensors: dict[str, tuple[int, np.ndarray[Any, Any]]], version: int = 3
-) -> bytes:
-    """A file; tensors are given with their GGUF type number."""
+def gguf(metadata: dict[str, Any], tensors: dict[str, Any], version: int = 3) -> bytes:
+    """A file; tensors are given with their GGUF type number, and a shape if not the array's."""
     head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(metadata))
     for key, item in metadata.items():
         head += text(key) + value(item)
     data = b""
-    for name, (kind, array) in tensors.items():
-        dims = array.shape[::-1]
+    for name, (kind, array, *given) in tensors.items():
+        dims = (given[0] if given else array.shape)[::-1]
         head += text(name) + struct.pack(f"<I{len(dims)}Q", len(dims), *dims)
         head += struct.pack("<IQ", kind, len(data))
         data += array.tobytes() + bytes(-array.nbytes % 32)
@@ -80,8 +78,9 @@ def test_metadata_and_tensors(tmp_path: Path, version: int) -> None:
     file = read_gguf(path)
     assert file.metadata == metadata
     for name, (_, expected) in tensors.items():
-        np.testing.assert_array_equal(file.tensors[name], expected, strict=True)
-        assert not file.tensors[name].flags.owndata
+        found = file.tensors[name].array()
+        np.testing.assert_array_equal(found, expected, strict=True)
+        assert not found.flags.owndata
 
 
 def metadata_file(path: Path, *values: bytes) -> Path:
@@ -124,10 +123,23 @@ def test_all_arrays_together_have_so_many_values(tmp_path: Path) -> None:
         read_gguf(metadata_file(path, zeros(3), zeros(MAX_ITEMS - 2)))
 
 
-def test_an_unsupported_type_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "shape", "message"),
+    [
+        (4, (32,), "'w' has type number 4, which is not known; known are F32, F16, Q4_0,"),
+        (12, (2, 128), r"'w' has the shape \[2, 128\]; its last dim must be whole blocks of 256"),
+        (8, (), r"'w' has the shape \[\]; its last dim must be whole blocks of 32, as it is Q8_0"),
+        (41, (2**31, 2**31 - 128), "'w': no memory holds the shape"),
+        (12, (3, 256), r"truncated: tensor 'w' ends at byte 528, the file has \d+"),
+    ],
+    ids=["unknown", "part_of_a_block", "scalar", "beyond_memory", "truncated"],
+)
+def test_a_type_that_does_not_fit(
+    tmp_path: Path, number: int, shape: tuple[int, ...], message: str
+) -> None:
     path = tmp_path / "m.gguf"
-    path.write_bytes(gguf({}, {"w": (12, np.zeros(32, "<f4"))}))
-    with pytest.raises(LoadError, match="'w' has type Q4_K; supported are F32, F16, BF16"):
+    path.write_bytes(gguf({}, {"w": (number, np.zeros(1, "<f4"), shape)}))
+    with pytest.raises(LoadError, match=message):
         read_gguf(path)
 
 
@@ -214,10 +226,12 @@ def test_weights_have_the_names_of_hugging_face() -> None:
         "blk.0.odd.weight": "blk.0.odd.weight",
         "odd": "odd",
     }
-    tensors = {name: np.zeros(n) for n, name in enumerate(names)}
+    tensors = {
+        name: StoredTensor("F32", (n,), np.zeros(n, np.float32)) for n, name in enumerate(names)
+    }
     found = llama_weights(GGUFFile({}, tensors))
     assert [*found] == [*names.values()]
-    assert all(found[new] is tensors[old] for old, new in names.items())
+    assert all(found[new] is tensors[old].data for old, new in names.items())
 
 
 def test_a_llama_without_a_matrix_of_embeddings_is_refused() -> None:

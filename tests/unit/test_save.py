@@ -15,12 +15,12 @@ import safetensors.numpy
 import luminal as lm
 from luminal import nn
 from luminal.errors import InputError, LoadError
+from luminal.loaders.ggml.types import PLAIN
 from luminal.loaders.gguf import read_gguf
 from luminal.loaders.safetensors_file import DTYPES
 from luminal.loaders.write_gguf import save_gguf
 
 rng = np.random.default_rng(0)
-FLOATS = [np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)]
 SHAPES = [(), (1,), (3, 5), (0, 4), (2, 3, 1, 5)]
 
 
@@ -52,7 +52,7 @@ def test_safetensors_read_back_equal(tmp_path: Path) -> None:
 
 
 def test_gguf_reads_back_equal(tmp_path: Path) -> None:
-    state = arrays(FLOATS)
+    state = arrays(PLAIN.values())
     metadata = {
         "general.architecture": "llama", "n": 3, "eps": 1e-5, "tied": True,
         "words": ["a", "ü"], "scores": [0.5, -1.0], "none": [],
@@ -65,7 +65,7 @@ def test_gguf_reads_back_equal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "metadata", "text"),
     [
-        ({"a": np.ones(2)}, {}, "a: float64 has no place in GGUF, which takes F32, F16, BF16"),
+        ({"a": np.ones(2, bool)}, {}, "a: bool has no place in GGUF, which takes F32, F16, BF16"),
         ({"a" * 65: np.ones(2, np.float32)}, {}, "65 bytes; GGUF names have at most 64"),
         ({"a": np.ones((1,) * 5, np.float32)}, {}, "5 dims; GGUF tensors have at most 4"),
         ({}, {"k": {}}, "metadata 'k': {} is no bool, int of 64 bits, float or string"),
