@@ -1,4 +1,4 @@
-"""JSON that holds one object, from a file or from a part of one."""
+"""JSON that holds one object or list, from a file or from a part of one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from luminal.errors import LoadError
 from luminal.loaders.mapped import open_file
@@ -15,17 +15,27 @@ from luminal.loaders.shown import shown
 MAX_BYTES = 100_000_000
 """Three times the largest tokenizer.json."""
 
+T = TypeVar("T")
+
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in `path`. Raises LoadError where it cannot be read or holds something else."""
+    return parse_object(_read(path), str(path))
+
+
+def read_json_list(path: Path) -> list[Any]:
+    """The same of a list."""
+    return _parsed(_read(path), str(path), list, "a list")
+
+
+def _read(path: Path) -> bytes:
     with open_file(path) as file:
         if os.fstat(file.fileno()).st_size > MAX_BYTES:
             raise LoadError(f"{path}: more than {MAX_BYTES} bytes; the file is damaged")
         try:
-            data = file.read(MAX_BYTES)
+            return file.read(MAX_BYTES)
         except OSError as error:
             raise LoadError(f"{path}: cannot be read: {error.strerror}") from error
-    return parse_object(data, str(path))
 
 
 def parse_object(data: bytes, what: str, *, unique: bool = False) -> dict[str, Any]:
@@ -43,12 +53,16 @@ def parse_object(data: bytes, what: str, *, unique: bool = False) -> dict[str, A
             raise LoadError(f"{what}: has {shown(twice)} twice; the file is damaged")
         return found
 
+    return _parsed(data, what, dict, "an object", checked if unique else None)
+
+
+def _parsed(data: bytes, what: str, kind: type[T], words: str, hook: Any = None) -> T:
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=checked if unique else None)
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=hook)
     except ValueError as error:
         raise LoadError(f"{what}: not JSON: {shown(error)}") from error
     except RecursionError:  # its values would be too deep for whatever looks at them
         raise LoadError(f"{what}: not JSON of a model: lists or objects nest too deeply") from None
-    if not isinstance(value, dict):
-        raise LoadError(f"{what}: holds a JSON {type(value).__name__}, it must hold an object")
+    if not isinstance(value, kind):
+        raise LoadError(f"{what}: holds a JSON {type(value).__name__}, it must hold {words}")
     return value
