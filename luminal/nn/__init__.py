@@ -1,6 +1,7 @@
 """Layers and the Module they derive from; names, options and Parameters are PyTorch's.
 
-Beyond PyTorch: RotaryEmbedding, Attention with KVCache, FeedForward, GatedFeedForward, SwiGLU, MoE.
+Beyond PyTorch: RotaryEmbedding, Attention with KVCache, MaskedAttention, FeedForward,
+GatedFeedForward, SwiGLU, MoE.
 """
 
 from luminal.frontend.keys import keyed
@@ -92,6 +93,7 @@ from luminal.nn.loss import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
+from luminal.nn.masked_attention import MaskedAttention
 from luminal.nn.module import Module
 from luminal.nn.moe import MoE
 from luminal.nn.multihead import MultiheadAttention
@@ -321,6 +323,7 @@ __all__ = [
     "Attention",
     "Cache",
     "KVCache",
+    "MaskedAttention",
     "alibi_slopes",
     "causal_mask",
     "RotaryEmbedding",

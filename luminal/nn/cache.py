@@ -69,13 +69,14 @@ class KVCache:
         self, attention: CausalAttention, q: Tensor, k: Tensor, v: Tensor, positions: Positions
     ) -> Tensor:
         """See `Cache`. Positions from max_len on are refused, or if computed, not kept."""
-        keys, values = (
-            self._kept(state, new, positions) for state, new in ((self.keys, k), (self.values, v))
-        )
-        return attention.attend(q, keys, values, positions)
+        return attention.attend(q, *self.keep(k, v, positions), positions)
+
+    def keep(self, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
+        """All keys and values that may be attended; the States hold them after the run."""
+        return self._kept(self.keys, k, positions), self._kept(self.values, v, positions)
 
     def _kept(self, state: State, new: Tensor, positions: Positions) -> Tensor:
-        """All keys (or values) that may be attended; the State holds them after the run."""
+        """Of keys or values."""
         graph, stored = new.graph, new.cast(state.dtype)
         entries: list[Any] = [along(k, n) for k, n in enumerate(new.extents)]
         if isinstance(positions, Tensor):

@@ -1,0 +1,81 @@
+"""Attention to all keys that the caller's mask lets through: self-attention and cross-attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from luminal.dtypes import float32
+from luminal.frontend.binary import where
+from luminal.frontend.handle import Extent
+from luminal.frontend.tensor import Tensor
+from luminal.nn.cache import KVCache
+from luminal.nn.linear import Linear
+from luminal.nn.module import Module
+
+
+class KeysValues(NamedTuple):
+    """Keys and values of every head, each (..., heads, length, head_dim)."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class MaskedAttention(Module):
+    """softmax(q k^T * scale + bias) v per head, between projections with biases or without.
+
+    Vaswani et al., arXiv 1706.03762. `bias`: of all projections but that of keys, whose own is
+    `key_bias`. `scale`: 1 / sqrt(head_dim) by default.
+    """
+
+    def __init__(
+        self,
+        hidden: int,
+        heads: int,
+        head_dim: int,
+        bias: bool = True,
+        dtype: Any = float32,
+        *,
+        key_bias: bool | None = None,
+        scale: float | None = None,
+    ) -> None:
+        inner = heads * head_dim
+        self.heads, self.head_dim = heads, head_dim
+        self.scale = 1 / math.sqrt(head_dim) if scale is None else scale
+        self.q_proj = Linear(hidden, inner, bias, dtype)
+        self.k_proj = Linear(hidden, inner, bias if key_bias is None else key_bias, dtype)
+        self.v_proj = Linear(hidden, inner, bias, dtype)
+        self.o_proj = Linear(inner, hidden, bias, dtype)
+
+    def keys_values(self, x: Tensor) -> KeysValues:
+        """Of what is attended, (..., k, hidden)."""
+        return KeysValues(self._heads(self.k_proj(x)), self._heads(self.v_proj(x)))
+
+    def forward(
+        self,
+        x: Tensor,
+        attended: KeysValues | None = None,
+        visible: Tensor | None = None,
+        bias: Tensor | None = None,
+        cache: KVCache | None = None,
+        past: Extent = 0,
+    ) -> Tensor:
+        """x (..., q, hidden) to the same shape; x attends to itself if there is no `attended`.
+
+        `visible` (bools) and `bias` (added to the scores) broadcast to (..., heads, q, k). With a
+        cache, x has no batch: its keys and values are appended at `past`, all are attended.
+        """
+        keys, values = self.keys_values(x) if attended is None else attended
+        if cache is not None:
+            keys, values = cache.keep(keys, values, past)
+        scores = self._heads(self.q_proj(x)) * self.scale @ keys.mT
+        if bias is not None:
+            scores = scores + bias
+        if visible is not None:
+            scores = where(visible, scores, -math.inf)
+        merged = (scores.softmax(-1) @ values).transpose(-2, -3).flatten(-2)
+        return self.o_proj(merged)  # type: ignore[no-any-return]
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """(..., s, heads * head_dim) to (..., heads, s, head_dim)."""
+        return x.unflatten(-1, (self.heads, self.head_dim)).transpose(-2, -3)
