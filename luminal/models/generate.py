@@ -13,10 +13,11 @@ import numpy as np
 from luminal import dtypes
 from luminal.errors import GraphError, InputError, LoadError
 from luminal.frontend.generator import checked_seed
-from luminal.loaders.checkpoint import folder_tokenizer, load_checkpoint, locate
+from luminal.loaders.checkpoint import folder_config, folder_tokenizer, load_checkpoint, locate
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
 from luminal.models.architectures import read_decoder
 from luminal.models.decoder import Decoder
+from luminal.models.families import family_of, read_family
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.models.sampling import Sampler, checked_count
 from luminal.runtime.executable import Executable
@@ -218,8 +219,10 @@ def load(
     mode: CompilationMode | str = "fast",
     backend: str = "cpu",
     context: int | None = None,
-) -> LanguageModel:
+) -> Any:
     """The model in a folder, a `.gguf`, a llama2.c `.bin`, or of a Hugging Face id.
+
+    A LanguageModel, or for `luminal.models.families` what runs them.
 
     `tokenizer`: a tokenizer file, where the model has none. Raises LoadError.
     """
@@ -227,6 +230,8 @@ def load(
     place = locate(path)
     model: Decoder
     if place.is_dir():
+        if family_of(folder_config(place)) is not None:
+            return read_family(place, mode, backend)
         model = read_decoder(place)
         found = folder_tokenizer(place, model.config.vocab_size, tokenizer)
     else:

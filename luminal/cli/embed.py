@@ -1,0 +1,45 @@
+"""`luminal embed`: vectors of texts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from luminal.errors import InputError
+
+
+def command(
+    model: Annotated[str, typer.Option(help="A folder, or a Hugging Face id.")],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="The texts; without one, lines of the input."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.npy", help="Write one array.")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+) -> None:
+    """Print a line of JSON for each text: the text and its vector."""
+    from luminal import models
+    from luminal.models.embed import TextEncoder
+
+    encoder = models.load(model, mode=mode, backend=backend)
+    if not isinstance(encoder, TextEncoder):
+        raise InputError(f"embed: {model} is a {type(encoder).__name__}; give a text encoder")
+    given = texts or [line.rstrip("\r\n") for line in sys.stdin]
+    vectors = encoder.embed(given)
+    if output is None:
+        for text, vector in zip(given, vectors, strict=True):
+            typer.echo(json.dumps({"text": text, "vector": vector.tolist()}))
+        return
+    try:
+        with output.open("wb") as file:
+            np.save(file, vectors)
+    except OSError as error:
+        raise InputError(f"--output {output}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,57 @@
+"""Text encoders: every token of a text sees all of it. Devlin et al., arXiv 1810.04805."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from luminal.dtypes import float32, promote
+from luminal.frontend.tensor import Tensor
+from luminal.models.transformer import Transformer, TransformerConfig
+from luminal.nn import Embedding, LayerNorm, Module
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """Embeddings, with a norm after them, below `layers`; texts are all of one segment type.
+
+    `segments`: the number of these types, 0 where the model has none.
+    """
+
+    vocab_size: int
+    max_position_embeddings: int
+    segments: int
+    layers: TransformerConfig
+
+
+class Encoder(Module):
+    """Token ids to a vector for each of them."""
+
+    def __init__(self, config: EncoderConfig, dtype: Any = float32) -> None:
+        self.config = config
+        hidden, eps = config.layers.hidden_size, config.layers.norm_eps
+        self.embed_tokens = Embedding(config.vocab_size, hidden, dtype=dtype)
+        self.embed_positions = Embedding(config.max_position_embeddings, hidden, dtype=dtype)
+        segments = config.segments
+        self.embed_segments = Embedding(segments, hidden, dtype=dtype) if segments else None
+        self.embed_norm = LayerNorm(hidden, eps, dtype=dtype)
+        self.transformer = Transformer(config.layers, dtype)
+
+    def forward(self, ids: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """(batch, s) ids to (batch, s, hidden), in float32 (float64 for float64 weights).
+
+        `lengths` (batch,): only so many tokens of each text are its own, all by default.
+        """
+        x = self.embed_tokens(ids)
+        x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
+        x = x + self.embed_positions(ids.graph.arange(ids.extents[1]))
+        if self.embed_segments is not None:
+            x = x + self.read(self.embed_segments.weight, x)[0]
+        visible = None if lengths is None else within(ids, lengths).unsqueeze((1, 2))
+        hidden: Tensor = self.transformer(self.embed_norm(x), visible)
+        return hidden
+
+
+def within(ids: Tensor, lengths: Tensor) -> Tensor:
+    """(batch, s) bools: is this one of the first `lengths` (batch,) of its text?"""
+    return ids.graph.arange(ids.extents[1]) < lengths.unsqueeze(-1)

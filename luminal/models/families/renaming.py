@@ -1,0 +1,37 @@
+"""Weights of Hugging Face's files under the names of Luminal's modules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from luminal.errors import LoadError
+from luminal.frontend.handle import Array
+from luminal.loaders.llama_config import WEIGHT_DTYPES
+
+Names = Sequence[tuple[str, str | None]]
+"""Patterns and what replaces them, one after the other; None drops a name that has the pattern."""
+
+
+def renamed(tensors: Mapping[str, Array], names: Names) -> dict[str, Array]:
+    """The arrays under their new names. Raises LoadError for one that holds no floats."""
+    found = {}
+    for theirs, array in tensors.items():
+        name = new_name(theirs, names)
+        if name is None:
+            continue
+        if array.dtype not in WEIGHT_DTYPES:
+            raise LoadError(f"weights: {theirs!r} is {array.dtype}; it must be an array of floats")
+        found[name] = array
+    return found
+
+
+def new_name(name: str, names: Names) -> str | None:
+    """What becomes of one name."""
+    for pattern, ours in names:
+        if ours is None:
+            if re.search(pattern, name):
+                return None
+        else:
+            name = re.sub(pattern, ours, name)
+    return name

@@ -1,0 +1,169 @@
+"""The layers of models that are no causal decoders: text, audio and image encoders, and decoders
+that attend to an encoder's output. Vaswani et al., arXiv 1706.03762.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from luminal.dtypes import float32
+from luminal.errors import InputError
+from luminal.frontend.handle import Extent
+from luminal.frontend.tensor import Tensor
+from luminal.nn import (
+    FeedForward,
+    GatedFeedForward,
+    KVCache,
+    LayerNorm,
+    MaskedAttention,
+    Module,
+    ModuleList,
+    RMSNorm,
+    init,
+)
+from luminal.nn.masked_attention import KeysValues
+
+NORM_PLACES = ("before", "after")
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerConfig:
+    """`norm_place`: "before" attention and feed-forward, with one more norm at the end, or "after"
+    each sum. `rms`: RMS norms, else layer norms. `cross_attention`: layers attend to a memory, too.
+    `layer_scale`: what a layer adds is times a vector (Touvron et al., arXiv 2103.17239).
+    """
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    head_dim: int
+    activation: str = "gelu"
+    gated: bool = False
+    rms: bool = False
+    norm_eps: float = 1e-12
+    norm_place: str = "before"
+    attention_bias: bool = True
+    key_bias: bool | None = None
+    mlp_bias: bool = True
+    scale: float | None = None
+    cross_attention: bool = False
+    layer_scale: bool = False
+
+    def __post_init__(self) -> None:
+        if self.norm_place not in NORM_PLACES:
+            raise InputError(
+                f"transformer: norm_place is {self.norm_place!r}; it is one of "
+                f"{', '.join(map(repr, NORM_PLACES))}"
+            )
+
+    def make_norm(self, dtype: Any) -> Module:
+        """A norm over the features."""
+        kind = RMSNorm if self.rms else LayerNorm
+        return kind(self.hidden_size, self.norm_eps, dtype=dtype)
+
+    def make_attention(self, dtype: Any) -> MaskedAttention:
+        """Attention of one layer."""
+        return MaskedAttention(
+            self.hidden_size,
+            self.num_attention_heads,
+            self.head_dim,
+            self.attention_bias,
+            dtype,
+            key_bias=self.key_bias,
+            scale=self.scale,
+        )
+
+
+class Residual(Module):
+    """A part whose output is added to its input, with the norm before it or after the sum."""
+
+    def __init__(self, config: TransformerConfig, part: Module, dtype: Any) -> None:
+        hidden = config.hidden_size
+        self.before = config.norm_place == "before"
+        self.part, self.norm = part, config.make_norm(dtype)
+        self.scale = init.parameter((hidden,), init.ones, dtype) if config.layer_scale else None
+
+    def forward(self, x: Tensor, *args: Any) -> Tensor:
+        """(..., s, hidden) to the same shape; further arguments are the part's."""
+        made = self.part(self.norm(x) if self.before else x, *args)
+        if self.scale is not None:
+            made = made * self.read(self.scale, made)
+        added: Tensor = x + made
+        return added if self.before else self.norm(added)
+
+
+class TransformerLayer(Module):
+    """Attention to itself, then to the memory if there is one, then a feed-forward part."""
+
+    def __init__(self, config: TransformerConfig, dtype: Any) -> None:
+        kind = GatedFeedForward if config.gated else FeedForward
+        sizes = config.hidden_size, config.intermediate_size
+        mlp = kind(*sizes, config.activation, config.mlp_bias, dtype)
+        crossed = config.cross_attention
+        self.attention = Residual(config, config.make_attention(dtype), dtype)
+        self.cross = Residual(config, config.make_attention(dtype), dtype) if crossed else None
+        self.mlp = Residual(config, mlp, dtype)
+
+    def memory(self, encoded: Tensor) -> KeysValues:
+        """What it attends to in an encoder's output (..., k, hidden)."""
+        assert self.cross is not None
+        assert isinstance(self.cross.part, MaskedAttention)
+        return self.cross.part.keys_values(encoded)
+
+    def forward(
+        self,
+        x: Tensor,
+        visible: Tensor | None = None,
+        bias: Tensor | None = None,
+        memory: KeysValues | None = None,
+        memory_visible: Tensor | None = None,
+        cache: KVCache | None = None,
+        past: Extent = 0,
+    ) -> Tensor:
+        """(..., s, hidden) to the same shape; see Transformer."""
+        x = self.attention(x, None, visible, bias, cache, past)
+        if self.cross is not None:
+            x = self.cross(x, memory, memory_visible)
+        y: Tensor = self.mlp(x)
+        return y
+
+
+class Transformer(Module):
+    """Layers, and the last norm where norms come before the parts."""
+
+    def __init__(self, config: TransformerConfig, dtype: Any = float32) -> None:
+        self.config = config
+        self.layers = ModuleList(
+            TransformerLayer(config, dtype) for _ in range(config.num_hidden_layers)
+        )
+        self.norm = config.make_norm(dtype) if config.norm_place == "before" else None
+
+    def memories(self, encoded: Tensor) -> list[KeysValues]:
+        """What each layer attends to in an encoder's output (..., k, hidden)."""
+        return [
+            layer.memory(encoded) for layer in self.layers if isinstance(layer, TransformerLayer)
+        ]
+
+    def forward(
+        self,
+        x: Tensor,
+        visible: Tensor | None = None,
+        bias: Tensor | None = None,
+        memories: Sequence[KeysValues] | None = None,
+        memory_visible: Tensor | None = None,
+        caches: Sequence[KVCache] | None = None,
+        past: Extent = 0,
+    ) -> Tensor:
+        """(..., s, hidden) to the same shape.
+
+        `visible` and `bias` are as those of MaskedAttention. `memories` are one a layer, and so are
+        `caches`: with them, x has no batch and is at the positions past .. past + s - 1.
+        """
+        for number, layer in enumerate(self.layers):
+            memory = memories[number] if memories else None
+            cache = caches[number] if caches else None
+            x = layer(x, visible, bias, memory, memory_visible, cache, past)
+        return x if self.norm is None else self.norm(x)

@@ -1,0 +1,264 @@
+"""Encoders of Hugging Face's folders: hidden states as transformers', vectors as pooled by hand."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+
+import luminal as lm
+from luminal.cli.main import main
+from luminal.errors import InputError, LoadError
+from luminal.models.embed import TextEncoder, folder_pooling
+from luminal.models.families import read_model
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+VOCABULARY = 64
+LENGTHS = (5, 1, 11)
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 24,
+}
+
+
+class Tiny(NamedTuple):
+    """A small configuration: the names of transformers' classes, and the options."""
+
+    name: str
+    options: dict[str, Any]
+
+
+TINY = {
+    "bert": Tiny("Bert", SIZES),
+    "roberta": Tiny("Roberta", {**SIZES, "type_vocab_size": 1}),
+    "distilbert": Tiny(
+        "DistilBert",
+        {
+            "vocab_size": VOCABULARY,
+            "dim": 32,
+            "hidden_dim": 48,
+            "n_layers": 2,
+            "n_heads": 4,
+            "max_position_embeddings": 24,
+        },
+    ),
+}
+
+
+def saved(name: str, folder: Path, suffix: str = "Model") -> Any:
+    """A random model of transformers, also written to the folder; no weight is left at 0 or 1."""
+    tiny = TINY[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{tiny.name}Config")(**tiny.options)
+    model = getattr(transformers, f"{tiny.name}{suffix}")(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    model.save_pretrained(folder)
+    return model
+
+
+def close(found: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> None:
+    """Within 1e-4 of the greatest value."""
+    np.testing.assert_allclose(found, theirs, rtol=0, atol=1e-4 * np.abs(theirs).max())
+
+
+def texts() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Ids (3, s) above those of padding, and lengths."""
+    ids = np.random.default_rng(0).integers(3, VOCABULARY, (3, max(LENGTHS))).astype(np.int32)
+    return ids, np.array(LENGTHS, np.int32)
+
+
+def hidden_states(model: Any, ids: Any, lengths: Any) -> np.ndarray[Any, Any]:
+    """Theirs, 0 beyond a text's length."""
+    mask = np.arange(ids.shape[1]) < lengths[:, None]
+    padding = model.config.pad_token_id
+    padded = torch.from_numpy(np.where(mask, ids, padding)).long()
+    with torch.no_grad():
+        found = model(padded, attention_mask=torch.from_numpy(mask)).last_hidden_state.numpy()
+    return np.where(mask[..., None], found, 0)
+
+
+def check_hidden_states(theirs: Any, folder: Path, backend: str) -> None:
+    """Of three texts of different lengths, and of one of another length."""
+    graph = lm.Graph()
+    batch, s = graph.dim("b", 1, 4), graph.dim("s", 1, 20)
+    given = graph.tensor((batch, s), lm.int32, "ids")
+    lengths = graph.tensor((batch,), lm.int32, "lengths")
+    read_model(folder)(given, lengths).output("hidden")
+    exe = graph.compile(backend)
+    for rows in (slice(None), slice(1), slice(2, 3)):
+        ids, counts = (each[rows] for each in texts())
+        found = exe(ids=ids, lengths=counts)["hidden"]
+        mask = np.arange(ids.shape[1]) < counts[:, None]
+        close(np.where(mask[..., None], found, 0), hidden_states(theirs, ids, counts))
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_hidden_states_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    check_hidden_states(saved(name, tmp_path), tmp_path, "reference")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TINY)
+def test_compiled_hidden_states(name: str, tmp_path: Path) -> None:
+    check_hidden_states(saved(name, tmp_path, "Model"), tmp_path, "cpu")
+
+
+WORDS = ("[PAD]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz")
+SENTENCES = ("a b c d", "z", "h e l l o w o r l d", "q q")
+
+
+def with_tokenizer(folder: Path) -> None:
+    """A tokenizer of single letters, whose texts begin with [CLS] and end with [SEP]."""
+    tokenizer = Tokenizer(WordLevel({word: n for n, word in enumerate(WORDS)}, unk_token="[PAD]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def with_pooling(folder: Path, pooling: dict[str, Any], normalize: bool, longest: int) -> None:
+    """The files of sentence-transformers."""
+    kinds = ["Transformer", "Pooling"] + ["Normalize"] * normalize
+    modules = [
+        {"idx": n, "path": f"{n}_{kind}" * (n > 0), "type": f"sentence_transformers.models.{kind}"}
+        for n, kind in enumerate(kinds)
+    ]
+    (folder / "1_Pooling").mkdir()
+    for path, content in (
+        ("modules.json", modules),
+        ("1_Pooling/config.json", pooling),
+        ("sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False}),
+    ):
+        (folder / path).write_text(json.dumps(content))
+
+
+def pooled(theirs: Any, sentence: str, kind: str, normalize: bool, longest: int) -> Any:
+    """The vector of one sentence, by NumPy."""
+    letters = [WORDS.index(word) for word in sentence.split()][: longest - 2]
+    with torch.no_grad():
+        ids = torch.tensor([[1, *letters, 2]])
+        hidden = theirs(ids).last_hidden_state[0].numpy()
+    vector = {"mean": hidden.mean(0), "max": hidden.max(0), "cls": hidden[0]}[kind]
+    return vector / np.linalg.norm(vector) if normalize else vector
+
+
+POOLINGS = {
+    "mean": ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean", True),
+    "cls": ({"word_embedding_dimension": 32, "pooling_mode_cls_token": True}, "cls", False),
+    "max": ({"pooling_mode": "max"}, "max", True),
+}
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_vectors_of_sentences(name: str, tmp_path: Path) -> None:
+    theirs = saved("bert", tmp_path)
+    with_tokenizer(tmp_path)
+    modes, kind, normalize = POOLINGS[name]
+    with_pooling(tmp_path, modes, normalize, longest=8)
+    encoder = lm.models.load(tmp_path, backend="reference")
+    assert isinstance(encoder, TextEncoder)
+    found = encoder.embed(SENTENCES)
+    close(found, np.stack([pooled(theirs, each, kind, normalize, 8) for each in SENTENCES]))
+
+
+def test_many_texts_share_one_program(tmp_path: Path) -> None:
+    theirs = saved("bert", tmp_path, "ForMaskedLM").bert
+    with_tokenizer(tmp_path)
+    encoder = lm.models.load(tmp_path, backend="reference")
+    sentences = [" ".join("abc"[: 1 + n % 3]) for n in range(35)]
+    before = lm.compile_count()
+    found = encoder.embed(sentences)
+    assert lm.compile_count() - before == 1
+    close(found, np.stack([pooled(theirs, each, "mean", False, 24) for each in sentences]))
+    assert encoder.embed([]).shape == (0, 32)
+
+
+def test_what_is_no_list_of_texts(tmp_path: Path) -> None:
+    saved("bert", tmp_path)
+    with_tokenizer(tmp_path)
+    encoder = lm.models.load(tmp_path, backend="reference")
+    with pytest.raises(InputError, match="got one text; give a list"):
+        encoder.embed("hello")
+    with pytest.raises(InputError, match="embed: 7 is no text"):
+        encoder.embed([7])
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        ('[{"type": "sentence_transformers.models.Dense"}]', "module 'Dense' is not supported"),
+        ("{}", "holds a JSON dict, it must hold a list"),
+        ('[{"type": "x.Pooling", "path": "here"}]', "pooling_mode 'pooling_mode_lasttoken' is not"),
+    ],
+    ids=["dense", "no_list", "last_token"],
+)
+def test_what_modules_must_not_say(modules: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text(modules)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "config.json").write_text('{"pooling_mode_lasttoken": true}')
+    with pytest.raises(LoadError, match=message):
+        folder_pooling(tmp_path)
+
+
+def test_an_architecture_that_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["BigBirdModel"]}')
+    with pytest.raises(LoadError, match=r"architectures is \['BigBirdModel'\]; supported are Bert"):
+        read_model(tmp_path)
+
+
+DAMAGED = {
+    "decoder": ({"is_decoder": True}, "is_decoder=True is not supported"),
+    "heads": ({"num_attention_heads": 5}, "hidden_size 32 does not divide among"),
+    "width": ({"intermediate_size": 10**8}, "does not fit"),
+    "activation": ({"hidden_act": "sine"}, "activation 'sine' is not known"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_what_a_configuration_must_not_say(name: str, tmp_path: Path) -> None:
+    saved("bert", tmp_path)
+    change, message = DAMAGED[name]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(LoadError, match=message):
+        read_model(tmp_path)
+
+
+def test_the_command_embed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = saved("bert", tmp_path)
+    with_tokenizer(tmp_path)
+    wanted = np.stack([pooled(theirs, each, "mean", False, 24) for each in SENTENCES])
+    options = ["luminal", "embed", "--model", str(tmp_path), "--backend", "reference"]
+
+    def run(*more: str) -> str:
+        monkeypatch.setattr("sys.argv", [*options, *more])
+        with pytest.raises(SystemExit) as done:
+            main()
+        assert done.value.code in (0, None)
+        return capsys.readouterr().out
+
+    rows = [json.loads(line) for line in run(*SENTENCES).splitlines()]
+    assert [row["text"] for row in rows] == list(SENTENCES)
+    close(np.array([row["vector"] for row in rows]), wanted)
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(SENTENCES)))
+    assert run("-o", str(tmp_path / "vectors.npy")) == ""
+    close(np.load(tmp_path / "vectors.npy"), wanted)
