@@ -10,7 +10,19 @@ from typing import Annotated
 import typer
 
 from luminal import config
-from luminal.cli import bench, cache, compile, devices, embed, env, generate, info, run, train
+from luminal.cli import (
+    bench,
+    cache,
+    compile,
+    devices,
+    embed,
+    env,
+    generate,
+    info,
+    run,
+    train,
+    transcribe,
+)
 from luminal.errors import LuminalError
 
 INTERRUPTED = 130  # the status of a process that Ctrl-C ended: 128 + SIGINT
@@ -44,6 +56,7 @@ def options(
 
 app.command("generate")(generate.command)
 app.command("embed")(embed.command)
+app.command("transcribe")(transcribe.command)
 app.command("train")(train.command)
 app.command("compile")(compile.command)
 app.command("run")(run.command)

@@ -12,6 +12,7 @@ from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown
 from luminal.models.families.bert import BERT, DISTILBERT, ROBERTA
 from luminal.models.families.family import Family
+from luminal.models.families.whisper import WHISPER
 from luminal.nn import Module
 
 FAMILIES: Mapping[str, Family] = {
@@ -22,6 +23,7 @@ FAMILIES: Mapping[str, Family] = {
     "RobertaForMaskedLM": ROBERTA,
     "RobertaModel": ROBERTA,
     "XLMRobertaForMaskedLM": ROBERTA,
+    "WhisperForConditionalGeneration": WHISPER,
     "XLMRobertaModel": ROBERTA,
 }
 

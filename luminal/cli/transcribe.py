@@ -1,0 +1,33 @@
+"""`luminal transcribe`: what is said in a WAVE file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from luminal.errors import InputError
+
+
+def command(
+    sound: Annotated[Path, typer.Argument(metavar="FILE.wav", help="The sound, at any rate.")],
+    model: Annotated[str, typer.Option(help="A Whisper: a folder, or a Hugging Face id.")],
+    language: Annotated[
+        str | None, typer.Option(help="Its code, as en.", show_default="the likeliest one")
+    ] = None,
+    translate: Annotated[bool, typer.Option("--translate", help="Write in English.")] = False,
+    timestamps: Annotated[bool, typer.Option(help="Show the time of each line.")] = True,
+    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+) -> None:
+    """Print what is said, a line for each segment as it is found."""
+    from luminal import models
+    from luminal.models.transcribe import Transcriber
+
+    loaded = models.load(model, mode=mode, backend=backend)
+    if not isinstance(loaded, Transcriber):
+        raise InputError(f"transcribe: {model} is a {type(loaded).__name__}; give a Whisper")
+    task = "translate" if translate else "transcribe"
+    for segment in loaded.stream(sound, language, task, timestamps):
+        typer.echo(str(segment) if timestamps else segment.text.strip())

@@ -1,0 +1,110 @@
+"""Sound in RIFF WAVE files. Multimedia Programming Interface and Data Specifications 1.0, 1991."""
+
+from __future__ import annotations
+
+import struct
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from luminal.errors import LoadError
+from luminal.loaders.mapped import open_file
+
+Array = np.ndarray[Any, Any]
+
+_PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
+_DTYPES = {
+    (_PCM, 8): ("u1", 128, 128),
+    (_PCM, 16): ("<i2", 0, 2**15),
+    (_PCM, 24): ("<i4", 0, 2**31),  # with a byte of zeros below
+    (_PCM, 32): ("<i4", 0, 2**31),
+    (_FLOAT, 32): ("<f4", 0, 1),
+    (_FLOAT, 64): ("<f8", 0, 1),
+}
+"""Format and bits: the dtype, the value of silence, that of full scale."""
+
+_ZERO_CROSSINGS = 32  # of the sinc on either side: the stop band lies below the noise of 16 bits
+_BETA = 9.0  # of the Kaiser window: about 90 dB
+
+
+def read_wav(path: Path) -> tuple[Array, int]:
+    """Samples (count,) in float32 from -1 to 1, the mean of all channels, and how many a second.
+
+    Raises LoadError for a file that is no WAVE, is cut off, or is compressed.
+    """
+    with open_file(path) as file:
+        data = file.read()
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        raise LoadError(f"{path}: no WAVE file; convert it to one (16 bits, any rate)")
+    layout, samples, place = None, None, 12
+    while samples is None and place + 8 <= len(data):
+        name, size = data[place : place + 4], int.from_bytes(data[place + 4 : place + 8], "little")
+        body = data[place + 8 : place + 8 + size]
+        if name == b"fmt ":
+            layout = _layout(body, path)
+        elif name == b"data":
+            samples = body
+        place += 8 + size + size % 2
+    if layout is None or samples is None:
+        raise LoadError(f"{path}: no format or no samples in it; the file is cut off")
+    kind, channels, rate, bits = layout
+    if (kind, bits) not in _DTYPES:
+        raise LoadError(
+            f"{path}: format {kind} of {bits} bits is not supported; PCM of 8, 16, 24 or 32 bits "
+            "and floats of 32 or 64 are"
+        )
+    return _floats(samples, kind, bits, channels), rate
+
+
+def _layout(body: bytes, path: Path) -> tuple[int, int, int, int]:
+    """Format, channels, rate, bits of a sample."""
+    if len(body) < 16:
+        raise LoadError(f"{path}: its format has {len(body)} bytes of 16; the file is cut off")
+    kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
+    if kind == _EXTENSIBLE and len(body) >= 26:
+        (kind,) = struct.unpack_from("<H", body, 24)
+    if not channels or not rate:
+        raise LoadError(f"{path}: {channels} channels at {rate} Hz; both must be at least 1")
+    return kind, channels, rate, bits
+
+
+def _floats(samples: bytes, kind: int, bits: int, channels: int) -> Array:
+    """The mean of the channels; a last frame that is not whole is left out."""
+    name, silence, full = _DTYPES[kind, bits]
+    frame = channels * bits // 8
+    samples = samples[: len(samples) // frame * frame]
+    if bits == 24:
+        wide = np.zeros((len(samples) // 3, 4), np.uint8)
+        wide[:, 1:] = np.frombuffer(samples, np.uint8).reshape(-1, 3)
+        samples = wide.tobytes()
+    found = (np.frombuffer(samples, name).astype(np.float64) - silence) / full
+    mixed: Array = found.reshape(-1, channels).mean(1).astype(np.float32)
+    return mixed
+
+
+def resampled(samples: Array, rate: int, wanted: int) -> Array:
+    """Samples (count,) at `rate` as they would be at `wanted` a second, float32.
+
+    Band-limited interpolation by a sinc in a Kaiser window: J. O. Smith and P. Gossett, 1984.
+    """
+    if rate == wanted or not len(samples):
+        return samples
+    common = gcd(rate, wanted)
+    up, down = wanted // common, rate // common
+    cutoff = min(1.0, wanted / rate)  # of the lower of the two Nyquist frequencies
+    reach = int(np.ceil(_ZERO_CROSSINGS / cutoff))
+    taps = np.arange(-reach, reach + 1)
+    count = -(-len(samples) * up // down)
+    rows = -(-count // up)
+    padded = np.pad(samples.astype(np.float64), (reach, reach + down + 1 + rows * down))
+    found = np.empty((rows, up), np.float32)
+    for phase in range(up):  # outputs phase, phase + up, ...: all at one place between samples
+        whole, part = divmod(phase * down, up)
+        distance = taps - part / up
+        shape = np.clip(1 - (distance / (reach + 1)) ** 2, 0, None)
+        weights = cutoff * np.sinc(cutoff * distance) * np.i0(_BETA * np.sqrt(shape)) / np.i0(_BETA)
+        windows = np.lib.stride_tricks.sliding_window_view(padded[whole:], len(taps))
+        found[:, phase] = windows[: rows * down : down] @ weights
+    return found.reshape(-1)[:count]

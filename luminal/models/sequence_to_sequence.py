@@ -1,0 +1,90 @@
+"""Text from an encoder and a decoder: one program encodes, another adds a token at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.frontend.tensor import Tensor
+from luminal.models.encoder_decoder import EncoderDecoder, recall, remember
+from luminal.runtime.executable import Executable
+from luminal.search.options import CompilationMode, mode_of
+from luminal.session import Graph, compile
+
+Array = np.ndarray[Any, Any]
+Choice = Callable[[list[int], Array], int]
+"""The next token, from the new ones so far and the logits (vocab_size,)."""
+
+
+class SequenceToSequence:
+    """Programs of a model for one input at a time, whose memory States keep between runs.
+
+    `input_of`: the input "x" of a graph, without batch.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        input_of: Callable[[Graph], Tensor],
+        mode: CompilationMode | str = "fast",
+        backend: str = "cpu",
+    ) -> None:
+        self.model, self.mode, self.backend = model, mode, backend
+        self._input_of = input_of
+        self._memory = model.make_caches(model.longest_input, "memory")
+        self._caches = model.make_caches(model.longest_text, "cache")
+        self._programs: tuple[Executable, Executable] | None = None
+        self._length = 0  # positions of the memory in use
+
+    def compile(self) -> tuple[Executable, Executable]:
+        """The programs that encode and decode, compiled at the first call for all lengths."""
+        if self._programs is None:
+            mode = mode_of(self.mode).shared_by(2)
+            graphs = self._encoder(), self._decoder()
+            encode, decode = (compile(graph, backend=self.backend, mode=mode) for graph in graphs)
+            self._programs = encode, decode
+        return self._programs
+
+    def _encoder(self) -> Graph:
+        graph = Graph("encode")
+        encoded = self.model.encode(self._input_of(graph))
+        remember(self.model.decoder.memories(encoded), self._memory)
+        graph.constant(encoded.extents[0]).output("length")
+        return graph
+
+    def _decoder(self) -> Graph:
+        """One token after `past` others, of `m` positions of the memory."""
+        graph = Graph("decode")
+        past = graph.dim("past", 0, self.model.longest_text - 1)
+        length = graph.dim("m", 1, self.model.longest_input)
+        ids = graph.tensor((1,), dtypes.int32, "ids")
+        memories = recall(self._memory, ids, length)
+        logits = self.model.decode(ids, memories, None, self._caches, past)
+        logits.squeeze(0).output("logits")
+        return graph
+
+    def encode(self, x: Array) -> None:
+        """Texts are of this input from now on."""
+        self._length = int(self.compile()[0](x=x)["length"])
+
+    def logits(self, token: int, past: int) -> Array:
+        """Of the token after `token`, which `past` others precede: (vocab_size,)."""
+        decode = self.compile()[1]
+        ids, dims = np.array([token], np.int32), {"past": past, "m": self._length}
+        found: Array = decode(ids=ids, dims=dims)["logits"]
+        return found
+
+    def tokens(self, prefix: Sequence[int], choose: Choice, ends: frozenset[int]) -> Iterator[int]:
+        """What follows `prefix`, up to a token of `ends` or the longest text."""
+        for past, token in enumerate(prefix[:-1]):
+            self.logits(token, past)
+        token, new = prefix[-1], list[int]()
+        for past in range(len(prefix) - 1, self.model.longest_text - 1):
+            token = choose(new, self.logits(token, past))
+            if token in ends:
+                return
+            new.append(token)
+            yield token

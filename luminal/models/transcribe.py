@@ -1,0 +1,291 @@
+"""Speech to text with timestamps, window by window. Radford et al., arXiv 2212.04356."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.errors import InputError, LoadError
+from luminal.loaders.checkpoint import folder_tokenizer
+from luminal.loaders.fields import Fields
+from luminal.loaders.json_file import read_json
+from luminal.loaders.mapped import is_there
+from luminal.loaders.shown import shown
+from luminal.loaders.tokenizer import Tokenizer
+from luminal.loaders.wav import read_wav, resampled
+from luminal.models.log_mel import LogMel
+from luminal.models.sequence_to_sequence import SequenceToSequence
+from luminal.models.whisper import STRIDE, Whisper
+from luminal.search.options import CompilationMode
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What is said from `start` to `end`, in seconds."""
+
+    start: float
+    end: float
+    text: str
+    tokens: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"[{_clock(self.start)} -> {_clock(self.end)}] {self.text.strip()}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds * 100), 6000)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02}:{minutes:02}:{rest // 100:02}.{rest % 100:02}"
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechTokens:
+    """Ids with a meaning, by the names of `generation_config.json`.
+
+    `no_timestamps` precedes the timestamps, which are the last ids; `first_latest`: the greatest
+    timestamp that a window may begin with. `suppressed` are never written, `suppressed_first` not
+    at the beginning.
+    """
+
+    start: int
+    end: int
+    no_timestamps: int
+    languages: dict[str, int]
+    tasks: dict[str, int]
+    first_latest: int | None
+    suppressed: list[int]
+    suppressed_first: list[int]
+
+    @classmethod
+    def of_fields(cls, fields: Fields, count: int) -> SpeechTokens:
+        """Of a file, for a model of `count` tokens. Raises LoadError."""
+        latest = fields.values.get("max_initial_timestamp_index")
+        return cls(
+            fields.token_id("decoder_start_token_id", count),
+            fields.token_id("eos_token_id", count),
+            fields.token_id("no_timestamps_token_id", count),
+            _ids(fields.section("lang_to_id"), count),
+            _ids(fields.section("task_to_id"), count),
+            None if latest is None else fields.integer("max_initial_timestamp_index", least=0),
+            _listed(fields, "suppress_tokens", count),
+            _listed(fields, "begin_suppress_tokens", count),
+        )
+
+    def choice(self, new: list[int], logits: Array, timestamps: bool) -> int:
+        """The likeliest token after the `new` ones of a window that may follow."""
+        scores = logits.astype(np.float32)
+        scores[self.suppressed] = -np.inf
+        if not new:
+            scores[self.suppressed_first] = -np.inf
+        if timestamps:
+            self._pair_timestamps(new, scores)
+        return int(scores.argmax())
+
+    def _pair_timestamps(self, new: list[int], scores: Array) -> None:
+        """Timestamps begin and end every segment, grow, and win by their total probability."""
+        first = self.no_timestamps + 1
+        scores[self.no_timestamps] = -np.inf
+        if not new:
+            scores[:first] = -np.inf
+            if self.first_latest is not None:
+                scores[first + self.first_latest + 1 :] = -np.inf
+        else:
+            last = new[-1] >= first
+            opens = last and (len(new) < 2 or new[-2] >= first)
+            if opens:
+                scores[first:] = -np.inf
+            elif last:
+                scores[: self.end] = -np.inf
+            latest = max((token for token in new if token >= first), default=None)
+            if latest is not None:  # the end of one segment may begin the next
+                scores[first : latest + (not last or opens)] = -np.inf
+        greatest = scores.max()
+        total = np.exp(scores[first:] - greatest, dtype=np.float64).sum()
+        if total > np.exp(scores[:first].max() - greatest, dtype=np.float64):
+            scores[:first] = -np.inf
+
+
+def _ids(fields: Fields, count: int) -> dict[str, int]:
+    return {key: fields.token_id(key, count) for key in fields.values}
+
+
+def _listed(fields: Fields, key: str, count: int) -> list[int]:
+    found = fields.listed(key, int, [])
+    if not all(0 <= token < count for token in found):
+        raise LoadError(f"{fields.path}: {key} is {shown(found)}; the model has {count} tokens")
+    return found
+
+
+class Transcriber:
+    """A loaded Whisper: the likeliest tokens of one window after the other."""
+
+    def __init__(
+        self,
+        model: Whisper,
+        tokenizer: Tokenizer,
+        tokens: SpeechTokens,
+        log_mel: LogMel,
+        mode: CompilationMode | str = "fast",
+        backend: str = "cpu",
+    ) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.special, self.log_mel = tokens, log_mel
+        self.frames = STRIDE * model.config.max_source_positions
+        self.seconds = log_mel.hop / log_mel.rate  # of a frame
+        shape = model.config.num_mel_bins, self.frames
+        self.writer = SequenceToSequence(
+            model, lambda graph: graph.tensor(shape, dtypes.float32, "x"), mode, backend
+        )
+
+    @classmethod
+    def of_folder(cls, folder: Path, model: Whisper, mode: Any, backend: str) -> Transcriber:
+        """With the tokenizer and settings of its folder. Raises LoadError."""
+        count = model.config.vocab_size
+        tokenizer = folder_tokenizer(folder, count)
+        if tokenizer is None:
+            raise LoadError(f"{folder}: no tokenizer.json in it")
+        path, heard = folder / "generation_config.json", folder / "preprocessor_config.json"
+        for each in (path, heard):
+            if not is_there(each):
+                raise LoadError(f"{folder}: no {each.name} in it")
+        tokens = SpeechTokens.of_fields(Fields(read_json(path), path), count)
+        fields = Fields(read_json(heard), heard)
+        log_mel = LogMel(
+            fields.integer("feature_size", 80),
+            fields.integer("n_fft", 400),
+            fields.integer("hop_length", 160),
+            fields.integer("sampling_rate", 16000),
+        )
+        if log_mel.mels != model.config.num_mel_bins:
+            raise LoadError(
+                f"{heard}: feature_size is {log_mel.mels}, the model takes "
+                f"{model.config.num_mel_bins}"
+            )
+        return cls(model, tokenizer, tokens, log_mel, mode, backend)
+
+    def __repr__(self) -> str:
+        config = self.model.config
+        return (
+            f"Transcriber({config.encoder.num_hidden_layers} and "
+            f"{config.decoder.num_hidden_layers} layers of {config.encoder.hidden_size}, windows "
+            f"of {self.frames * self.seconds:g} s; {self.writer.backend})"
+        )
+
+    def transcribe(
+        self,
+        sound: str | Path | Array,
+        language: str | None = None,
+        task: str = "transcribe",
+        timestamps: bool = True,
+    ) -> list[Segment]:
+        """What is said in a WAVE file, or in samples (count,) at the model's rate.
+
+        `language`: a code as "en", by default the likeliest one at the beginning. `task`:
+        "translate" gives English. Without `timestamps` a window is one segment. Raises InputError,
+        LoadError.
+        """
+        return list(self.stream(sound, language, task, timestamps))
+
+    def stream(
+        self,
+        sound: str | Path | Array,
+        language: str | None = None,
+        task: str = "transcribe",
+        timestamps: bool = True,
+    ) -> Iterator[Segment]:
+        """The segments as they come; see `transcribe`."""
+        samples = self._samples(sound)
+        self._check(language, task)
+        return self._segments(samples, language, task, timestamps)
+
+    def _samples(self, sound: str | Path | Array) -> Array:
+        if isinstance(sound, str | Path):
+            return resampled(*read_wav(Path(sound)), self.log_mel.rate)
+        if sound.ndim != 1 or sound.dtype.kind != "f":
+            raise InputError(
+                f"transcribe: sound is {sound.dtype} of shape {sound.shape}; it must be floats of "
+                f"shape (count,), {self.log_mel.rate} a second"
+            )
+        return sound
+
+    def _check(self, language: str | None, task: str) -> None:
+        known = {name.strip("<|>") for name in self.special.languages}
+        if language is not None and language not in known:
+            raise InputError(
+                f"transcribe: language {language!r} is not known; known are "
+                f"{', '.join(sorted(known)) or 'none: it is a model of one language'}"
+            )
+        tasks = self.special.tasks or {"transcribe": 0}
+        if task not in tasks:
+            raise InputError(f"transcribe: task {task!r} is not among {', '.join(tasks)}")
+
+    def _segments(
+        self, samples: Array, language: str | None, task: str, timestamps: bool
+    ) -> Iterator[Segment]:
+        window = self.frames * self.log_mel.hop
+        features = self.log_mel(np.pad(samples, (0, max(0, window - len(samples)))))
+        prefix: list[int] = []
+        begin, end = 0, features.shape[1]
+        while begin < end:
+            part = features[:, begin : begin + self.frames]
+            heard = part.shape[1]
+            self.writer.encode(np.pad(part, ((0, 0), (0, self.frames - heard))))
+            prefix = prefix or self._prefix(language, task, timestamps)
+            tokens = list(
+                self.writer.tokens(
+                    prefix,
+                    lambda new, logits: self.special.choice(new, logits, timestamps),
+                    frozenset([self.special.end]),
+                )
+            )
+            pieces, unfinished = self._pieces(tokens, heard // STRIDE, timestamps)
+            for place, last, piece in pieces:
+                yield self._segment(begin, place, last, piece)
+            begin += STRIDE * pieces[-1][1] if unfinished else heard
+
+    def _pieces(
+        self, tokens: list[int], heard: int, timestamps: bool
+    ) -> tuple[list[tuple[int, int, list[int]]], bool]:
+        """Parts of a window's text, with the first and last of `heard` positions of each.
+
+        Two timestamps side by side end one and begin the next. Then: is the last one left out, as
+        the window ends within it?
+        """
+        first = self.special.no_timestamps + 1
+        times = [token - first if token >= first else None for token in tokens]
+        ends = [n for n in range(1, len(times)) if None not in times[n - 1 : n + 1]]
+        if not timestamps or not ends:
+            last = next((time for time in reversed(times) if timestamps and time), heard)
+            return [(0, last, tokens)], False
+        unfinished = times[-1] is None or times[-2] is not None
+        if not unfinished:
+            ends.append(len(tokens))
+        parts = zip([0, *ends], ends, strict=False)
+        return [(times[a] or 0, times[b - 1] or 0, tokens[a:b]) for a, b in parts], unfinished
+
+    def _prefix(self, language: str | None, task: str, timestamps: bool) -> list[int]:
+        """What every window's text begins with; the memory is that of the first window."""
+        special = self.special
+        prefix = [special.start]
+        if special.languages:
+            if language is None:
+                ids = np.array(list(special.languages.values()))
+                prefix.append(int(ids[self.writer.logits(special.start, 0)[ids].argmax()]))
+            else:
+                prefix.append(special.languages[f"<|{language}|>"])
+        if special.tasks:
+            prefix.append(special.tasks[task])
+        return prefix if timestamps else [*prefix, special.no_timestamps]
+
+    def _segment(self, begin: int, first: int, last: int, tokens: Sequence[int]) -> Segment:
+        """Of positions `first` to `last` of the window from frame `begin`."""
+        own = tuple(token for token in tokens if token <= self.special.no_timestamps)
+        start, end = ((begin + STRIDE * place) * self.seconds for place in (first, last))
+        return Segment(start, end, self.tokenizer.decode(own), own)

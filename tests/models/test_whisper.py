@@ -1,0 +1,272 @@
+"""Whisper: spectrograms, logits, tokens and times as transformers'."""
+
+from __future__ import annotations
+
+import struct
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
+import luminal as lm
+from luminal.cli.main import main
+from luminal.errors import InputError, LoadError
+from luminal.loaders.wav import read_wav, resampled
+from luminal.models.families import read_model
+from luminal.models.log_mel import LogMel
+from luminal.models.transcribe import Segment, Transcriber
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+RATE = 16000
+END, START, NO_TIMESTAMPS = 50, 51, 56
+LANGUAGES = {"<|de|>": 52, "<|en|>": 53}
+TASKS = {"transcribe": 54, "translate": 55}
+VOCABULARY = NO_TIMESTAMPS + 52  # 51 timestamps of a window of one second
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "num_mel_bins": 20,
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 40,
+    "max_source_positions": 50,
+    "max_target_positions": 24,
+    "decoder_start_token_id": START,
+    "eos_token_id": END,
+    "bos_token_id": END,
+    "pad_token_id": END,
+}
+
+
+def noise(seconds: float, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Noise that grows and shrinks."""
+    count = int(seconds * RATE)
+    swell = np.sin(np.arange(count) / 3000)
+    return (np.random.default_rng(seed).standard_normal(count) * swell * 0.3).astype(np.float32)
+
+
+def extractor() -> Any:
+    return transformers.WhisperFeatureExtractor(
+        feature_size=SIZES["num_mel_bins"], chunk_length=1, return_attention_mask=True
+    )
+
+
+def saved(folder: Path, seed: int = 0) -> Any:
+    """A random Whisper of transformers, also written to the folder with all its settings."""
+    torch.manual_seed(seed)
+    model = transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**SIZES)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    model.generation_config = transformers.GenerationConfig(
+        decoder_start_token_id=START,
+        eos_token_id=END,
+        pad_token_id=END,
+        no_timestamps_token_id=NO_TIMESTAMPS,
+        lang_to_id=LANGUAGES,
+        task_to_id=TASKS,
+        is_multilingual=True,
+        max_initial_timestamp_index=10,
+        max_length=SIZES["max_target_positions"],
+        suppress_tokens=[3, 4],
+        begin_suppress_tokens=[5, END],
+    )
+    model.save_pretrained(folder)
+    extractor().save_pretrained(folder)
+    words = {f"w{number}": number for number in range(VOCABULARY)}
+    Tokenizer(WordLevel(words, unk_token="w0")).save(str(folder / "tokenizer.json"))
+    return model
+
+
+@pytest.mark.parametrize(("mels", "seconds"), [(80, 3), (128, 1), (20, 2.5)])
+def test_spectrograms(mels: int, seconds: float) -> None:
+    theirs = transformers.WhisperFeatureExtractor(feature_size=mels)
+    sound = noise(seconds)
+    wanted = theirs(sound, sampling_rate=RATE, padding="longest", return_tensors="np")
+    np.testing.assert_allclose(LogMel(mels)(sound), wanted["input_features"][0], rtol=0, atol=1e-4)
+
+
+def check_logits(folder: Path, backend: str) -> None:
+    """Of three windows, and six tokens each."""
+    theirs = saved(folder)
+    rng = np.random.default_rng(0)
+    frames = rng.standard_normal((3, SIZES["num_mel_bins"], 100)).astype(np.float32)
+    ids = rng.integers(0, VOCABULARY, (3, 6)).astype(np.int32)
+    graph = lm.Graph()
+    inputs = graph.tensor(frames.shape, lm.float32, "frames")
+    given = graph.tensor((3, graph.dim("s", 1, 24)), lm.int32, "ids")
+    read_model(folder)(inputs, given).output("logits")
+    exe = graph.compile(backend)
+    for count in (6, 1, 4):
+        with torch.no_grad():
+            wanted = theirs(
+                torch.from_numpy(frames), decoder_input_ids=torch.from_numpy(ids[:, :count]).long()
+            ).logits.numpy()
+        found = exe(frames=frames, ids=ids[:, :count])["logits"]
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
+
+
+def check_transcript(folder: Path, backend: str, seconds: float, **options: Any) -> list[Segment]:
+    """Segments, their times and tokens, of noise."""
+    theirs = saved(folder)
+    sound = noise(seconds)
+    features = extractor()(
+        sound,
+        sampling_rate=RATE,
+        return_tensors="pt",
+        truncation=False,
+        padding="longest" if seconds > 1 else "max_length",
+    )
+    wanted = theirs.generate(
+        features["input_features"],
+        attention_mask=features["attention_mask"],
+        return_timestamps=True,
+        return_segments=True,
+        num_beams=1,
+        do_sample=False,
+        **{"task": "transcribe", **options},
+    )["segments"][0]
+    loaded = lm.models.load(folder, backend=backend)
+    assert isinstance(loaded, Transcriber)
+    before = lm.compile_count()
+    found = loaded.transcribe(sound, **options)
+    assert lm.compile_count() - before == 2
+    for own, other in zip(found, wanted, strict=True):
+        assert own.tokens == tuple(t for t in other["tokens"].tolist() if t <= NO_TIMESTAMPS)
+        assert own.start == pytest.approx(float(other["start"]), abs=1e-6)
+        assert own.end == pytest.approx(float(other["end"]), abs=1e-6)
+    return found
+
+
+def test_logits_are_those_of_transformers(tmp_path: Path) -> None:
+    check_logits(tmp_path, "reference")
+
+
+TRANSCRIPTS: dict[str, tuple[float, dict[str, Any]]] = {
+    "one_window": (0.7, {}),
+    "three_windows": (2.3, {"language": "en"}),
+    "translated": (1.0, {"language": "de", "task": "translate"}),
+}
+
+
+@pytest.mark.parametrize("name", TRANSCRIPTS)
+def test_transcripts_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    seconds, options = TRANSCRIPTS[name]
+    check_transcript(tmp_path, "reference", seconds, **options)
+
+
+@pytest.mark.long
+def test_compiled_logits_and_transcripts(tmp_path: Path) -> None:
+    check_logits(tmp_path, "cpu")
+    for seconds, options in TRANSCRIPTS.values():
+        check_transcript(tmp_path, "cpu", seconds, **options)
+
+
+def test_what_a_transcript_is_not_made_of(tmp_path: Path) -> None:
+    saved(tmp_path)
+    loaded = lm.models.load(tmp_path, backend="reference")
+    with pytest.raises(InputError, match=r"language 'fr' is not known; known are de, en"):
+        loaded.transcribe(noise(1), language="fr")
+    with pytest.raises(InputError, match=r"task 'sing' is not among transcribe, translate"):
+        loaded.transcribe(noise(1), task="sing")
+    with pytest.raises(InputError, match=r"sound is float32 of shape \(2, 8000\)"):
+        loaded.transcribe(noise(1).reshape(2, -1))
+    (tmp_path / "preprocessor_config.json").unlink()
+    with pytest.raises(LoadError, match=r"no preprocessor_config.json in it"):
+        lm.models.load(tmp_path)
+
+
+def riff(kind: int, channels: int, rate: int, bits: int, samples: bytes) -> bytes:
+    """A WAVE file with a chunk of something else before its samples."""
+    frame = channels * bits // 8
+    layout = struct.pack("<HHIIHH", kind, channels, rate, rate * frame, frame, bits)
+    chunks = [(b"fmt ", layout), (b"LIST", b"odd"), (b"data", samples)]
+    body = b"WAVE" + b"".join(
+        name + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
+        for name, data in chunks
+    )
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+SOUND = np.array([0.0, 0.5, -0.5, 0.25, -1.0])
+SAMPLES = {
+    "bytes": (1, 8, (SOUND * 128 + 128).astype("u1").tobytes()),
+    "int16": (1, 16, (SOUND * 2**15).astype("<i2").tobytes()),
+    "int24": (1, 24, b"".join(int(x * 2**23).to_bytes(3, "little", signed=True) for x in SOUND)),
+    "int32": (1, 32, (SOUND * 2**31).astype("<i4").tobytes()),
+    "float32": (3, 32, SOUND.astype("<f4").tobytes()),
+    "float64": (3, 64, SOUND.astype("<f8").tobytes()),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_kinds_of_samples(name: str, tmp_path: Path) -> None:
+    kind, bits, samples = SAMPLES[name]
+    (tmp_path / "a.wav").write_bytes(riff(kind, 1, 8000, bits, samples))
+    found, rate = read_wav(tmp_path / "a.wav")
+    assert rate == 8000
+    np.testing.assert_array_equal(found, SOUND.astype(np.float32))
+
+
+def test_channels_are_mixed(tmp_path: Path) -> None:
+    with wave.open(str(tmp_path / "a.wav"), "wb") as file:
+        file.setnchannels(2)
+        file.setsampwidth(2)
+        file.setframerate(RATE)
+        file.writeframes(np.array([[0, 2**14], [2**14, 2**14]], "<i2").tobytes())
+    np.testing.assert_array_equal(read_wav(tmp_path / "a.wav")[0], [0.25, 0.5])
+
+
+BROKEN = {
+    "text": (b"not a sound at all", "no WAVE file"),
+    "compressed": (riff(85, 1, 8000, 0, b"mp3"), "format 85 of 0 bits is not supported"),
+    "silent": (riff(1, 0, 8000, 16, b""), "0 channels at 8000 Hz"),
+    "short": (riff(1, 1, 8000, 16, b"")[:24], "the file is cut off"),
+    "empty": (b"RIFF\0\0\0\0WAVE", "no format or no samples"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_no_sound(name: str, tmp_path: Path) -> None:
+    data, message = BROKEN[name]
+    (tmp_path / "a.wav").write_bytes(data)
+    with pytest.raises(LoadError, match=message):
+        read_wav(tmp_path / "a.wav")
+
+
+@pytest.mark.parametrize("rate", [8000, 22050, 44100, 48000])
+def test_other_rates(rate: int) -> None:
+    def tones(at: int) -> np.ndarray[Any, Any]:
+        t = np.arange(at // 4) / at
+        return np.sin(2 * np.pi * 440 * t) + 0.3 * np.sin(2 * np.pi * 3000 * t)
+
+    high = np.sin(2 * np.pi * 0.45 * np.arange(rate // 4))  # above what 16 kHz can hold, or not
+    sound = tones(rate) + (high if 0.45 * rate > 9000 else 0)
+    found = resampled(sound, rate, RATE)
+    assert found.shape == (RATE // 4,)
+    np.testing.assert_allclose(found[200:-200], tones(RATE)[200:-200], rtol=0, atol=2e-4)
+
+
+def test_the_command_transcribe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path)
+    sound = noise(0.7)
+    path = tmp_path / "a.wav"
+    path.write_bytes(riff(3, 1, RATE, 32, sound.astype("<f4").tobytes()))
+    wanted = lm.models.load(tmp_path, backend="reference").transcribe(sound)
+    options = ["luminal", "transcribe", str(path), "--model", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", [*options, "--backend", "reference"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().out.splitlines() == [str(segment) for segment in wanted]
+    assert str(Segment(3599.996, 3725.5, " hi", ())) == "[01:00:00.00 -> 01:02:05.50] hi"
