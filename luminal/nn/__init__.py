@@ -1,7 +1,7 @@
 """Layers and the Module they derive from; names, options and Parameters are PyTorch's.
 
 Beyond PyTorch: RotaryEmbedding, Attention with KVCache, MaskedAttention, FeedForward,
-GatedFeedForward, SwiGLU, MoE.
+GatedFeedForward, SwiGLU, MoE, RelativeBias.
 """
 
 from luminal.frontend.keys import keyed
@@ -130,6 +130,7 @@ from luminal.nn.pooling import (
     MaxUnpool3d,
 )
 from luminal.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from luminal.nn.relative_bias import RelativeBias
 from luminal.nn.resample import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 from luminal.nn.reshaping import (
     ChannelShuffle,
@@ -326,6 +327,7 @@ __all__ = [
     "MaskedAttention",
     "alibi_slopes",
     "causal_mask",
+    "RelativeBias",
     "RotaryEmbedding",
     "FeedForward",
     "GatedFeedForward",

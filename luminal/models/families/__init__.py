@@ -12,6 +12,7 @@ from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown
 from luminal.models.families.bert import BERT, DISTILBERT, ROBERTA
 from luminal.models.families.family import Family
+from luminal.models.families.t5 import T5_FAMILY
 from luminal.models.families.whisper import WHISPER
 from luminal.nn import Module
 
@@ -23,6 +24,7 @@ FAMILIES: Mapping[str, Family] = {
     "RobertaForMaskedLM": ROBERTA,
     "RobertaModel": ROBERTA,
     "XLMRobertaForMaskedLM": ROBERTA,
+    "T5ForConditionalGeneration": T5_FAMILY,
     "WhisperForConditionalGeneration": WHISPER,
     "XLMRobertaModel": ROBERTA,
 }

@@ -1,0 +1,114 @@
+"""Text from text by an encoder and a decoder: translation, summaries, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.errors import InputError, LoadError
+from luminal.frontend.tensor import Tensor
+from luminal.loaders.checkpoint import folder_config, folder_tokenizer
+from luminal.loaders.fields import Fields
+from luminal.loaders.shown import shown
+from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
+from luminal.models.sampling import Sampler, checked_count
+from luminal.models.sequence_to_sequence import SequenceToSequence
+from luminal.models.t5 import T5
+from luminal.search.options import CompilationMode
+from luminal.session import Graph
+
+
+class TextToText:
+    """A loaded model with its tokenizer. `start`: the token that every written text follows."""
+
+    def __init__(
+        self,
+        model: T5,
+        tokenizer: Tokenizer,
+        start: int,
+        mode: CompilationMode | str = "fast",
+        backend: str = "cpu",
+    ) -> None:
+        self.model, self.tokenizer, self.start = model, tokenizer, start
+        self.writer = SequenceToSequence(model, self._input, mode, backend)
+
+    def _input(self, graph: Graph) -> Tensor:
+        return graph.tensor((graph.dim("m", 1, self.model.longest_input),), dtypes.int32, "x")
+
+    @classmethod
+    def of_folder(cls, folder: Path, model: T5, mode: Any, backend: str) -> TextToText:
+        """With the tokenizer of its folder. Raises LoadError."""
+        count = model.config.vocab_size
+        tokenizer = folder_tokenizer(folder, count)
+        if tokenizer is None:
+            raise LoadError(f"{folder}: no tokenizer.json in it")
+        fields = Fields(folder_config(folder), folder / "config.json")
+        start = fields.id_or_none("decoder_start_token_id", count)
+        if start is None:
+            start = fields.token_id("pad_token_id", count)
+        return cls(model, tokenizer, start, mode, backend)
+
+    def __repr__(self) -> str:
+        config = self.model.config
+        return (
+            f"TextToText({type(self.model).__name__}, {config.encoder.num_hidden_layers} and "
+            f"{config.decoder.num_hidden_layers} layers of {config.encoder.hidden_size}; "
+            f"{self.writer.backend})"
+        )
+
+    def generate(self, text: str, max_tokens: int = 200, **options: Any) -> str:
+        """What the model makes of `text`; options as for `stream`."""
+        return "".join(self.stream(text, max_tokens, **options))
+
+    def stream(
+        self,
+        text: str,
+        max_tokens: int = 200,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> Iterator[str]:
+        """The same in pieces of whole characters, as they come; temperature 0 is greedy.
+
+        Raises InputError, at once, for a text that is too long or an option out of its range.
+        """
+        checked_count("max_tokens", max_tokens, 0)
+        sampler, rng = Sampler(temperature, top_k, top_p), np.random.default_rng(seed)
+        return self._pieces(self._ids(text), max_tokens, sampler, rng)
+
+    def _ids(self, text: str) -> list[int]:
+        if not isinstance(text, str):
+            raise InputError(f"generate: {shown(text)} is no text; give a str")
+        ids, longest = self.tokenizer.encode(text), self.model.longest_input
+        if not 0 < len(ids) <= longest:
+            raise InputError(
+                f"generate: the text has {len(ids)} tokens; the model takes 1 to {longest}"
+            )
+        return ids
+
+    def tokens(
+        self, ids: list[int], max_tokens: int, sampler: Sampler, rng: np.random.Generator
+    ) -> Iterator[int]:
+        """What follows from `ids` as ids, up to an end token."""
+        self.writer.encode(np.array(ids, np.int32))
+        found = self.writer.tokens(
+            [self.start], lambda new, logits: sampler.choose(logits, rng), self.tokenizer.eos_ids
+        )
+        return (token for _, token in zip(range(max_tokens), found, strict=False))
+
+    def _pieces(
+        self, ids: list[int], max_tokens: int, sampler: Sampler, rng: np.random.Generator
+    ) -> Iterator[str]:
+        decoder = StreamDecoder(self.tokenizer)
+        for token in self.tokens(ids, max_tokens, sampler, rng):
+            piece = decoder.push(token)
+            if piece:
+                yield piece
+        rest = decoder.finish()
+        if rest:
+            yield rest
