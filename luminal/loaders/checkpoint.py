@@ -10,10 +10,11 @@ from typing import Any
 from luminal.errors import LoadError
 from luminal.loaders import hub
 from luminal.loaders.gguf import read_gguf
-from luminal.loaders.gguf_llama import gguf_tokenizer, llama_config, llama_weights
+from luminal.loaders.gguf_models.config import architecture_of, config_of, heads_of
+from luminal.loaders.gguf_models.weights import hugging_face_tensors
+from luminal.loaders.gguf_tokenizer import gguf_tokenizer
 from luminal.loaders.json_file import read_json
 from luminal.loaders.llama2c import read_llama2c, read_llama2c_tokenizer
-from luminal.loaders.llama_config import LlamaConfig, from_hugging_face, pick_weights
 from luminal.loaders.mapped import Array, given_path, is_there
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 from luminal.loaders.tokenizer import Tokenizer, read_tokenizer_json
@@ -21,15 +22,22 @@ from luminal.loaders.tokenizer import Tokenizer, read_tokenizer_json
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model as it lies on disk; the weights are read-only views of mapped files.
+    """A model as it lies on disk, in the terms of a folder of Hugging Face's whatever it is.
 
-    `weights` has exactly the names of llama_config.expected_shapes, in the dtypes of the file.
+    `config` is what a `config.json` says; `tensors` have the names that go with its architecture,
+    and are views of mapped files where these store them so. `path` has the configuration.
     """
 
-    config: LlamaConfig
-    weights: Mapping[str, Array]
+    config: Mapping[str, Any]
+    tensors: Mapping[str, Array]
     tokenizer: Tokenizer | None
     path: Path
+
+    def tokenizer_for(self, count: int) -> Tokenizer | None:
+        """The tokenizer. Raises LoadError where it does not fit a model of `count` tokens."""
+        if self.tokenizer is not None:
+            _check_ids(self.tokenizer, count, self.path)
+        return self.tokenizer
 
 
 def load_checkpoint(path_or_id: str | Path, tokenizer: str | Path | None = None) -> Checkpoint:
@@ -39,36 +47,24 @@ def load_checkpoint(path_or_id: str | Path, tokenizer: str | Path | None = None)
     the model has none of its own. Raises LoadError for whatever is missing, damaged or unknown.
     """
     path = locate(path_or_id)
-    own: Tokenizer | None = None
+    other = None if tokenizer is None else read_tokenizer(given_path(tokenizer))
     if path.is_dir():
-        config = from_hugging_face(folder_config(path), path / "config.json")
-        weights = pick_weights(config, folder_tensors(path), path)
-        own = folder_tokenizer(path, config["vocab_size"], tokenizer)
-        return Checkpoint(config, weights, own, path)
+        config = folder_config(path)
+        own = other or _own_tokenizer(path)
+        return Checkpoint(config, folder_tensors(path), own, path / "config.json")
     if path.suffix == ".gguf":
         file = read_gguf(path)
-        config = llama_config(file, path)
-        weights = pick_weights(config, llama_weights(file), path)
-        own = None if tokenizer else gguf_tokenizer(file.metadata, path)
-    elif path.suffix == ".bin":
-        config, weights = read_llama2c(path)
-    else:
-        raise LoadError(
-            f"{path}: unknown kind of file; pass a folder with config.json and safetensors, "
-            f"a .gguf, or a llama2.c .bin"
-        )
-    chosen = _chosen(own, tokenizer, config["vocab_size"], path)
-    return Checkpoint(config, weights, chosen, path)
-
-
-def _chosen(
-    own: Tokenizer | None, other: str | Path | None, count: int, path: Path
-) -> Tokenizer | None:
-    """The `other` tokenizer if there is one, else the model's own; it fits `count` tokens."""
-    chosen = read_tokenizer(given_path(other)) if other else own
-    if chosen is not None:
-        _check_ids(chosen, count, other or path)
-    return chosen
+        architecture = architecture_of(file, path)
+        config = config_of(file, architecture, path)
+        heads = heads_of(file, architecture, path)
+        tensors = hugging_face_tensors(file.tensors, architecture, heads)
+        return Checkpoint(config, tensors, other or gguf_tokenizer(file.metadata, path), path)
+    if path.suffix == ".bin":
+        return Checkpoint(*read_llama2c(path), other, path)
+    raise LoadError(
+        f"{path}: unknown kind of file; pass a folder with config.json and safetensors, "
+        f"a .gguf, or a llama2.c .bin"
+    )
 
 
 def _check_ids(tokenizer: Tokenizer, count: int, source: str | Path) -> None:
@@ -127,11 +123,17 @@ def folder_config(folder: Path) -> dict[str, Any]:
     return read_json(folder / "config.json")
 
 
-def folder_tokenizer(folder: Path, count: int, other: str | Path | None = None) -> Tokenizer | None:
-    """Its tokenizer or the `other`, None where there is none; the model has `count` tokens."""
+def folder_tokenizer(folder: Path, count: int) -> Tokenizer | None:
+    """Its tokenizer, None where there is none; the model has `count` tokens."""
+    found = _own_tokenizer(folder)
+    if found is not None:
+        _check_ids(found, count, folder)
+    return found
+
+
+def _own_tokenizer(folder: Path) -> Tokenizer | None:
     path = folder / "tokenizer.json"
-    own = read_tokenizer_json(path) if is_there(path) else None
-    return _chosen(own, other, count, folder)
+    return read_tokenizer_json(path) if is_there(path) else None
 
 
 def folder_tensors(folder: Path) -> dict[str, Array]:

@@ -25,7 +25,7 @@ MAX_DEPTH = 8  # of arrays of arrays; no known file has any
 MAX_TEXT_BYTES = 1 << 26
 
 _TYPE_NAMES = {number: name for name, number in NUMBERS.items()}
-_STRING, _ARRAY = 8, 9
+_FLOAT32, _STRING, _ARRAY = 6, 8, 9
 _SCALARS: dict[int, np.dtype[Any]] = {
     0: np.dtype("<u1"),
     1: np.dtype("<i1"),
@@ -39,6 +39,11 @@ _SCALARS: dict[int, np.dtype[Any]] = {
     11: np.dtype("<i8"),
     12: np.dtype("<f8"),
 }
+
+
+def decimal(value: float) -> float:
+    """The shortest decimal that rounds to the same 32-bit float: mostly what was meant."""
+    return float(str(np.float32(value)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class StoredTensor:
 
 @dataclass(frozen=True, slots=True)
 class GGUFFile:
-    """`metadata`: Python scalars, strings and lists by key."""
+    """`metadata`: Python scalars, strings and lists by key; 32-bit floats are their `decimal`s."""
 
     metadata: Mapping[str, Any]
     tensors: Mapping[str, StoredTensor]
@@ -142,7 +147,8 @@ class _Reader:
             return self.array(depth + 1)
         if kind not in _SCALARS:
             raise LoadError(f"{self.path}: unknown metadata type {kind}; the file is damaged")
-        return self.numbers(kind, 1)[0]
+        number = self.numbers(kind, 1)[0]
+        return decimal(number) if kind == _FLOAT32 else number
 
     def array(self, depth: int) -> list[Any]:
         kind, count = self.scalar("I"), self.scalar("Q")

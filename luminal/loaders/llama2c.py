@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from luminal.errors import LoadError
-from luminal.loaders.llama_config import ARCHITECTURE, LlamaConfig, check_sizes
+from luminal.loaders.fields import Fields
+from luminal.loaders.gguf_models.rearranged import rotated_halves
 from luminal.loaders.mapped import Array, array_at, map_file
 from luminal.loaders.sentencepiece import Kind, Piece, SentencePieceTokenizer
 
@@ -20,10 +23,12 @@ _HEADER = struct.Struct("<7i")
 _VERSIONED_MAGIC = 0x616B3432  # "ak42": exports of version 1 and later
 
 
-def read_llama2c(path: Path) -> tuple[LlamaConfig, dict[str, Array]]:
-    """The configuration and the weights (views of the mapped file) under Hugging Face's names.
+def read_llama2c(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What a `config.json` would say, and the weights under Hugging Face's names.
 
-    The format does not hold the norm's epsilon and the rotary base: they are llama2.c's constants.
+    They are views of the mapped file, but for those of queries and keys: the file has the rows that
+    are rotated together side by side. The norm's epsilon and the rotary base, which it does not
+    hold, are llama2.c's constants.
     """
     data = map_file(path)
     config = _read_config(data, path)
@@ -44,7 +49,7 @@ def read_llama2c(path: Path) -> tuple[LlamaConfig, dict[str, Array]]:
         if name.startswith("model.layers.*."):
             stacked = array_at(data, offset, "<f4", shape)
             for index in range(shape[0]):
-                weights[name.replace("*", str(index))] = stacked[index]
+                weights[name.replace("*", str(index))] = _in_halves(name, stacked[index], config)
         elif name != "rotary tables":
             weights[name] = array_at(data, offset, "<f4", shape)
         offset += 4 * math.prod(shape)
@@ -86,7 +91,7 @@ def _piece(index: int, text: bytes, score: float) -> Piece:
     return Piece(text, score, Kind.TEXT)
 
 
-def _read_config(data: memoryview, path: Path) -> LlamaConfig:
+def _read_config(data: memoryview, path: Path) -> dict[str, Any]:
     if len(data) < _HEADER.size:
         raise LoadError(f"{path}: truncated: {len(data)} bytes, the header has {_HEADER.size}")
     dim, hidden, layers, heads, kv_heads, vocab, length = _HEADER.unpack_from(data)
@@ -95,27 +100,37 @@ def _read_config(data: memoryview, path: Path) -> LlamaConfig:
             f"{path}: a llama2.c export of version {hidden}; only version 0 (legacy f32) is "
             f"supported: export with --version 0"
         )
-    config = LlamaConfig(
-        architecture=ARCHITECTURE,
-        hidden_size=dim,
-        intermediate_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        head_dim=dim // max(heads, 1),
-        rms_norm_eps=1e-5,
-        rope_theta=10000.0,
-        rope_scaling=None,
-        rope_interleaved=True,
-        vocab_size=abs(vocab),
-        max_position_embeddings=length,
-        tie_word_embeddings=vocab > 0,
-    )
-    check_sizes(config, path)
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": dim,
+        "intermediate_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": dim // max(heads, 1),
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "vocab_size": abs(vocab),
+        "max_position_embeddings": length,
+        "tie_word_embeddings": vocab > 0,
+    }
+    fields = Fields(config, path, "the header")
+    for name, value in config.items():
+        if type(value) is int:
+            fields.integer(name)
     return config
 
 
-def _layout(config: LlamaConfig) -> list[tuple[str, tuple[int, ...]]]:
+def _in_halves(name: str, array: Array, config: Mapping[str, Any]) -> Array:
+    if name == "model.layers.*.self_attn.q_proj.weight":
+        return rotated_halves(array, config["num_attention_heads"])
+    if name == "model.layers.*.self_attn.k_proj.weight":
+        return rotated_halves(array, config["num_key_value_heads"])
+    return array
+
+
+def _layout(config: Mapping[str, Any]) -> list[tuple[str, tuple[int, ...]]]:
     """The blocks of the file in order; `*` stands for the layer, the leading dim of the block."""
     layers, hidden = config["num_hidden_layers"], config["hidden_size"]
     inner, head_dim = config["intermediate_size"], config["head_dim"]

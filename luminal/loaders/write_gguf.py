@@ -11,6 +11,7 @@ import numpy as np
 
 from luminal.errors import InputError
 from luminal.loaders.ggml.types import NUMBERS, PLAIN
+from luminal.loaders.gguf import decimal
 from luminal.loaders.mapped import Array
 from luminal.loaders.write_atomic import arrays_of, replacing
 
@@ -21,7 +22,8 @@ MAX_DIMS = 4
 
 NAMES = {dtype: name for name, dtype in PLAIN.items()}
 
-_BOOL, _STRING, _ARRAY, _INT64, _FLOAT64 = 7, 8, 9, 11, 12
+_UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY, _INT64, _FLOAT64 = 4, 5, 6, 7, 8, 9, 11, 12
+_INTEGERS = {_UINT32: "<u4", _INT32: "<i4"}
 
 
 def save_gguf(
@@ -75,24 +77,43 @@ def _text(text: str) -> bytes:
 def _tagged(key: str, value: Any) -> bytes:
     """A metadata value after the number of its type."""
     if isinstance(value, list | tuple | np.ndarray):
-        items = [_typed(key, item) for item in value]
-        kinds = {kind for kind, _ in items} or {_INT64}
+        items = list(value)
+        kinds = {_family(key, item) for item in items} or {int}
         if len(kinds) > 1:
             raise InputError(f"metadata {key!r}: a list of several types; make them one type")
-        data = b"".join(item for _, item in items)
-        return struct.pack("<IIQ", _ARRAY, kinds.pop(), len(items)) + data
-    kind, data = _typed(key, value)
+        kind, data = _packed(kinds.pop(), items, _INT32)
+        return struct.pack("<IIQ", _ARRAY, kind, len(items)) + data
+    kind, data = _packed(_family(key, value), [value], _UINT32)
     return struct.pack("<I", kind) + data
 
 
-def _typed(key: str, value: Any) -> tuple[int, bytes]:
-    """A scalar's or string's type and bytes."""
+def _family(key: str, value: Any) -> type:
+    """bool, int, float or str."""
     if isinstance(value, bool | np.bool_):
-        return _BOOL, struct.pack("<?", value)
+        return bool
     if isinstance(value, int | np.integer) and -(2**63) <= value < 2**63:
-        return _INT64, struct.pack("<q", value)
+        return int
     if isinstance(value, float | np.floating):
-        return _FLOAT64, struct.pack("<d", value)
+        return float
     if isinstance(value, str):
-        return _STRING, _text(value)
+        return str
     raise InputError(f"metadata {key!r}: {value!r} is no bool, int of 64 bits, float or string")
+
+
+def _packed(family: type, items: list[Any], short: int) -> tuple[int, bytes]:
+    """The number of the type of all items, and their bytes: of 32 bits where that says the same,
+    as readers of the format expect; `short` integers are these.
+    """
+    if family is str:
+        return _STRING, b"".join(map(_text, items))
+    if family is bool:
+        return _BOOL, np.array(items, np.bool_).tobytes()
+    if family is float:
+        exact = all(value in (np.float32(value), decimal(value)) for value in items)
+        kind, dtype = (_FLOAT32, "<f4") if exact else (_FLOAT64, "<f8")
+        return kind, np.array(items, dtype).tobytes()
+    kind, dtype = (short, _INTEGERS[short])
+    limits = np.iinfo(dtype)
+    if not all(limits.min <= value <= limits.max for value in items):
+        kind, dtype = _INT64, "<i8"
+    return kind, np.array(items, dtype).tobytes()

@@ -13,12 +13,11 @@ import numpy as np
 from luminal import dtypes
 from luminal.errors import GraphError, InputError, LoadError
 from luminal.frontend.generator import checked_seed
-from luminal.loaders.checkpoint import folder_config, folder_tokenizer, load_checkpoint, locate
+from luminal.loaders.checkpoint import folder_config, load_checkpoint, locate
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
-from luminal.models.architectures import read_decoder
+from luminal.models.architectures import decoder_of
 from luminal.models.decoder import Decoder
 from luminal.models.families import family_of, read_family
-from luminal.models.llama import Llama, LlamaConfig
 from luminal.models.sampling import Sampler, checked_count
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode, mode_of
@@ -228,16 +227,11 @@ def load(
     """
     start = time.perf_counter()
     place = locate(path)
-    model: Decoder
-    if place.is_dir():
-        if family_of(folder_config(place)) is not None:
-            return read_family(place, mode, backend)
-        model = read_decoder(place)
-        found = folder_tokenizer(place, model.config.vocab_size, tokenizer)
-    else:
-        checkpoint = load_checkpoint(place, tokenizer)
-        model, found = Llama(LlamaConfig.from_dict(checkpoint.config)), checkpoint.tokenizer
-        model.load_state_dict(checkpoint.weights, adopt_dtypes=True)
+    if place.is_dir() and family_of(folder_config(place)) is not None:
+        return read_family(place, mode, backend)
+    checkpoint = load_checkpoint(place, tokenizer)
+    model = decoder_of(checkpoint)
+    found = checkpoint.tokenizer_for(model.config.vocab_size)
     if found is None:
         raise LoadError(
             f"{path}: the model has no tokenizer; name one, with --tokenizer or tokenizer=..."

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import float32
-from luminal.errors import LoadError
 from luminal.models.decoder import Decoder
 from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
 
@@ -27,33 +26,14 @@ class LlamaConfig:
     rms_norm_eps: float = 1e-6
     rope_theta: float = 10000.0
     rope_scaling: Mapping[str, Any] | None = None
-    rope_interleaved: bool = False
     tie_word_embeddings: bool = False
-
-    @classmethod
-    def from_dict(cls, config: Mapping[str, Any]) -> LlamaConfig:
-        """From a Hugging Face `config.json`; keys that are no sizes are left out.
-
-        Raises LoadError for another architecture or a missing key.
-        """
-        architecture = config.get("architecture") or config.get("architectures", ["?"])[0]
-        if architecture != "LlamaForCausalLM":
-            raise LoadError(f"architecture {architecture!r}: supported is 'LlamaForCausalLM'")
-        values = {f.name: config[f.name] for f in fields(cls) if config.get(f.name) is not None}
-        heads = values.get("num_attention_heads", 1)
-        values.setdefault("num_key_value_heads", heads)
-        values.setdefault("head_dim", values.get("hidden_size", 0) // heads)
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise LoadError(f"config: {str(error).split('() ')[-1]}") from None
 
 
 class Llama(Decoder):
     """The Decoder that a LlamaConfig describes; its parts have Hugging Face's names."""
 
     def __init__(self, config: LlamaConfig, dtype: Any = float32) -> None:
-        rotary = Rotary(config.rope_theta, config.rope_scaling, interleaved=config.rope_interleaved)
+        rotary = Rotary(config.rope_theta, config.rope_scaling)
         made = DecoderConfig(
             vocab_size=config.vocab_size,
             hidden_size=config.hidden_size,

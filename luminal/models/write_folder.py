@@ -9,7 +9,6 @@ from typing import Any
 
 from luminal.dtypes import dtype_of
 from luminal.errors import InputError
-from luminal.loaders.llama_config import ARCHITECTURE
 from luminal.loaders.mapped import given_path
 from luminal.loaders.write_atomic import replacing
 from luminal.loaders.write_safetensors import save_safetensors
@@ -23,10 +22,8 @@ def write_folder(
     text). `end_id`: the token that ends a text. Raises InputError where that is not possible.
     """
     place, kind = given_path(folder), dtype_of(dtype)
-    if model.config.rope_interleaved:
-        raise InputError(f"{place}: a config.json has no word for interleaved rotary weights")
     config = {
-        "architectures": [ARCHITECTURE],
+        "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "torch_dtype": kind.name,
         "hidden_act": "silu",
@@ -34,7 +31,7 @@ def write_folder(
         "mlp_bias": False,
         "bos_token_id": end_id,
         "eos_token_id": end_id,
-        **{k: v for k, v in asdict(model.config).items() if k != "rope_interleaved"},
+        **asdict(model.config),
     }
     try:
         place.mkdir(parents=True, exist_ok=True)

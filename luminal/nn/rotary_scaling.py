@@ -130,6 +130,8 @@ def _longrope(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
     given = options.get("attention_factor")
     if given is None:
         given = math.sqrt(1 + math.log(factor) / math.log(length)) if factor > 1 else 1.0
+    if np.array_equal(short, long):
+        return Scaled(short, float(given))
     return Scaled(short, float(given), Longer(length, lambda total: long))
 
 

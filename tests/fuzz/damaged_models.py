@@ -15,8 +15,8 @@ import numpy as np
 from tokenizers import pre_tokenizers
 
 import luminal as lm
-from luminal.loaders.llama_config import expected_shapes, from_hugging_face
 from luminal.loaders.safetensors_file import DTYPES
+from luminal.models import Llama, LlamaConfig
 from tests.fuzz.damage import (
     INTEGERS,
     Field,
@@ -60,7 +60,11 @@ class Damaged:
 @functools.cache
 def weights() -> dict[str, Any]:
     draw = np.random.default_rng(0)
-    shapes = expected_shapes(from_hugging_face(CONFIG, Path("config.json")))
+    sizes = LlamaConfig(
+        hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=4, vocab_size=VOCABULARY, tie_word_embeddings=True,
+    )  # fmt: skip
+    shapes = {name: each.shape for name, each in Llama(sizes).named_parameters()}
     return {name: draw.standard_normal(shape, np.float32) for name, shape in shapes.items()}
 
 

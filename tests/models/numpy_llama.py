@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from luminal.loaders.llama_config import LlamaConfig
-
 Array = npt.NDArray[np.float64]
 
 
 def forward(
-    config: LlamaConfig, weights: Mapping[str, npt.NDArray[Any]], ids: Sequence[int]
+    config: Mapping[str, Any], weights: Mapping[str, npt.NDArray[Any]], ids: Sequence[int]
 ) -> Array:
     """Logits (len(ids), vocab_size) of a causal pass over `ids` from position 0."""
     w = {name: np.asarray(value, np.float64) for name, value in weights.items()}
@@ -31,6 +29,11 @@ def forward(
     return x @ w["model.embed_tokens.weight" if tied else "lm_head.weight"].T
 
 
+def width(config: Mapping[str, Any]) -> int:
+    """Of a head."""
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
 def rms_norm(x: Array, weight: Array, eps: float) -> Array:
     """x / sqrt(mean(x*x) + eps) * weight over the last axis."""
     return x / np.sqrt(np.mean(x * x, -1, keepdims=True) + eps) * weight
@@ -43,9 +46,9 @@ def swiglu(w: Mapping[str, Array], name: str, x: Array) -> Array:
     return (gate / (1 + np.exp(-gate)) * up) @ w[name + "down_proj.weight"].T
 
 
-def attention(config: LlamaConfig, w: Mapping[str, Array], name: str, x: Array) -> Array:
+def attention(config: Mapping[str, Any], w: Mapping[str, Array], name: str, x: Array) -> Array:
     """Causal grouped-query attention; x is (s, hidden)."""
-    length, size = len(x), config["head_dim"]
+    length, size = len(x), width(config)
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
 
     def split(projection: str, count: int) -> Array:
@@ -61,16 +64,12 @@ def attention(config: LlamaConfig, w: Mapping[str, Array], name: str, x: Array) 
     return out.swapaxes(0, 1).reshape(length, heads * size) @ w[name + "o_proj.weight"].T
 
 
-def rotate(config: LlamaConfig, x: Array) -> Array:
+def rotate(config: Mapping[str, Any], x: Array) -> Array:
     """Rotary embedding of x (heads, s, head_dim) at positions 0 .. s-1."""
-    size = config["head_dim"]
-    assert config["rope_scaling"] is None
-    angles = np.outer(
-        np.arange(x.shape[1]), config["rope_theta"] ** (-np.arange(0, size, 2) / size)
-    )
+    size = width(config)
+    rope = config.get("rope_parameters") or config
+    assert rope.get("rope_type", "default") == "default"
+    angles = np.outer(np.arange(x.shape[1]), rope["rope_theta"] ** (-np.arange(0, size, 2) / size))
     cos, sin = np.cos(angles), np.sin(angles)
-    if config["rope_interleaved"]:
-        a, b = x[..., 0::2], x[..., 1::2]
-        return np.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)
     a, b = x[..., : size // 2], x[..., size // 2 :]
     return np.concatenate([a * cos - b * sin, a * sin + b * cos], -1)

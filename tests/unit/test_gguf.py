@@ -13,7 +13,10 @@ from tokenizers import pre_tokenizers
 
 from luminal.errors import LoadError
 from luminal.loaders.gguf import MAX_ITEMS, GGUFFile, StoredTensor, read_gguf
-from luminal.loaders.gguf_llama import gguf_tokenizer, llama_config, llama_weights
+from luminal.loaders.gguf_models.config import architecture_of, config_of
+from luminal.loaders.gguf_models.rearranged import Heads
+from luminal.loaders.gguf_models.weights import hugging_face_tensors
+from luminal.loaders.gguf_tokenizer import gguf_tokenizer
 
 PATH = Path("m.gguf")
 
@@ -163,15 +166,6 @@ def test_damage_is_named(tmp_path: Path) -> None:
         read_gguf(path)
 
 
-def test_another_architecture_is_refused() -> None:
-    with pytest.raises(LoadError, match="architecture 'falcon' is not supported; 'llama' is"):
-        llama_config(GGUFFile({"general.architecture": "falcon"}, {}), PATH)
-    with pytest.raises(LoadError, match="scaled rotary frequencies are not supported in GGUF"):
-        llama_config(
-            GGUFFile({"general.architecture": "llama", "llama.rope.scaling.type": "yarn"}, {}), PATH
-        )
-
-
 LLAMA: dict[str, Any] = {
     "general.architecture": "llama",
     "llama.embedding_length": 8,
@@ -183,37 +177,98 @@ LLAMA: dict[str, Any] = {
 }
 
 
+def stored(**shapes: tuple[int, ...]) -> dict[str, StoredTensor]:
+    """Tensors of zeros; `__` stands for a dot."""
+    return {
+        name.replace("__", "."): StoredTensor("F32", shape, np.zeros(shape, np.float32))
+        for name, shape in shapes.items()
+    }
+
+
+def config(metadata: dict[str, Any], tensors: dict[str, StoredTensor]) -> dict[str, Any]:
+    file = GGUFFile(metadata, tensors)
+    return config_of(file, architecture_of(file, PATH), PATH)
+
+
+def test_another_architecture_is_refused() -> None:
+    for name in ("clip", None):
+        with pytest.raises(LoadError, match=f"architecture {name!r} is not supported; .* llama, "):
+            config({"general.architecture": name}, {})
+
+
 def test_a_llama_has_its_sizes_from_the_metadata() -> None:
-    embedding = {"token_embd.weight": np.zeros((16, 8), np.float32)}
+    embedding = stored(token_embd__weight=(16, 8))
     expected = {
-        "architecture": "LlamaForCausalLM",
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
         "hidden_size": 8,
         "intermediate_size": 12,
         "num_hidden_layers": 2,
         "num_attention_heads": 2,
-        "num_key_value_heads": 2,
-        "head_dim": 4,
         "rms_norm_eps": 0.5,
-        "rope_theta": 10000.0,
-        "rope_scaling": None,
-        "rope_interleaved": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
         "vocab_size": 16,
         "max_position_embeddings": 64,
         "tie_word_embeddings": True,
+        "attention_bias": False,
+        "mlp_bias": False,
     }
-    assert llama_config(GGUFFile(LLAMA, embedding), PATH) == expected
+    assert config(LLAMA, embedding) == expected
     more = {
         "llama.attention.head_count_kv": 1,
         "llama.attention.key_length": 6,
         "llama.rope.freq_base": 500.0,
-        "llama.rope.scaling.type": "none",
+        "llama.rope.dimension_count": 3,
+        "llama.rope.scaling.type": "yarn",
+        "llama.rope.scaling.factor": 4.0,
+        "llama.rope.scaling.original_context_length": 16,
+        "llama.attention.sliding_window": 0,
+        "tokenizer.ggml.eos_token_id": 3,
     }
-    own = embedding | {"output.weight": np.zeros((16, 8), np.float32)}
-    assert llama_config(GGUFFile(LLAMA | more, own), PATH) == expected | {
+    own = embedding | stored(output__weight=(16, 8), blk__0__attn_q__bias=(12,))
+    assert config(LLAMA | more, own) == expected | {
         "num_key_value_heads": 1,
         "head_dim": 6,
-        "rope_theta": 500.0,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 500.0,
+            "factor": 4.0,
+            "original_max_position_embeddings": 16,
+            "partial_rotary_factor": 0.5,
+        },
         "tie_word_embeddings": False,
+        "attention_bias": True,
+        "eos_token_id": 3,
+    }
+
+
+def test_a_llama_with_experts_or_a_window_is_another_class() -> None:
+    embedding = stored(token_embd__weight=(16, 8))
+    found = config(LLAMA | {"llama.expert_count": 4, "llama.expert_used_count": 2}, embedding)
+    assert found["architectures"] == ["MixtralForCausalLM"]
+    assert (found["num_local_experts"], found["num_experts_per_tok"]) == (4, 2)
+    assert config(LLAMA | {"llama.expert_count": 0}, embedding)["model_type"] == "llama"
+    slides = {
+        "llama.attention.sliding_window": 7,
+        "llama.attention.sliding_window_pattern": [True, False],
+    }
+    found = config(LLAMA | slides, embedding)
+    assert (found["model_type"], found["sliding_window"]) == ("mistral", 7)
+    assert found["layer_types"] == ["sliding_attention", "full_attention"]
+    slides["llama.attention.sliding_window_pattern"] = [True]
+    with pytest.raises(LoadError, match="sliding_window_pattern has 1 of 2 layers"):
+        config(LLAMA | slides, embedding)
+
+
+def test_factors_of_frequencies_are_part_of_the_configuration() -> None:
+    tensors = stored(token_embd__weight=(16, 8), rope_freqs__weight=(2,))
+    tensors["rope_freqs.weight"].data[:] = (1, 8)
+    assert config(LLAMA, tensors)["rope_parameters"] == {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0, 8.0],
+        "long_factor": [1.0, 8.0],
+        "attention_factor": 1.0,
     }
 
 
@@ -221,7 +276,7 @@ def test_weights_have_the_names_of_hugging_face() -> None:
     names = {
         "token_embd.weight": "model.embed_tokens.weight",
         "output.weight": "lm_head.weight",
-        "blk.10.attn_q.weight": "model.layers.10.self_attn.q_proj.weight",
+        "blk.10.attn_v.bias": "model.layers.10.self_attn.v_proj.bias",
         "blk.0.ffn_norm.weight": "model.layers.0.post_attention_layernorm.weight",
         "blk.0.odd.weight": "blk.0.odd.weight",
         "odd": "odd",
@@ -229,18 +284,33 @@ def test_weights_have_the_names_of_hugging_face() -> None:
     tensors = {
         name: StoredTensor("F32", (n,), np.zeros(n, np.float32)) for n, name in enumerate(names)
     }
-    found = llama_weights(GGUFFile({}, tensors))
+    architecture = architecture_of(GGUFFile(LLAMA, tensors), PATH)
+    found = hugging_face_tensors(tensors, architecture, Heads(2, 2))
     assert [*found] == [*names.values()]
     assert all(found[new] is tensors[old].data for old, new in names.items())
 
 
+def test_rows_of_queries_are_turned_together_in_halves() -> None:
+    rows = np.arange(12, dtype=np.float32)[:, None]
+    tensors = {
+        "blk.0.attn_q.weight": StoredTensor("F32", (12, 1), rows),
+        "blk.0.attn_k.weight": StoredTensor("F32", (6, 1), rows[:6]),
+        "rope_freqs.weight": StoredTensor("F32", (3,), rows[:3, 0]),
+    }
+    architecture = architecture_of(GGUFFile(LLAMA, tensors), PATH)
+    found = hugging_face_tensors(tensors, architecture, Heads(2, 1))
+    assert {name: array.ravel().tolist() for name, array in found.items()} == {
+        "model.layers.0.self_attn.q_proj.weight": [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11],
+        "model.layers.0.self_attn.k_proj.weight": [0, 2, 4, 1, 3, 5],
+    }
+    with pytest.raises(LoadError, match=r"\(12, 1\) for 8 heads.* must be a multiple of 16"):
+        hugging_face_tensors(tensors, architecture, Heads(8, 1))
+
+
 def test_a_llama_without_a_matrix_of_embeddings_is_refused() -> None:
-    for tensors in ({}, {"token_embd.weight": np.zeros(16, np.float32)}):
+    for tensors in ({}, stored(token_embd__weight=(16,))):
         with pytest.raises(LoadError, match=r"'token_embd\.weight' is missing or no matrix"):
-            llama_config(GGUFFile(LLAMA, tensors), PATH)
-    factors = {"rope_freqs.weight": np.zeros(2, np.float32)}
-    with pytest.raises(LoadError, match="scaled rotary frequencies are not supported in GGUF"):
-        llama_config(GGUFFile(LLAMA, factors), PATH)
+            config(LLAMA, tensors)
 
 
 def test_sentencepiece_tokenizer() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from luminal.errors import InputError, LoadError, ShapeError
-from luminal.loaders.checkpoint import folder_config, folder_tensors
+from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
 from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown
 from luminal.models.architectures.architecture import Architecture
@@ -94,18 +94,22 @@ def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:
             )
 
 
-def read_decoder(folder: Path) -> Decoder:
-    """The model of a folder with a `config.json` and safetensors, weights in the files' dtypes.
+def read_decoder(path: Path) -> Decoder:
+    """The model of a folder with a `config.json` and safetensors, or of another kind of file."""
+    return decoder_of(load_checkpoint(path))
+
+
+def decoder_of(checkpoint: Checkpoint) -> Decoder:
+    """The model of a checkpoint, weights in its dtypes.
 
     Raises LoadError for an architecture or option that Luminal does not have, and for weights that
     do not fit the configuration.
     """
-    path = folder / "config.json"
-    raw = folder_config(folder)
-    architecture = architecture_of(raw, path)
+    path = checkpoint.path
+    architecture = architecture_of(checkpoint.config, path)
     try:
-        config = architecture.config(Fields(raw, path))
-        weights = architecture.weights(folder_tensors(folder), config)
+        config = architecture.config(Fields(checkpoint.config, path))
+        weights = architecture.weights(checkpoint.tensors, config)
         model = Decoder(config)
     except (InputError, ShapeError) as error:
         raise LoadError(f"{path}: {error}") from error

@@ -1,4 +1,4 @@
-"""A Llama in a GGUF file: its configuration, weights and tokenizer under the names used here."""
+"""The tokenizer in the metadata of a GGUF file."""
 
 from __future__ import annotations
 
@@ -12,28 +12,9 @@ from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, proc
 
 from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
-from luminal.loaders.gguf import GGUFFile
-from luminal.loaders.llama_config import ARCHITECTURE, LlamaConfig, check_sizes
-from luminal.loaders.mapped import Array
 from luminal.loaders.sentencepiece import Kind, Piece, SentencePieceTokenizer
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import HuggingFaceTokenizer, Tokenizer, library_errors
-
-_NAMES = {
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_BLOCK = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
 
 # GGUF's tokenizer.ggml.token_type: normal 1, unknown 2, control 3, user-defined 4, unused 5, byte 6
 _CONTROL, _BYTE = 3, 6
@@ -45,48 +26,6 @@ _LLAMA3_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-
-
-def llama_config(file: GGUFFile, path: Path) -> LlamaConfig:
-    """The configuration in the metadata. Raises LoadError for another architecture or option."""
-    fields = Fields(file.metadata, path, "the metadata")
-    architecture = file.metadata.get("general.architecture")
-    if architecture != "llama":
-        raise LoadError(f"{path}: architecture {shown(architecture)} is not supported; 'llama' is")
-    scaling = file.metadata.get("llama.rope.scaling.type", "none")
-    if scaling != "none" or "rope_freqs.weight" in file.tensors:
-        raise LoadError(
-            f"{path}: scaled rotary frequencies are not supported in GGUF; load the model's "
-            f"safetensors folder instead"
-        )
-    embedding = file.tensors.get("token_embd.weight")
-    if embedding is None or len(embedding.shape) != 2:
-        raise LoadError(f"{path}: tensor 'token_embd.weight' is missing or no matrix")
-    hidden = fields.integer("llama.embedding_length")
-    heads = fields.integer("llama.attention.head_count")
-    config = LlamaConfig(
-        architecture=ARCHITECTURE,
-        hidden_size=hidden,
-        intermediate_size=fields.integer("llama.feed_forward_length"),
-        num_hidden_layers=fields.integer("llama.block_count"),
-        num_attention_heads=heads,
-        num_key_value_heads=fields.integer("llama.attention.head_count_kv", heads),
-        head_dim=fields.integer("llama.attention.key_length", hidden // heads),
-        rms_norm_eps=fields.number("llama.attention.layer_norm_rms_epsilon", most=1),
-        rope_theta=fields.number("llama.rope.freq_base", 10000.0, least=1),
-        rope_scaling=None,
-        rope_interleaved=True,
-        vocab_size=embedding.shape[0],
-        max_position_embeddings=fields.integer("llama.context_length"),
-        tie_word_embeddings="output.weight" not in file.tensors,
-    )
-    check_sizes(config, path)
-    return config
-
-
-def llama_weights(file: GGUFFile) -> dict[str, Array]:
-    """The tensors under Hugging Face's names; an unknown name stays as it is."""
-    return {_hugging_face_name(name): each.array() for name, each in file.tensors.items()}
 
 
 def gguf_tokenizer(metadata: Mapping[str, Any], path: Path) -> Tokenizer:
@@ -101,14 +40,6 @@ def gguf_tokenizer(metadata: Mapping[str, Any], path: Path) -> Tokenizer:
         f"{path}: tokenizer {shown(model)} is not supported; 'llama' and 'gpt2' are; "
         f"pass a tokenizer.json"
     )
-
-
-def _hugging_face_name(name: str) -> str:
-    block = _BLOCK.fullmatch(name)
-    if block and block[2] in _NAMES:
-        return f"model.layers.{block[1]}.{_NAMES[block[2]]}.weight"
-    stem = name.removesuffix(".weight")
-    return f"{_NAMES[stem]}.weight" if stem in _NAMES else name
 
 
 def _sentencepiece(fields: Fields) -> SentencePieceTokenizer:

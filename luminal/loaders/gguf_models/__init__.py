@@ -1,0 +1,1 @@
+"""Models in GGUF files as those of Hugging Face: the configuration, and the weights by name."""

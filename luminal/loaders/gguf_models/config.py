@@ -1,0 +1,203 @@
+"""The metadata of a GGUF file as Hugging Face's `config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from luminal.errors import LoadError
+from luminal.loaders.fields import Fields
+from luminal.loaders.gguf import GGUFFile, decimal
+from luminal.loaders.gguf_models.rearranged import Heads
+from luminal.loaders.gguf_models.table import ARCHITECTURES, GGUFArchitecture
+from luminal.loaders.shown import shown
+
+_NUMBERS = ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon")
+_FLAGS = ("use_parallel_residual", "expert_weights_norm")
+_NEEDED = ("context_length", "embedding_length", "block_count", "attention.head_count")
+_SCALING_NUMBERS = {
+    "factor": "factor",
+    "attn_factor": "attention_factor",
+    "yarn_beta_fast": "beta_fast",
+    "yarn_beta_slow": "beta_slow",
+}
+_WINDOWS = {"gemma2": 2, "gemma3": 6}
+"""Of so many layers the last has no window, where the file does not list them."""
+_THETA = 10000.0
+
+
+def architecture_of(file: GGUFFile, path: Path) -> GGUFArchitecture:
+    """What the file is of. Raises LoadError for an architecture that is not known."""
+    name = file.metadata.get("general.architecture")
+    for each in ARCHITECTURES:
+        needs = each.only_with
+        if each.name == name and (
+            needs is None
+            or file.metadata.get(f"{name}.{needs}")
+            or f"blk.0.{needs}" in file.tensors
+        ):
+            return each
+    known = ", ".join(dict.fromkeys(each.name for each in ARCHITECTURES))
+    raise LoadError(f"{path}: architecture {shown(name)} is not supported; supported are {known}")
+
+
+def heads_of(file: GGUFFile, architecture: GGUFArchitecture, path: Path) -> Heads:
+    """As the metadata says."""
+    fields = Fields(file.metadata, path, "the metadata")
+    queries = fields.integer(f"{architecture.name}.attention.head_count")
+    return Heads(queries, fields.integer(f"{architecture.name}.attention.head_count_kv", queries))
+
+
+def config_of(file: GGUFFile, architecture: GGUFArchitecture, path: Path) -> dict[str, Any]:
+    """The configuration. Raises LoadError for keys that are missing or of another type."""
+    return _Reader(file, architecture, path).config()
+
+
+class _Reader:
+    def __init__(self, file: GGUFFile, architecture: GGUFArchitecture, path: Path) -> None:
+        self.tensors = file.tensors
+        self.architecture = architecture
+        self.fields = Fields(file.metadata, path, "the metadata")
+
+    def config(self) -> dict[str, Any]:
+        architecture = self.architecture
+        embedding = self.tensors.get("token_embd.weight")
+        if embedding is None or len(embedding.shape) != 2:
+            raise LoadError(
+                f"{self.fields.path}: tensor 'token_embd.weight' is missing or no matrix"
+            )
+        for key in _NEEDED:
+            self.fields.integer(self.key(key))
+        found: dict[str, Any] = {
+            "architectures": [architecture.hugging_face],
+            "model_type": architecture.model_type,
+            **architecture.constants,
+            **{name: self.value(key) for key, name in architecture.keys.items()},
+            "vocab_size": embedding.shape[0],
+            "tie_word_embeddings": "output.weight" not in self.tensors,
+            **{name: f"blk.0.{part}" in self.tensors for name, part in architecture.flags.items()},
+        }
+        if architecture.rotary:
+            found["rope_parameters"] = self.rope()
+        found |= self.windows(found.get("sliding_window"))
+        found |= self.more()
+        for role in ("bos", "eos"):
+            found[f"{role}_token_id"] = self.fields.id_or_none(
+                f"tokenizer.ggml.{role}_token_id", embedding.shape[0]
+            )
+        return {name: value for name, value in found.items() if value is not None}
+
+    def key(self, name: str) -> str:
+        return f"{self.architecture.name}.{name}"
+
+    def value(self, name: str) -> int | float | bool | None:
+        """None where the file does not have it."""
+        key = self.key(name)
+        if key not in self.fields.values:
+            return None
+        if name in _FLAGS:
+            return self.fields.flag(key, True)
+        if name in _NUMBERS:
+            return self.fields.number(key, most=1)
+        return self.fields.integer(key, least=0)
+
+    def number(self, name: str) -> float | None:
+        key = self.key(name)
+        return self.fields.number(key) if key in self.fields.values else None
+
+    # --- positions
+
+    def rope(self) -> dict[str, Any]:
+        """`rope_parameters`, those of two kinds of layers for Gemma 3."""
+        heads = self.fields.integer(self.key("attention.head_count"))
+        width = self.fields.integer(self.key("embedding_length")) // heads
+        width = self.fields.integer(self.key("attention.key_length"), width)
+        dims = self.fields.integer(self.key("rope.dimension_count"), width)
+        theta = self.number("rope.freq_base") or _THETA
+        found = {"rope_type": "default", "rope_theta": theta, **self.scaling()}
+        if dims != width:
+            found["partial_rotary_factor"] = dims / width
+        if self.architecture.name != "gemma3":
+            return found
+        local = self.number("rope.freq_base_swa") or _THETA
+        near = {"rope_type": "default", "rope_theta": local}
+        return {"full_attention": found, "sliding_attention": near}
+
+    def scaling(self) -> dict[str, Any]:
+        """The scaling of long texts; factors of each frequency are tensors."""
+        original = self.value("rope.scaling.original_context_length")
+        short, long = (self.factors(f"rope_factors_{each}.weight") for each in ("short", "long"))
+        if short is None or long is None:
+            short = long = self.factors("rope_freqs.weight")
+        found: dict[str, Any]
+        if short is not None:
+            found = {"rope_type": "longrope", "short_factor": short, "long_factor": long}
+            attention = self.number("rope.scaling.attn_factor")
+            if short == long and attention is None:
+                attention = 1.0
+            found["attention_factor"] = attention
+        else:
+            kind = self.fields.text(self.key("rope.scaling.type"), "none")
+            if kind == "none":
+                return {}
+            numbers = {
+                name: self.number(f"rope.scaling.{key}") for key, name in _SCALING_NUMBERS.items()
+            }
+            found = {"rope_type": kind, **numbers}
+        found["original_max_position_embeddings"] = original
+        return {name: value for name, value in found.items() if value is not None}
+
+    def factors(self, name: str) -> list[float] | None:
+        tensor = self.tensors.get(name)
+        if tensor is None:
+            return None
+        return [decimal(each) for each in tensor.array().astype(np.float32).ravel().tolist()]
+
+    # --- what only some have
+
+    def windows(self, window: Any) -> dict[str, Any]:
+        """Which layers slide."""
+        if not window:
+            return {"sliding_window": None}
+        count = self.fields.integer(self.key("block_count"))
+        key = self.key("attention.sliding_window_pattern")
+        if isinstance(self.fields.values.get(key), list):
+            slide = self.fields.listed(key, bool)
+            if len(slide) != count:
+                raise LoadError(f"{self.fields.path}: {key} has {len(slide)} of {count} layers")
+        else:
+            every = self.fields.integer(key, _WINDOWS.get(self.architecture.name, 1), least=0)
+            slide = [every < 2 or (layer + 1) % every != 0 for layer in range(count)]
+        kinds = ["sliding_attention" if each else "full_attention" for each in slide]
+        return {"layer_types": kinds, "use_sliding_window": True}
+
+    def more(self) -> Mapping[str, Any]:
+        name = self.architecture.name
+        if name in ("gemma2", "gemma3"):
+            scale = self.number("attention.scale")
+            return {
+                "attn_logit_softcapping": self.number("attn_logit_softcapping"),
+                "final_logit_softcapping": self.number("final_logit_softcapping"),
+                "query_pre_attn_scalar": self.query_scalar()
+                if scale is None
+                else round(scale**-2, 3),
+            }
+        if name == "qwen3moe":
+            count = self.fields.integer(self.key("block_count"))
+            dense = [n for n in range(count) if f"blk.{n}.ffn_gate_inp.weight" not in self.tensors]
+            return {"mlp_only_layers": dense}
+        return {}
+
+    def query_scalar(self) -> int:
+        """That of Gemma's models: of all but the largest, a head's width."""
+        hidden, heads, layers = (
+            self.fields.integer(self.key(key))
+            for key in ("embedding_length", "attention.head_count", "block_count")
+        )
+        largest = {"gemma2": 46, "gemma3": 62}[self.architecture.name]
+        if layers == largest:
+            return hidden // heads
+        return self.fields.integer(self.key("attention.key_length"), hidden // heads)

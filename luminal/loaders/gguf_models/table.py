@@ -1,0 +1,378 @@
+"""The architectures of GGUF files: their keys and names, and what Hugging Face calls the same.
+
+Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; names of tensors:
+https://github.com/ggml-org/llama.cpp/blob/master/gguf-py/gguf/constants.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from luminal.loaders.gguf_models.rearranged import (
+    GROUPED,
+    INTERLEAVED_KEYS,
+    INTERLEAVED_QUERIES,
+    PLUS_ONE,
+    TRANSPOSED,
+    Change,
+)
+
+Names = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GGUFArchitecture:
+    """The class `hugging_face`, in GGUF files under `name`.
+
+    `keys`: of the configuration, by those of the metadata without the name. `names`, `layers`:
+    Hugging Face's names to the file's without `.weight` or `.bias`, `layers` of those that begin
+    with `prefix`; a `*` stands for the number of a layer, then of an expert. `flags`: keys of the
+    configuration by the tensor whose presence in a layer says that they are true. `changes`: by
+    the file's name. `constants`: of the configuration, whatever the file. `only_with`: a key of
+    the metadata, or a tensor of a layer, without which the file is of another class. Where several
+    of Hugging Face's names are one of the file's, the last is theirs that is read.
+    """
+
+    hugging_face: str
+    name: str
+    model_type: str
+    keys: Names
+    layers: Names
+    names: Names
+    prefix: str = "model.layers.*."
+    flags: Names = field(default_factory=dict)
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    rotary: bool = True
+    only_with: str | None = None
+
+
+_KEYS = {
+    "context_length": "max_position_embeddings",
+    "embedding_length": "hidden_size",
+    "block_count": "num_hidden_layers",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.sliding_window": "sliding_window",
+}
+_RMS = _KEYS | {"attention.layer_norm_rms_epsilon": "rms_norm_eps"}
+_OWN_HEADS = _RMS | {"attention.key_length": "head_dim"}
+_EXPERTS = {"expert_used_count": "num_experts_per_tok"}
+_UNGROUPED = {key: name for key, name in _KEYS.items() if key != "attention.head_count_kv"}
+
+_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+_ATTENTION = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+}
+_GATED = {"mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+_NORMS_BEFORE = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+_QK_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+_LLAMA = _NORMS_BEFORE | _ATTENTION | _GATED
+_NORMS_AFTER = {
+    "post_attention_layernorm": "post_attention_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+_NORMS_AROUND = {
+    "input_layernorm": "attn_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    **_NORMS_AFTER,
+}
+_FOUR_TIMES = {"mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down"}
+
+_INTERLEAVED = {"attn_q": INTERLEAVED_QUERIES, "attn_k": INTERLEAVED_KEYS}
+_SHIFTED_NORMS = dict.fromkeys(
+    (
+        "attn_norm",
+        "ffn_norm",
+        "post_attention_norm",
+        "post_ffw_norm",
+        "attn_q_norm",
+        "attn_k_norm",
+        "output_norm",
+    ),
+    PLUS_ONE,
+)
+_BIASES = {"attention_bias": "attn_q.bias"}
+
+_FALCON_KEYS = _KEYS | {
+    "feed_forward_length": "ffn_hidden_size",
+    "attention.head_count_kv": "num_kv_heads",
+    "attention.layer_norm_epsilon": "layer_norm_epsilon",
+}
+_FALCON_LAYERS = _FOUR_TIMES | {
+    "self_attention.query_key_value": "attn_qkv",
+    "self_attention.dense": "attn_output",
+}
+_FALCON_NAMES = {
+    "transformer.word_embeddings": "token_embd",
+    "transformer.ln_f": "output_norm",
+    "lm_head": "output",
+}
+
+ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
+    GGUFArchitecture(
+        "MixtralForCausalLM",
+        "llama",
+        "mixtral",
+        _OWN_HEADS | _EXPERTS | {"expert_count": "num_local_experts"},
+        _LLAMA
+        | {
+            "block_sparse_moe.gate": "ffn_gate_inp",
+            "block_sparse_moe.experts.*.w1": "ffn_gate_exps",
+            "block_sparse_moe.experts.*.w2": "ffn_down_exps",
+            "block_sparse_moe.experts.*.w3": "ffn_up_exps",
+        },
+        _NAMES,
+        changes=_INTERLEAVED,
+        only_with="expert_count",
+    ),
+    GGUFArchitecture(
+        "MistralForCausalLM",
+        "llama",
+        "mistral",
+        _OWN_HEADS,
+        _LLAMA,
+        _NAMES,
+        changes=_INTERLEAVED,
+        only_with="attention.sliding_window",
+    ),
+    GGUFArchitecture(
+        "LlamaForCausalLM",
+        "llama",
+        "llama",
+        _OWN_HEADS,
+        _LLAMA,
+        _NAMES,
+        flags=_BIASES | {"mlp_bias": "ffn_up.bias"},
+        changes=_INTERLEAVED,
+    ),
+    GGUFArchitecture(
+        "SmolLM3ForCausalLM",
+        "smollm3",
+        "smollm3",
+        _RMS,
+        _LLAMA,
+        _NAMES,
+        flags=_BIASES | {"mlp_bias": "ffn_up.bias"},
+        changes=_INTERLEAVED,
+    ),
+    GGUFArchitecture("Qwen2ForCausalLM", "qwen2", "qwen2", _RMS, _LLAMA, _NAMES),
+    GGUFArchitecture(
+        "Qwen3ForCausalLM", "qwen3", "qwen3", _OWN_HEADS, _LLAMA | _QK_NORMS, _NAMES, flags=_BIASES
+    ),
+    GGUFArchitecture(
+        "Qwen3MoeForCausalLM",
+        "qwen3moe",
+        "qwen3_moe",
+        _OWN_HEADS
+        | _EXPERTS
+        | {
+            "expert_count": "num_experts",
+            "expert_feed_forward_length": "moe_intermediate_size",
+            "expert_weights_norm": "norm_topk_prob",
+        },
+        _LLAMA
+        | _QK_NORMS
+        | {
+            "mlp.gate": "ffn_gate_inp",
+            "mlp.experts.*.gate_proj": "ffn_gate_exps",
+            "mlp.experts.*.down_proj": "ffn_down_exps",
+            "mlp.experts.*.up_proj": "ffn_up_exps",
+        },
+        _NAMES,
+        flags=_BIASES,
+    ),
+    GGUFArchitecture(
+        "GemmaForCausalLM",
+        "gemma",
+        "gemma",
+        _OWN_HEADS,
+        _LLAMA,
+        _NAMES,
+        flags=_BIASES,
+        changes=_SHIFTED_NORMS,
+        constants={"hidden_activation": "gelu_pytorch_tanh"},
+    ),
+    GGUFArchitecture(
+        "Gemma2ForCausalLM",
+        "gemma2",
+        "gemma2",
+        _OWN_HEADS,
+        _ATTENTION | _GATED | _NORMS_AROUND,
+        _NAMES,
+        flags=_BIASES,
+        changes=_SHIFTED_NORMS,
+        constants={"hidden_activation": "gelu_pytorch_tanh"},
+    ),
+    GGUFArchitecture(
+        "Gemma3ForCausalLM",
+        "gemma3",
+        "gemma3_text",
+        _OWN_HEADS,
+        _ATTENTION | _GATED | _NORMS_AROUND | _QK_NORMS,
+        _NAMES,
+        flags=_BIASES,
+        changes=_SHIFTED_NORMS,
+        constants={"hidden_activation": "gelu_pytorch_tanh"},
+    ),
+    GGUFArchitecture(
+        "PhiForCausalLM",
+        "phi2",
+        "phi",
+        _KEYS | {"attention.layer_norm_epsilon": "layer_norm_eps"},
+        {
+            "input_layernorm": "attn_norm",
+            **_ATTENTION,
+            "self_attn.dense": "attn_output",
+            "mlp.fc1": "ffn_up",
+            "mlp.fc2": "ffn_down",
+        },
+        _NAMES | {"model.final_layernorm": "output_norm"},
+    ),
+    GGUFArchitecture(
+        "Phi3ForCausalLM",
+        "phi3",
+        "phi3",
+        _RMS | {"rope.scaling.original_context_length": "original_max_position_embeddings"},
+        {
+            **_NORMS_BEFORE,
+            "self_attn.qkv_proj": "attn_qkv",
+            "self_attn.o_proj": "attn_output",
+            "mlp.gate_up_proj": "ffn_up",
+            "mlp.down_proj": "ffn_down",
+        },
+        _NAMES,
+    ),
+    GGUFArchitecture(
+        "GPT2LMHeadModel",
+        "gpt2",
+        "gpt2",
+        {
+            "context_length": "n_positions",
+            "embedding_length": "n_embd",
+            "block_count": "n_layer",
+            "feed_forward_length": "n_inner",
+            "attention.head_count": "n_head",
+            "attention.layer_norm_epsilon": "layer_norm_epsilon",
+        },
+        {
+            "ln_1": "attn_norm",
+            "attn.c_attn": "attn_qkv",
+            "attn.c_proj": "attn_output",
+            "ln_2": "ffn_norm",
+            "mlp.c_fc": "ffn_up",
+            "mlp.c_proj": "ffn_down",
+        },
+        {
+            "transformer.wte": "token_embd",
+            "transformer.wpe": "position_embd",
+            "transformer.ln_f": "output_norm",
+            "lm_head": "output",
+        },
+        prefix="transformer.h.*.",
+        changes=dict.fromkeys(("attn_qkv", "attn_output", "ffn_up", "ffn_down"), TRANSPOSED),
+        rotary=False,
+    ),
+    GGUFArchitecture(
+        "GPTNeoXForCausalLM",
+        "gptneox",
+        "gpt_neox",
+        _UNGROUPED
+        | {
+            "attention.layer_norm_epsilon": "layer_norm_eps",
+            "use_parallel_residual": "use_parallel_residual",
+        },
+        {
+            **_NORMS_BEFORE,
+            **_FOUR_TIMES,
+            "attention.query_key_value": "attn_qkv",
+            "attention.dense": "attn_output",
+        },
+        {
+            "gpt_neox.embed_in": "token_embd",
+            "gpt_neox.final_layer_norm": "output_norm",
+            "lm_head": "output",
+            "embed_out": "output",
+        },
+        prefix="gpt_neox.layers.*.",
+        flags={"attention_bias": "attn_qkv.bias"},
+        changes={"attn_qkv": GROUPED},
+    ),
+    GGUFArchitecture(
+        "FalconForCausalLM",
+        "falcon",
+        "falcon",
+        _FALCON_KEYS,
+        {**_FALCON_LAYERS, "ln_mlp": "attn_norm", "ln_attn": "attn_norm_2"},
+        _FALCON_NAMES,
+        prefix="transformer.h.*.",
+        flags={"bias": "attn_qkv.bias"},
+        changes={"attn_qkv": GROUPED},
+        constants={"new_decoder_architecture": True},
+        only_with="attn_norm_2.weight",
+    ),
+    GGUFArchitecture(
+        "FalconForCausalLM",
+        "falcon",
+        "falcon",
+        _FALCON_KEYS,
+        {**_FALCON_LAYERS, "input_layernorm": "attn_norm"},
+        _FALCON_NAMES,
+        prefix="transformer.h.*.",
+        flags={"bias": "attn_qkv.bias"},
+        changes={"attn_qkv": GROUPED},
+        constants={"new_decoder_architecture": False, "multi_query": True},
+    ),
+    GGUFArchitecture(
+        "BloomForCausalLM",
+        "bloom",
+        "bloom",
+        {
+            "context_length": "seq_length",
+            "embedding_length": "hidden_size",
+            "block_count": "n_layer",
+            "attention.head_count": "n_head",
+            "attention.layer_norm_epsilon": "layer_norm_epsilon",
+        },
+        {
+            **_NORMS_BEFORE,
+            **_FOUR_TIMES,
+            "self_attention.query_key_value": "attn_qkv",
+            "self_attention.dense": "attn_output",
+        },
+        {
+            "transformer.word_embeddings": "token_embd",
+            "transformer.word_embeddings_layernorm": "token_embd_norm",
+            "transformer.ln_f": "output_norm",
+            "lm_head": "output",
+        },
+        prefix="transformer.h.*.",
+        changes={"attn_qkv": GROUPED},
+        rotary=False,
+    ),
+    GGUFArchitecture(
+        "Starcoder2ForCausalLM",
+        "starcoder2",
+        "starcoder2",
+        _KEYS | {"attention.layer_norm_epsilon": "norm_epsilon"},
+        _NORMS_BEFORE | _ATTENTION | {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
+        _NAMES,
+        flags={"use_bias": "attn_q.bias"},
+    ),
+    GGUFArchitecture(
+        "Olmo2ForCausalLM",
+        "olmo2",
+        "olmo2",
+        _RMS,
+        _ATTENTION | _GATED | _NORMS_AFTER | _QK_NORMS,
+        _NAMES,
+        flags=_BIASES,
+    ),
+)
+"""Those of one name in the order in which they are tried."""

@@ -1,0 +1,64 @@
+"""Models from one kind of file to another: folders, GGUF files, single safetensors files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from luminal.errors import InputError
+from luminal.loaders.checkpoint import Checkpoint
+from luminal.loaders.fields import Fields
+from luminal.loaders.gguf import GGUFFile, StoredTensor
+from luminal.loaders.gguf_models.config import architecture_of as gguf_architecture_of
+from luminal.loaders.gguf_models.config import config_of
+from luminal.loaders.gguf_models.rearranged import Heads
+from luminal.loaders.gguf_models.table import ARCHITECTURES, GGUFArchitecture
+from luminal.loaders.gguf_models.weights import gguf_tensors, has_names
+from luminal.loaders.mapped import Array
+from luminal.loaders.shown import shown
+from luminal.loaders.write_gguf import NAMES
+from luminal.models.architectures import architecture_of
+from luminal.models.gguf_metadata import check_same, metadata_of, rotary_tensors
+
+FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}
+"""`general.file_type` by the type of most tensors."""
+
+
+def gguf_file(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The metadata and tensors of a GGUF file of the model, without its tokenizer.
+
+    Raises InputError for what such files have no word for.
+    """
+    path = checkpoint.path
+    read_config = architecture_of(checkpoint.config, path)
+    config = read_config.config(Fields(checkpoint.config, path))
+    to = _gguf_architecture(checkpoint)
+    heads = Heads(config.num_attention_heads, config.num_key_value_heads)
+    tied = {"lm_head.weight", "embed_out.weight"} if config.tie_word_embeddings else set()
+    sources = {name: each for name, each in checkpoint.tensors.items() if name not in tied}
+    tensors = gguf_tensors(sources, to, heads) | rotary_tensors(config)
+    metadata = {
+        "general.architecture": to.name,
+        **{f"{to.name}.{key}": value for key, value in metadata_of(config).items()},
+    }
+    file = GGUFFile(
+        metadata, {n: StoredTensor(NAMES[a.dtype], a.shape, a) for n, a in tensors.items()}
+    )
+    again = gguf_architecture_of(file, path)
+    read = config_of(file, again, path)
+    check_same(config, architecture_of(read, path).config(Fields(read, path)), to.name)
+    return metadata, tensors
+
+
+def _gguf_architecture(checkpoint: Checkpoint) -> GGUFArchitecture:
+    """That of the class, with names for all tensors where a class has several."""
+    name = checkpoint.config["architectures"][0]
+    found = [each for each in ARCHITECTURES if each.hugging_face == name]
+    if not found:
+        known = ", ".join(dict.fromkeys(each.hugging_face for each in ARCHITECTURES))
+        raise InputError(
+            f"{checkpoint.path}: {shown(name)} has no place in GGUF files; these have {known}"
+        )
+    for each in found[:-1]:
+        if has_names(checkpoint.tensors, each):
+            return each
+    return found[-1]

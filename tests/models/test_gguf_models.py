@@ -1,0 +1,104 @@
+"""Decoders as GGUF files: what is written is read back, by us and by transformers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from luminal.errors import InputError
+from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
+from luminal.loaders.write_gguf import save_gguf
+from luminal.models.architectures import decoder_of
+from luminal.models.convert import gguf_file
+from tests.models.test_architectures import TINY, VARIANTS, VOCABULARY, saved
+
+pytest.importorskip("transformers")
+load_gguf_checkpoint = pytest.importorskip(
+    "transformers.modeling_gguf_pytorch_utils"
+).load_gguf_checkpoint
+
+LETTERS = [chr(0x4E00 + number) for number in range(VOCABULARY)]
+TOKENIZER = {
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.pre": "gpt-2",
+    "tokenizer.ggml.tokens": LETTERS,
+    "tokenizer.ggml.merges": [],
+}
+REFUSED = {
+    "opt": "'OPTForCausalLM' has no place in GGUF files; these have Mixtral",
+    "smollm3": "GGUF files of smollm3 cannot say layers=.* read as .*; keep the folder",
+    "llama_dynamic": "GGUF files of llama cannot say layers=",
+    "falcon_in_sequence": "post_attention_layernorm.bias: GGUF files of falcon have no name",
+}
+"""What the format cannot say."""
+WRITTEN = [name for name in TINY | VARIANTS if name not in REFUSED]
+SHIFTED = ("gemma", "gemma2", "gemma3")
+"""Models whose norms are stored plus 1, which rounds."""
+READ_BY_TRANSFORMERS = (
+    *("llama", "llama_with_biases", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3"),
+    *("phi3", "gpt2", "falcon", "starcoder2", "bloom"),
+)
+
+
+def written(name: str, folder: Path) -> tuple[Any, Checkpoint, Path]:
+    """Transformers' model, its checkpoint, and a GGUF file of it."""
+    theirs = saved(name, folder)
+    checkpoint = load_checkpoint(folder)
+    metadata, tensors = gguf_file(checkpoint)
+    path = folder / "m.gguf"
+    save_gguf(path, tensors, metadata | TOKENIZER)
+    return theirs, checkpoint, path
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_is_read_back(name: str, tmp_path: Path) -> None:
+    """The configuration is compared when it is written."""
+    _, checkpoint, path = written(name, tmp_path)
+    wanted, found = (decoder_of(each).state_dict() for each in (checkpoint, load_checkpoint(path)))
+    assert found.keys() == wanted.keys()
+    for key, array in wanted.items():
+        if name in SHIFTED and "norm" in key:
+            # The rounding of 1 + weight, which is at most 2.
+            np.testing.assert_allclose(found[key], array, rtol=0, atol=2**-23)
+        else:
+            np.testing.assert_array_equal(found[key], array, strict=True)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_format_cannot_say_is_refused(name: str, tmp_path: Path) -> None:
+    saved(name, tmp_path)
+    with pytest.raises(InputError, match=REFUSED[name]):
+        gguf_file(load_checkpoint(tmp_path))
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_names_are_those_of_the_format(name: str, tmp_path: Path) -> None:
+    _, checkpoint, path = written(name, tmp_path)
+    reader = gguf.GGUFReader(path)
+    architecture = reader.fields["general.architecture"].contents()
+    numbers = {text: number for number, text in gguf.MODEL_ARCH_NAMES.items()}
+    blocks = reader.fields[f"{architecture}.block_count"].contents()
+    names = gguf.get_tensor_name_map(numbers[architecture], blocks)
+    found = {tensor.name for tensor in reader.tensors} - {"rope_freqs.weight"}
+    for theirs in checkpoint.tensors:
+        whole = re.sub(r"\.experts\.\d+\.", ".experts.", theirs)
+        if architecture == "qwen3moe" and re.search(r"mlp\.\w+_proj", whole):
+            continue  # it has layers without experts, the format's has none
+        stems = whole, whole.removeprefix("transformer.")
+        assert found & {names.get_name(stem, (".weight", ".bias")) for stem in stems}, theirs
+
+
+@pytest.mark.parametrize("name", READ_BY_TRANSFORMERS)
+def test_transformers_reads_the_same_weights(name: str, tmp_path: Path) -> None:
+    theirs, _, path = written(name, tmp_path)
+    found = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=theirs)["tensors"]
+    wanted = theirs.state_dict()
+    assert len(found) > len(wanted) / 2
+    for key, array in found.items():
+        # The rounding of 1 + weight; all others are equal.
+        np.testing.assert_allclose(array, wanted[key], rtol=0, atol=2**-23)
