@@ -1,48 +1,63 @@
-"""The tokenizer in the metadata of a GGUF file."""
+"""The tokenizer in the metadata of a GGUF file, of the kinds "llama", "gpt2" and "bert"."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, processors
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
 from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
-from luminal.loaders.sentencepiece import Kind, Piece, SentencePieceTokenizer
+from luminal.loaders.json_file import parse_object
+from luminal.loaders.pre_tokenizers import CUTS
+from luminal.loaders.sentencepiece import SPACE, Kind, Piece, sentencepiece
 from luminal.loaders.shown import shown
-from luminal.loaders.tokenizer import HuggingFaceTokenizer, Tokenizer, library_errors
-
-# GGUF's tokenizer.ggml.token_type: normal 1, unknown 2, control 3, user-defined 4, unused 5, byte 6
-_CONTROL, _BYTE = 3, 6
-_KINDS = {1: Kind.TEXT, 4: Kind.TEXT, _BYTE: Kind.BYTE}
-
-# How Llama 3 cuts text before byte-pair encoding: contractions, words, up to three digits,
-# punctuation, line ends, spaces (the pattern in its published tokenizer.json).
-_LLAMA3_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+from luminal.loaders.tokenizer import (
+    HuggingFaceTokenizer,
+    check_growth,
+    library_errors,
+    panics_unheard,
 )
 
+WHOLE_FILE = "tokenizer.huggingface.json"
+"""The key of a whole `tokenizer.json`, which then counts."""
 
-def gguf_tokenizer(metadata: Mapping[str, Any], path: Path) -> Tokenizer:
-    """The tokenizer in the metadata: SentencePiece ("llama") or byte-level BPE ("gpt2")."""
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+"""`tokenizer.ggml.token_type`."""
+_KINDS = {NORMAL: Kind.TEXT, USER_DEFINED: Kind.WHOLE, BYTE: Kind.BYTE}
+_BYTE_TOKEN = re.compile("<0x[0-9A-Fa-f]{2}>")
+
+
+def gguf_tokenizer(metadata: Mapping[str, Any], path: Path) -> HuggingFaceTokenizer:
+    """The tokenizer. Raises LoadError for one of another kind, and for what does not fit."""
     fields = Fields(metadata, path, "the metadata")
-    model = metadata.get("tokenizer.ggml.model")
-    if model == "llama":
-        return _sentencepiece(fields)
-    if model == "gpt2":
-        return _byte_level(fields)
-    raise LoadError(
-        f"{path}: tokenizer {shown(model)} is not supported; 'llama' and 'gpt2' are; "
-        f"pass a tokenizer.json"
-    )
+    with panics_unheard():
+        if WHOLE_FILE in metadata:
+            return _of_whole_file(fields)
+        kind = metadata.get("tokenizer.ggml.model")
+        if not isinstance(kind, str) or kind not in _BUILDERS:
+            raise LoadError(
+                f"{path}: tokenizer {shown(kind)} is not supported; "
+                f"{', '.join(map(repr, _BUILDERS))} are; pass a tokenizer.json"
+            )
+        return _BUILDERS[kind](fields)
 
 
-def _sentencepiece(fields: Fields) -> SentencePieceTokenizer:
+def _of_whole_file(fields: Fields) -> HuggingFaceTokenizer:
+    text = fields.text(WHOLE_FILE, "")
+    what = f"{fields.path}: {WHOLE_FILE}"
+    check_growth(parse_object(text.encode("utf-8", "surrogateescape"), what), what)
+    with library_errors(fields.path):
+        inner = tokenizers.Tokenizer.from_str(text)
+    return _finished(fields, inner, fields.listed("tokenizer.ggml.tokens", str), ())
+
+
+def _sentencepiece(fields: Fields) -> HuggingFaceTokenizer:
+    """ "llama": a text also ends where another one begins: models emit the BOS there."""
     tokens = fields.listed("tokenizer.ggml.tokens", str)
     scores = fields.listed("tokenizer.ggml.scores", float)
     types = fields.listed("tokenizer.ggml.token_type", int)
@@ -51,72 +66,126 @@ def _sentencepiece(fields: Fields) -> SentencePieceTokenizer:
             f"{fields.path}: the tokenizer has {len(tokens)} tokens, {len(scores)} scores and "
             f"{len(types)} types; it must have as many of each"
         )
-    pieces = []
-    for token, score, kind_number in zip(tokens, scores, types, strict=True):
-        kind = _KINDS.get(kind_number, Kind.CONTROL)
-        if kind is Kind.BYTE:
-            text = bytes([_byte_value(token, fields.path)])
-        else:
-            text = token.replace("\u2581", " ").encode("utf-8", "surrogateescape")
-        pieces.append(Piece(text, score, kind))
-    count = len(pieces)
-    unknown = fields.id_or_none("tokenizer.ggml.unknown_token_id", count)
-    return SentencePieceTokenizer(
-        pieces,
-        bos_id=fields.token_id("tokenizer.ggml.bos_token_id", count),
-        eos_id=fields.token_id("tokenizer.ggml.eos_token_id", count),
-        unknown_id=0 if unknown is None else unknown,
-        add_bos=fields.flag("tokenizer.ggml.add_bos_token", True),
-        add_space=fields.flag("tokenizer.ggml.add_space_prefix", True),
-    )
-
-
-def _byte_value(token: str, path: Path) -> int:
-    match = re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", token)
-    if not match:
-        raise LoadError(f"{path}: byte token {shown(token)} must have the form <0xNN>")
-    return int(match[1], 16)
+    for token, number in zip(tokens, types, strict=True):
+        if number == BYTE and not _BYTE_TOKEN.fullmatch(token):
+            raise LoadError(f"{fields.path}: byte token {shown(token)} must have the form <0xNN>")
+    pieces = [
+        Piece(token, score, _KINDS.get(number, Kind.CONTROL))
+        for token, score, number in zip(tokens, scores, types, strict=True)
+    ]
+    unknown = fields.id_or_none("tokenizer.ggml.unknown_token_id", len(tokens)) or 0
+    bos = fields.token_id("tokenizer.ggml.bos_token_id", len(tokens))
+    fields.token_id("tokenizer.ggml.eos_token_id", len(tokens))
+    with library_errors(fields.path):
+        inner = sentencepiece(pieces, unknown, fields.flag("tokenizer.ggml.add_space_prefix", True))
+        _frame(fields, inner, tokens, add_bos=True)
+    return _finished(fields, inner, tokens, (bos,))
 
 
 def _byte_level(fields: Fields) -> HuggingFaceTokenizer:
-    path = fields.path
+    """ "gpt2": the pieces are bytes, each written as a letter."""
+    name = fields.text("tokenizer.ggml.pre", "default")
+    if name not in CUTS:
+        raise LoadError(
+            f"{fields.path}: pre-tokenizer {shown(name)} is not supported; {', '.join(CUTS)} are; "
+            "pass a tokenizer.json"
+        )
+    cut = CUTS[name]
     tokens = fields.listed("tokenizer.ggml.tokens", str)
     lines = fields.listed("tokenizer.ggml.merges", str)
     merges = [(left, right) for left, _, right in (line.partition(" ") for line in lines)]
-    types = fields.listed("tokenizer.ggml.token_type", int, [])
-    cut = fields.text("tokenizer.ggml.pre", "default")
-    bos, eos, eot = (
-        fields.id_or_none(f"tokenizer.ggml.{name}_token_id", len(tokens))
-        for name in ("bos", "eos", "eot")
-    )
-    is_llama3 = cut in ("llama-bpe", "llama3", "llama-v3")
-    with_bos = fields.flag("tokenizer.ggml.add_bos_token", is_llama3)
-    vocab = {token: index for index, token in enumerate(tokens)}
-    with library_errors(path):
-        inner = tokenizers.Tokenizer(models.BPE(vocab, merges, ignore_merges=is_llama3))
-        inner.pre_tokenizer = _pre_tokenizer(cut, path)
+    with library_errors(fields.path):
+        vocabulary = {token: number for number, token in enumerate(tokens)}
+        inner = tokenizers.Tokenizer(models.BPE(vocabulary, merges, ignore_merges=cut.whole))
+        if cut.composed:
+            inner.normalizer = normalizers.NFC()
+        inner.pre_tokenizer = cut.pre_tokenizer()
         inner.decoder = decoders.ByteLevel()
-        special = [token for token, kind in zip(tokens, types, strict=False) if kind == _CONTROL]
-        inner.add_special_tokens([AddedToken(token, special=True) for token in special])
-        if bos is not None and with_bos:
-            inner.post_processor = processors.TemplateProcessing(
-                single=f"{tokens[bos]} $A", special_tokens=[(tokens[bos], bos)]
-            )
-    ends = frozenset(end for end in (eos, eot) if end is not None)
-    return HuggingFaceTokenizer(inner, bos, ends, path)
+        _add_special(fields, inner, tokens)
+        _frame(fields, inner, tokens, cut.add_bos)
+    return _finished(fields, inner, tokens, ())
 
 
-def _pre_tokenizer(cut: str, path: Path) -> pre_tokenizers.PreTokenizer:
-    if cut in ("default", "gpt-2"):
-        return pre_tokenizers.ByteLevel(add_prefix_space=False)
-    if cut == "smollm":
-        digits = pre_tokenizers.Digits(individual_digits=True)
-        return pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    if cut in ("llama-bpe", "llama3", "llama-v3"):
-        words = pre_tokenizers.Split(Regex(_LLAMA3_PATTERN), "isolated")
-        level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        return pre_tokenizers.Sequence([words, level])
-    raise LoadError(
-        f"{path}: pre-tokenizer {shown(cut)} is not supported; default, gpt-2, smollm and "
-        f"llama-bpe are; pass a tokenizer.json"
-    )
+def _wordpiece(fields: Fields) -> HuggingFaceTokenizer:
+    """ "bert": a piece that begins a word is marked, and not the others as in BERT's files."""
+    tokens = fields.listed("tokenizer.ggml.tokens", str)
+    marked = [_berts(token) for token in tokens]
+    unknown = fields.id_or_none("tokenizer.ggml.unknown_token_id", len(tokens)) or 0
+    with library_errors(fields.path):
+        vocabulary = {token: number for number, token in enumerate(marked)}
+        inner = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=marked[unknown]))
+        inner.normalizer = normalizers.BertNormalizer()
+        inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        inner.decoder = decoders.WordPiece()
+        _add_special(fields, inner, marked)
+        _frame(fields, inner, marked, add_bos=True, add_eos=True)
+    return _finished(fields, inner, marked, ())
+
+
+def _berts(token: str) -> str:
+    """As in BERT's own files."""
+    if token.startswith("[") and token.endswith("]"):
+        return token
+    return token[1:] if token.startswith(SPACE) else f"##{token}"
+
+
+_BUILDERS = {"llama": _sentencepiece, "gpt2": _byte_level, "bert": _wordpiece}
+
+
+# --- what all kinds share
+
+
+def _add_special(fields: Fields, inner: tokenizers.Tokenizer, tokens: Sequence[str]) -> None:
+    """Tokens that no pieces make: those without a text, and those that are cut out first."""
+    types = fields.listed("tokenizer.ggml.token_type", int, [])
+    for wanted, special in ((CONTROL, True), (USER_DEFINED, False)):
+        found = [token for token, kind in zip(tokens, types, strict=False) if kind == wanted]
+        added = [AddedToken(token, normalized=False, special=special) for token in found if token]
+        (inner.add_special_tokens if special else inner.add_tokens)(added)
+
+
+def _special(fields: Fields, count: int, *names: str) -> int | None:
+    """The id of the first of the names that the metadata has."""
+    keys = (f"tokenizer.ggml.{name}_token_id" for name in names)
+    ids = (fields.id_or_none(key, count) for key in keys)
+    return next((each for each in ids if each is not None), None)
+
+
+def _frame(
+    fields: Fields,
+    inner: tokenizers.Tokenizer,
+    tokens: Sequence[str],
+    add_bos: bool = False,
+    add_eos: bool = False,
+) -> None:
+    """Has every text begin and end with the tokens that the metadata asks for."""
+    begin = _special(fields, len(tokens), "bos", "cls")
+    end = _special(fields, len(tokens), "eos", "seperator")  # as the key is spelled
+    if not fields.flag("tokenizer.ggml.add_bos_token", add_bos):
+        begin = None
+    if not fields.flag("tokenizer.ggml.add_eos_token", add_eos):
+        end = None
+    ids = {tokens[each]: each for each in (begin, end) if each is not None}
+    if ids:
+        template = [*_quoted(tokens, begin), "$A", *_quoted(tokens, end)]
+        inner.post_processor = processors.TemplateProcessing(
+            single=template, special_tokens=list(ids.items())
+        )
+
+
+def _quoted(tokens: Sequence[str], number: int | None) -> list[str]:
+    return [] if number is None else [tokens[number]]
+
+
+def _finished(
+    fields: Fields, inner: tokenizers.Tokenizer, tokens: Sequence[str], ends: Iterable[int]
+) -> HuggingFaceTokenizer:
+    """With the ids that begin and end texts; some models end an answer otherwise than a text."""
+    names = ("eos", "eot", "eom")
+    ids = [fields.id_or_none(f"tokenizer.ggml.{name}_token_id", len(tokens)) for name in names]
+    found = frozenset([*ends, *(each for each in ids if each is not None)])
+    bos = _special(fields, len(tokens), "bos", "cls")
+    with library_errors(fields.path):
+        tokenizer = HuggingFaceTokenizer(inner, bos, found, fields.path)
+        tokenizer.encode("")  # what it adds to every text
+    return tokenizer

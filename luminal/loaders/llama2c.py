@@ -13,12 +13,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tokenizers import processors
+
 from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.gguf_models.rearranged import rotated_halves
 from luminal.loaders.mapped import Array, array_at, map_file
-from luminal.loaders.sentencepiece import Kind, Piece, SentencePieceTokenizer
+from luminal.loaders.sentencepiece import SPACE, Kind, Piece, sentencepiece
+from luminal.loaders.tokenizer import HuggingFaceTokenizer, library_errors, panics_unheard
 
+_BOS, _EOS = 1, 2
 _HEADER = struct.Struct("<7i")
 _VERSIONED_MAGIC = 0x616B3432  # "ak42": exports of version 1 and later
 
@@ -56,7 +60,7 @@ def read_llama2c(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     return config, weights
 
 
-def read_llama2c_tokenizer(path: Path) -> SentencePieceTokenizer:
+def read_llama2c_tokenizer(path: Path) -> HuggingFaceTokenizer:
     """The tokenizer in a llama2.c `tokenizer.bin`: longest piece's length, then every piece.
 
     A piece is an f32 score, an i32 length and its bytes. The file has no names for its special
@@ -80,15 +84,21 @@ def read_llama2c_tokenizer(path: Path) -> SentencePieceTokenizer:
         position += length
     if len(pieces) < 259:
         raise LoadError(f"{path}: {len(pieces)} pieces; a llama2.c tokenizer has at least 259")
-    return SentencePieceTokenizer(pieces, bos_id=1, eos_id=2)
+    with panics_unheard(), library_errors(path):
+        inner = sentencepiece(pieces)
+        begin = pieces[_BOS].text
+        inner.post_processor = processors.TemplateProcessing(
+            single=[begin, "$A"], special_tokens=[(begin, _BOS)]
+        )
+        return HuggingFaceTokenizer(inner, _BOS, frozenset((_BOS, _EOS)), path)
 
 
 def _piece(index: int, text: bytes, score: float) -> Piece:
     if index < 3:
-        return Piece(text, score, Kind.CONTROL)
+        return Piece(("<unk>", "<s>", "</s>")[index], score, Kind.CONTROL)
     if index < 259:
-        return Piece(bytes([index - 3]), score, Kind.BYTE)
-    return Piece(text, score, Kind.TEXT)
+        return Piece(f"<0x{index - 3:02X}>", score, Kind.BYTE)
+    return Piece(text.decode("utf-8", "replace").replace(" ", SPACE), score, Kind.TEXT)
 
 
 def _read_config(data: memoryview, path: Path) -> dict[str, Any]:

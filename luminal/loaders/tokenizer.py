@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -78,7 +78,10 @@ class StreamDecoder:
 
     def _pending_text(self) -> str:
         before = self._tokenizer.decode(self._context)
-        return self._tokenizer.decode(self._context + self._pending)[len(before) :]
+        text = self._tokenizer.decode(self._context + self._pending)
+        if text.startswith(before):
+            return text[len(before) :]
+        return self._tokenizer.decode(self._pending)  # half a character spoils the bytes before it
 
 
 @contextmanager
@@ -160,12 +163,7 @@ class HuggingFaceTokenizer:
 def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
     """The tokenizer of a `tokenizer.json`; the files beside it say what begins and ends a text."""
     settings = read_json(path)  # the library's own message for a broken file names no file
-    for part in ("normalizer", "decoder"):
-        if (growth := _growth(settings.get(part))) > MAX_GROWTH:
-            raise LoadError(
-                f"{path}: its {part} may make a text {growth} times as long; at most {MAX_GROWTH} "
-                "times is supported: the library would take all memory"
-            )
+    check_growth(settings, str(path))
     beside = [place for place in map(path.with_name, SETTINGS) if is_there(place)]
     sources = [(place, read_json(place)) for place in beside]
     with panics_unheard():
@@ -175,6 +173,16 @@ def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
         found = HuggingFaceTokenizer(inner, min(bos, default=None), eos, path)
         found.encode("")  # what it adds to every text
     return found
+
+
+def check_growth(settings: Mapping[str, Any], what: str) -> None:
+    """Raises LoadError, which names `what`, for a tokenizer.json that makes texts far longer."""
+    for part in ("normalizer", "decoder"):
+        if (growth := _growth(settings.get(part))) > MAX_GROWTH:
+            raise LoadError(
+                f"{what}: its {part} may make a text {growth} times as long; at most {MAX_GROWTH} "
+                "times is supported: the library would take all memory"
+            )
 
 
 def _growth(part: Any) -> int:

@@ -70,5 +70,6 @@ SUBJECTS = (
                         "luminal/loaders/gguf_models/weights.py", "luminal/loaders/mapped.py",
                         "luminal/loaders/json_file.py"),
             ("tests/unit/test_safetensors_file.py", "tests/unit/test_gguf.py",
-             "tests/unit/test_llama_loaders.py", "tests/models/test_gguf_models.py"), count=140),
+             "tests/unit/test_llama_loaders.py", "tests/unit/test_gguf_tokenizers.py",
+             "tests/models/test_gguf_models.py"), count=140),
 )  # fmt: skip
