@@ -251,7 +251,7 @@ def test_weights_are_checked(tmp_path: Path, changes: dict[str, Any], message: s
 def test_of_tied_weights_one_must_be_there(tmp_path: Path) -> None:
     tiny_folder(tmp_path, model__embed_tokens__weight=None, lm_head__weight=None)
     (tmp_path / "config.json").write_text(json.dumps(TINY | {"tie_word_embeddings": True}))
-    with pytest.raises(LoadError, match=r"'?model\.embed_tokens\.weight'? is missing"):
+    with pytest.raises(LoadError, match=r"missing: model\.embed_tokens\.weight"):
         read_decoder(tmp_path)
 
 
