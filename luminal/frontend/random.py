@@ -4,6 +4,8 @@ A key is a Tensor u32[2]. The generator is Threefry-2x32 with 20 rounds (Salmon,
 Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011), made of Add, Xor, Shl and Shr. An element's
 counter is its row-major position, so every element stands for itself: the numbers fuse into what
 uses them, and are never stored. Draw once from a key; `split` and `fold_in` make new ones.
+
+A batch of keys (..., 2) draws for each of them what it draws alone: its dims come first.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from luminal.frontend.binary import where
 from luminal.frontend.creation import position
 from luminal.frontend.handle import Extent, Operand, along, axis_of, describe, is_tensor, work_dtype
 from luminal.frontend.indexing import take
-from luminal.frontend.movement import expand, select, stack
+from luminal.frontend.movement import expand, reshape, select, stack
 from luminal.frontend.sorting import argsort
 from luminal.shape.expression import Expression, const
 
@@ -53,24 +55,33 @@ def threefry(key: Words, counter: Words) -> Words:
 def _key_words(what: str, key: Tensor) -> Words:
     if not is_tensor(key):
         raise DTypeError(f"{what}: {key!r} is no key; make one with lm.random.key(seed)")
-    if key.dtype is not dtypes.uint32 or key.extents != (const(2),):
+    if key.dtype is not dtypes.uint32 or key.extents[-1:] != (const(2),):
         raise DTypeError(
             f"{what}: {describe(key)} is no key, which is u32[2]; see lm.random.key, split, fold_in"
         )
-    return select(key, 0, 0), select(key, 0, 1)
+    return select(key, -1, 0), select(key, -1, 1)
+
+
+def _one_key(what: str, key: Tensor) -> Tensor:
+    """`key`, which is no batch of them."""
+    if is_tensor(key) and key.ndim > 1:
+        raise DTypeError(f"{what}: {describe(key)} is a batch of keys; it takes one, u32[2]")
+    return key
 
 
 def _drawn(what: str, key: Tensor, shape: Sequence[Extent]) -> Words:
-    """64 random bits for each element of `shape`, in two words of u32."""
+    """64 random bits for each element of (*batch of keys, *shape), in two words of u32."""
     words = _key_words(what, key)
     extents = key.graph.extents(shape)
+    whole = (*words[0].extents, *extents)
     flat: Expression = const(0)
     for k, n in enumerate(extents):
         flat = flat * n + along(k, n)
     high, low = (
         position(key.graph, part, extents, dtypes.uint32) for part in (flat // 2**32, flat % 2**32)
     )
-    first, second = (expand(word, extents) for word in words)
+    ones = (const(1),) * len(extents)
+    first, second = (expand(reshape(word, (*word.extents, *ones)), whole) for word in words)
     return threefry((first, second), (high, low))
 
 
@@ -84,13 +95,16 @@ def _wide(words: Words) -> Tensor:
 
 
 def key(graph: Recorder, seed: int | Tensor | Expression) -> Tensor:
-    """A key of a seed: an int of 64 bits, or a 0-d integer Tensor, so that each run may differ."""
+    """A key of a seed: an int of 64 bits, or a 0-d integer Tensor, so that each run may differ.
+
+    A Tensor of more dims gives a batch of keys.
+    """
     if isinstance(seed, Expression) or is_tensor(seed):
         wide = graph.constant(seed)
-        if not wide.dtype.is_int or wide.ndim:
+        if not wide.dtype.is_int:
             raise DTypeError(f"key: {describe(wide)} is no seed; give an int or a 0-d integer")
         wide = wide.cast(dtypes.uint64)
-        return stack([(wide >> 32).cast(dtypes.uint32), wide.cast(dtypes.uint32)])
+        return stack([(wide >> 32).cast(dtypes.uint32), wide.cast(dtypes.uint32)], -1)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise DTypeError(f"key: {seed!r} is no seed; give an int or a 0-d integer Tensor")
     bits = int(seed) % 2**64
@@ -99,19 +113,22 @@ def key(graph: Recorder, seed: int | Tensor | Expression) -> Tensor:
 
 def split(key: Tensor, count: int = 2) -> Tensor:
     """`count` new keys, one a row: `a, b = split(key)`. Row k is `fold_in(key, k)`."""
-    return stack(list(_drawn("split", key, (count,))), 1)
+    return stack(list(_drawn("split", key, (count,))), -1)
 
 
 def fold_in(key: Tensor, data: int | Tensor | Expression) -> Tensor:
-    """A new key of this one and an integer: a step, a layer's number. It may be a 0-d Tensor."""
+    """A new key of this one and an integer: a step, a layer's number. It may be a 0-d Tensor.
+
+    A Tensor of more dims gives a batch of keys, whose dims broadcast with those of `key`.
+    """
     first, second = _key_words("fold_in", key)
     counter = _seed_words(key.graph, data)
-    return stack(list(threefry((first, second), counter)))
+    return stack(list(threefry((first, second), counter)), -1)
 
 
 def _seed_words(graph: Recorder, data: int | Tensor | Expression) -> Words:
     made = _make_key(graph, data)
-    return select(made, 0, 0), select(made, 0, 1)
+    return select(made, -1, 0), select(made, -1, 1)
 
 
 _make_key = key  # the functions of this file have parameters of that name
@@ -178,7 +195,8 @@ def normal(
     """
     wanted = _float_dtype("normal", dtype)
     if wanted is dtypes.float64:
-        first, second = split(key)
+        pair = split(key)
+        first, second = (select(pair, -2, number) for number in range(2))
         u = (bits(first, shape, dtypes.uint64) >> 11).cast(wanted) * 2.0**-53 + 2.0**-54
         v = uniform(second, shape, dtype=wanted)
     else:
@@ -249,7 +267,7 @@ def permutation(key: Tensor, x: Extent | Tensor, dim: int = 0) -> Tensor:
     if is_tensor(x):
         axis = axis_of("permutation", dim, x.ndim)
         return take(x, permutation(key, x.extents[axis]), axis)
-    return argsort(bits(key, (cast(Extent, x),), dtypes.uint64), 0)
+    return argsort(bits(_one_key("permutation", key), (cast(Extent, x),), dtypes.uint64), 0)
 
 
 def dropout(x: Tensor, p: float = 0.5, key: Tensor | None = None, training: bool = True) -> Tensor:
@@ -267,4 +285,4 @@ def dropout(x: Tensor, p: float = 0.5, key: Tensor | None = None, training: bool
         return x.graph.zeros(x.extents, x.dtype)
     if key is None:
         raise DTypeError("dropout: no key; pass key=lm.random.key(seed), or none with p=0")
-    return where(bernoulli(key, 1 - p, x.extents), x / (1 - p), 0)
+    return where(bernoulli(_one_key("dropout", key), 1 - p, x.extents), x / (1 - p), 0)

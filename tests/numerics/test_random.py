@@ -56,6 +56,24 @@ def test_keys() -> None:
     np.testing.assert_array_equal(wrapped, literal)
 
 
+def test_a_batch_of_keys_draws_what_each_draws_alone() -> None:
+    keys = np.random.default_rng(0).integers(0, 2**32, (3, 2)).astype(np.uint32)
+    steps = np.array([5, 0, 7], np.int32)
+    draws = (
+        lambda k, step: lm.random.bits(k, (4, 2), "uint64"),
+        lambda k, step: lm.random.normal(k, (5,), dtype="float64"),
+        lambda k, step: lm.random.gumbel(k),
+        lambda k, step: lm.random.split(k, 3),
+        lambda k, step: lm.random.uniform(lm.random.fold_in(k, step), (4,)),
+        lambda k, step: lm.random.fold_in(lm.random.key(step), 1),
+    )
+    together = run(lambda k, s: tuple(draw(k, s) for draw in draws), keys, steps)
+    for row in range(3):
+        alone = run(lambda k, s: tuple(draw(k, s) for draw in draws), keys[row], steps[row])
+        for found, expected in zip(together, alone, strict=True):
+            np.testing.assert_array_equal(found[row], expected)
+
+
 def test_the_same_numbers_on_every_backend() -> None:
     """Recorded from the reference: CPU and others give the same bits."""
 
@@ -215,6 +233,8 @@ def test_random_errors() -> None:
         (lambda k: k.float().dropout(0.5), DTypeError, "no key; pass key="),
         (lambda k: k.float().dropout(1.5, k), ShapeError, "p=1.5 is no probability"),
         (lambda k: k.dropout(0.5, k), DTypeError, "holds no floats"),
+        (lambda k: k.float().dropout(0.5, lm.random.split(k)), DTypeError, "dropout: .* batch of"),
+        (lambda k: lm.random.permutation(lm.random.split(k), 3), DTypeError, "a batch of keys"),
     ]
     for fn, error, text in cases:
         with pytest.raises(error, match=text):
