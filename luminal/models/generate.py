@@ -12,13 +12,13 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import GraphError, InputError, LoadError
-from luminal.frontend.generator import checked_seed
 from luminal.loaders.checkpoint import folder_config, load_checkpoint, locate
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
 from luminal.models.architectures import decoder_of
+from luminal.models.choice import NOT_A_NUMBER, choose, declared
 from luminal.models.decoder import Decoder
 from luminal.models.families import family_of, read_family
-from luminal.models.sampling import Sampler, checked_count
+from luminal.models.sampling import Draw, Sampling, arrays, checked_count, features_of
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode, mode_of
 from luminal.session import Graph, compile
@@ -77,12 +77,12 @@ class LanguageModel:
         self.context = min(model.longest_text, wanted)
         self.stats = Stats()
         self._caches = model.make_caches(self.context)
-        self._programs: tuple[Executable, Executable] | None = None
+        self._programs: dict[tuple[str, ...], tuple[Executable, Executable]] = {}
         self._current: object = None  # the generation that the caches belong to
 
     def __repr__(self) -> str:
         config = self.model.config
-        state = "not compiled" if self._programs is None else "compiled"
+        state = "compiled" if self._programs else "not compiled"
         return (
             f"LanguageModel({type(self.model).__name__}, {config.num_hidden_layers} layers of "
             f"{config.hidden_size}, {config.vocab_size} tokens, context {self.context}; "
@@ -91,32 +91,35 @@ class LanguageModel:
 
     # --- programs
 
-    def _record(self, lengths: tuple[int, int]) -> Graph:
-        """ids (s,) after `past` tokens to the last position's logits; the caches grow by s."""
+    def _record(self, lengths: tuple[int, int], features: tuple[str, ...]) -> Graph:
+        """ids (s,) after `past` tokens to the token after the last; the caches grow by s."""
         graph = Graph("prefill" if lengths[1] > 1 else "decode")
         past = graph.dim("past", 0, self.context - 1)
         s = graph.dim("s", *lengths) if lengths[1] > lengths[0] else lengths[0]
         ids = graph.tensor((s,), dtype=dtypes.int32, name="ids")
         logits = self.model(ids, self._caches, past, last_only=True)
-        logits.squeeze(0).output("logits")
+        inputs = declared(graph, 1, features, self.model.config.vocab_size)
+        choose(logits, features, inputs).tokens.output("tokens")
         return graph
 
-    def compile(self) -> tuple[Executable, Executable]:
+    def compile(self, features: tuple[str, ...] = ()) -> tuple[Executable, Executable]:
         """The prefill and decode programs, compiled at the first call for all lengths.
 
-        They share the time of a budget.
+        They share the time of a budget. `features`: what the choice of tokens needs.
         """
-        if self._programs is None:
+        if features not in self._programs:
             start = time.perf_counter()
             mode = mode_of(self.mode).shared_by(2)
-            prefill = compile(self._record((1, self.context)), backend=self.backend, mode=mode)
+            prefill = compile(
+                self._record((1, self.context), features), backend=self.backend, mode=mode
+            )
             found = prefill.report().search
             if found is not None and found.interrupted:  # Ctrl-C ends all searching at once
                 mode = CompilationMode.FAST
-            decode = compile(self._record((1, 1)), backend=self.backend, mode=mode)
-            self._programs = prefill, decode
+            decode = compile(self._record((1, 1), features), backend=self.backend, mode=mode)
+            self._programs[features] = prefill, decode
             self.stats.compile = time.perf_counter() - start
-        return self._programs
+        return self._programs[features]
 
     # --- text
 
@@ -128,19 +131,15 @@ class LanguageModel:
         self,
         prompt: str,
         max_tokens: int = 200,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float = 1.0,
-        seed: int = 0,
+        **sampling: Any,
     ) -> Iterator[str]:
         """The continuation in pieces of whole characters, as they come.
 
-        Temperature 0 is greedy. Raises InputError, at once, if the prompt is longer than the
-        context or an option is out of its range.
+        `sampling` as for Sampling; greedy without. Raises InputError, at once, if the prompt is
+        longer than the context or an option is out of its range.
         """
         ids = self.encode(prompt)
-        sampler = Sampler(temperature, top_k, top_p)
-        return self._pieces(ids, self.tokens(ids, max_tokens, sampler, seed))
+        return self._pieces(ids, self.tokens(ids, max_tokens, Sampling(**sampling)))
 
     def _pieces(self, ids: list[int], tokens: Iterator[int]) -> Iterator[str]:
         decoder = StreamDecoder(self.tokenizer, ids)
@@ -172,43 +171,49 @@ class LanguageModel:
         return ids
 
     def tokens(
-        self, ids: Sequence[int], max_tokens: int, sampler: Sampler | None = None, seed: int = 0
+        self, ids: Sequence[int], max_tokens: int, sampling: Sampling | None = None
     ) -> Iterator[int]:
         """The continuation as token ids, up to an end token, `max_tokens` or the context's end."""
-        rng = np.random.default_rng(checked_seed("generate", seed))
         checked_count("max_tokens", max_tokens, 0)
-        self.compile()
-        return self._tokens(ids, max_tokens, sampler or Sampler(), rng)
+        draw = Draw(sampling or Sampling(), [*ids], len(ids))
+        self.compile(features_of([draw]))
+        return self._tokens(draw, max_tokens)
 
-    def _tokens(
-        self, ids: Sequence[int], max_tokens: int, sampler: Sampler, rng: np.random.Generator
-    ) -> Iterator[int]:
-        prefill, decode = self.compile()
+    def _tokens(self, draw: Draw, max_tokens: int) -> Iterator[int]:
+        features = features_of([draw])
+        prefill, decode = self.compile(features)
         stats = self.stats
-        stats.prompt_tokens, stats.new_tokens = len(ids), 0
+        stats.prompt_tokens, stats.new_tokens = draw.prompt, 0
         stats.prefill = stats.decode = 0.0
         generation = self._current = object()
-        step = np.array(ids, np.int32)
+        step = np.array(draw.tokens, np.int32)
         program, past = prefill, 0
-        room = min(max_tokens, self.context - len(ids) + 1)
+        room = min(max_tokens, self.context - draw.prompt + 1)
         for number in range(room):
             if self._current is not generation:
                 raise GraphError(
                     "stream: another text was started on this model; finish one before the next"
                 )
             start = time.perf_counter()
-            logits = program({"ids": step}, dims={"past": past})["logits"]
-            token = sampler.choose(logits, rng)
+            inputs = arrays([draw], features, self.model.config.vocab_size)
+            found = program({"ids": step, **inputs}, dims={"past": past})
+            token = int(found["tokens"][0])
             elapsed = time.perf_counter() - start
             if number == 0:
                 stats.prefill = elapsed
             else:
                 stats.decode += elapsed
+            if token == NOT_A_NUMBER:
+                raise InputError(
+                    "logits: the model computes NaN; its weights are damaged, or overflow in their "
+                    "dtype: load the model's original file"
+                )
             if token in self.tokenizer.eos_ids:
                 return
             stats.new_tokens += 1
             yield token
             past += len(step)
+            draw.tokens = [*draw.tokens, token]
             program, step = decode, np.array([token], np.int32)
 
 

@@ -1,14 +1,21 @@
-"""Choosing the next token from logits."""
+"""How the next token of a text is chosen: the settings of each text, as arrays for a program.
+
+`luminal.models.choice` records the choice itself. A program takes the inputs of the features that
+some text needs; for the others they hold what changes nothing.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from luminal.errors import InputError
+from luminal.frontend.generator import checked_seed
 
 Array = np.ndarray[Any, Any]
 
@@ -27,37 +34,134 @@ def _is_number(value: Any, kind: type) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampler:
-    """`temperature` 0 takes the likeliest token; else one is drawn, from the k likeliest if `top_k`
-    is given, and from the fewest whose probability reaches `top_p` (arXiv 1904.09751).
+class Sampling:
+    """`temperature` 0 takes the likeliest token; else one is drawn, by numbers that `seed` and the
+    token's position give, from what these leave: the k likeliest (`top_k`), the fewest whose
+    probability reaches `top_p` (arXiv 1904.09751), those with `min_p` times the probability of the
+    likeliest or more (arXiv 2407.01082), the most typical of a probability `typical_p` (arXiv
+    2202.00666).
+
+    Before, `repetition_penalty` divides positive logits of tokens in the text, and multiplies
+    negative ones (arXiv 1909.05858); `frequency_penalty` times their count and `presence_penalty`
+    are taken from logits of new tokens that came already; `logit_bias` is added by token id.
+    Raises InputError for what is out of range.
     """
 
     temperature: float = 0.0
     top_k: int | None = None
     top_p: float = 1.0
+    min_p: float = 0.0
+    typical_p: float = 1.0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    seed: int = 0
 
     def __post_init__(self) -> None:
-        if not _is_number(self.temperature, Real) or not self.temperature >= 0:
-            raise InputError(f"temperature: {self.temperature!r} is not 0 or above")
+        for name, (least, most, text) in _RANGES.items():
+            value = getattr(self, name)
+            if not _is_number(value, Real) or not least <= value <= most:
+                raise InputError(f"{name}: {value!r} is not {text}")
         if self.top_k is not None:
             checked_count("top_k", self.top_k, 1, "; leave it out to allow all")
-        if not _is_number(self.top_p, Real) or not 0 < self.top_p <= 1:
-            raise InputError(f"top_p: {self.top_p!r} is not above 0 and at most 1")
+        for token, bias in self.logit_bias.items():
+            checked_count("logit_bias: token", token, 0)
+            if not _is_number(bias, Real) or math.isnan(bias):
+                raise InputError(f"logit_bias: {bias!r} of token {token} is no number")
+        checked_seed("generate", self.seed)
 
-    def choose(self, logits: Array, rng: np.random.Generator) -> int:
-        """A token id, for logits (vocab_size,). Raises InputError where one is NaN."""
-        if np.isnan(logits).any():
-            raise InputError(
-                "logits: the model computes NaN; its weights are damaged, or overflow in their "
-                "dtype: load the model's original file"
-            )
-        if self.temperature == 0:
-            return int(np.argmax(logits))
-        wide = logits.astype(np.float64)
-        order = np.argsort(-wide, kind="stable")[: self.top_k]
-        scaled = (wide[order] - wide[order[0]]) / self.temperature
-        probabilities = np.exp(scaled)
-        probabilities /= probabilities.sum()
-        reached = np.cumsum(probabilities) - probabilities  # before each token
-        kept = probabilities[reached < self.top_p]
-        return int(order[rng.choice(len(kept), p=kept / kept.sum())])
+
+_TINY = np.nextafter(0, 1)
+_FINITE = np.finfo(np.float32).max
+_RANGES = {
+    "temperature": (0, _FINITE, "0 or above"),
+    "top_p": (_TINY, 1, "above 0 and at most 1"),
+    "min_p": (0, 1, "from 0 to 1"),
+    "typical_p": (_TINY, 1, "above 0 and at most 1"),
+    "repetition_penalty": (_TINY, _FINITE, "above 0"),
+    "frequency_penalty": (-_FINITE, _FINITE, "a finite number"),
+    "presence_penalty": (-_FINITE, _FINITE, "a finite number"),
+}
+
+
+@dataclass(slots=True)
+class Draw:
+    """One text's next choice: its settings, its tokens so far, the first `prompt` of them given.
+
+    `allowed`: a bit for every token id, 1 where it may come, uint32 (ceil(vocab_size / 32),); None
+    allows all.
+    """
+
+    sampling: Sampling
+    tokens: Sequence[int] = ()
+    prompt: int = 0
+    allowed: Array | None = None
+
+
+SETTINGS = tuple(each.name for each in fields(Sampling) if each.name != "seed")
+FEATURES = (*SETTINGS, "allowed", "top_logprobs")
+"""What a program may be recorded with. `top_logprobs`: it gives log-probabilities too."""
+
+_DRAWN = ("top_k", "top_p", "min_p", "typical_p")
+
+
+def features_of(draws: Iterable[Draw]) -> tuple[str, ...]:
+    """The features that these choices need, in the order of FEATURES."""
+    plain, needed = Sampling(), set[str]()
+    for draw in draws:
+        own = {name for name in SETTINGS if getattr(draw.sampling, name) != getattr(plain, name)}
+        needed |= own if "temperature" in own else own.difference(_DRAWN)
+        if draw.allowed is not None:
+            needed.add("allowed")
+    return tuple(name for name in FEATURES if name in needed)
+
+
+def arrays(draws: Sequence[Draw], features: Iterable[str], vocab_size: int) -> dict[str, Array]:
+    """A row a draw of the inputs that `luminal.models.choice.declared` declares for `features`."""
+    found: dict[str, Array] = {}
+    for name in features:
+        if name == "allowed":
+            every = np.full(words_of(vocab_size), _WORD, np.uint32)
+            rows = [every if draw.allowed is None else draw.allowed for draw in draws]
+            found["allowed"] = np.stack(rows)
+        elif name == "logit_bias":
+            biases = [draw.sampling.logit_bias for draw in draws]
+            found["biased"] = _padded([list(each) for each in biases], np.int32, -1)
+            found["bias"] = _padded([list(each.values()) for each in biases], np.float32, 0)
+        elif name != "top_logprobs":
+            settings = [_number(draw.sampling, name, vocab_size) for draw in draws]
+            found[name] = np.array(settings, np.float32)
+        if name == "temperature":
+            seeds = [draw.sampling.seed for draw in draws]
+            words = [(seed >> 32 & _WORD, seed & _WORD) for seed in seeds]
+            found["key"] = np.array(words, np.uint32)
+            found["step"] = np.array([len(draw.tokens) for draw in draws], np.int32)
+        elif name.endswith("_penalty"):
+            found["history"] = _padded([draw.tokens for draw in draws], np.int32, -1)
+            found["prompt"] = np.array([draw.prompt for draw in draws], np.int32)
+    return found
+
+
+_WORD = 2**32 - 1
+
+
+def words_of(vocab_size: int) -> int:
+    """How many words of 32 bits hold a bit for every token."""
+    return -(-vocab_size // 32)
+
+
+def _number(sampling: Sampling, name: str, vocab_size: int) -> float:
+    """A setting as the program takes it: what leaves everything does so whatever sums round to."""
+    value: float | None = getattr(sampling, name)
+    if name == "top_k":
+        return vocab_size if value is None else value
+    return math.inf if name in ("top_p", "typical_p") and value == 1 else value or 0.0
+
+
+def _padded(rows: Sequence[Sequence[Any]], dtype: Any, filler: Any) -> Array:
+    """Rows side by side, padded on the right to the longest; at least one column."""
+    made = np.full((len(rows), max(1, *map(len, rows))), filler, dtype)
+    for row, values in zip(made, rows, strict=True):
+        row[: len(values)] = values
+    return made

@@ -1,0 +1,194 @@
+"""The choice of the next token, recorded into a program: logits in, token ids out.
+
+Random numbers are functions of a text's seed and of the token's position, and every row is chosen
+for itself: a text does not depend on what else is in the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from luminal.dtypes import float32, int32, uint32
+from luminal.frontend.binary import where
+from luminal.frontend.graph import Recorder
+from luminal.frontend.handle import Extent
+from luminal.frontend.random import fold_in, gumbel
+from luminal.frontend.scan import scan
+from luminal.frontend.tensor import Tensor
+from luminal.models.sampling import words_of
+
+TOP_LOGPROBS = 20  # as many as OpenAI's interface may be asked for
+NOT_A_NUMBER = -1
+"""The token where logits are NaN."""
+
+Inputs = Mapping[str, Tensor]
+
+
+class Chosen(NamedTuple):
+    """`tokens` (rows,) int32, NOT_A_NUMBER where a logit is.
+
+    With the feature "top_logprobs" `logprobs` (rows,) of these tokens in the model's own
+    distribution, and the likeliest ones: `top_tokens` and `top_logprobs` (rows, n), n at most 20.
+    """
+
+    tokens: Tensor
+    logprobs: Tensor | None = None
+    top_tokens: Tensor | None = None
+    top_logprobs: Tensor | None = None
+
+
+def declared(
+    graph: Recorder, rows: Extent, features: Iterable[str], vocab_size: int
+) -> dict[str, Tensor]:
+    """The inputs of these features; dims "history" and "biases" are how many columns they have."""
+    found: dict[str, Tensor] = {}
+
+    def declare(name: str, dtype: Any, *columns: Extent) -> None:
+        if name not in found:
+            found[name] = graph.tensor((rows, *columns), dtype, name)
+
+    for feature in features:
+        if feature == "allowed":
+            declare("allowed", uint32, words_of(vocab_size))
+        elif feature == "logit_bias":
+            count = graph.dim("biases", 1)
+            declare("biased", int32, count)
+            declare("bias", float32, count)
+        elif feature != "top_logprobs":
+            declare(feature, float32)
+        if feature == "temperature":
+            declare("key", uint32, 2)
+            declare("step", int32)
+        elif feature.endswith("_penalty") and "history" not in found:
+            declare("history", int32, graph.dim("history", 1))
+            declare("prompt", int32)
+    return found
+
+
+def choose(logits: Tensor, features: Iterable[str], inputs: Inputs) -> Chosen:
+    """A token for each row of logits (rows, vocab_size), with the inputs that were declared."""
+    plain = logits.cast(float32)
+    x = _penalised(plain, inputs)
+    if "biased" in inputs:
+        x = x + _added_up(x, inputs["biased"], inputs["bias"])
+    if "allowed" in inputs:
+        x = where(_bits(inputs["allowed"], x), x, -math.inf)
+    tokens = x.argmax(-1)
+    if "temperature" in inputs:
+        temperature = inputs["temperature"]
+        greedy = temperature == 0
+        drawn = _drawn(x / where(greedy, 1, temperature).unsqueeze(-1), inputs)
+        tokens = where(greedy, tokens, drawn)
+    tokens = where(plain.isnan().any(-1), NOT_A_NUMBER, tokens).cast(int32)
+    if "top_logprobs" not in features:
+        return Chosen(tokens)
+    logprobs = plain.log_softmax(-1)
+    own = logprobs.gather(-1, tokens.maximum(0).unsqueeze(-1)).squeeze(-1)
+    top = logprobs.topk(min(TOP_LOGPROBS, plain.extents[-1].value))
+    return Chosen(tokens, own, top.indices.cast(int32), top.values)
+
+
+# --- before the draw ------------------------------------------------------------------------------
+
+
+def _penalised(x: Tensor, inputs: Inputs) -> Tensor:
+    if "history" not in inputs:
+        return x
+    history, one = inputs["history"], x.graph.constant(1, float32)
+    if "repetition_penalty" in inputs:
+        penalty = inputs["repetition_penalty"].unsqueeze(-1)
+        seen = _added_up(x, history, one) > 0
+        x = where(seen, where(x < 0, x * penalty, x / penalty), x)
+    new = x.graph.arange(history.extents[-1]) >= inputs["prompt"].unsqueeze(-1)
+    counts = _added_up(x, history, new.cast(float32))
+    if "frequency_penalty" in inputs:
+        x = x - counts * inputs["frequency_penalty"].unsqueeze(-1)
+    if "presence_penalty" in inputs:
+        x = x - where(counts > 0, inputs["presence_penalty"].unsqueeze(-1), 0)
+    return x
+
+
+def _added_up(x: Tensor, tokens: Tensor, values: Tensor) -> Tensor:
+    """Zeros in the shape of x, to which `values` are added at the columns `tokens`; -1 is none."""
+    places = where(tokens < 0, x.extents[-1], tokens)
+    zeros: Tensor = x.graph.zeros(x.extents)
+    return zeros.scatter_add(-1, places, values.expand(tokens.extents))
+
+
+def _bits(words: Tensor, x: Tensor) -> Tensor:
+    """Bit k % 32 of word k // 32 for every column k of x."""
+    shifts = x.graph.constant(np.arange(32, dtype=np.uint32))
+    bits = (words.unsqueeze(-1) >> shifts) & 1
+    found: Tensor = bits.flatten(-2)[:, : x.extents[-1]]
+    return found.bool()
+
+
+# --- the draw -------------------------------------------------------------------------------------
+
+
+def _drawn(x: Tensor, inputs: Inputs) -> Tensor:
+    """A column of each row with the probabilities softmax(x), of those that the filters leave.
+
+    The greatest of logits plus Gumbel noise (Gumbel, 1954).
+    """
+    for name, kept in FILTERS.items():
+        if name in inputs:
+            x = where(kept(x, inputs[name].unsqueeze(-1)), x, -math.inf)
+    keys = fold_in(inputs["key"], inputs["step"])
+    return (x + gumbel(keys, x.extents[-1:])).argmax(-1)
+
+
+def _top_k(x: Tensor, count: Tensor) -> Tensor:
+    return _leading(x, x.graph.ones(x.extents), count)
+
+
+def _top_p(x: Tensor, share: Tensor) -> Tensor:
+    return _leading(x, x.softmax(-1), share)
+
+
+def _min_p(x: Tensor, least: Tensor) -> Tensor:
+    kept: Tensor = x >= x.amax(-1, keepdim=True) + least.log()
+    return kept
+
+
+def _typical(x: Tensor, share: Tensor) -> Tensor:
+    """Those whose surprise is nearest to the entropy."""
+    surprise, chances = -x.log_softmax(-1), x.softmax(-1)
+    entropy = where(chances > 0, chances * surprise, 0).sum(-1, keepdim=True)
+    return _leading(-(surprise - entropy).abs(), chances, share)
+
+
+FILTERS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "top_k": _top_k,
+    "top_p": _top_p,
+    "min_p": _min_p,
+    "typical_p": _typical,
+}
+"""In the order of transformers' generate; each sees what the ones before have left."""
+
+
+def _leading(order: Tensor, weights: Tensor, limit: Tensor) -> Tensor:
+    """Where the weights of all that is greater in its row add up to less than `limit`.
+
+    No sort: the least such value is found bit by bit, in the order of floats as integers. Equals
+    are kept or left together.
+    """
+    bits = order.bitcast(uint32)
+    rank = where(bits >> 31 == 1, ~bits, bits | 1 << 31)
+    start = order.graph.full((*order.extents[:-1], 1), 2**32 - 1, uint32)
+
+    def lowered(least: Tensor, bit: Tensor) -> tuple[Tensor, tuple[()]]:
+        lower = least ^ bit
+        greater = where(rank > lower, weights, 0).sum(-1, keepdim=True)
+        return where(greater < limit, lower, least), ()
+
+    least, _ = scan(lowered, start, order.graph.constant(_BITS))
+    kept: Tensor = rank >= least
+    return kept
+
+
+_BITS = np.array([1 << bit for bit in reversed(range(32))], np.uint32)
