@@ -1,0 +1,273 @@
+"""Continuous batching: which tokens of which texts the next run computes.
+
+Yu et al., Orca, OSDI 2022; Agrawal et al., arXiv 2308.16369 (chunks of prompts beside decoding).
+No I/O, no clock, no arrays. A step runs the last token of every text that has read its prompt, and
+a chunk of one prompt, each prompt in its turn. Texts are admitted in the order of their arrival
+while there are rows and blocks for them. Where blocks run out, the text that arrived last gives its
+own back and is computed again later; so the oldest always goes on, and everyone's turn comes.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from luminal.errors import InputError
+from luminal.serve.blocks import BlockPool, Content, contents_of
+
+
+@dataclass(slots=True, eq=False)
+class Text:
+    """A prompt and what was generated after it.
+
+    It ends at a token of `ends` or with `limit` tokens. `sibling`: a text of the same prompt that
+    was added before; this one waits for it and shares its blocks.
+    """
+
+    tokens: list[int]
+    limit: int
+    ends: frozenset[int] = frozenset()
+    sibling: Text | None = None
+    prompt: int = field(init=False)
+    """How many of the tokens are the prompt."""
+    computed: int = field(default=0, init=False)
+    """The keys and values of so many tokens are in the cache."""
+    cached: int = field(default=0, init=False)
+    """So many tokens of the prompt were found in the cache."""
+    blocks: list[int] = field(default_factory=list, init=False)
+    finish: str | None = field(default=None, init=False)
+    """Why it ended: "stop" at a token of `ends`, "length", "cancelled"; None before."""
+    number: int = field(default=-1, init=False)
+    turn: int = field(default=0, init=False)
+    contents: list[Content] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self.prompt = len(self.tokens)
+        if not 0 < self.prompt < self.limit:
+            raise InputError(
+                f"text: {self.prompt} tokens of {self.limit}; give a prompt, and room after it"
+            )
+
+    @property
+    def left(self) -> int:
+        """How many tokens must be run before the next one can be chosen."""
+        return len(self.tokens) - self.computed
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`count` tokens of a text from position `start`."""
+
+    text: Text
+    start: int
+    count: int
+
+    @property
+    def last(self) -> bool:
+        """Whether the text goes on with what is chosen after this row."""
+        return self.start + self.count == len(self.text.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one run computes: rows of one token, a chunk of a prompt.
+
+    Before anything is written, blocks are copied: (from, to) pairs.
+    """
+
+    decodes: tuple[Row, ...]
+    chunk: Row | None
+    copies: tuple[tuple[int, int], ...]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows, the chunk last."""
+        return self.decodes if self.chunk is None else (*self.decodes, self.chunk)
+
+
+class Scheduler:
+    """Plans steps for at most `max_rows` texts at a time, `chunk` tokens of prompts a step."""
+
+    def __init__(self, pool: BlockPool, max_rows: int, chunk: int) -> None:
+        for name, value in (("max_rows", max_rows), ("chunk", chunk)):
+            if value < 1:
+                raise InputError(f"scheduler: {name} {value}; it must be at least 1")
+        self.pool, self.max_rows, self.chunk = pool, max_rows, chunk
+        self.preemptions = 0
+        self._waiting: list[Text] = []  # by number
+        self._running: dict[int, Text] = {}
+        self._added = self._turns = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many texts have no blocks."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """How many texts have blocks."""
+        return len(self._running)
+
+    def check(self, limit: int) -> None:
+        """Raises InputError if a text of so many tokens can never be held."""
+        room = self.pool.count * self.pool.size
+        if limit > room:
+            raise InputError(f"text: {limit} tokens; the cache holds {room}: ask for fewer")
+
+    def add(self, text: Text) -> None:
+        """Puts a text at the end of the queue. Raises InputError if it can never be held."""
+        self.check(text.limit)
+        text.number, self._added = self._added, self._added + 1
+        self._waiting.append(text)
+
+    def cancel(self, text: Text) -> None:
+        """Ends a text now; its blocks are free. Nothing if it has ended."""
+        if text.finish is None:
+            if text.number in self._running:
+                self._end(text, "cancelled")
+            else:
+                self._waiting.remove(text)
+                text.finish = "cancelled"
+
+    # --- planning
+
+    def step(self) -> Step | None:
+        """The next step; None if there is nothing to run. `done` must follow before another."""
+        self._admit()
+        copies: list[tuple[int, int]] = []
+        decodes = []
+        for text in self._oldest_first():
+            if text.left == 1 and self._make_room(text, copies):
+                decodes.append(Row(text, text.computed, 1))
+        prompts = [text for text in self._oldest_first() if text.left > 1]
+        chunk = None
+        if prompts:
+            text = min(prompts, key=lambda each: (each.turn, each.number))
+            self._turns += 1
+            text.turn = self._turns
+            chunk = Row(text, text.computed, min(text.left, self.chunk))
+        if not decodes and chunk is None:
+            return None
+        return Step(tuple(decodes), chunk, tuple(copies))
+
+    def _oldest_first(self) -> Iterator[Text]:
+        """The running texts, without those that lose their blocks meanwhile."""
+        for number in sorted(self._running):
+            if number in self._running:
+                yield self._running[number]
+
+    def _admit(self) -> None:
+        """Gives blocks to those who wait, in order, up to the first for whom there are too few."""
+        for text in list(self._waiting):
+            if len(self._running) == self.max_rows:
+                return
+            sibling = text.sibling
+            if sibling is not None and sibling.finish is None and self._reads(sibling):
+                continue
+            if not self._place(text):
+                return
+            self._waiting.remove(text)
+            self._running[text.number] = text
+
+    def _reads(self, text: Text) -> bool:
+        """Whether the prompt of a text is still to be read."""
+        return text.computed < text.prompt
+
+    def _place(self, text: Text) -> bool:
+        """Takes the blocks for all tokens of a text, or none if they are too few.
+
+        Each running text could take another block at once: so many stay free.
+        """
+        text.contents = contents_of(text.tokens, self.pool.size, text.contents)
+        shared, computed = self._shared(text)
+        missing = self.pool.needed(len(text.tokens)) - len(shared)
+        if missing + len(self._running) > self.pool.free:
+            self.pool.give_back(shared)
+            return False
+        text.blocks, text.computed = shared + self.pool.take(missing), computed
+        text.cached = min(computed, text.prompt)
+        return True
+
+    def _shared(self, text: Text) -> tuple[list[int], int]:
+        """Blocks with the beginning of a text, now held for it, and how many tokens that is.
+
+        The last token is always run: what it gives chooses the next.
+        """
+        most = len(text.tokens) - 1
+        sibling = text.sibling
+        new = len(text.tokens) == text.prompt
+        if new and sibling is not None and sibling.number in self._running:
+            blocks = sibling.blocks[: self.pool.needed(most)]
+            self.pool.hold(blocks)
+            return blocks, most
+        blocks = self.pool.find(text.contents[: most // self.pool.size])
+        return blocks, len(blocks) * self.pool.size
+
+    def _make_room(self, text: Text, copies: list[tuple[int, int]]) -> bool:
+        """Sees to it that the next token's block is there and the text's own.
+
+        False if the text itself had to give its blocks back.
+        """
+        number = text.computed // self.pool.size
+        if number < len(text.blocks) and self.pool.writable(text.blocks[number]):
+            return True
+        while not self.pool.free:
+            youngest = self._running[max(self._running)]
+            self._preempt(youngest)
+            if youngest is text:
+                return False
+        (new,) = self.pool.take()
+        if number < len(text.blocks):
+            old, text.blocks[number] = text.blocks[number], new
+            copies.append((old, new))
+            self.pool.give_back([old])
+        else:
+            text.blocks.append(new)
+        return True
+
+    def _preempt(self, text: Text) -> None:
+        self._release(text)
+        text.computed = 0
+        self.preemptions += 1
+        insort(self._waiting, text, key=lambda each: each.number)
+
+    # --- results
+
+    def done(self, step: Step, tokens: Sequence[int]) -> None:
+        """Takes what the step chose: a token for each of its rows.
+
+        Those of rows that are not the last of a text's tokens mean nothing. What was cancelled
+        since the step was planned is left aside.
+        """
+        for row, token in zip(step.rows, tokens, strict=True):
+            text = row.text
+            if text.number not in self._running:
+                continue
+            goes_on = row.last
+            self._note(text, row.start + row.count)
+            if goes_on:
+                text.tokens.append(token)
+                if token in text.ends:
+                    self._end(text, "stop")
+                elif len(text.tokens) >= text.limit:
+                    self._end(text, "length")
+
+    def _note(self, text: Text, computed: int) -> None:
+        """Keys and values up to `computed` are there; others may share the blocks they fill."""
+        size = self.pool.size
+        filled = range(text.computed // size, computed // size)
+        text.computed = computed
+        if filled:
+            text.contents = contents_of(text.tokens, size, text.contents)
+        for number in filled:
+            self.pool.name(text.blocks[number], text.contents[number])
+
+    def _end(self, text: Text, finish: str) -> None:
+        self._release(text)
+        text.finish = finish
+
+    def _release(self, text: Text) -> None:
+        del self._running[text.number]
+        self.pool.give_back(text.blocks)
+        text.blocks = []

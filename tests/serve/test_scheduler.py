@@ -1,0 +1,232 @@
+"""The scheduler on a machine that keeps, for every place of the cache, the text it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from luminal.errors import InputError
+from luminal.serve.blocks import BlockPool
+from luminal.serve.scheduler import Scheduler, Step, Text
+
+END = 3
+
+
+def next_token(tokens: Sequence[int]) -> int:
+    """What the machine's model says: a function of the whole text."""
+    return hash(tuple(tokens)) % 4
+
+
+def alone(text: Text) -> list[int]:
+    """The same text on a machine of its own."""
+    tokens = text.tokens[: text.prompt]
+    while len(tokens) < text.limit and not (len(tokens) > text.prompt and tokens[-1] in text.ends):
+        tokens.append(next_token(tokens))
+    return tokens
+
+
+class Machine:
+    """Runs steps; a place of the cache holds all tokens up to its own."""
+
+    def __init__(self, blocks: int = 8, size: int = 2, rows: int = 3, chunk: int = 3) -> None:
+        self.pool = BlockPool(blocks, size)
+        self.scheduler = Scheduler(self.pool, rows, chunk)
+        self.memory: dict[tuple[int, int], tuple[int, ...]] = {}
+        self.computed = 0
+        self.plans: list[Any] = []
+
+    def run(self, step: Step) -> list[int]:
+        """Writes and reads as attention does; the chosen tokens."""
+        size = self.pool.size
+        copied = [
+            (new, place, self.memory.get((old, place)))
+            for old, new in step.copies
+            for place in range(size)
+        ]
+        for new, place, held in copied:
+            self.memory[new, place] = held or ()
+        written = []
+        for row in step.rows:
+            for position in range(row.start, row.start + row.count):
+                where = row.text.blocks[position // size], position % size
+                written.append(where)
+                self.memory[where] = tuple(row.text.tokens[: position + 1])
+                self.computed += 1
+        assert len(set(written)) == len(written), "two texts write to one place"
+        for row in step.rows:
+            for position in range(row.start + row.count):
+                held = self.memory[row.text.blocks[position // size], position % size]
+                assert held == tuple(row.text.tokens[: position + 1])
+        return [next_token(row.text.tokens) for row in step.rows]
+
+    def step(self) -> Step | None:
+        """One step, if there is one."""
+        step = self.scheduler.step()
+        if step is not None:
+            self.plans.append(
+                (
+                    [
+                        (row.text.number, row.start, row.count, *row.text.blocks)
+                        for row in step.rows
+                    ],
+                    step.copies,
+                )
+            )
+            assert len(step.decodes) <= self.scheduler.max_rows
+            assert step.chunk is None or step.chunk.count <= self.scheduler.chunk
+            self.scheduler.done(step, self.run(step))
+        return step
+
+    def finish(self, texts: Sequence[Text]) -> None:
+        """Steps until all have ended, which they must in time."""
+        steps = 0
+        while any(text.finish is None for text in texts):
+            assert self.step() is not None, "texts wait, and nothing runs"
+            steps += 1
+            assert steps <= 40 * sum(text.limit for text in texts), "somebody starves"
+        assert self.step() is None
+        assert self.pool.free == self.pool.count, "blocks leaked"
+
+
+REQUESTS = st.lists(
+    st.tuples(
+        st.integers(0, 6),  # steps before it arrives
+        st.lists(st.integers(0, 1), min_size=1, max_size=9),
+        st.integers(1, 7),  # new tokens
+        st.integers(1, 3),  # texts of this prompt
+        st.one_of(st.none(), st.integers(0, 12)),  # steps after which it is cancelled
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+def served(machine: Machine, requests: list[Any]) -> list[Text]:
+    """All texts of the requests, ended."""
+    texts: list[Text] = []
+    leaving: list[tuple[int, Text]] = []
+    for wait, prompt, new, count, patience in requests:
+        for _ in range(wait):
+            machine.step()
+            leaving = [(steps - 1, text) for steps, text in leaving]
+            for steps, text in leaving:
+                if steps < 0:
+                    machine.scheduler.cancel(text)
+        sibling = None
+        for _ in range(count):
+            text = Text(list(prompt), len(prompt) + new, frozenset([END]), sibling)
+            machine.scheduler.add(text)
+            sibling = sibling or text
+            texts.append(text)
+            if patience is not None:
+                leaving.append((patience, text))
+    machine.finish(texts)
+    return texts
+
+
+@settings(max_examples=150, deadline=None)
+@given(REQUESTS, st.integers(8, 20), st.integers(1, 4), st.integers(1, 5))
+def test_texts_are_those_of_a_machine_of_their_own(
+    requests: list[Any], blocks: int, rows: int, chunk: int
+) -> None:
+    """All end, no block leaks, and the same inputs give the same plans."""
+    machine = Machine(blocks, 2, rows, chunk)
+    texts = served(machine, requests)
+    for text in texts:
+        expected = alone(text)
+        if text.finish == "cancelled":
+            expected = expected[: len(text.tokens)]
+        assert text.tokens == expected
+        assert (text.finish == "stop") == (text.finish != "cancelled" and text.tokens[-1] == END)
+    again = Machine(blocks, 2, rows, chunk)
+    served(again, requests)
+    assert again.plans == machine.plans
+
+
+def test_a_shared_prefix_is_computed_once() -> None:
+    machine = Machine(blocks=64, size=4, rows=4, chunk=16)
+    prefix = [0, 1] * 20
+    first = Text([*prefix, 1], 42)
+    machine.scheduler.add(first)
+    machine.finish([first])
+    before = machine.computed
+    others = [Text([*prefix, number], 42) for number in range(2, 6)]
+    for text in others:
+        machine.scheduler.add(text)
+    machine.finish(others)
+    assert machine.computed - before == len(others)
+    assert [text.cached for text in others] == [40] * 4
+
+
+def test_siblings_read_their_prompt_once_and_write_into_copies() -> None:
+    machine = Machine(blocks=64, size=4, rows=4, chunk=16)
+    texts: list[Text] = []
+    for _ in range(3):
+        texts.append(Text([0] * 7, 9, sibling=texts[0] if texts else None))
+        machine.scheduler.add(texts[-1])
+    machine.finish(texts)
+    assert machine.computed == 7 + 1 + 2 * 2  # the prompt's last token again for each sibling
+    assert sum(len(copies) for _, copies in machine.plans) == 2
+
+
+def test_few_blocks_make_the_youngest_start_again() -> None:
+    machine = Machine(blocks=8, size=2, rows=4, chunk=4)
+    texts = [Text([number, 1], 12) for number in range(4)]
+    for text in texts:
+        machine.scheduler.add(text)
+    machine.finish(texts)
+    assert machine.scheduler.preemptions > 0
+    assert all(text.tokens == alone(text) for text in texts)
+
+
+def test_short_prompts_pass_a_long_one_in_turns() -> None:
+    machine = Machine(blocks=64, size=4, rows=4, chunk=4)
+    long, short = Text([0] * 100, 101), Text([1] * 8, 9)
+    machine.scheduler.add(long)
+    machine.scheduler.add(short)
+    steps = 0
+    while short.finish is None:
+        machine.step()
+        steps += 1
+    assert steps == 4
+    assert long.finish is None
+    machine.finish([long])
+
+
+def test_what_is_cancelled_within_a_step_is_left_aside() -> None:
+    machine = Machine()
+    text = Text([0, 1], 6)
+    machine.scheduler.add(text)
+    step = machine.scheduler.step()
+    assert step is not None
+    machine.scheduler.cancel(text)
+    machine.scheduler.cancel(text)  # nothing more
+    machine.scheduler.done(step, [0])
+    assert (text.tokens, text.finish) == ([0, 1], "cancelled")
+    assert machine.pool.free == machine.pool.count
+    waiting = Text([0, 1], 6)
+    machine.scheduler.add(waiting)
+    machine.scheduler.cancel(waiting)
+    assert (machine.scheduler.waiting, machine.step()) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        pytest.param(lambda: Text([], 4), "0 tokens of 4; give a prompt", id="empty"),
+        pytest.param(lambda: Text([1, 2], 2), "2 tokens of 2", id="no room"),
+        pytest.param(
+            lambda: Machine(4, 2).scheduler.add(Text([1], 9)),
+            "9 tokens; the cache holds 8",
+            id="long",
+        ),
+        pytest.param(lambda: Machine(rows=0), "max_rows 0; it must be at least 1", id="no rows"),
+    ],
+)
+def test_errors(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()
