@@ -21,7 +21,11 @@ from luminal.errors import InputError
 
 @dataclass(frozen=True)
 class Content:
-    """The tokens of a full block, behind those of the block named `before` (b"": none)."""
+    """The tokens of a full block, behind those of the block named `before` (b"": none).
+
+    Tokens that were generated are written as `~token`: their keys were computed one at a time, and
+    are not bit for bit those of a prompt's.
+    """
 
     before: bytes
     tokens: tuple[int, ...]
@@ -33,12 +37,19 @@ class Content:
         return blake2b(self.before + tokens, digest_size=16).digest()
 
 
-def contents_of(tokens: Sequence[int], size: int, known: Sequence[Content] = ()) -> list[Content]:
-    """What the full blocks of a text hold; `known` are those of its first blocks."""
+def contents_of(
+    tokens: Sequence[int], prompt: int, size: int, known: Sequence[Content] = ()
+) -> list[Content]:
+    """What the full blocks of a text hold, whose first `prompt` tokens are its prompt.
+
+    `known` are those of its first blocks.
+    """
     found = list(known)
     for start in range(len(found) * size, len(tokens) - size + 1, size):
         before = found[-1].name if found else b""
-        found.append(Content(before, tuple(tokens[start : start + size])))
+        places = range(start, start + size)
+        each = tuple(tokens[k] if k < prompt else ~tokens[k] for k in places)
+        found.append(Content(before, each))
     return found
 
 

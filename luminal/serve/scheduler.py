@@ -1,10 +1,13 @@
 """Continuous batching: which tokens of which texts the next run computes.
 
 Yu et al., Orca, OSDI 2022; Agrawal et al., arXiv 2308.16369 (chunks of prompts beside decoding).
-No I/O, no clock, no arrays. A step runs the last token of every text that has read its prompt, and
+No I/O, no clock, no arrays. A step runs the next token of every text that has read its prompt, and
 a chunk of one prompt, each prompt in its turn. Texts are admitted in the order of their arrival
 while there are rows and blocks for them. Where blocks run out, the text that arrived last gives its
 own back and is computed again later; so the oldest always goes on, and everyone's turn comes.
+
+The tokens of a prompt always run in chunks, all others one at a time, also when they are computed
+again: a program's bits may depend on that, but on nothing else of what the machine does besides.
 """
 
 from __future__ import annotations
@@ -50,9 +53,9 @@ class Text:
             )
 
     @property
-    def left(self) -> int:
-        """How many tokens must be run before the next one can be chosen."""
-        return len(self.tokens) - self.computed
+    def reads(self) -> bool:
+        """Whether some of the prompt is still to be run."""
+        return self.computed < self.prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +139,31 @@ class Scheduler:
         """The next step; None if there is nothing to run. `done` must follow before another."""
         self._admit()
         copies: list[tuple[int, int]] = []
-        decodes = []
+        decodes, chunk = [], None
+        turn = self._next_prompt()
         for text in self._oldest_first():
-            if text.left == 1 and self._make_room(text, copies):
+            if text.reads and text is not turn:
+                continue
+            if not self._make_room(text, copies):
+                continue
+            if text is turn:
+                count = min(text.prompt - text.computed, self.chunk)
+                chunk = Row(text, text.computed, count)
+            else:
                 decodes.append(Row(text, text.computed, 1))
-        prompts = [text for text in self._oldest_first() if text.left > 1]
-        chunk = None
-        if prompts:
-            text = min(prompts, key=lambda each: (each.turn, each.number))
-            self._turns += 1
-            text.turn = self._turns
-            chunk = Row(text, text.computed, min(text.left, self.chunk))
-        if not decodes and chunk is None:
+        if decodes or chunk is not None:
+            return Step(tuple(decodes), chunk, tuple(copies))
+        return self.step() if self._running else None  # the prompt whose turn it was gave way
+
+    def _next_prompt(self) -> Text | None:
+        """The text that has waited longest to read more of its prompt."""
+        prompts = [text for text in self._running.values() if text.reads]
+        if not prompts:
             return None
-        return Step(tuple(decodes), chunk, tuple(copies))
+        text = min(prompts, key=lambda each: (each.turn, each.number))
+        self._turns += 1
+        text.turn = self._turns
+        return text
 
     def _oldest_first(self) -> Iterator[Text]:
         """The running texts, without those that lose their blocks meanwhile."""
@@ -163,41 +177,38 @@ class Scheduler:
             if len(self._running) == self.max_rows:
                 return
             sibling = text.sibling
-            if sibling is not None and sibling.finish is None and self._reads(sibling):
+            if sibling is not None and sibling.finish is None and sibling.reads:
                 continue
             if not self._place(text):
                 return
             self._waiting.remove(text)
             self._running[text.number] = text
 
-    def _reads(self, text: Text) -> bool:
-        """Whether the prompt of a text is still to be read."""
-        return text.computed < text.prompt
-
     def _place(self, text: Text) -> bool:
-        """Takes the blocks for all tokens of a text, or none if they are too few.
+        """Takes the blocks for all tokens of a text, or none if there are too few.
 
         Each running text could take another block at once: so many stay free.
         """
-        text.contents = contents_of(text.tokens, self.pool.size, text.contents)
+        text.contents = contents_of(text.tokens, text.prompt, self.pool.size, text.contents)
         shared, computed = self._shared(text)
         missing = self.pool.needed(len(text.tokens)) - len(shared)
         if missing + len(self._running) > self.pool.free:
             self.pool.give_back(shared)
             return False
         text.blocks, text.computed = shared + self.pool.take(missing), computed
-        text.cached = min(computed, text.prompt)
+        if len(text.tokens) == text.prompt:
+            text.cached = computed
         return True
 
     def _shared(self, text: Text) -> tuple[list[int], int]:
         """Blocks with the beginning of a text, now held for it, and how many tokens that is.
 
-        The last token is always run: what it gives chooses the next.
+        The last token is run in any case: what it gives chooses the next.
         """
         most = len(text.tokens) - 1
         sibling = text.sibling
-        new = len(text.tokens) == text.prompt
-        if new and sibling is not None and sibling.number in self._running:
+        is_new = len(text.tokens) == text.prompt
+        if is_new and sibling is not None and sibling.number in self._running:
             blocks = sibling.blocks[: self.pool.needed(most)]
             self.pool.hold(blocks)
             return blocks, most
@@ -259,7 +270,7 @@ class Scheduler:
         filled = range(text.computed // size, computed // size)
         text.computed = computed
         if filled:
-            text.contents = contents_of(text.tokens, size, text.contents)
+            text.contents = contents_of(text.tokens, text.prompt, size, text.contents)
         for number in filled:
             self.pool.name(text.blocks[number], text.contents[number])
 

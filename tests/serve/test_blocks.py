@@ -15,7 +15,7 @@ TEXTS = st.lists(st.integers(0, 1), max_size=3 * SIZE + 1)
 
 
 def contents(tokens: list[int]) -> list[Content]:
-    return contents_of(tokens, SIZE)
+    return contents_of(tokens, len(tokens), SIZE)
 
 
 class Pool(RuleBasedStateMachine):
@@ -111,6 +111,15 @@ def test_a_prefix_counts_with_all_before_it() -> None:
     assert pool.find(contents([1, 2, 3, 4, 5])) == blocks
     assert pool.find(contents([1, 2, 9, 9])) == blocks[:1]
     assert pool.find(contents([3, 4])) == []  # the same tokens, at another place
+
+
+def test_generated_tokens_are_not_those_of_a_prompt() -> None:
+    pool = BlockPool(4, 2)
+    blocks = pool.take(2)
+    for block, content in zip(blocks, contents_of([1, 2, 3, 4], 3, 2), strict=True):
+        pool.name(block, content)
+    assert pool.find(contents([1, 2, 3, 4])) == blocks[:1]
+    assert pool.find(contents_of([1, 2, 3, 4], 3, 2)) == blocks
 
 
 def test_a_digest_alone_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:

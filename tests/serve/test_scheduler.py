@@ -29,8 +29,14 @@ def alone(text: Text) -> list[int]:
     return tokens
 
 
+def computed(text: Text, position: int) -> tuple[int, ...]:
+    """All tokens up to a position, those that are run one at a time as `~token`."""
+    tokens = enumerate(text.tokens[: position + 1])
+    return tuple(token if place < text.prompt else ~token for place, token in tokens)
+
+
 class Machine:
-    """Runs steps; a place of the cache holds all tokens up to its own."""
+    """Runs steps; a place of the cache holds all tokens up to its own, and how they were run."""
 
     def __init__(self, blocks: int = 8, size: int = 2, rows: int = 3, chunk: int = 3) -> None:
         self.pool = BlockPool(blocks, size)
@@ -54,13 +60,15 @@ class Machine:
             for position in range(row.start, row.start + row.count):
                 where = row.text.blocks[position // size], position % size
                 written.append(where)
-                self.memory[where] = tuple(row.text.tokens[: position + 1])
+                before = computed(row.text, position)[:-1]
+                token = row.text.tokens[position]
+                self.memory[where] = (*before, token if row is step.chunk else ~token)
                 self.computed += 1
         assert len(set(written)) == len(written), "two texts write to one place"
         for row in step.rows:
             for position in range(row.start + row.count):
                 held = self.memory[row.text.blocks[position // size], position % size]
-                assert held == tuple(row.text.tokens[: position + 1])
+                assert held == computed(row.text, position)
         return [next_token(row.text.tokens) for row in step.rows]
 
     def step(self) -> Step | None:
