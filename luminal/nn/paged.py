@@ -1,0 +1,115 @@
+"""A paged cache: keys and values of many texts in blocks, which each text's table lists in order.
+
+Kwon et al., arXiv 2309.06180. One run takes tokens of many texts side by side, as one row of ids:
+segments of texts that have equally many of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from luminal.dtypes import float32
+from luminal.frontend.handle import Extent, along
+from luminal.frontend.indexing import gather_at
+from luminal.frontend.movement import concat, expand
+from luminal.frontend.scatter import written
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.state import State
+from luminal.nn.cache import Positions
+
+if TYPE_CHECKING:
+    from luminal.nn.attention import Attention
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """`length` tokens of each of some texts, those of a text side by side.
+
+    `tables` (texts, blocks), int32: the blocks of each text, as many as the longest has. A number
+    beyond the cache's blocks stands for none: keys and values there are 0.
+    """
+
+    tables: Tensor
+    length: Extent
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the tokens of a run lie, for all layers.
+
+    `blocks` and `offsets` (tokens,), int32: what is computed of a token is kept at this place of
+    this block, or nowhere where there is no such block.
+    """
+
+    blocks: Tensor
+    offsets: Tensor
+    segments: Sequence[Segment]
+
+
+@dataclass(frozen=True, slots=True)
+class PagedCache:
+    """One layer's keys and values, (blocks, kv_heads, size, head_dim) each. See `nn.Cache`."""
+
+    keys: State
+    values: State
+    places: Places
+
+    @classmethod
+    def make_states(
+        cls,
+        blocks: int,
+        kv_heads: int,
+        size: int,
+        head_dim: int,
+        dtype: Any = float32,
+        name: str = "cache",
+    ) -> tuple[State, State]:
+        """Empty keys and values, for `PagedCache(*states, places)` in every graph."""
+        shape = (blocks, kv_heads, size, head_dim)
+        return State(shape, dtype, name=f"{name}.k"), State(shape, dtype, name=f"{name}.v")
+
+    def attend(
+        self, attention: Attention, q: Tensor, k: Tensor, v: Tensor, positions: Positions
+    ) -> Tensor:
+        """q (heads, tokens, head_dim) to the same shape; `positions` (tokens,) are each token's."""
+        assert isinstance(positions, Tensor)
+        keys, values = self._kept(self.keys, k), self._kept(self.values, v)
+        attended, start = [], q.graph.extent(0)
+        for segment in self.places.segments:
+            texts = segment.tables.extents[0], q.graph.extent(segment.length)
+            end = start + texts[0] * texts[1]
+            found = attention.attend(
+                q[:, start:end].unflatten(1, texts).transpose(0, 1),
+                _read(keys, segment.tables).cast(q.dtype),
+                _read(values, segment.tables).cast(q.dtype),
+                positions[start:end].unflatten(0, texts),
+            )
+            attended.append(found.transpose(0, 1).flatten(1, 2))
+            start = end
+        return concat(attended, 1)
+
+    def _kept(self, state: State, new: Tensor) -> Tensor:
+        """All blocks with what is new in its places; the State holds them after the run."""
+        graph, shape = new.graph, new.extents
+        block, offset = (
+            expand(each.unsqueeze(0).unsqueeze(-1), shape)
+            for each in (self.places.blocks, self.places.offsets)
+        )
+        head, feature = along(0, shape[0]), along(2, shape[2])
+        entries = block, head, offset, feature
+        filled = written(graph.read(state), entries, new.cast(state.dtype), "set")
+        graph.assign(state, filled)
+        return filled
+
+
+def _read(blocks: Tensor, tables: Tensor) -> Tensor:
+    """The blocks of each text one after the other: (texts, kv_heads, positions, head_dim)."""
+    _, heads, size, features = blocks.extents
+    texts, count = tables.extents
+    shape = texts, heads, count * size, features
+    each = expand(tables.unsqueeze(-1), (texts, count, size)).flatten(1, 2)
+    block = expand(each.unsqueeze(1).unsqueeze(-1), shape)
+    offset = along(2, count * size) % size
+    return gather_at(blocks, shape, (block, along(1, heads), offset, along(3, features)))
