@@ -1,8 +1,8 @@
 """The program of a step: rows of one token and a chunk of a prompt, for any number of either.
 
-Its dims are symbolic, so it is compiled once, and computes a row with the same bits whatever runs
-beside it. Sizes are rounded up to powers of 2: bindings of a few sizes are kept ready. What is
-padded belongs to no block: it is kept nowhere, and nobody sees it.
+Its dims are symbolic, so it is compiled once for each way to choose tokens, and computes a row with
+the same bits whatever runs beside it. Sizes are rounded up to powers of 2: bindings of a few sizes
+are kept ready. What is padded belongs to no block: it is kept nowhere, and nobody sees it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from luminal.frontend.handle import along
 from luminal.frontend.indexing import gather_at
 from luminal.frontend.movement import expand
 from luminal.frontend.scatter import written
+from luminal.models.choice import choose, declared
 from luminal.models.decoder import Decoder
+from luminal.models.sampling import FEATURES, Draw, Sampling, arrays, features_of
 from luminal.nn.paged import PagedCache, Places, Segment
 from luminal.serve.blocks import BlockPool
 from luminal.serve.scheduler import Row, Step
@@ -32,48 +34,51 @@ def rounded(count: int, least: int = 1) -> int:
 
 
 class StepInputs(NamedTuple):
-    """What a step's program takes; tokens of the rows come first, then those of the chunk.
+    """What a step's program takes; tokens of the chunk come first, then those of the rows.
 
-    ids, positions, blocks and offsets (tokens,); tables (rows, width) and table (1, length): the
-    blocks of the rows' texts and of the chunk's; chosen (rows + chunk's 1 or 0,): the tokens whose
-    logits choose. All int32.
+    ids, positions, blocks and offsets (chunk + rows,); table (1, length) and tables (rows, width):
+    the blocks of the chunk's text and of the rows'; chosen (prompts + rows,): the tokens whose
+    logits choose, `prompts` being 1 or 0. All int32.
     """
 
     ids: Array
     positions: Array
     blocks: Array
     offsets: Array
-    tables: Array
     table: Array
+    tables: Array
     chosen: Array
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """Sizes that are those of no array."""
+        rows = len(self.tables)
+        return {"chunk": len(self.ids) - rows, "prompts": len(self.chosen) - rows}
 
 
 LEAST_CHUNK = 16  # a shorter chunk takes about as long
+LEAST_COLUMNS = 16  # so do shorter histories
 
 
 def inputs_of(step: Step, pool: BlockPool) -> StepInputs:
     """The arrays of a step."""
-    decodes, chunk = step.decodes, step.chunk
-    rows = rounded(len(decodes))
-    length = 0 if chunk is None else rounded(chunk.count, LEAST_CHUNK)
-    ids, positions, blocks, offsets = (np.zeros(rows + length, np.int32) for _ in range(4))
+    prompts = [] if step.chunk is None else [step.chunk]
+    length = sum(rounded(row.count, LEAST_CHUNK) for row in prompts)
+    rows = rounded(len(step.decodes))
+    ids, positions, blocks, offsets = (np.zeros(length + rows, np.int32) for _ in range(4))
     blocks[:] = pool.count
-    positions[: len(decodes)] = starts = np.array([row.start for row in decodes], np.int32)
-    ids[: len(decodes)] = [row.text.tokens[row.start] for row in decodes]
-    offsets[: len(decodes)] = starts % pool.size
-    tables = _tables(decodes, rows, pool)
-    blocks[: len(decodes)] = tables[range(len(decodes)), starts // pool.size]
-    table = _tables([] if chunk is None else [chunk], 1, pool)
-    chosen = np.arange(rows, dtype=np.int32)
-    if chunk is not None:
-        own = slice(rows, rows + chunk.count)
-        end = chunk.start + chunk.count
-        places = np.arange(chunk.start, end, dtype=np.int32)
-        ids[own] = chunk.text.tokens[chunk.start : end]
-        positions[own], offsets[own] = places, places % pool.size
-        blocks[own] = table[0, places // pool.size]
-        chosen = np.append(chosen, np.int32(rows + chunk.count - 1))
-    return StepInputs(ids, positions, blocks, offsets, tables, table, chosen)
+    table, tables = _tables(prompts, 1, pool), _tables(step.decodes, rows, pool)
+    for each, own, first in ((prompts, table, 0), (step.decodes, tables, length)):
+        for number, row in enumerate(each):
+            end = row.start + row.count
+            here = slice(first + number, first + number + row.count)
+            places = np.arange(row.start, end, dtype=np.int32)
+            ids[here] = row.text.tokens[row.start : end]
+            positions[here], offsets[here] = places, places % pool.size
+            blocks[here] = own[number, places // pool.size]
+    last = [row.count - 1 for row in prompts]
+    chosen = np.array([*last, *range(length, length + rows)], np.int32)
+    return StepInputs(ids, positions, blocks, offsets, table, tables, chosen)
 
 
 def _tables(rows: Sequence[Row], count: int, pool: BlockPool) -> Array:
@@ -85,8 +90,37 @@ def _tables(rows: Sequence[Row], count: int, pool: BlockPool) -> Array:
     return tables
 
 
+WAYS = ((), ("temperature",), FEATURES)
+"""What programs can do beside the likeliest token, the fastest first."""
+
+
+def choice_inputs(
+    draws: Sequence[Draw], count: int, features: Sequence[str], vocab_size: int
+) -> dict[str, Array]:
+    """The arrays of `count` choices; those beyond the draws mean nothing."""
+    padded = [*draws, *(Draw(Sampling()) for _ in range(count - len(draws)))]
+    found = arrays(padded, features, vocab_size)
+    for name, filler in (("history", -1), ("biased", -1), ("bias", 0)):
+        if name in found:
+            columns = found[name].shape[1]
+            more = (0, 0), (0, rounded(columns, LEAST_COLUMNS) - columns)
+            found[name] = np.pad(found[name], more, constant_values=filler)
+    return found
+
+
+class Choices(NamedTuple):
+    """What a step chose, a row each: tokens (rows,), and where a row asked for log-probabilities
+    logprobs (rows,), top_tokens and top_logprobs (rows, n) of the likeliest.
+    """
+
+    tokens: Array
+    logprobs: Array | None = None
+    top_tokens: Array | None = None
+    top_logprobs: Array | None = None
+
+
 class StepProgram:
-    """A model with a cache of the pool's blocks: runs steps, and gives logits of each row.
+    """A model with a cache of the pool's blocks: runs steps, and chooses the next token of a row.
 
     `context`: the most tokens of a text.
     """
@@ -101,34 +135,42 @@ class StepProgram:
         backend: str = "cpu",
     ) -> None:
         self.model, self.pool, self.context = model, pool, context
+        self.vocab_size = model.config.vocab_size
         config = model.config
         shape = pool.count, config.num_key_value_heads, pool.size, config.head_dim
         self.states = [
             PagedCache.make_states(*shape, name=f"layers.{number}.cache")
             for number in range(config.num_hidden_layers)
         ]
-        self._step = compile(self._record(max_rows, chunk), backend=backend)
+        self._steps = {
+            features: compile(self._record(max_rows, chunk, features), backend=backend)
+            for features in WAYS
+        }
         self._copy = compile(self._record_copy(), backend=backend)
 
-    def _record(self, max_rows: int, most: int) -> Graph:
+    def _record(self, max_rows: int, most: int, features: Sequence[str]) -> Graph:
         graph = Graph("step")
         rows = graph.dim("rows", 0, rounded(max_rows))
         chunk = graph.dim("chunk", 0, rounded(most, LEAST_CHUNK))
         longest = rounded(self.pool.needed(self.context))
         width, length = (graph.dim(name, 1, longest) for name in ("width", "length"))
         prompts = graph.dim("prompts", 0, 1)
-        tokens = (rows + chunk,)
+        tokens = (chunk + rows,)
         ids, positions, blocks, offsets = (
             graph.tensor(tokens, dtype=dtypes.int32, name=name)
             for name in ("ids", "positions", "blocks", "offsets")
         )
         tables = graph.tensor((rows, width), dtype=dtypes.int32, name="tables")
         table = graph.tensor((1, length), dtype=dtypes.int32, name="table")
-        chosen = graph.tensor((rows + prompts,), dtype=dtypes.int32, name="chosen")
-        places = Places(blocks, offsets, (Segment(tables, 1), Segment(table, chunk)))
+        chosen = graph.tensor((prompts + rows,), dtype=dtypes.int32, name="chosen")
+        places = Places(blocks, offsets, (Segment(table, chunk), Segment(tables, 1)))
         caches = [PagedCache(*states, places) for states in self.states]
         hidden = self.model.model(ids, caches, positions)
-        self.model.logits(hidden[chosen]).output("logits")
+        inputs = declared(graph, prompts + rows, features, self.vocab_size)
+        found = choose(self.model.logits(hidden[chosen]), features, inputs)
+        for name, each in found._asdict().items():
+            if each is not None:
+                each.output(name)
         return graph
 
     def _record_copy(self) -> Graph:
@@ -149,14 +191,17 @@ class StepProgram:
             graph.assign(state, written(blocks, (target, *inside), copied, "set"))
         return graph
 
-    def run(self, step: Step) -> Array:
-        """Logits (rows, vocab_size) of the last token of each of the step's rows."""
+    def run(self, step: Step, draws: Sequence[Draw], logprobs: bool = False) -> Choices:
+        """Runs a step; `draws`: how each of its rows chooses. With `logprobs` all fields are given.
+
+        Tokens of rows that are not the last of their text's mean nothing.
+        """
         if step.copies:
             sources, targets = np.array(step.copies, np.int32).T
             self._copy({"sources": sources.copy(), "targets": targets.copy()})
         inputs = inputs_of(step, self.pool)
-        rows = len(inputs.tables)
-        dims = {"chunk": len(inputs.ids) - rows, "prompts": len(inputs.chosen) - rows}
-        found = self._step(inputs._asdict(), dims=dims)["logits"]
-        decodes = found[: len(step.decodes)]
-        return decodes if step.chunk is None else np.concatenate((decodes, found[-1:]))
+        needed = {*features_of(draws), *(("top_logprobs",) if logprobs else ())}
+        features = next(way for way in WAYS if needed.issubset(way))
+        choices = choice_inputs(draws, len(inputs.chosen), features, self.vocab_size)
+        found = self._steps[features](inputs._asdict() | choices, dims=inputs.dims)
+        return Choices(**{name: array[: len(draws)] for name, array in found.items()})

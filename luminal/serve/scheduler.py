@@ -85,8 +85,8 @@ class Step:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """All rows, the chunk last."""
-        return self.decodes if self.chunk is None else (*self.decodes, self.chunk)
+        """All rows, the chunk first."""
+        return self.decodes if self.chunk is None else (self.chunk, *self.decodes)
 
 
 class Scheduler:

@@ -11,9 +11,10 @@ import pytest
 
 import luminal as lm
 from luminal.models.decoder import Decoder, DecoderConfig, LayerConfig, Rotary
+from luminal.models.sampling import Draw, Sampling
 from luminal.serve.blocks import BlockPool
 from luminal.serve.program import StepProgram
-from luminal.serve.scheduler import Scheduler, Step, Text
+from luminal.serve.scheduler import Scheduler, Text
 
 CONFIG = DecoderConfig(
     vocab_size=50,
@@ -35,26 +36,43 @@ def decoder(config: DecoderConfig = CONFIG) -> Decoder:
 
 
 def plain(model: Decoder) -> Any:
-    """Logits of whole texts, without a cache."""
+    """Log-probabilities of whole texts, without a cache."""
     graph = lm.Graph()
     ids = graph.tensor((graph.dim("s", 1, 128),), dtype=lm.int32, name="ids")
-    model(ids).output("logits")
+    model(ids).log_softmax(-1).output("logprobs")
     compiled = graph.compile(backend="reference")
-    return lambda tokens: compiled({"ids": np.array(tokens, np.int32)})["logits"]
+    return lambda tokens: compiled({"ids": np.array(tokens, np.int32)})["logprobs"]
 
 
 def served(program: StepProgram, scheduler: Scheduler, texts: Sequence[Text]) -> dict[Text, Any]:
-    """Runs texts to their ends, greedily; the logits that chose each new token."""
+    """Runs texts to their ends, greedily; the likeliest tokens at each, and their logarithms."""
     found: dict[Text, list[Any]] = {text: [] for text in texts}
     for text in texts:
         scheduler.add(text)
     while (step := scheduler.step()) is not None:
-        logits = program.run(step)
-        for row, each in zip(step.rows, logits, strict=True):
+        draws = [Draw(Sampling(), row.text.tokens, row.text.prompt) for row in step.rows]
+        chosen = program.run(step, draws, logprobs=True)
+        assert chosen.top_tokens is not None
+        assert chosen.top_logprobs is not None
+        pairs = zip(step.rows, chosen.top_tokens, chosen.top_logprobs, strict=True)
+        for row, tokens, logprobs in pairs:
             if row.last:
-                found[row.text].append(each.copy())
-        scheduler.done(step, logits.argmax(-1).tolist())
+                found[row.text].append((tokens.copy(), logprobs.copy()))
+        scheduler.done(step, chosen.tokens.tolist())
     return found
+
+
+def check(model: Decoder, found: dict[Text, Any]) -> None:
+    """The log-probabilities are those of the whole texts, and greedy ones were taken."""
+    whole = plain(model)
+    for text, logprobs in found.items():
+        expected = whole(text.tokens)[text.prompt - 1 : -1]
+        assert len(logprobs) == len(expected)
+        for new, (tokens, own), all_ in zip(
+            text.tokens[text.prompt :], logprobs, expected, strict=True
+        ):
+            assert new == tokens[0]
+            np.testing.assert_allclose(own, all_[tokens], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
@@ -69,31 +87,33 @@ def test_steps_give_the_logits_of_whole_texts(backend: str) -> None:
     found = served(program, scheduler, texts)
     assert scheduler.preemptions > 0
     assert max(text.cached for text in texts) > 4
-    whole = plain(model)
-    for text, logits in found.items():
-        expected = whole(text.tokens)[text.prompt - 1 : -1]
-        np.testing.assert_allclose(np.array(logits), expected, rtol=1e-4, atol=1e-5)
+    check(model, found)
 
 
 def test_bits_depend_on_nobody_else() -> None:
     """Alone or among others, in other blocks and chunks, computed once or twice."""
     model = decoder()
 
-    def run(texts: list[Text], blocks: int, chunk: int) -> tuple[dict[Text, Any], Scheduler]:
-        pool = BlockPool(blocks, 4)
-        program = StepProgram(model, pool, max_rows=8, chunk=chunk, context=32)
-        scheduler = Scheduler(pool, max_rows=8, chunk=chunk)
-        return served(program, scheduler, texts), scheduler
-
     def fresh() -> list[Text]:
         return [Text(list(prompt), len(prompt) + 9) for prompt in PROMPTS]
 
-    alone = [next(iter(run([text], 40, 16)[0].values())) for text in fresh()]
-    for blocks, chunk in ((40, 16), (7, 4)):
-        found, scheduler = run(fresh(), blocks, chunk)
-        for own, logits in zip(alone, found.values(), strict=True):
-            np.testing.assert_array_equal(np.array(own), np.array(logits))
-    assert scheduler.preemptions > 0
+    def run(texts: list[Text], blocks: int, chunk: int) -> Scheduler:
+        pool = BlockPool(blocks, 4)
+        scheduler = Scheduler(pool, 8, chunk)
+        programs.append(StepProgram(model, pool, 8, chunk, context=32))
+        found.append(served(programs[-1], scheduler, texts))
+        return scheduler
+
+    programs: list[StepProgram] = []
+    found: list[dict[Text, Any]] = []
+    run(fresh(), 40, 16)
+    assert run(fresh(), 7, 4).preemptions > 0
+    alone = [
+        served(programs[0], Scheduler(programs[0].pool, 8, 16), [text])[text] for text in fresh()
+    ]
+    for each in found:
+        for own, logprobs in zip(alone, each.values(), strict=True):
+            np.testing.assert_array_equal(np.array(own), np.array(logprobs))
 
 
 def test_nothing_compiles_while_it_serves() -> None:
@@ -112,7 +132,35 @@ def test_other_settings_of_attention() -> None:
     pool = BlockPool(20, 4)
     program = StepProgram(model, pool, 4, 4, 32, "reference")
     texts = [Text(list(prompt), len(prompt) + 3) for prompt in PROMPTS]
-    whole = plain(model)
-    for text, logits in served(program, Scheduler(pool, 4, 4), texts).items():
-        expected = whole(text.tokens)[text.prompt - 1 : -1]
-        np.testing.assert_allclose(np.array(logits), expected, rtol=1e-4, atol=1e-5)
+    check(model, served(program, Scheduler(pool, 4, 4), texts))
+
+
+def test_the_seed_alone_gives_a_text() -> None:
+    """Whatever else runs, and whatever the program of its step could do besides."""
+    model = decoder()
+    sampling = [
+        Sampling(temperature=1.0, seed=1),
+        Sampling(temperature=0.7, top_k=9, presence_penalty=0.5, seed=2),
+        Sampling(),
+        Sampling(temperature=1.3, min_p=0.01, logit_bias={3: 2.0}, seed=2**40),
+    ]
+    pool = BlockPool(40, 4)
+    program = StepProgram(model, pool, max_rows=8, chunk=4, context=64)
+
+    def run(numbers: Sequence[int]) -> dict[int, list[int]]:
+        scheduler = Scheduler(pool, 8, 4)
+        texts = {Text(list(PROMPTS[k]), len(PROMPTS[k]) + 12): k for k in numbers}
+        for text in texts:
+            scheduler.add(text)
+        while (step := scheduler.step()) is not None:
+            draws = [
+                Draw(sampling[texts[row.text]], row.text.tokens, row.text.prompt)
+                for row in step.rows
+            ]
+            scheduler.done(step, program.run(step, draws).tokens.tolist())
+        return {number: text.tokens for text, number in texts.items()}
+
+    together = run(range(4))
+    for number in range(4):
+        assert run([number])[number] == together[number]
+    assert together[0] != together[3]

@@ -1,0 +1,40 @@
+"""Errors as OpenAI's API gives them: a status, and a body that says what was wrong with what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from luminal.errors import LuminalError
+
+
+class ApiError(LuminalError):
+    """An answer that is no success. `param`: the field at fault; `code`: a name programs read."""
+
+    def __init__(
+        self, status: int, message: str, param: str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+
+    @property
+    def kind(self) -> str:
+        """OpenAI's word for errors of this status."""
+        named = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+        default = "server_error" if self.status >= 500 else "invalid_request_error"
+        return named.get(self.status, default)
+
+    def body(self) -> dict[str, Any]:
+        """The JSON object of the answer."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.kind,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+
+def refused(param: str, message: str) -> ApiError:
+    """A field of the request that breaks its rule."""
+    return ApiError(400, f"{param}: {message}", param, "invalid_value")

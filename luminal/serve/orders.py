@@ -1,0 +1,368 @@
+"""What a client asks for: bodies of OpenAI's completions and chat completions, checked.
+
+https://platform.openai.com/docs/api-reference has the fields. `top_k`, `min_p` and
+`repetition_penalty` are additions that other servers know as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from luminal.loaders.shown import shown
+from luminal.serve.errors import ApiError, refused
+from luminal.serve.fields import Fields, object_of, well_formed
+
+DEFAULT_TOKENS = 16
+"""`max_tokens` of a completion, where OpenAI's documentation has the same number."""
+
+MOST_STOPS = 4
+MOST_BIASES = 300
+MOST_MESSAGES = 10_000
+MOST_TOOLS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a client may ask for; more is refused."""
+
+    body: int = 1 << 20
+    """Bytes of a request."""
+    new_tokens: int = 4096
+    texts: int = 16
+    """Prompts times choices of one request."""
+    queue: int = 256
+    """Texts that wait for a place."""
+    seconds: float = 600.0
+    """A request is ended after so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are chosen. Temperature 0 takes the likeliest one."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A checked request. `count` texts for each prompt; text i of a prompt has the seed + i.
+
+    `logprobs`: so many likeliest tokens come with each token; None: no log-probabilities.
+    `new_tokens`: None for as many as there is room for. `schema`: the JSON schema of all text.
+    """
+
+    prompts: tuple[tuple[int, ...], ...]
+    count: int
+    new_tokens: int | None
+    sampling: Sampling
+    seed: int | None
+    stops: tuple[str, ...]
+    logprobs: int | None
+    stream: bool
+    usage_in_stream: bool
+    schema: Any = None
+    tools: tuple[str, ...] = ()
+    """The names of the functions that the text may call."""
+
+
+class Vocabulary(Protocol):
+    """What reading a prompt needs of a model."""
+
+    vocab_size: int
+    context: int
+
+    def encode(self, text: str) -> list[int]:
+        """A prompt's tokens."""
+
+    def encode_chat(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]
+    ) -> list[int]:
+        """The tokens of a conversation that the assistant goes on with."""
+
+
+def completion(body: Fields, words: Vocabulary, limits: Limits) -> Order:
+    """The order of a body of `/v1/completions`. Raises ApiError."""
+    prompts = _prompts(body.needed("prompt"), words)
+    count = body.integer("n", 1, limits.texts, 1)
+    if body.integer("best_of", 1, limits.texts, count) != count:
+        raise refused("best_of", "it must be n: all texts are given")
+    for name in ("echo", "suffix"):
+        if body.get(name):
+            raise refused(name, "it is not supported; leave it out")
+    order = _order(
+        body,
+        words,
+        limits,
+        prompts=prompts,
+        count=count,
+        new_tokens=body.integer("max_tokens", 1, limits.new_tokens, DEFAULT_TOKENS),
+        logprobs=body.integer("logprobs", 0, 5),
+    )
+    body.end()
+    return order
+
+
+def chat(body: Fields, words: Vocabulary, limits: Limits) -> Order:
+    """The order of a body of `/v1/chat/completions`. Raises ApiError."""
+    messages = _messages(body)
+    count = body.integer("n", 1, limits.texts, 1)
+    new = body.integer("max_tokens", 1, limits.new_tokens)
+    new = body.integer("max_completion_tokens", 1, limits.new_tokens, new)
+    top = body.integer("top_logprobs", 0, 20, 0)
+    wanted = body.flag("logprobs")
+    tools = _tools(body)
+    schema, names = _form(body, tools)
+    ids = words.encode_chat(messages, tools)
+    order = _order(
+        body,
+        words,
+        limits,
+        prompts=(tuple(ids),),
+        count=count,
+        new_tokens=new,
+        logprobs=top if wanted else None,
+        schema=schema,
+        tools=names,
+    )
+    body.end()
+    return order
+
+
+def _order(body: Fields, words: Vocabulary, limits: Limits, **own: Any) -> Order:
+    """What both kinds of requests have, and what is their `own`."""
+    prompts = own["prompts"]
+    if len(prompts) * own["count"] > limits.texts:
+        raise refused(
+            "n", f"{len(prompts)} prompts times {own['count']} texts; at most {limits.texts}"
+        )
+    for ids in prompts:
+        if len(ids) + (own["new_tokens"] or 1) > words.context:
+            raise ApiError(
+                400,
+                f"This model's maximum context length is {words.context} tokens; the prompt has "
+                f"{len(ids)}, and {own['new_tokens'] or 1} were asked for. Shorten one of them.",
+                "max_tokens" if len(ids) < words.context else "prompt",
+                "context_length_exceeded",
+            )
+    stream = body.flag("stream")
+    options = body.object("stream_options")
+    usage = options is not None and options.flag("include_usage")
+    if options is not None:
+        options.ignore("include_obfuscation")
+        options.end()
+    body.ignore("model", "user", "metadata", "store", "service_tier", "safety_identifier")
+    body.ignore("prompt_cache_key", "parallel_tool_calls")
+    return Order(
+        sampling=_sampling(body, words),
+        seed=body.integer("seed", -(2**63), 2**63 - 1),
+        stops=_stops(body.get("stop")),
+        stream=stream,
+        usage_in_stream=usage,
+        **own,
+    )
+
+
+def _prompts(value: Any, words: Vocabulary) -> tuple[tuple[int, ...], ...]:
+    """A text, a list of texts, a list of ids or of lists of ids."""
+    if isinstance(value, str):
+        given: list[Any] = [value]
+    elif isinstance(value, list) and value:
+        given = [value] if type(value[0]) is int else value
+    else:
+        raise refused("prompt", f"{shown(value)} is no text, no list of texts or token ids")
+    return tuple(_prompt(each, words) for each in given)
+
+
+def _prompt(value: Any, words: Vocabulary) -> tuple[int, ...]:
+    if isinstance(value, str):
+        ids = words.encode(well_formed("prompt", value))
+    elif isinstance(value, list) and all(type(each) is int for each in value):
+        ids = value
+        for each in ids:
+            if not 0 <= each < words.vocab_size:
+                raise refused(
+                    "prompt", f"{shown(each)} is no token; ids are below {words.vocab_size}"
+                )
+    else:
+        raise refused("prompt", f"{shown(value)} is no text and no list of token ids")
+    if not ids:
+        raise refused("prompt", "it has no tokens; give some text")
+    return tuple(ids)
+
+
+def _stops(value: Any) -> tuple[str, ...]:
+    given = [value] if isinstance(value, str) else [] if value is None else value
+    fine = isinstance(given, list) and len(given) <= MOST_STOPS
+    if not fine or not all(isinstance(each, str) and each for each in given):
+        raise refused(
+            "stop", f"{shown(value)} is no text and no list of at most {MOST_STOPS} texts"
+        )
+    return tuple(well_formed("stop", each) for each in given)
+
+
+def _sampling(body: Fields, words: Vocabulary) -> Sampling:
+    top_k = body.integer("top_k", -1, words.vocab_size)
+    bias = body.object("logit_bias")
+    return Sampling(
+        temperature=body.number("temperature", 0, 2, 1.0),
+        top_k=top_k if top_k and top_k > 0 else None,  # 0 and -1 stand for all
+        top_p=body.number("top_p", 0, 1, 1.0),
+        min_p=body.number("min_p", 0, 1, 0.0),
+        presence_penalty=body.number("presence_penalty", -2, 2, 0.0),
+        frequency_penalty=body.number("frequency_penalty", -2, 2, 0.0),
+        repetition_penalty=body.number("repetition_penalty", 0.01, 10, 1.0),
+        logit_bias=() if bias is None else _biases(bias, words),
+    )
+
+
+def _biases(bias: Fields, words: Vocabulary) -> tuple[tuple[int, float], ...]:
+    found = []
+    for key in bias.names:
+        if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < words.vocab_size):
+            raise refused(
+                "logit_bias", f"{shown(key)} is no token; ids are below {words.vocab_size}"
+            )
+        found.append((int(key), bias.number(key, -100, 100, 0.0)))
+    if len(found) > MOST_BIASES:
+        raise refused("logit_bias", f"{len(found)} tokens; at most {MOST_BIASES}")
+    return tuple(found)
+
+
+# --- conversations
+
+
+def _messages(body: Fields) -> list[dict[str, Any]]:
+    """Messages as chat templates read them; parts of text are joined."""
+    body.needed("messages")
+    given = body.objects("messages", MOST_MESSAGES)
+    if not given:
+        raise refused("messages", "there are none; give at least one")
+    return [_message(each) for each in given]
+
+
+def _message(message: Fields) -> dict[str, Any]:
+    roles = ("system", "developer", "user", "assistant", "tool")
+    message.needed("role")
+    role = message.choice("role", roles, "")
+    found: dict[str, Any] = {"role": "system" if role == "developer" else role}
+    content = message.get("content")
+    calls = message.objects("tool_calls", MOST_TOOLS)
+    if isinstance(content, list):
+        found["content"] = "".join(
+            _part(part) for part in message.objects("content", MOST_MESSAGES)
+        )
+    elif content is not None or not calls:
+        message.needed("content")
+        found["content"] = message.text("content")
+    else:
+        found["content"] = ""
+    if calls:
+        found["tool_calls"] = [_call(call) for call in calls]
+    for name in ("name", "tool_call_id"):
+        value = message.text(name)
+        if value is not None:
+            found[name] = value
+    message.ignore("refusal", "annotations", "audio", "function_call")
+    message.end()
+    return found
+
+
+def _part(part: Fields) -> str:
+    part.choice("type", ("text",), "text")
+    text = part.text("text")
+    part.end()
+    if text is None:
+        raise refused(part.name("text"), "it is missing")
+    return text
+
+
+def _call(call: Fields) -> dict[str, Any]:
+    """A call of a function that the assistant made earlier."""
+    function = call.object("function") or object_of(None, call.name("function"))
+    name, arguments = function.text("name"), function.text("arguments")
+    if name is None or arguments is None:
+        raise refused(call.name("function"), "it needs a name and arguments")
+    found = {"id": call.text("id"), "type": "function"}
+    call.choice("type", ("function",), "function")
+    call.ignore("index")
+    call.end()
+    function.end()
+    return found | {"function": {"name": name, "arguments": arguments}}
+
+
+def _tools(body: Fields) -> list[dict[str, Any]]:
+    """Functions that the text may call, as chat templates read them."""
+    found = []
+    for tool in body.objects("tools", MOST_TOOLS):
+        tool.choice("type", ("function",), "function")
+        function = tool.object("function") or object_of(None, tool.name("function"))
+        name, description = function.text("name"), function.text("description")
+        parameters = function.get("parameters") or {"type": "object", "properties": {}}
+        if not name:
+            raise refused(function.name("name"), "it is missing")
+        object_of(parameters, function.name("parameters"))
+        function.flag("strict")
+        function.end()
+        tool.end()
+        about = {"name": name, "description": description or "", "parameters": parameters}
+        found.append({"type": "function", "function": about})
+    return found
+
+
+def _form(body: Fields, tools: list[dict[str, Any]]) -> tuple[Any, tuple[str, ...]]:
+    """The schema that all of the text obeys, if there is one, and the functions it may call."""
+    names = tuple(tool["function"]["name"] for tool in tools)
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict):
+        wanted = object_of(choice, "tool_choice").object("function")
+        name = None if wanted is None else wanted.text("name")
+        if name not in names:
+            raise refused("tool_choice", f"{shown(name)} is none of the tools")
+        return _call_schema(tools, (str(name),)), (str(name),)
+    choice = body.choice("tool_choice", ("none", "auto", "required"), "auto" if tools else "none")
+    if choice == "required":
+        if not tools:
+            raise refused("tool_choice", "a call is required, but there are no tools")
+        return _call_schema(tools, names), names
+    return _response_schema(body), names if choice == "auto" else ()
+
+
+def _call_schema(tools: list[dict[str, Any]], names: Sequence[str]) -> Any:
+    """A call of one of these functions, as `{"name": ..., "arguments": {...}}`."""
+    calls = [
+        {
+            "type": "object",
+            "properties": {"name": {"const": each["name"]}, "arguments": each["parameters"]},
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        }
+        for each in (tool["function"] for tool in tools)
+        if each["name"] in names
+    ]
+    return calls[0] if len(calls) == 1 else {"anyOf": calls}
+
+
+def _response_schema(body: Fields) -> Any:
+    form = body.object("response_format")
+    if form is None:
+        return None
+    kind = form.choice("type", ("text", "json_object", "json_schema"), "text")
+    found: Any = {"type": "object"} if kind == "json_object" else None
+    if kind == "json_schema":
+        about = form.object("json_schema")
+        found = None if about is None else about.get("schema")
+        if about is None or not isinstance(found, dict):
+            raise refused("response_format.json_schema.schema", f"{shown(found)} is no schema")
+        about.ignore("name", "description", "strict")
+        about.end()
+    form.end()
+    return found
