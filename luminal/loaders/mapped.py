@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 from typing import IO, Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +21,7 @@ from luminal.loaders.shown import shown
 
 Array = npt.NDArray[Any]
 
+WEIGHT_DTYPES = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)))
 MAX_RANK = 64  # of NumPy's arrays
 MAX_BYTES = 2**63 - 1  # NumPy's strides are 64-bit
 

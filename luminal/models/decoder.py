@@ -5,19 +5,19 @@ Vaswani et al., arXiv 1706.03762. `luminal.models.architectures` has the configu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from luminal.dtypes import float32, promote
 from luminal.frontend.tensor import Tensor
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.models.layer_inputs import LayerInputs
 from luminal.nn import (
     Attention,
     Cache,
     Embedding,
     FeedForward,
     GatedFeedForward,
-    KVCache,
     Linear,
     Module,
     ModuleList,
@@ -25,7 +25,7 @@ from luminal.nn import (
     alibi_slopes,
 )
 from luminal.nn.attention import soft_capped
-from luminal.nn.cache import Positions
+from luminal.nn.cache import Passing, Positions
 from luminal.nn.rotary import Angles
 
 
@@ -63,7 +63,7 @@ def _feed_forward(config: DecoderConfig, layer: LayerConfig, dtype: Any) -> Modu
         assert config.experts is not None
         return config.experts.make(config.hidden_size, config.activation, dtype)
     kind = GatedFeedForward if config.gated else FeedForward
-    sizes = config.hidden_size, config.intermediate_size
+    sizes = config.hidden_size, layer.intermediate_size or config.intermediate_size
     return kind(*sizes, config.activation, config.mlp_bias, dtype)
 
 
@@ -104,9 +104,9 @@ class DecoderLayer(Module):
         positions: Positions = 0,
     ) -> Tensor:
         """(..., s, hidden) to the same shape."""
-        first = _normed(self.input_layernorm, x)
+        first = applied(self.input_layernorm, x)
         attended = self.self_attn(first, angles, cache, positions)
-        between = x + self._scaled(_normed(self.attention_output_norm, attended))
+        between = x + self._scaled(applied(self.attention_output_norm, attended))
         if self.mlp is None:
             return between
         if self.parallel:
@@ -114,8 +114,8 @@ class DecoderLayer(Module):
             if self.post_attention_layernorm is not None:
                 second = self.post_attention_layernorm(x)
         else:
-            second = _normed(self.post_attention_layernorm, between)
-        return between + self._scaled(_normed(self.mlp_output_norm, self.mlp(second)))
+            second = applied(self.post_attention_layernorm, between)
+        return between + self._scaled(applied(self.mlp_output_norm, self.mlp(second)))
 
     def _scaled(self, part: Tensor) -> Tensor:
         return part if self.residual_scale is None else part * self.residual_scale
@@ -132,9 +132,9 @@ def _each(positions: Positions, ids: Tensor) -> Tensor:
     return ids.graph.arange(ids.extents[-1]) + ids.graph.constant(positions)
 
 
-def _normed(norm: Module | None, x: Tensor) -> Tensor:
-    """x, normalised if there is a norm."""
-    return x if norm is None else norm(x)
+def applied(module: Module | None, x: Tensor) -> Tensor:
+    """x, or what the module makes of it if there is one."""
+    return x if module is None else module(x)
 
 
 class DecoderModel(Module):
@@ -150,18 +150,23 @@ class DecoderModel(Module):
         self.embed_norm = config.make_norm(hidden, dtype) if config.embedding_norm else None
         self.rotaries = {
             rotary: RotaryEmbedding(
-                config.head_dim, rotary.theta, rotary.scaling, rotary.interleaved, rotary.dims
+                rotary.head_dim or config.head_dim,
+                rotary.theta,
+                rotary.scaling,
+                rotary.interleaved,
+                rotary.dims,
             )
             for rotary in (layer.rotary for layer in config.layers)
             if rotary is not None
         }
         self.kinds = config.layers
         self.layers = ModuleList(
-            DecoderLayer(
+            (layer.block or DecoderLayer)(
                 config, layer, self.rotaries[layer.rotary] if layer.rotary else None, dtype
             )
             for layer in config.layers
         )
+        self.layer_inputs = LayerInputs(config, dtype) if config.layer_inputs else None
         self.norm = config.make_norm(hidden, dtype)
 
     def forward(
@@ -175,16 +180,27 @@ class DecoderModel(Module):
             x = x * self.scale
         if self.embed_positions is not None:
             x = x + self.embed_positions(_each(positions, ids))
-        x = _normed(self.embed_norm, x)
+        x = applied(self.embed_norm, x)
+        own = self.layer_inputs(ids, x) if self.layer_inputs is not None else None
         if caches and self.cache_end is not None and not isinstance(positions, Tensor):
             end = graph.extent(positions) + count
             graph.require(end <= self.cache_end, "rotary of cached keys")
         angles = {key: each.angles(graph, count, positions) for key, each in self.rotaries.items()}
+        if caches is None and any(kind.keys_of is not None for kind in self.kinds):
+            caches = self.each_cache(lambda number: Passing())
         for number, (kind, layer) in enumerate(zip(self.kinds, self.layers, strict=True)):
             turned = angles[kind.rotary] if kind.rotary else None
-            x = layer(x, turned, caches[number] if caches else None, positions)
-        normed: Tensor = self.norm(x)
-        return normed
+            inputs = () if own is None else (own[number],)
+            x = layer(x, turned, caches[number] if caches else None, positions, *inputs)
+        found: Tensor = self.norm(x)
+        return found
+
+    def each_cache(self, make: Callable[[int], Any]) -> list[Any]:
+        """A cache for each layer, or that of the layer whose keys it attends."""
+        found: list[Any] = []
+        for number, kind in enumerate(self.kinds):
+            found.append(make(number) if kind.keys_of is None else found[kind.keys_of])
+        return found
 
     @property
     def cache_end(self) -> int | None:
@@ -242,10 +258,11 @@ class Decoder(Module):
 
     def make_caches(
         self, max_len: int, dtype: Any = float32, batch: int | None = None
-    ) -> list[KVCache]:
+    ) -> list[Any]:
         """Empty caches for `max_len` positions, one a layer; for `batch` texts at most."""
-        layers: Iterable[Any] = self.model.layers
-        return [
-            layer.make_cache(max_len, dtype, f"layers.{number}.cache", batch)
-            for number, layer in enumerate(layers)
-        ]
+        layers: Sequence[Any] = list(self.model.layers)
+        return self.model.each_cache(
+            lambda number: layers[number].make_cache(
+                max_len, dtype, f"layers.{number}.cache", batch
+            )
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,12 +16,16 @@ from luminal.nn.norm import HeadNorm
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rotary:
-    """A rotary embedding; layers with the same one share its angles. `dims`: all of a head."""
+    """A rotary embedding; layers with the same one share its angles.
+
+    `head_dim`: the decoder's by default; `dims`: all of a head.
+    """
 
     theta: float = 10000.0
     scaling: Mapping[str, Any] | None = None
     dims: int | None = None
     interleaved: bool = False
+    head_dim: int | None = None
 
 
 class Mixer(Protocol):
@@ -40,7 +44,9 @@ class LayerConfig:
     """What may differ between layers: which keys a query sees, rotary positions, experts.
 
     `window`, `chunk` and `temperature` are those of `luminal.nn.Attention`, unless there is a
-    `mixer`. `feed_forward`: False where the layer is a mixer alone.
+    `mixer`. `feed_forward`: False where the layer is a mixer alone. `intermediate_size`: the
+    decoder's by default. `keys_of`: the number of an earlier layer, whose keys and values are
+    attended. `block` makes a layer that is no plain `DecoderLayer`, and is called as that is.
     """
 
     window: int | None = None
@@ -50,6 +56,9 @@ class LayerConfig:
     temperature: Temperature | None = None
     mixer: Mixer | None = None
     feed_forward: bool = True
+    intermediate_size: int | None = None
+    keys_of: int | None = None
+    block: Callable[..., Module] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +133,8 @@ class DecoderConfig:
     `luminal.nn.Attention`.
     `projection_limit` clamps queries, keys and values. `residual_scale`: what attention and
     feed-forward add is times it. `positions`: "learned" ones are added to the embedding, "alibi"
-    lowers the scores of distant keys; rotary ones are the layers'. Scales, limits and soft-caps are
+    lowers the scores of distant keys; rotary ones are the layers'. `layer_inputs`: the vocabulary
+    and the width of what each layer reads of the ids by itself. Scales, limits and soft-caps are
     None where there are none.
     """
 
@@ -160,6 +170,7 @@ class DecoderConfig:
     logit_scale: float | None = None
     tie_word_embeddings: bool = False
     experts: ExpertsConfig | None = None
+    layer_inputs: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():

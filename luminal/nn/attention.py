@@ -112,8 +112,9 @@ class Attention(CausalAttention):
     """Causal attention. Names of the projections as in Hugging Face's Llama.
 
     `bias`: of q, k and v; `output_bias`: of the last projection, `bias` by default. `limit` clamps
-    q, k and v. `q_norm`, `k_norm`: over head_dim features each, or over those of all heads, as
-    their shape is. `scale`: 1 / sqrt(head_dim) by default. `gate`: what is attended is times the
+    q, k and v. `q_norm`, `k_norm`, `v_norm`: over head_dim features each, or over those of all
+    heads, as their shape is. `key_values`: values are the keys before their norm and turn. `scale`:
+    1 / sqrt(head_dim) by default. `gate`: what is attended is times the
     sigmoid of a projection of x (Qiu et al., arXiv 2505.06708). `options`: CausalAttention's.
     """
 
@@ -131,6 +132,8 @@ class Attention(CausalAttention):
         limit: float | None = None,
         q_norm: RMSNorm | HeadNorm | None = None,
         k_norm: RMSNorm | HeadNorm | None = None,
+        v_norm: RMSNorm | None = None,
+        key_values: bool = False,
         scale: float | None = None,
         temperature: Temperature | None = None,
         gate: bool = False,
@@ -141,12 +144,13 @@ class Attention(CausalAttention):
         self.head_dim, self.rotary = head_dim, rotary
         self.q_proj = Linear(hidden, heads * head_dim, bias, dtype)
         self.k_proj = Linear(hidden, kv_heads * head_dim, bias, dtype)
-        self.v_proj = Linear(hidden, kv_heads * head_dim, bias, dtype)
+        values = None if key_values else Linear(hidden, kv_heads * head_dim, bias, dtype)
+        self.v_proj = values
         self.gate_proj = Linear(hidden, heads * head_dim, bias, dtype) if gate else None
         last = bias if output_bias is None else output_bias
         self.o_proj = Linear(heads * head_dim, hidden, last, dtype)
         self.limit, self.temperature = limit, temperature
-        self.q_norm, self.k_norm = q_norm, k_norm
+        self.q_norm, self.k_norm, self.v_norm = q_norm, k_norm, v_norm
 
     def forward(
         self,
@@ -161,8 +165,10 @@ class Attention(CausalAttention):
         without one, those of the rows of x up to its own.
         """
         q = self._heads(self.q_proj(x), self.heads, self.q_norm)
-        k = self._heads(self.k_proj(x), self.kv_heads, self.k_norm)
-        v = self._heads(self.v_proj(x), self.kv_heads)
+        keys = self.k_proj(x)
+        values = keys if self.v_proj is None else self.v_proj(x)
+        k = self._heads(keys, self.kv_heads, self.k_norm)
+        v = self._heads(values, self.kv_heads, self.v_norm)
         if self.rotary is not None:
             angles = angles or self.rotary.angles(x.graph, x.extents[-2], positions)
             q, k = self.rotary(q, angles), self.rotary(k, angles)

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from luminal.dtypes import float32
+from luminal.errors import InputError
 from luminal.frontend.handle import Extent, along
 from luminal.frontend.movement import expand
 from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import State
+from luminal.shape.expression import Expression
 
 if TYPE_CHECKING:
     from luminal.nn.attention import CausalAttention
@@ -31,6 +33,31 @@ class Cache(Protocol):
         and values that lie at positions 0, 1, 2 ...
         """
         ...
+
+    def attend_kept(self, attention: CausalAttention, q: Tensor, positions: Positions) -> Tensor:
+        """What q attends of the keys and values that `attend` kept before in the same program."""
+        ...
+
+
+@dataclass(slots=True)
+class Passing:
+    """Keys and values of one program without caches, for layers that attend an earlier one's."""
+
+    keys: Tensor | None = None
+    values: Tensor | None = None
+
+    def attend(
+        self, attention: CausalAttention, q: Tensor, k: Tensor, v: Tensor, positions: Positions
+    ) -> Tensor:
+        """See `Cache`: k and v are all there are."""
+        self.keys, self.values = k, v
+        return attention.attend(q, k, v)
+
+    def attend_kept(self, attention: CausalAttention, q: Tensor, positions: Positions) -> Tensor:
+        """See `Cache`."""
+        if self.keys is None or self.values is None:
+            raise InputError("cache: nothing was kept; the layer that keeps keys comes first")
+        return attention.attend(q, self.keys, self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +98,40 @@ class KVCache:
         """See `Cache`. Positions from max_len on are refused, or if computed, not kept."""
         return attention.attend(q, *self.keep(k, v, positions), positions)
 
+    def attend_kept(self, attention: CausalAttention, q: Tensor, positions: Positions) -> Tensor:
+        """See `Cache`."""
+        return attention.attend(q, *self._kept(q, positions), positions)
+
     def keep(self, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
         """All keys and values that may be attended; the States hold them after the run."""
-        return self._kept(self.keys, k, positions), self._kept(self.values, v, positions)
+        for state, new in ((self.keys, k), (self.values, v)):
+            self._keep(state, new, positions)
+        return self._kept(k, positions)
 
-    def _kept(self, state: State, new: Tensor, positions: Positions) -> Tensor:
-        """Of keys or values."""
+    def _kept(self, new: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
+        """The keys and values that queries as many as `new` may attend."""
+        graph, rows = new.graph, [slice(n) for n in new.extents[:-3]]
+        end = self._end(new, positions)
+        keys, values = (
+            graph.latest(state)[*rows, :, :end].cast(new.dtype)
+            for state in (self.keys, self.values)
+        )
+        return keys, values
+
+    def _end(self, new: Tensor, positions: Positions) -> Expression:
+        """Only positions before it are attended."""
+        graph = new.graph
+        if isinstance(positions, Tensor):
+            return graph.extent(self.keys.shape[-2] if self.reach is None else self.reach)
+        return graph.extent(positions) + new.extents[-2]
+
+    def _keep(self, state: State, new: Tensor, positions: Positions) -> None:
+        """The State holds `new` at its positions after the run."""
         graph, stored = new.graph, new.cast(state.dtype)
         entries: list[Any] = [along(k, n) for k, n in enumerate(new.extents)]
         if isinstance(positions, Tensor):
             entries[-2] = expand(positions.unsqueeze(-2).unsqueeze(-1), new.extents)
-            end = graph.extent(state.shape[-2] if self.reach is None else self.reach)
         else:
-            first = graph.extent(positions)
-            end = first + new.extents[-2]
-            graph.require(end <= state.shape[-2], "the end of a cache")
-            entries[-2] = first + entries[-2]
-        filled = written(graph.read(state), entries, stored, "set")
-        graph.assign(state, filled)
-        rows = [slice(n) for n in new.extents[:-3]]
-        return filled[*rows, :, :end].cast(new.dtype)
+            graph.require(self._end(new, positions) <= state.shape[-2], "the end of a cache")
+            entries[-2] = graph.extent(positions) + entries[-2]
+        graph.assign(state, written(graph.read(state), entries, stored, "set"))

@@ -1,7 +1,7 @@
 """Rotary frequencies for texts longer than a model was trained on, by Hugging Face's names.
 
 "linear": Chen et al., arXiv 2306.15595; "dynamic" and "yarn": Peng et al., arXiv 2309.00071;
-"longrope": Ding et al., arXiv 2402.13753; "llama3": Llama 3.1's.
+"longrope": Ding et al., arXiv 2402.13753; "llama3": Llama 3.1's; "proportional": Gemma 4's.
 """
 
 from __future__ import annotations
@@ -135,6 +135,13 @@ def _longrope(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
     return Scaled(short, float(given), Longer(length, lambda total: long))
 
 
+def _proportional(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
+    """Only the highest `partial_rotary_factor` of the frequencies turn, in their whole range."""
+    turned = int(options["partial_rotary_factor"] * 2 * len(plain) // 2)
+    kept = np.where(np.arange(len(plain)) < turned, plain, 0) / options.get("factor", 1.0)
+    return Scaled(kept.astype(np.float32))
+
+
 def _blended(plain: Array, kept: Array, factor: float) -> Array:
     """Each frequency kept to its share, the rest of it divided by `factor`."""
     found: Array = ((1 - kept) * plain / factor + kept * plain).astype(np.float32)
@@ -148,4 +155,5 @@ _KINDS: Mapping[str, Callable[[Array, float, Mapping[str, Any]], Scaled]] = {
     "yarn": _yarn,
     "dynamic": _dynamic,
     "longrope": _longrope,
+    "proportional": _proportional,
 }

@@ -219,6 +219,40 @@ TINY = {
     "minicpm3": Tiny(
         "MiniCPM3Config", "MiniCPM3ForCausalLM", {**SIZES, **LATENT, "dim_model_base": 16}
     ),
+    "gemma4": Tiny(
+        "Gemma4TextConfig",
+        "Gemma4ForCausalLM",
+        {
+            **SIZES,
+            **WINDOW,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "num_hidden_layers": 4,
+            "head_dim": 8,
+            "global_head_dim": 16,
+            "hidden_size_per_layer_input": 4,
+            "vocab_size_per_layer_input": VOCABULARY,
+            "num_kv_shared_layers": 2,
+            "use_double_wide_mlp": True,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "gemma4_moe": Tiny(
+        "Gemma4TextConfig",
+        "Gemma4ForCausalLM",
+        {
+            **SIZES,
+            **WINDOW,
+            "head_dim": 8,
+            "global_head_dim": 16,
+            "hidden_size_per_layer_input": 0,
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 1,
+            "enable_moe_block": True,
+            "num_experts": 6,
+            "top_k_experts": 2,
+            "moe_intermediate_size": 16,
+        },
+    ),
 }
 
 ROPE = {"rope_theta": 10000.0, "factor": 4.0}

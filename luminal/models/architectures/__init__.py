@@ -17,6 +17,7 @@ from luminal.models.architectures.deepseek import DEEPSEEK2, DEEPSEEK3
 from luminal.models.architectures.ernie4_5 import ERNIE4_5, ERNIE4_5_MOE
 from luminal.models.architectures.falcon import FALCON
 from luminal.models.architectures.gemma import GEMMA, GEMMA2, GEMMA3
+from luminal.models.architectures.gemma4 import GEMMA4
 from luminal.models.architectures.glm import GLM, GLM4, GLM4_MOE
 from luminal.models.architectures.gpt2 import GPT2
 from luminal.models.architectures.gpt_neox import GPT_NEOX
@@ -53,6 +54,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "GPTNeoXForCausalLM": GPT_NEOX,
     "Gemma2ForCausalLM": GEMMA2,
     "Gemma3ForCausalLM": GEMMA3,
+    "Gemma4ForCausalLM": GEMMA4,
     "GemmaForCausalLM": GEMMA,
     "Glm4ForCausalLM": GLM4,
     "Glm4MoeForCausalLM": GLM4_MOE,

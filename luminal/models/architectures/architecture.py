@@ -6,17 +6,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-import ml_dtypes
 import numpy as np
 
 from luminal.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
+from luminal.loaders.mapped import WEIGHT_DTYPES
 from luminal.models.decoder_config import DecoderConfig
 
 Tensors = Mapping[str, Array]
-
-WEIGHT_DTYPES = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)))
 
 _FUSED = re.compile(r"(.*)\.(qkv_proj|gate_up_proj)\.(weight|bias)")
 _EXPERT = re.compile(r"(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")

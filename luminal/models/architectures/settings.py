@@ -17,6 +17,7 @@ _SCALINGS: Mapping[str, tuple[str, ...]] = {
     "dynamic": ("factor",),
     "yarn": ("factor",),
     "longrope": (),
+    "proportional": (),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
 }
 """Kinds of scaling, and the numbers that each needs."""
@@ -168,8 +169,13 @@ def rotary_of(
         where = rope if rope.values.get(key) is not None else fields
         return where.number(key, default, least)
 
-    dims = int((width or head_dim(fields)) * number("partial_rotary_factor", share))
-    return Rotary(number("rope_theta", theta, 1), _scaling(fields, rope), dims, interleaved)
+    share = number("partial_rotary_factor", share)
+    scaling = _scaling(fields, rope)
+    width = width or head_dim(fields)
+    dims = int(width * share)
+    if scaling is not None and scaling["rope_type"] == "proportional":
+        scaling["partial_rotary_factor"], dims = share, width
+    return Rotary(number("rope_theta", theta, 1), scaling, dims, interleaved, width)
 
 
 def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
@@ -188,6 +194,8 @@ def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
     found: dict[str, Any] = {"rope_type": kind, original: where.integer(original, positions)}
     if kind == "dynamic":  # Hugging Face's grows from the longest text the model takes
         found[original] = positions
+    if kind == "proportional":
+        found["factor"] = rope.number("factor", 1.0)
     for key in _SCALINGS[kind]:
         found[key] = rope.number(key, least=1e-3)
     for key in _OPTIONS:

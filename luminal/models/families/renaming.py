@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from luminal.errors import LoadError
 from luminal.frontend.handle import Array
-from luminal.loaders.llama_config import WEIGHT_DTYPES
+from luminal.loaders.mapped import WEIGHT_DTYPES
 
 Names = Sequence[tuple[str, str | None]]
 """Patterns and what replaces them, one after the other; None drops a name that has the pattern."""

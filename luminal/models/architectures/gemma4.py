@@ -1,0 +1,113 @@
+"""Gemma 4 (text), its experts, and its small models with an input of each layer. Google 2026."""
+
+from __future__ import annotations
+
+import math
+
+from luminal.errors import LoadError
+from luminal.loaders.fields import Fields
+from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.settings import (
+    MAX_HEADS,
+    decoder,
+    head_dim,
+    layer_count,
+    refuse,
+    rotary_of,
+    windows_of,
+)
+from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig
+from luminal.models.gemma4_layer import Gemma4Attention, Gemma4Layer
+
+
+def config(fields: Fields) -> DecoderConfig:
+    """Of a `config.json`."""
+    refuse(fields, attention_bias=False)
+    experts = None
+    if fields.flag("enable_moe_block", False):
+        experts = ExpertsConfig(
+            fields.integer("num_experts"),
+            fields.integer("top_k_experts"),
+            fields.integer("moe_intermediate_size"),
+        )
+    own = fields.integer("hidden_size_per_layer_input", 256, least=0)
+    return decoder(
+        fields,
+        _layers(fields),
+        activation=fields.text("hidden_activation", "gelu_pytorch_tanh"),
+        norm_place="both",
+        embedding_scale=math.sqrt(fields.integer("hidden_size")),
+        logit_softcap=fields.number_or_none("final_logit_softcapping"),
+        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
+        experts=experts,
+        layer_inputs=(fields.integer("vocab_size_per_layer_input"), own) if own else None,
+    )
+
+
+def _layers(fields: Fields) -> tuple[LayerConfig, ...]:
+    """Of six layers five slide; the others have heads of their own; the last ones keep no keys."""
+    if fields.values.get("use_bidirectional_attention") == "all":
+        raise LoadError(f"{fields.path}: use_bidirectional_attention='all' is not supported")
+    count = layer_count(fields)
+    windows = windows_of(fields, count, lambda layer: (layer + 1) % 6 != 0)
+    windows[-1] = None
+    readers = fields.integer("num_kv_shared_layers", 0, least=0)
+    keeping = count - readers
+    if readers and not {bool(each) for each in windows} == {bool(w) for w in windows[:keeping]}:
+        raise LoadError(
+            f"{fields.path}: num_kv_shared_layers is {readers}; no layer keeps their keys"
+        )
+    both = fields.flag("attention_k_eq_v", False)
+    wide, kv_heads = _global_heads(fields, windows, both)
+    rope = fields.section("rope_parameters")
+    near = rotary_of(fields, rope.section("sliding_attention"))
+    far = rotary_of(fields, rope.section("full_attention"), width=wide)
+    wider = 2 if fields.flag("use_double_wide_mlp", False) else 1
+    found = []
+    for number, window in enumerate(windows):
+        same = [n for n in range(keeping) if (windows[n] is None) == (window is None)]
+        reads = number >= keeping
+        sizes = (wide, kv_heads) if window is None else (head_dim(fields), _kv_heads(fields))
+        found.append(
+            LayerConfig(
+                rotary=far if window is None else near,
+                mixer=Gemma4Attention(*sizes, window, both and window is None, reads),
+                intermediate_size=fields.integer("intermediate_size") * (wider if reads else 1),
+                keys_of=same[-1] if reads else None,
+                block=Gemma4Layer,
+            )
+        )
+    return tuple(found)
+
+
+def _kv_heads(fields: Fields) -> int:
+    return fields.integer("num_key_value_heads", fields.integer("num_attention_heads"))
+
+
+def _global_heads(fields: Fields, windows: list[int | None], both: bool) -> tuple[int, int]:
+    """The width of a head, and heads of keys, of layers without a window."""
+    given = Fields({}, fields.path)
+    if fields.values.get("per_layer_config") is not None:
+        given = fields.section("per_layer_config").section(str(windows.index(None)))
+    wide = fields.integer("global_head_dim", 512, most=MAX_HEADS)
+    heads = _kv_heads(fields)
+    heads = fields.integer("num_global_key_value_heads", heads) if both else heads
+    return (
+        given.integer("head_dim", wide, most=MAX_HEADS),
+        given.integer("num_key_value_heads", heads),
+    )
+
+
+GEMMA4 = Architecture(
+    config,
+    {
+        ".post_attention_layernorm.": ".attention_output_norm.",
+        ".pre_feedforward_layernorm.": ".post_attention_layernorm.",
+        ".post_feedforward_layernorm.": ".mlp_output_norm.",
+        ".router.scale": ".router.input_scale",
+        ".router.proj.": ".router.",
+        "model.embed_tokens_per_layer.": "model.layer_inputs.embed_tokens_per_layer.",
+        "model.per_layer_model_": "model.layer_inputs.per_layer_model_",
+        "model.per_layer_projection_": "model.layer_inputs.per_layer_projection_",
+    },
+)
