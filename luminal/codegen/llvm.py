@@ -25,7 +25,7 @@ from luminal.codegen.llvm_builder import (
 from luminal.codegen.llvm_cast import register_type
 from luminal.codegen.llvm_control import counted
 from luminal.codegen.llvm_index import Indexer, Lanes
-from luminal.codegen.llvm_loops import emit_loop, prepare
+from luminal.codegen.llvm_loops import emit_loop, emit_runs, prepare
 from luminal.codegen.llvm_math import POINTWISE
 from luminal.codegen.llvm_pairs import multiply_add_pairs
 from luminal.codegen.llvm_sort import emit_sort
@@ -44,6 +44,7 @@ from luminal.kernel.tile_ir import (
     Loop,
     Map,
     Reduce,
+    Runs,
     SortRow,
     Statement,
     Store,
@@ -210,6 +211,9 @@ class _Writer:
     def loop(self, statement: Loop) -> None:
         emit_loop(self.ctx, statement, self.body)
 
+    def runs(self, statement: Runs) -> None:
+        emit_runs(self.ctx, statement, self.body)
+
     def branch(self, statement: If) -> None:
         with self.ctx.branch(self.ctx.index.condition(statement.condition)):
             self.body(statement.body)
@@ -235,6 +239,7 @@ class _Writer:
         Contract: contract,
         Reduce: reduce,
         Loop: loop,
+        Runs: runs,
         If: branch,
         SortRow: sort,
         Barrier: barrier,

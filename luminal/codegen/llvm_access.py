@@ -19,13 +19,12 @@ from luminal.codegen.llvm_cast import from_memory, to_memory
 from luminal.codegen.llvm_index import Lanes
 from luminal.codegen.llvm_math import POINTWISE
 from luminal.codegen.llvm_transpose import SHORT_STEPS, load_transposed, transposable
-from luminal.codegen.llvm_values import Context, Position, memory_type
+from luminal.codegen.llvm_values import Context, Position, memory_type, zeros
 from luminal.dtypes import DType
 from luminal.kernel.tile_ir import Load, Store
 from luminal.shape.expression import ONE, TRUE, Expression, Symbol, const, sum_of_terms
 
 MINUS_ONE = const(-1)
-ZERO_BYTES = 1024  # what the widest load reads: 64 lanes of 16 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +140,8 @@ def load(ctx: Context, statement: Load) -> None:
     out = statement.out
     across = transposable(ctx, statement)
     if across is not None:
-        ctx.values[out.id] = load_transposed(ctx, statement, across)
+        with _access(ctx, statement, (), {}) as access:
+            ctx.values[out.id] = load_transposed(ctx, statement, across, _active(ctx, access))
         return
     elements = {}
     for key, position in ctx.positions(out.axes):
@@ -181,13 +181,9 @@ def _load_at(ctx: Context, access: _Access, wanted: IRValue | None, lanes: int) 
     b = ctx.b
     pointer = ctx.pointer(access.buffer, access.offset)
     if wanted is not None:
-        pointer = b.select(wanted, pointer, _zeros(b))
+        pointer = b.select(wanted, pointer, zeros(b))
     value = b.load(memory_type(access.dtype, lanes), pointer, access.dtype.size)
     return from_memory(b, access.dtype, value)
-
-
-def _zeros(b: FunctionBuilder) -> IRValue:
-    return b.module.add_global("zeros", f"[{ZERO_BYTES} x i8]", "zeroinitializer")
 
 
 def any_lane(b: FunctionBuilder, mask: IRValue) -> IRValue:

@@ -2,18 +2,31 @@
 
 The main loop steps by unroll * vector. What is left takes steps of one vector (unroll 1), masked
 unless the trip count is a multiple of the vector. Code that provably never runs is not written.
+The rows of a run, which may be few, are left in halves of a tile: 8, then 4, 2 and 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 from luminal.codegen import llvm_access
 from luminal.codegen.llvm_builder import I64, IRValue
 from luminal.codegen.llvm_control import Trips, counted
-from luminal.codegen.llvm_values import Context, Digits, Elements, Key, is_divided
-from luminal.kernel.tile_ir import Carry, If, Index, Load, Loop, SortRow, Statement, Store
+from luminal.codegen.llvm_values import Context, Digits, Elements, Key, is_divided, memory_type
+from luminal.kernel.tile_ir import (
+    NESTED,
+    Carry,
+    If,
+    Index,
+    Load,
+    Loop,
+    Runs,
+    SortRow,
+    Statement,
+    Store,
+)
 from luminal.shape.expression import ZERO, Expression, Symbol, maximum, opaque
 
 Body = Callable[[tuple[Statement, ...]], None]
@@ -36,6 +49,15 @@ class _Steps:
             None if lo is None else max(0, -(-lo // size)),
             None if hi is None else -(-hi // size),
         )
+
+
+def _halves(loop: Loop) -> Iterator[_Steps]:
+    """Tiles of rows, then of half as many, down to one."""
+    start, unroll = loop.start, loop.unroll
+    while unroll:
+        whole = start + maximum(loop.stop - start, 0) // unroll * unroll
+        yield _Steps(start, whole, unroll, False)
+        start, unroll = whole, unroll // 2
 
 
 def _phases(loop: Loop) -> Iterator[_Steps]:
@@ -62,7 +84,8 @@ def emit_loop(ctx: Context, loop: Loop, body: Body) -> None:
     if loop.tile > 1:
         ctx.shapes[loop.axis] = shape
     state = [_initial(ctx, carry) for carry in loop.carries]
-    for steps in _phases(loop):
+    in_run = loop.stop in ctx.ends and loop.vector == 1 and not loop.carries
+    for steps in _halves(loop) if in_run else _phases(loop):
         state = _emit_phase(ctx, loop, steps, state, body)
         if loop.tile > 1:
             ctx.shapes[loop.axis] = shape
@@ -124,6 +147,52 @@ def _enter(ctx: Context, loop: Loop, steps: _Steps, base: IRValue) -> None:
         ctx.live[loop.axis] = ctx.index.compare_lanes("slt", left, loop.vector, positive=True)
 
 
+def emit_runs(ctx: Context, runs: Runs, body: Body) -> None:
+    """Write a loop over runs: the next position with other keys, found one by one, ends each."""
+    prepare(ctx, runs.body)
+    b, index = ctx.b, ctx.index
+    start, stop = index.scalar(runs.start), index.scalar(runs.stop)
+    head, search, same, found, done = map(b.label, ("runs", "search", "same", "found", "runs.done"))
+    before = b.current
+    b.cond_br(b.icmp("slt", start, stop), head, done)
+    b.block(head)
+    first = b.phi(I64, [(start, before)])
+    keys = _keys(ctx, runs, first)
+    entered = b.current
+    b.br(search)
+    b.block(search)
+    last = b.phi(I64, [(first, entered)])
+    end = b.binary("add", last, b.const(I64, 1))
+    b.cond_br(b.icmp("slt", end, stop), same, found)
+    b.block(same)
+    pairs = zip(keys, _keys(ctx, runs, end), strict=True)
+    equal = reduce(lambda x, y: b.binary("and", x, y), (b.icmp("eq", *pair) for pair in pairs))
+    b.add_incoming(last, end, b.current)
+    b.cond_br(equal, search, found)
+    b.block(found)
+    index.push()
+    index.bind(runs.axis, first)
+    index.bind(runs.end, end)
+    ctx.ends.add(runs.end)
+    body(runs.body)
+    index.pop()
+    b.add_incoming(first, end, b.current)
+    b.cond_br(b.icmp("slt", end, stop), head, done)
+    b.block(done)
+
+
+def _keys(ctx: Context, runs: Runs, position: IRValue) -> list[IRValue]:
+    """The keys at a position."""
+    ctx.index.push()
+    ctx.index.bind(runs.axis, position)
+    found = []
+    for name, offset in runs.keys:
+        dtype = ctx.buffers[name].dtype
+        found.append(ctx.b.load(memory_type(dtype), ctx.pointer(name, offset), dtype.size))
+    ctx.index.pop()
+    return found
+
+
 def _divides(body: tuple[Statement, ...], axis: Symbol) -> bool:
     """Does an Expression of the body divide the axis?"""
     for statement in body:
@@ -134,7 +203,7 @@ def _divides(body: tuple[Statement, ...], axis: Symbol) -> bool:
             case Index(expr=expr):
                 if is_divided(expr, axis):
                     return True
-            case Loop(body=inner) | If(body=inner):
+            case Loop(body=inner) | Runs(body=inner) | If(body=inner):
                 if _divides(inner, axis):
                     return True
     return False
@@ -174,7 +243,7 @@ def _prepare_steps(ctx: Context, body: tuple[Statement, ...], loop: Loop) -> Non
         if isinstance(statement, Load | Store):
             positions = range(loop.vector, loop.tile, loop.vector)
             llvm_access.prepare_steps(ctx, statement, loop.axis, positions)
-        elif isinstance(statement, Loop | If):
+        elif isinstance(statement, NESTED):
             _prepare_steps(ctx, statement.body, loop)
 
 
@@ -186,7 +255,7 @@ def prepare(ctx: Context, body: tuple[Statement, ...]) -> None:
                 llvm_access.prepare(ctx, statement)
             case Index():
                 ctx.index.prepare(statement.expr)
-            case Loop():
+            case Loop() | Runs():
                 ctx.index.prepare(statement.start)
                 ctx.index.prepare(statement.stop)
                 prepare(ctx, statement.body)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from luminal.codegen.llvm_builder import FunctionBuilder, IRValue
 from luminal.codegen.llvm_cast import from_memory
-from luminal.codegen.llvm_values import Context, Elements, memory_type
+from luminal.codegen.llvm_values import Context, Elements, memory_type, zeros
 from luminal.kernel.tile_ir import Load
-from luminal.shape.expression import ONE, TRUE, Symbol
+from luminal.shape.expression import ONE, Symbol
 
 SHORT_STEPS = 4  # elements from lane to lane that are still read in whole vectors
 
@@ -17,7 +17,9 @@ def transposable(ctx: Context, statement: Load) -> Symbol | None:
     """
     axes, offset = statement.out.axes, statement.offset
     vector = ctx.vector_axis(axes)
-    if vector is None or statement.guard is not TRUE or statement.indices or vector in ctx.live:
+    if vector is None or vector in ctx.live or not statement.guard.symbols().isdisjoint(axes):
+        return None
+    if any(tile.axes for _, tile in statement.indices):
         return None
     unroll, lanes = ctx.shapes[vector]
     jumps = offset.coefficient(vector)
@@ -31,8 +33,10 @@ def transposable(ctx: Context, statement: Load) -> Symbol | None:
     return None
 
 
-def load_transposed(ctx: Context, statement: Load, across: Symbol) -> Elements:
-    """The tile of such a load, by vectors along `across`."""
+def load_transposed(
+    ctx: Context, statement: Load, across: Symbol, wanted: IRValue | None
+) -> Elements:
+    """The tile of such a load, by vectors along `across`; zeros where it is not wanted."""
     out, b = statement.out, ctx.b
     vector = ctx.vector_axis(out.axes)
     assert vector is not None
@@ -44,6 +48,8 @@ def load_transposed(ctx: Context, statement: Load, across: Symbol) -> Elements:
             offset = statement.offset.substitute({vector: vector + lane} if lane else {})
             offset = ctx.moved(offset, {**position, across: 0})
             pointer = ctx.pointer(statement.buffer, offset)
+            if wanted is not None:
+                pointer = b.select(wanted, pointer, zeros(b))
             value = b.load(memory_type(out.dtype, lanes), pointer, out.dtype.size)
             rows.append(from_memory(b, out.dtype, value))
         for k, value in enumerate(_transposed(b, rows)):

@@ -20,9 +20,15 @@ from luminal.dtypes import DType
 from luminal.kernel.tile_ir import Buffer, Tile
 from luminal.shape.expression import Expression, Symbol, const, sum_of_terms
 
+ZERO_BYTES = 1024  # 64 lanes of 16 bytes
 Position = dict[Symbol, int]
 Key = tuple[int, ...]
 Elements = dict[Key, IRValue]
+
+
+def zeros(b: FunctionBuilder) -> IRValue:
+    """The address of as many zeros as the widest load reads."""
+    return b.module.add_global("zeros", f"[{ZERO_BYTES} x i8]", "zeroinitializer")
 
 
 def memory_type(dtype: DType, lanes: int = 1) -> IRType:
@@ -64,6 +70,7 @@ class Context:
     active: list[Symbol] = field(default_factory=list)  # tiled axes of the enclosing loops
     live: dict[Symbol, IRValue] = field(default_factory=dict)  # lane masks of masked tails
     digits: dict[Symbol, Digits] = field(default_factory=dict)  # of vector axes that are divided
+    ends: set[Symbol] = field(default_factory=set)  # of runs
 
     def positions(self, axes: Iterable[Symbol]) -> Iterator[tuple[Key, Position]]:
         """Every combination of unroll positions, in row-major order."""

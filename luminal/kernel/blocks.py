@@ -11,17 +11,27 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from luminal.dtypes import DType
-from luminal.kernel.tile_ir import Carry, Loop, Statement, Tile
+from luminal.kernel.tile_ir import Carry, Loop, Runs, Statement, Tile
 from luminal.shape.expression import Expression, Symbol, axis
+
+Keys = tuple[tuple[str, Expression], ...]
 
 
 class Block:
-    """One open loop (or the kernel's body): its statements so far and the values computed in it."""
+    """One open loop (or the kernel's body): its statements so far and the values computed in it.
 
-    __slots__ = ("known", "loop", "statements")
+    `runs`: the end of a run, and the keys, where it walks runs.
+    """
 
-    def __init__(self, loop: tuple[Symbol, Expression, Expression, int, int] | None) -> None:
+    __slots__ = ("known", "loop", "runs", "statements")
+
+    def __init__(
+        self,
+        loop: tuple[Symbol, Expression, Expression, int, int] | None,
+        runs: tuple[Symbol, Keys] | None = None,
+    ) -> None:
         self.loop = loop
+        self.runs = runs
         self.statements: list[Statement] = []
         self.known: dict[Any, Tile] = {}
 
@@ -90,12 +100,24 @@ class Blocks:
         if unroll * vector > 1:
             self.tiled[symbol] = self.depth
 
+    def open_runs(
+        self, first: Symbol, end: Symbol, start: Expression, stop: Expression, keys: Keys
+    ) -> None:
+        """A loop over runs: `first` and `end` are where each begins and ends."""
+        self.stack.append(Block((first, start, stop, 1, 1), (end, keys)))
+        self.levels[first] = self.levels[end] = self.depth
+
     def close(self, carries: tuple[Carry, ...] = ()) -> None:
         """Ends the innermost loop; it becomes a statement of the block around it."""
         block = self.stack.pop()
         assert block.loop is not None
         symbol, start, stop, unroll, vector = block.loop
-        loop = Loop(symbol, start, stop, tuple(block.statements), carries, unroll, vector)
+        body = tuple(block.statements)
+        if block.runs is not None:
+            end, keys = block.runs
+            self.stack[-1].statements.append(Runs(symbol, end, start, stop, keys, body))
+            return
+        loop = Loop(symbol, start, stop, body, carries, unroll, vector)
         self.stack[-1].statements.append(loop)
         for carry in carries:
             self.tile_levels[carry.result.id] = self.depth

@@ -39,11 +39,17 @@ def bytes_moved(group: Group) -> Expression:
     An operand counts whole, or as many elements as are read of it where indices choose them.
     """
     total = const(0)
-    chosen = {t.args[0]: t for t in group.terms if t.op == "At" and len(t.args) > 1}
+    chosen: dict[Term, Expression] = {}
+    for term in group.terms:
+        if term.op == "At" and len(term.args) > 1:
+            source = term.args[0]
+            while source.op == "At" and source not in group.reads:
+                source = source.args[0]
+            chosen[source] = chosen.get(source, const(0)) + points(term.axes)
     for term, place in group.reads.items():
         size = place.size
         if term in chosen:
-            size = minimum(size, points(chosen[term].axes))
+            size = minimum(size, chosen[term])
         total = total + size * place.dtype.size
     for store in group.stores:
         total = total + points(store.axes) * store.place.dtype.size

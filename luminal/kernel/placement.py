@@ -14,11 +14,12 @@ convolutions and plain maps are the same few steps:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
 from luminal.algebra.frames import extent_of, linear
-from luminal.algebra.terms import Term, below
+from luminal.algebra.terms import Axes, Term, below
 from luminal.dtypes import bool_
 from luminal.kernel.carries import COMBINE, close_loop, empty_of
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
@@ -29,6 +30,7 @@ from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.tile_ir import (
     Contract,
     Map,
+    Role,
     Tile,
 )
 from luminal.program.buffers import CACHE_LINE
@@ -41,6 +43,7 @@ from luminal.shape.expression import (
     const,
     maximum,
     minimum,
+    opaque,
 )
 
 MOST_CUTS = 4  # of a loop into pieces: each is a copy of the code
@@ -60,6 +63,7 @@ class Placement:
         self.values = Evaluator(group)
         self.blocks = self.values.blocks
         self.pending = [*group.reductions]
+        self.in_run: Range | None = None  # first and end of a run of rows
 
     def run(self) -> Placed:
         is_packed = self.schedule.packed_along is not None
@@ -83,6 +87,8 @@ class Placement:
                 env = self.packed_loop(loop, count, env)
             elif count == 1 and self.schedule.tile(loop).size == 1:
                 env = env.bind(loop.positions(self.values.grid_axis(loop.extent)))
+            elif loop.symbol == self.schedule.rows and self.in_run is not None:
+                env = self.open_loop(loop, self.in_run, env)
             else:
                 env = self.open_loop(loop, self.chunk(loop, count), env)
         return env
@@ -149,43 +155,78 @@ class Placement:
             start, stop = chunk * per_chunk, minimum(chunk * per_chunk + per_chunk, tiles)
         number = self.blocks.fresh_axis(tiles)
         self.blocks.open(number, start, stop)
+        env = self.runs(env)
+        first = number * tile.size
+        span = const(0), minimum(const(tile.size), extent - first)
+        strips = {term: self.strip(term, tile) for term in self.schedule.packs}
+        level = self.blocks.depth
+        unroll = tile.unroll if self.schedule.lines is None else 1
+        for term, strip in strips.items():
+            lane = self.blocks.fresh_axis(const(tile.size))
+            self.blocks.open(lane, *span, unroll, tile.vector)
+            self.pack(term, strip.row(lane, level), env.bind(loop.positions(first + lane)))
+            self.blocks.close()
         lane = self.blocks.fresh_axis(const(tile.size))
-        rest = minimum(const(tile.size), extent - number * tile.size)
-        self.blocks.open(lane, const(0), rest, tile.unroll, tile.vector)
-        env = env.bind(loop.positions(number * tile.size + lane))
-        for term in self.schedule.packs:
-            self.pack(term, tile, lane, env)
+        self.blocks.open(lane, *span, tile.unroll, tile.vector)
+        for term, strip in strips.items():
+            self.values.rows[term] = strip.row(lane, level)
+            self.values.rows[term].ready = True
+        return env.bind(loop.positions(first + lane))
+
+    def runs(self, env: Env) -> Env:
+        """Opens the loop over runs of rows, if strips differ from run to run."""
+        schedule = self.schedule
+        if not schedule.keys:
+            return env
+        ((rows, count),) = (pair for pair in schedule.grid if pair[0].symbol == schedule.rows)
+        extent = self.values.canonical(rows.extent)
+        first = self.blocks.fresh_axis(extent)
+        end = opaque(f"end_{first.name}", 1, extent.interval.hi)
+        self.values.named.add(end)
+        env = env.bind(rows.positions(first))
+        places = (self.group.reads[key] for key in schedule.keys)
+        keys = tuple(
+            (self.values.operand(place, Role.IN), self.values.canonical(place.offset(env.values)))
+            for place in places
+        )
+        self.blocks.open_runs(first, end, *self.chunk(rows, count), keys)
+        self.in_run = first, end
         return env
 
-    def pack(self, term: Term, tile: TileChoice, lane: Symbol, env: Env) -> None:
-        """Copies a factor of a contraction into a strip.
+    def strip(self, term: Term, tile: TileChoice) -> _Strip:
+        """Room for a factor of a contraction at a tile of columns.
 
         Vector tiles lie together, one after the other along the reduced axes; rows of dot products
         lie whole, padded so that rows a power of two long do not meet in the same cache sets.
         """
-        loops = [x for x in self.schedule.sequential if not term.axes.isdisjoint(x.members)]
-        axes = tuple(a for x in loops for a in x.members)
+        axes = tuple(a for x in self.packed_axes(term) for a in x.members)
         length = extent_of(axes)
         if tile.vector > 1:
-            point, row, size = const(tile.size), const(1), length * tile.size
+            point, column, size = const(tile.size), const(1), length * tile.size
         else:
-            point, row = const(1), length + CACHE_LINE // term.dtype.size
-            size = row * tile.size
+            point, column = const(1), length + CACHE_LINE // term.dtype.size
+            size = column * tile.size
+        return _Strip(self.values.new_scratch(term.dtype, size), axes, point, column)
 
-        def offset(env: Env) -> Expression:
-            return linear(axes).substitute(env.values) * point + lane * row
+    def packed_axes(self, term: Term) -> list[LoopAxis]:
+        """The reduced axes of a factor."""
+        return [x for x in self.schedule.sequential if not term.axes.isdisjoint(x.members)]
 
-        strip = Row(self.values.new_scratch(term.dtype, size), offset, self.blocks.depth)
+    def pack(self, term: Term, strip: Row, env: Env) -> None:
+        """Copies a factor of a contraction into its strip, along `lines` in tiles that are
+        transposed in registers.
+        """
+        loops = self.packed_axes(term)
         written = self.written_out(loops, loops)
         open_loops = loops[: len(loops) - len(written)]
         for loop in open_loops:
-            env = env.bind(loop.positions(self.tiled_loop(loop)))
+            own = self.schedule.lines
+            tile = TileChoice(own[1]) if own is not None and own[0] == loop.symbol else None
+            env = env.bind(loop.positions(self.tiled_loop(loop, tile)))
         for here in every_point(written, env):
             self.values.store_row(strip, here, self.values.evaluate(term, here))
         for _ in open_loops:
             self.blocks.close()
-        strip.ready = True
-        self.values.rows[term] = strip
 
     def written_out(self, loops: Sequence[LoopAxis], whole: Sequence[LoopAxis]) -> list[LoopAxis]:
         """The innermost loops, run whole, so short that their positions are written one by one."""
@@ -199,9 +240,9 @@ class Placement:
             found.insert(0, loop)
         return found
 
-    def tiled_loop(self, loop: LoopAxis) -> Symbol:
-        """A whole loop in the schedule's tiles."""
-        tile = self.schedule.tile(loop)
+    def tiled_loop(self, loop: LoopAxis, tile: TileChoice | None = None) -> Symbol:
+        """A whole loop in tiles, the schedule's by default."""
+        tile = tile or self.schedule.tile(loop)
         extent = self.values.canonical(loop.extent)
         symbol = self.blocks.fresh_axis(extent)
         self.blocks.open(symbol, const(0), extent, tile.unroll, tile.vector)
@@ -395,6 +436,26 @@ class Placement:
             guards += [c for c in (index >= 0, index < extent) if not self.values.holds(c)]
         offset = place.layout.offset(positions, place.shape)
         self.values.store(place, offset, value, all_of(guards), add=store.add)
+
+
+@dataclass(frozen=True, slots=True)
+class _Strip:
+    """Where a packed factor lies: `point` elements from step to step of the reduced `axes`, and
+    `column` from column to column.
+    """
+
+    buffer: str
+    axes: Axes
+    point: Expression
+    column: Expression
+
+    def row(self, lane: Symbol, level: int) -> Row:
+        """As it is written or read at a column."""
+
+        def offset(env: Env) -> Expression:
+            return linear(self.axes).substitute(env.values) * self.point + lane * self.column
+
+        return Row(self.buffer, offset, level)
 
 
 def _at(position: Expression, env: Env) -> Expression:

@@ -10,7 +10,7 @@ multiplications.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from luminal.algebra.terms import Term
@@ -59,7 +59,10 @@ class Schedule:
     `grid`: the loop axes outside every reduction, outermost first, each with its positions per grid
     chunk (0: not cut). `sequential`: the axes of reductions, outermost first; `inner`: the axes of
     stores inside the grid, outermost first. `tiles` holds the tiles other than 1. `packs`: terms
-    copied once per tile of the axis `packed_along` into a strip that the reduction then reads.
+    copied once per tile of the axis `packed_along` into a strip that the reduction then reads;
+    where they depend on `rows` by the `keys`, once per run of rows of the same keys. `lines`: the
+    reduced axis along which packed factors lie in memory, if not along the columns, and how many
+    positions of it are packed together.
     """
 
     axes: tuple[LoopAxis, ...]
@@ -69,6 +72,9 @@ class Schedule:
     tiles: Mapping[Symbol, TileChoice]
     packs: tuple[Term, ...] = ()
     packed_along: Symbol | None = None
+    rows: Symbol | None = None
+    keys: tuple[Term, ...] = ()
+    lines: tuple[Symbol, int] | None = None
 
     def tile(self, loop: LoopAxis) -> TileChoice:
         return self.tiles.get(loop.symbol, TileChoice())
@@ -140,8 +146,11 @@ class _Rules:
         others.sort(key=lambda x: -self.lanes.score(x, reads))
         rule = self.lanes.best(candidates, reads)
         used = 0.0 if rule is None else self.lanes.used(rule)
+        in_runs = next((x for x in packed if self.runs_along(x, reads)), None)
         in_panels = [x for x in packed if any(access.panel(x) for access in reads)]
-        if packed and used < IDLE:
+        if in_runs is not None:
+            rule = in_runs
+        elif packed and used < IDLE:
             rule = packed[0]
         elif in_panels and used < FULL and rule in self.grid:
             rule = in_panels[0]
@@ -150,6 +159,11 @@ class _Rules:
         elif rule in self.sequential:
             rule = self.beside(packed) or rule
         return self.pick_axis("vector", rule, [*others, *packed])
+
+    def runs_along(self, columns: LoopAxis, reads: Sequence[Access]) -> bool:
+        """Do rows choose, by integers read for each, what would be packed for these columns?"""
+        rows = self.lanes.rows(columns, reads)
+        return rows is not None and bool(self.strips.in_runs(columns, rows))
 
     def uncollided(self, vector: LoopAxis, packed: Sequence[LoopAxis]) -> LoopAxis | None:
         """Another axis for the lanes, whose factor would push its own lines out of the cache when
@@ -309,7 +323,11 @@ class _Rules:
                 pair = [rows, columns]
         if not packs:
             return self.done([*order, *pair], tiles, chunk)
-        return self.done([*order, *pair], tiles, chunk, packs, columns.symbol, (rows, block))
+        found = self.done([*order, *pair], tiles, chunk, packs, columns.symbol, (rows, block))
+        keys, lines = self.strips.in_runs(columns, rows), None
+        if tiles[columns.symbol].vector > 1:
+            lines = self.strips.lines(packs, columns, tiles[columns.symbol].vector)
+        return replace(found, rows=rows.symbol if keys else None, keys=keys, lines=lines)
 
     def row_block(
         self,
@@ -318,9 +336,11 @@ class _Rules:
         rows: LoopAxis,
         tiles: Mapping[Symbol, TileChoice],
     ) -> int:
-        """Rows of a chunk that packs: many, as they pay for it, but chunks enough to share out."""
+        """Rows of a chunk that packs: many, as they pay for it, but chunks enough to share out.
+        Runs of rows, each with strips of its own, are better not cut.
+        """
         strips = -(-columns.estimate // tiles[columns.symbol].size) * _positions(order)
-        block = ROW_BLOCK
+        block = max(ROW_BLOCK, rows.estimate if self.strips.in_runs(columns, rows) else 0)
         while (
             block > PACK_ROWS and strips * -(-rows.estimate // block) < SHARES * self.target.cores
         ):

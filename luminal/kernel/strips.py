@@ -10,6 +10,7 @@ from luminal.algebra.terms import Term, below
 from luminal.kernel.group import Group
 from luminal.kernel.guards import factors
 from luminal.kernel.loops import Access, LoopAxis
+from luminal.shape.expression import Symbol
 from luminal.target import Target
 
 PACK_ROWS = 32  # fewer rows than this do not pay for packing
@@ -42,9 +43,56 @@ class Strips:
                 reads_it = not factor.axes.isdisjoint(columns.members)
                 bound = not factor.axes.isdisjoint(reduction.attrs)
                 packed = not in_panels.isdisjoint(self.terms(factor))
-                if reads_it and bound and not packed and factor.axes.isdisjoint(rows.members):
+                shared = self.keys(factor, columns, rows) is not None
+                if reads_it and bound and not packed and shared:
                     found.append(factor)
         return tuple(dict.fromkeys(found))
+
+    def keys(self, factor: Term, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...] | None:
+        """What a factor depends on of the rows: integers read for each row, if that is all. While
+        they stay the same from row to row, a strip of the factor serves all of these.
+        """
+        found: dict[Term, None] = {}
+        own, stack = set(rows.members), [factor]
+        outside = {a for x in (*self.sequential, columns) for a in x.members}
+        while stack:
+            term = stack.pop()
+            if own.isdisjoint(term.axes):
+                continue
+            if term in self.group.reads:
+                if term.dtype.is_float or not outside.isdisjoint(term.axes):
+                    return None
+                found[term] = None
+            elif term.op == "At":
+                moved = {a for a, _ in term.attrs}
+                direct = (at for _, at in term.attrs if not isinstance(at, int))
+                if moved & own or any(own & at.symbols() for at in direct):
+                    return None
+                stack += term.args
+            elif term.is_pointwise:
+                stack += term.args
+            else:
+                return None
+        return tuple(found)
+
+    def in_runs(self, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
+        """The keys of all factors to pack."""
+        keys = (self.keys(factor, columns, rows) for factor in self.factors(columns, rows))
+        return tuple(dict.fromkeys(key for found in keys for key in found or ()))
+
+    def lines(
+        self, packs: Sequence[Term], columns: LoopAxis, lanes: int
+    ) -> tuple[Symbol, int] | None:
+        """A reduced axis along which factors lie side by side that jump from column to column; as
+        many positions of it as lanes are transposed together.
+        """
+        packed = {term for factor in packs for term in self.terms(factor)}
+        for access in self.accesses:
+            if access.source in packed and access.stride(columns) not in (0, 1):
+                for loop in self.sequential:
+                    if access.stride(loop) == 1 and loop.estimate >= lanes:
+                        return loop.symbol, lanes
+        return None
 
     @property
     def are_masked(self) -> bool:
@@ -59,6 +107,8 @@ class Strips:
             users = prod(x.estimate for x in (rows, *self.free((factor,), (columns, rows))))
             if users < PACK_ROWS:
                 continue
+            if self.keys(factor, columns, rows):
+                return True
             terms = self.terms(factor)
             computed = {t.op for t in terms if t not in self.group.reads} - {"At"}
             if computed - MASKS or (computed and users >= MASKED_ROWS):

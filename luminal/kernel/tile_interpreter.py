@@ -33,6 +33,7 @@ from luminal.kernel.tile_ir import (
     Loop,
     Map,
     Reduce,
+    Runs,
     SortRow,
     Statement,
     Store,
@@ -247,6 +248,21 @@ class _Interpreter:
         """The first `count` partial results along the loop's own axis: those this step updates."""
         return array[(*(slice(count if a is loop.axis else None) for a in tile.axes), ...)]
 
+    def runs(self, statement: Runs) -> None:
+        stop = int(statement.stop.evaluate(self.env))
+        first = int(statement.start.evaluate(self.env))
+        while first < stop:
+            keys, end = self.keys(statement, first), first + 1
+            while end < stop and self.keys(statement, end) == keys:
+                end += 1
+            self.env.update({statement.axis.name: first, statement.end.name: end})
+            self.body(statement.body)
+            first = end
+
+    def keys(self, statement: Runs, position: int) -> list[int]:
+        env = self.env | {statement.axis.name: position}
+        return [int(self.memory[name][int(at.evaluate(env))]) for name, at in statement.keys]
+
     def branch(self, statement: If) -> None:
         if statement.condition.evaluate(self.env):
             self.body(statement.body)
@@ -291,6 +307,7 @@ class _Interpreter:
         Contract: contract,
         Reduce: reduce,
         Loop: loop,
+        Runs: runs,
         If: branch,
         SortRow: sort,
         Call: call,

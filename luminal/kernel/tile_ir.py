@@ -201,6 +201,22 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
+class Runs:
+    """Walks the runs among the positions `start` .. `stop` - 1: positions that follow each other
+    and at which each key, an integer at an offset in terms of `axis`, has one value.
+
+    `axis` is the first position of the run, `end` the one after its last.
+    """
+
+    axis: Symbol
+    end: Symbol
+    start: Expression
+    stop: Expression
+    keys: tuple[tuple[str, Expression], ...]
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class If:
     """Runs the body where `condition`, free of tile axes, holds."""
 
@@ -258,8 +274,21 @@ class Barrier:
 
 
 Statement = (
-    Literal | Index | Map | Load | Store | Contract | Reduce | Loop | If | SortRow | Call | Barrier
+    Literal
+    | Index
+    | Map
+    | Load
+    | Store
+    | Contract
+    | Reduce
+    | Loop
+    | Runs
+    | If
+    | SortRow
+    | Call
+    | Barrier
 )
+NESTED = Loop | Runs | If  # statements with a body
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +324,7 @@ class Kernel:
         while stack:
             statement = stack.pop()
             yield statement
-            if isinstance(statement, Loop | If):
+            if isinstance(statement, NESTED):
                 stack.extend(reversed(statement.body))
 
     @property
@@ -329,7 +358,7 @@ def _written(kernel: Kernel) -> str:
 
 
 def headline(statement: Statement) -> str:
-    """The statement's own printed line: of a Loop or If, its head without carries and body."""
+    """The statement's own printed line: of one with a body, its head without carries and body."""
     lines: list[str] = []
     _block((statement,), "", lines)
     return lines[0].split("\n")[0]
@@ -342,6 +371,12 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
             bound = "".join(f" {kind.value}({n})" for kind, n in statement.bindings[1:])
             head = f"for {statement.axis.name} in {statement.start}..<{statement.stop}{bound}:"
             lines.append(f"{indent}{head}{carries}")
+            _block(statement.body, indent + "  ", lines)
+        elif isinstance(statement, Runs):
+            keys = ", ".join(f"{buffer}[{offset}]" for buffer, offset in statement.keys)
+            ends = f"{statement.axis.name}..<{statement.end.name}"
+            span = f"{statement.start}..<{statement.stop}"
+            lines.append(f"{indent}for runs {ends} in {span} of {keys}:")
             _block(statement.body, indent + "  ", lines)
         elif isinstance(statement, If):
             lines.append(f"{indent}if {statement.condition}:")

@@ -29,6 +29,7 @@ from luminal.kernel.tile_ir import (
     Map,
     Reduce,
     Role,
+    Runs,
     SortRow,
     Space,
     Statement,
@@ -286,6 +287,20 @@ class _Verifier:
         self.only(carry.init.axes, axes, f"{carry.inner} is carried without it")
         self.define(carry.inner, axes, inner)
 
+    def runs(self, statement: Runs, scope: _Scope) -> None:
+        own = {statement.axis, statement.end}
+        if len(own) < 2 or own & scope.symbols:
+            self.fail(f"{_names(own)} is bound already; use two other symbols")
+        self.uniform(statement.start, scope)
+        self.uniform(statement.stop, scope)
+        for name, offset in statement.keys:
+            if self.buffer(name, written=False).dtype.is_float:
+                self.fail(f"the key {name} is {self.buffers[name].dtype}; keys are integers")
+            self.uniform(offset, _Scope({}, scope.symbols | {statement.axis}, scope.tiled))
+        inner = scope.copy()
+        inner.symbols |= own
+        self.body(statement.body, inner)
+
     def branch(self, statement: If, scope: _Scope) -> None:
         self.uniform(statement.condition, scope)
         self.body(statement.body, scope.copy())
@@ -327,6 +342,7 @@ class _Verifier:
         Contract: contract,
         Reduce: reduce,
         Loop: loop,
+        Runs: runs,
         If: branch,
         SortRow: sort,
         Call: call,

@@ -10,18 +10,12 @@ from luminal.dtypes import float32, int32
 from luminal.errors import InputError
 from luminal.frontend.binary import where
 from luminal.frontend.handle import work_dtype
-from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import Parameter
 from luminal.nn import init
 from luminal.nn.feed_forward import GatedActivation, SwiGLU, gated
 from luminal.nn.init import Draw
 from luminal.nn.linear import Linear, near_zero
 from luminal.nn.module import Module
-from luminal.shape.expression import Expression, product_of
-
-BLOCK = 32
-"""Tokens of one expert that are multiplied together: so many share one reading of its weights."""
 
 
 class Routes(NamedTuple):
@@ -139,80 +133,42 @@ class Experts(Module):
         )
 
     def forward(self, x: Tensor, routes: Routes) -> Tensor:
-        """x (tokens, hidden) to the weighted sum of each token's experts, same shape."""
-        slots = product_of(routes.experts.extents)
-        few = slots.is_const and slots.value <= self.count
-        found = self._each(x, routes.experts) if few else self._in_blocks(x, routes.experts)
-        weighted = found * routes.weights.unsqueeze(-1)
+        """x (tokens, hidden) to the weighted sum of each token's experts, same shape.
+
+        Every slot, a token's place with one of its experts, is a row that is multiplied by matrices
+        chosen by an integer. Slots sorted by expert make runs of rows with the same matrices, which
+        a kernel reads once for all of a run (Gale et al., arXiv 2211.15841, call this dropless).
+        """
+        tokens, top_k = routes.experts.extents
+        slots = tokens * top_k
+        experts = routes.experts.reshape(-1)
+        rows = x.unsqueeze(1).expand(tokens, top_k, x.extents[-1]).flatten(0, 1)
+        if slots.is_const and slots.value <= self.count:  # few share an expert
+            found = self._each(rows, experts)
+        else:
+            order = experts.argsort(stable=True)
+            place = order.scatter(0, order, x.graph.arange(slots, dtype=order.dtype))
+            found = self._each(rows.take(order, 0), experts.take(order, 0)).take(place, 0)
+        weighted = found.unflatten(0, (tokens, top_k)) * routes.weights.unsqueeze(-1)
         return weighted.sum(1).cast(x.dtype)
 
     def _each(self, x: Tensor, experts: Tensor) -> Tensor:
-        """(tokens, top_k, hidden), every slot with the weights of its expert: for a few tokens."""
-        into = self.read(self.gate_up_proj, x).take(experts, 0)
-        down = self.read(self.down_proj, x).take(experts, 0)
+        """Rows (slots, hidden), each through its expert (slots,)."""
+        gate, up = (
+            self._product(x, into, experts) for into in self.read(self.gate_up_proj, x).chunk(2, 1)
+        )
+        if self.gate_up_proj_bias is not None:
+            biases = self.read(self.gate_up_proj_bias, x).take(experts, 0).chunk(2, -1)
+            gate, up = gate + biases[0], up + biases[1]
+        found = self._product(self.activation(gate, up), self.read(self.down_proj, x), experts)
+        if self.down_proj_bias is not None:
+            found = found + self.read(self.down_proj_bias, x).take(experts, 0)
+        return found
 
-        def product(matrices: Tensor, vectors: Tensor) -> Tensor:
-            return (matrices @ vectors.unsqueeze(-1)).squeeze(-1)
-
-        gate_up = self._biased(product(into, x.unsqueeze(1)), self.gate_up_proj_bias, experts)
-        inner = self.activation(*gate_up.chunk(2, -1))
-        return self._biased(product(down, inner), self.down_proj_bias, experts)
-
-    def _in_blocks(self, x: Tensor, experts: Tensor) -> Tensor:
-        """(tokens, top_k, hidden): slots lie in blocks of one expert each, a trip multiplies one.
-
-        Gale et al., arXiv 2211.15841. Blocks that stay empty read weights of 0.
-        """
-        into, down = self.read(self.gate_up_proj, x), self.read(self.down_proj, x)
-        tokens, top_k = experts.extents
-        plan = _Blocks.of(experts.reshape(-1), self.count)
-        source = plan.scattered(x.graph.arange(tokens * top_k, dtype=int32) // top_k, tokens)
-
-        def block(carry: None, xs: tuple[Tensor, Tensor]) -> tuple[None, Tensor]:
-            rows, expert = xs
-            gate_up = x.take(rows, 0) @ into.take(expert, 0).mT
-            gate_up = self._biased(gate_up, self.gate_up_proj_bias, expert)
-            found = self.activation(*gate_up.chunk(2, -1)) @ down.take(expert, 0).mT
-            return None, self._biased(found, self.down_proj_bias, expert)
-
-        _, results = scan(block, None, (source.reshape(plan.number, BLOCK), plan.expert))
-        found: Tensor = results.flatten(0, 1)
-        return found.take(plan.place.reshape(tokens, top_k), 0)
-
-    def _biased(self, y: Tensor, bias: Parameter | None, experts: Tensor) -> Tensor:
-        """y (..., features), plus each one's expert's bias."""
-        return y if bias is None else y + self.read(bias, y).take(experts, 0)
-
-
-class _Blocks(NamedTuple):
-    """Slots sorted by expert into blocks of BLOCK, each expert's last one perhaps not full."""
-
-    number: Expression
-    place: Tensor
-    """Where each slot lies: block * BLOCK + position."""
-    expert: Tensor
-    """Each block's expert; the number of experts for blocks that stay empty."""
-
-    @classmethod
-    def of(cls, experts: Tensor, kinds: int) -> _Blocks:
-        """`experts` (slots,) in 0..kinds-1."""
-        graph, slots = experts.graph, experts.extents[0]
-        mine = experts.unsqueeze(-1) == graph.arange(kinds, dtype=int32)  # (slots, experts)
-        running = mine.cast(int32).cumsum(0)
-        rank = where(mine, running, 0).sum(1) - 1  # among the slots of the same expert
-        blocks = (mine.cast(int32).sum(0) + (BLOCK - 1)) // BLOCK
-        ends = blocks.cumsum(0)
-        place = (ends - blocks).take(experts, 0) * BLOCK + rank
-        # Each expert leaves at most BLOCK - 1 places empty.
-        number = slots // BLOCK + kinds
-        numbers = graph.arange(number).unsqueeze(-1)
-        return cls(number, place, (numbers >= ends).cast(int32).sum(1).cast(int32))
-
-    def scattered(self, values: Tensor, empty: Expression) -> Tensor:
-        """`values` of the slots at their places, `empty` elsewhere."""
-        graph = values.graph
-        places = graph.constant(empty, values.dtype).expand(self.number * BLOCK)
-        return places.scatter(0, self.place, values)
+    @staticmethod
+    def _product(x: Tensor, matrices: Tensor, experts: Tensor) -> Tensor:
+        """x (slots, n) times one of `matrices` (experts, m, n) each: (slots, m)."""
+        return (x.unsqueeze(1) @ matrices.take(experts, 0).mT).squeeze(1)
 
 
 class MoE(Module):
