@@ -4,61 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from luminal import dtypes
 from luminal.errors import GraphError, InputError, LoadError
+from luminal.frontend.handle import Array
 from luminal.loaders.checkpoint import folder_config, load_checkpoint, locate
-from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
+from luminal.loaders.tokenizer import Tokenizer
+from luminal.models import whole_texts
 from luminal.models.architectures import decoder_of
-from luminal.models.choice import NOT_A_NUMBER, choose, declared
 from luminal.models.decoder import Decoder
 from luminal.models.families import family_of, read_family
-from luminal.models.sampling import Draw, Sampling, arrays, checked_count, features_of
+from luminal.models.programs import Features, Programs
+from luminal.models.sampling import Sampling, checked_count, features_of
+from luminal.models.speculative import Draft, accepted
+from luminal.models.stats import Stats
+from luminal.models.text import Completion, Constraint, Ranked, Text
 from luminal.runtime.executable import Executable
-from luminal.search.options import CompilationMode, mode_of
-from luminal.session import Graph, compile
+from luminal.runtime.results import Results
+from luminal.search.options import CompilationMode
 
-Array = np.ndarray[Any, Any]
 MAX_CONTEXT = 4096  # positions the caches hold by default: more costs memory few prompts need
 
 
-@dataclass(slots=True)
-class Stats:
-    """Seconds of each phase, tokens read and written by the last generation."""
-
-    load: float = 0.0
-    compile: float = 0.0
-    prefill: float = 0.0
-    decode: float = 0.0
-    prompt_tokens: int = 0
-    new_tokens: int = 0
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Of decoding: the first new token comes from the prefill."""
-        steps = self.new_tokens - 1
-        return steps / self.decode if steps > 0 and self.decode > 0 else 0.0
-
-    def text(self) -> str:
-        """One line a phase."""
-        return "\n".join(
-            (
-                f"load     {self.load * 1e3:9.1f} ms",
-                f"compile  {self.compile * 1e3:9.1f} ms",
-                f"prefill  {self.prefill * 1e3:9.1f} ms  {self.prompt_tokens} tokens",
-                f"decode   {self.decode * 1e3:9.1f} ms  {self.new_tokens} tokens, "
-                f"{self.tokens_per_second:.1f} tokens/s",
-            )
-        )
-
-
 class LanguageModel:
-    """A loaded model. One text is generated at a time: all share one cache of keys and values.
+    """A loaded model. One generation runs at a time: all share the caches of keys and values.
 
     `context` is the greatest number of tokens, prompt and continuation together.
     """
@@ -76,92 +49,101 @@ class LanguageModel:
         wanted = MAX_CONTEXT if context is None else checked_count("context", context, 1)
         self.context = min(model.longest_text, wanted)
         self.stats = Stats()
-        self._caches = model.make_caches(self.context)
-        self._programs: dict[tuple[str, ...], tuple[Executable, Executable]] = {}
+        self.programs = Programs(model, self.context, mode, backend)
         self._current: object = None  # the generation that the caches belong to
 
     def __repr__(self) -> str:
         config = self.model.config
-        state = "compiled" if self._programs else "not compiled"
+        state = "compiled" if self.programs.compiled else "not compiled"
         return (
             f"LanguageModel({type(self.model).__name__}, {config.num_hidden_layers} layers of "
             f"{config.hidden_size}, {config.vocab_size} tokens, context {self.context}; "
             f"{self.backend}, {self.mode}, {state})"
         )
 
-    # --- programs
+    def compile(self, features: Features = ()) -> tuple[Executable, Executable]:
+        """The prefill and decode programs of a single text; all others come when needed.
 
-    def _record(self, lengths: tuple[int, int], features: tuple[str, ...]) -> Graph:
-        """ids (s,) after `past` tokens to the token after the last; the caches grow by s."""
-        graph = Graph("prefill" if lengths[1] > 1 else "decode")
-        past = graph.dim("past", 0, self.context - 1)
-        s = graph.dim("s", *lengths) if lengths[1] > lengths[0] else lengths[0]
-        ids = graph.tensor((s,), dtype=dtypes.int32, name="ids")
-        logits = self.model(ids, self._caches, past, last_only=True)
-        inputs = declared(graph, 1, features, self.model.config.vocab_size)
-        choose(logits, features, inputs).tokens.output("tokens")
-        return graph
-
-    def compile(self, features: tuple[str, ...] = ()) -> tuple[Executable, Executable]:
-        """The prefill and decode programs, compiled at the first call for all lengths.
-
-        They share the time of a budget. `features`: what the choice of tokens needs.
+        `features`: what the choice of tokens needs, nothing for the likeliest.
         """
-        if features not in self._programs:
-            start = time.perf_counter()
-            mode = mode_of(self.mode).shared_by(2)
-            prefill = compile(
-                self._record((1, self.context), features), backend=self.backend, mode=mode
-            )
-            found = prefill.report().search
-            if found is not None and found.interrupted:  # Ctrl-C ends all searching at once
-                mode = CompilationMode.FAST
-            decode = compile(self._record((1, 1), features), backend=self.backend, mode=mode)
-            self._programs[features] = prefill, decode
-            self.stats.compile = time.perf_counter() - start
-        return self._programs[features]
+        pair = self.programs.pair(features)
+        self.stats.compile = self.programs.seconds
+        return pair
 
     # --- text
 
-    def generate(self, prompt: str, max_tokens: int = 200, **options: Any) -> str:
-        """The continuation of `prompt`; options as for `stream`."""
+    @overload
+    def generate(self, prompt: str, max_tokens: int = 200, **options: Any) -> str: ...
+    @overload
+    def generate(
+        self, prompt: Sequence[str], max_tokens: int = 200, **options: Any
+    ) -> list[str]: ...
+    def generate(
+        self, prompt: str | Sequence[str], max_tokens: int = 200, **options: Any
+    ) -> str | list[str]:
+        """The continuation of a prompt, options as for `stream`; of several, as for `complete`."""
+        if isinstance(prompt, Sequence) and not isinstance(prompt, str):
+            return [each.text for each in self.complete(prompt, max_tokens, **options)]
         return "".join(self.stream(prompt, max_tokens, **options))
 
     def stream(
         self,
-        prompt: str,
+        prompt: str | Sequence[int],
         max_tokens: int = 200,
-        **sampling: Any,
+        *,
+        draft: Draft | None = None,
+        **options: Any,
     ) -> Iterator[str]:
         """The continuation in pieces of whole characters, as they come.
 
-        `sampling` as for Sampling; greedy without. Raises InputError, at once, if the prompt is
-        longer than the context or an option is out of its range.
+        The prompt: a text, or token ids. `stop`: strings at which the text ends; `constraint`: what
+        it must match (`luminal.models.constraints`); all other options are those of Sampling,
+        greedy without. `draft` proposes tokens that are checked several at a time: the text is the
+        same (`luminal.models.speculative`). Raises InputError, at once, if the prompt is longer
+        than the context or an option is out of its range.
         """
-        ids = self.encode(prompt)
-        return self._pieces(ids, self.tokens(ids, max_tokens, Sampling(**sampling)))
+        text = self._text(prompt, max_tokens, **options)
+        if draft is not None and text.draw.allowed is not None:
+            raise InputError("draft: a constraint asks for one token at a time; give one of both")
+        steps = self._begun([text], draft=draft)
+        return (piece for step in steps for _, piece in step if piece)
 
-    def _pieces(self, ids: list[int], tokens: Iterator[int]) -> Iterator[str]:
-        decoder = StreamDecoder(self.tokenizer, ids)
-        for token in tokens:
-            piece = decoder.push(token)
-            if piece:
-                yield piece
-        rest = decoder.finish()
-        if rest:
-            yield rest
+    def complete(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        max_tokens: int = 200,
+        *,
+        n: int = 1,
+        seed: int = 0,
+        logprobs: bool = False,
+        **options: Any,
+    ) -> list[Completion]:
+        """`n` continuations of each prompt, which are computed side by side.
 
-    def encode(self, prompt: str) -> list[int]:
+        Options as for `stream`; of the continuations of a prompt each has the next seed. What a
+        text becomes does not depend on the others. `logprobs`: with log-probabilities.
+        """
+        checked_count("n", n, 1)
+        texts = [
+            self._text(prompt, max_tokens, **options, seed=seed + number)
+            for prompt in prompts
+            for number in range(n)
+        ]
+        for _ in self._begun(texts, logprobs) if texts else ():
+            pass
+        return [text.completion() for text in texts]
+
+    def tokens(
+        self, ids: Sequence[int], max_tokens: int, sampling: Sampling | None = None
+    ) -> Iterator[int]:
+        """The continuation as token ids, up to an end token, `max_tokens` or the context's end."""
+        text = Text(self.tokenizer, ids, self._room(ids, max_tokens), sampling)
+        steps = self._begun([text])
+        return (token for step in steps for token, _ in step if token not in self.tokenizer.eos_ids)
+
+    def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The prompt's tokens; raises InputError if there are none or too many for the context."""
-        if not isinstance(prompt, str):
-            raise InputError(f"prompt: {prompt!r} is no text; give a str")
-        try:
-            prompt.encode()
-        except UnicodeEncodeError as error:  # from a command line that is no UTF-8
-            raise InputError(
-                f"prompt: character {error.start} is no text ({prompt[error.start]!a}); give UTF-8"
-            ) from None
-        ids = self.tokenizer.encode(prompt)
+        ids = self._encoded(prompt) if isinstance(prompt, str) else _checked_ids(prompt, self.model)
         if not ids:
             raise InputError("prompt: it has no tokens; give some text")
         if len(ids) > self.context:
@@ -170,51 +152,137 @@ class LanguageModel:
             )
         return ids
 
-    def tokens(
-        self, ids: Sequence[int], max_tokens: int, sampling: Sampling | None = None
-    ) -> Iterator[int]:
-        """The continuation as token ids, up to an end token, `max_tokens` or the context's end."""
-        checked_count("max_tokens", max_tokens, 0)
-        draw = Draw(sampling or Sampling(), [*ids], len(ids))
-        self.compile(features_of([draw]))
-        return self._tokens(draw, max_tokens)
+    def _encoded(self, prompt: str) -> list[int]:
+        try:
+            prompt.encode()
+        except UnicodeEncodeError as error:  # from a command line that is no UTF-8
+            raise InputError(
+                f"prompt: character {error.start} is no text ({prompt[error.start]!a}); give UTF-8"
+            ) from None
+        return self.tokenizer.encode(prompt)
 
-    def _tokens(self, draw: Draw, max_tokens: int) -> Iterator[int]:
-        features = features_of([draw])
-        prefill, decode = self.compile(features)
-        stats = self.stats
-        stats.prompt_tokens, stats.new_tokens = draw.prompt, 0
-        stats.prefill = stats.decode = 0.0
+    # --- whole texts
+
+    def embed(
+        self, texts: str | Sequence[str], pooling: str = "mean", normalize: bool = True
+    ) -> Array:
+        """A vector for each text, float32 (hidden,) or (texts, hidden), of length 1 if normalized.
+
+        The "mean" of the model's last hidden states over the tokens, or that of the "last" one.
+        """
+        rows = [texts] if isinstance(texts, str) else [*texts]
+        pooled = self.programs.program(
+            ("embed", (pooling,)), lambda: whole_texts.pooled(self.model, self.context, pooling)
+        )
+        found = np.stack([pooled(ids=np.array(self.encode(row), np.int32))["y"] for row in rows])
+        if normalize:
+            found = found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
+        return found[0] if isinstance(texts, str) else found
+
+    def score(self, text: str) -> Array:
+        """The log-probability of each token after the first, given those before it: float32."""
+        scored = self.programs.program(
+            ("score", ()), lambda: whole_texts.scored(self.model, self.context)
+        )
+        ids = np.array(self.encode(text), np.int32)
+        if len(ids) == 1:
+            return np.zeros(0, np.float32)
+        found: Array = scored(ids=ids)["y"]
+        return found
+
+    # --- steps
+
+    def _text(
+        self,
+        prompt: str | Sequence[int],
+        max_tokens: int,
+        *,
+        stop: str | Sequence[str] = (),
+        constraint: Constraint | None = None,
+        **sampling: Any,
+    ) -> Text:
+        ids = self.encode(prompt)
+        strings = [stop] if isinstance(stop, str) else [*stop]
+        for string in strings:
+            if not isinstance(string, str) or not string:
+                raise InputError(f"stop: {string!r} is no text to stop at; give a str")
+        settings, room = Sampling(**sampling), self._room(ids, max_tokens)
+        vocab_size = self.model.config.vocab_size
+        matcher = constraint.matcher(self.tokenizer, vocab_size) if constraint else None
+        return Text(self.tokenizer, ids, room, settings, strings, matcher)
+
+    def _room(self, ids: Sequence[int], max_tokens: int) -> int:
+        """How many new tokens there may be: the last one needs no place in the caches."""
+        return min(checked_count("max_tokens", max_tokens, 0), self.context - len(ids) + 1)
+
+    def _begun(
+        self, texts: Sequence[Text], logprobs: bool = False, draft: Draft | None = None
+    ) -> Iterator[list[tuple[int, str]]]:
+        """Steps of these texts; what one text alone needs is compiled now."""
+        features = features_of(text.draw for text in texts)
+        if logprobs:
+            features = *features, "top_logprobs"
+        if len(texts) == 1:
+            self.compile(features)
+        return self._steps(texts, features, draft)
+
+    def _steps(
+        self, texts: Sequence[Text], features: Features, draft: Draft | None
+    ) -> Iterator[list[tuple[int, str]]]:
+        """Of every step the new tokens and the characters they make certain."""
+        self.stats.begin(len(texts), sum(text.draw.prompt for text in texts))
         generation = self._current = object()
-        step = np.array(draw.tokens, np.int32)
-        program, past = prefill, 0
-        room = min(max_tokens, self.context - draw.prompt + 1)
-        for number in range(room):
+        while any(text.reason is None for text in texts):
             if self._current is not generation:
                 raise GraphError(
                     "stream: another text was started on this model; finish one before the next"
                 )
-            start = time.perf_counter()
-            inputs = arrays([draw], features, self.model.config.vocab_size)
-            found = program({"ids": step, **inputs}, dims={"past": past})
-            token = int(found["tokens"][0])
-            elapsed = time.perf_counter() - start
-            if number == 0:
-                stats.prefill = elapsed
-            else:
-                stats.decode += elapsed
-            if token == NOT_A_NUMBER:
-                raise InputError(
-                    "logits: the model computes NaN; its weights are damaged, or overflow in their "
-                    "dtype: load the model's original file"
-                )
-            if token in self.tokenizer.eos_ids:
-                return
-            stats.new_tokens += 1
-            yield token
-            past += len(step)
-            draw.tokens = [*draw.tokens, token]
-            program, step = decode, np.array([token], np.int32)
+            with self._timed(is_first=texts[0].read == 0):
+                if draft is not None and texts[0].read:
+                    pushed = accepted(self.programs, texts[0], draft, self.stats)
+                else:
+                    pushed = _pushed(texts, self.programs.read(texts, features))
+            self.stats.new_tokens = sum(len(text.tokens) for text in texts)
+            yield pushed
+
+    @contextmanager
+    def _timed(self, is_first: bool) -> Iterator[None]:
+        """Adds the time of a step to its phase, without that of compiling."""
+        start, before = time.perf_counter(), self.programs.seconds
+        yield
+        compiled = self.programs.seconds - before
+        elapsed = time.perf_counter() - start - compiled
+        self.stats.compile += compiled
+        if is_first:
+            self.stats.prefill += elapsed
+        else:
+            self.stats.decode += elapsed
+
+
+def _pushed(texts: Sequence[Text], found: Results) -> list[tuple[int, str]]:
+    """The chosen tokens, pushed to the texts that are not done."""
+    pushed = []
+    for row, (text, token) in enumerate(zip(texts, found["tokens"].tolist(), strict=True)):
+        if text.reason is not None:
+            continue
+        if "logprobs" in found:
+            ranked = zip(found["top_tokens"][row], found["top_logprobs"][row], strict=True)
+            top: tuple[Ranked, ...] = tuple((int(id_), float(value)) for id_, value in ranked)
+            piece = text.push(token, float(found["logprobs"][row]), top)
+        else:
+            piece = text.push(token)
+        pushed.append((token, piece))
+    return pushed
+
+
+def _checked_ids(ids: Any, model: Decoder) -> list[int]:
+    if not isinstance(ids, Sequence | np.ndarray):
+        raise InputError(f"prompt: {ids!r} is no text; give a str, or token ids")
+    size = model.config.vocab_size
+    for each in ids:
+        if not 0 <= checked_count("prompt: token", each, 0) < size:
+            raise InputError(f"prompt: token {each} is not below {size}, the vocabulary's size")
+    return [int(each) for each in ids]
 
 
 def load(

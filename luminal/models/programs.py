@@ -1,0 +1,184 @@
+"""The programs of a language model: they read ids into caches and choose what comes next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from luminal.dtypes import int32
+from luminal.frontend.handle import Extent
+from luminal.frontend.tensor import Tensor
+from luminal.models.choice import choose, declared
+from luminal.models.decoder import Decoder
+from luminal.models.sampling import Draw, arrays, features_of
+from luminal.models.text import Text
+from luminal.runtime.executable import Executable
+from luminal.runtime.results import Results
+from luminal.search.options import CompilationMode, mode_of
+from luminal.session import Graph, compile
+
+Features = tuple[str, ...]
+_BATCH = "batch prefill", "batch decode"
+MOST_PROPOSED = 16  # tokens of a speculation: more are seldom all right, and each costs a row
+
+
+class Programs:
+    """Compiled at first use, each for all lengths; those of one kind share one set of caches.
+
+    A text alone has caches of its own: its positions are Expressions, which costs least.
+    """
+
+    def __init__(
+        self, model: Decoder, context: int, mode: CompilationMode | str, backend: str
+    ) -> None:
+        self.model, self.context = model, context
+        self._mode, self._backend = mode, backend
+        self.caches = model.make_caches(context)
+        self.rows = 0  # of the caches of a batch
+        self._batch_caches = self.caches[:0]
+        self._made: dict[tuple[str, Features], Executable] = {}
+        self.seconds = 0.0  # of compiling
+
+    # --- running
+
+    def read(self, texts: Sequence[Text], features: Features) -> Results:
+        """Reads what is unread of each text; chooses the next token of each, row by row."""
+        if len(texts) == 1:
+            (text,) = texts
+            prefill, decode = self.pair(features)
+            ids = text.unread
+            inputs = self._choices([text.draw], features)
+            program = decode if len(ids) == 1 else prefill
+            found = program({"ids": ids, **inputs}, dims={"past": text.read})
+        else:
+            found = self._read_batch(texts, features)
+        for text in texts:
+            text.read = len(text.draw.tokens)
+        return found
+
+    def verify(self, text: Text, proposed: Sequence[int]) -> list[int]:
+        """The tokens that are chosen after what is unread, and after each proposed one.
+
+        The caches hold the proposed ones then; `text.read` counts none of them.
+        """
+        draws = [
+            Draw(text.draw.sampling, [*text.draw.tokens, *proposed[:count]], text.draw.prompt)
+            for count in range(len(proposed) + 1)
+        ]
+        features = features_of(draws)
+        program = self.program(("verify", features), lambda: self._record_verify(features))
+        ids = np.concatenate((text.unread, np.array(proposed, np.int32)))
+        inputs = {"ids": ids, **self._choices(draws, features)}
+        found = program(inputs, dims={"past": text.read})["tokens"]
+        text.read = len(text.draw.tokens)
+        return [int(token) for token in found]
+
+    def _read_batch(self, texts: Sequence[Text], features: Features) -> Results:
+        """Texts that are done read their last token once more, and change nothing."""
+        self._reserve(len(texts))
+        rows = [text.unread if text.reason is None else text.unread[:0] for text in texts]
+        width = max(1, *map(len, rows))
+        ids = np.zeros((len(rows), width), np.int32)
+        starts = np.zeros(len(rows), np.int32)
+        for row, (text, new) in enumerate(zip(texts, rows, strict=True)):
+            new = new if len(new) else np.array(text.draw.tokens[-1:], np.int32)
+            ids[row, : len(new)], starts[row] = new, len(text.draw.tokens) - len(new)
+        positions = starts[:, None] + np.arange(width, dtype=np.int32)
+        inputs = {"ids": ids, "positions": positions}
+        if width > 1:
+            inputs["last"] = np.array([max(len(new), 1) - 1 for new in rows], np.int32)
+        inputs |= self._choices([text.draw for text in texts], features)
+        kind = _BATCH[width == 1]
+        program = self.program((kind, features), lambda: self._record_batch(kind, features))
+        return program(inputs, dims={"reach": int(positions.max()) + 1})
+
+    def _reserve(self, rows: int) -> None:
+        """Caches for so many texts, at least; programs for fewer are dropped."""
+        if rows > self.rows:
+            self.rows = 1 << (rows - 1).bit_length()
+            self._made = {key: each for key, each in self._made.items() if key[0] not in _BATCH}
+            self._batch_caches = self.model.make_caches(self.context, batch=self.rows)
+
+    def _choices(self, draws: Sequence[Draw], features: Features) -> dict[str, np.ndarray]:
+        return arrays(draws, features, self.model.config.vocab_size)
+
+    # --- compiling
+
+    def pair(self, features: Features = ()) -> tuple[Executable, Executable]:
+        """For one text: what reads a prompt, and what reads one token. They share a budget."""
+        prefill = self.program(
+            ("prefill", features), lambda: self._record("prefill", (1, self.context), features), 2
+        )
+        decode = self.program(
+            ("decode", features), lambda: self._record("decode", (1, 1), features), 2
+        )
+        return prefill, decode
+
+    @property
+    def compiled(self) -> bool:
+        """Is there any program?"""
+        return bool(self._made)
+
+    def program(
+        self, key: tuple[str, Features], record: Callable[[], Graph], share: int = 1
+    ) -> Executable:
+        """The program of this name and options, recorded and compiled at its first use."""
+        found = self._made.get(key)
+        if found is None:
+            start = time.perf_counter()
+            mode = mode_of(self._mode).shared_by(share)
+            if any(_interrupted(each) for each in self._made.values()):
+                mode = CompilationMode.FAST  # Ctrl-C ends all searching at once
+            found = self._made[key] = compile(record(), backend=self._backend, mode=mode)
+            self.seconds += time.perf_counter() - start
+        return found
+
+    def _record(self, name: str, lengths: tuple[int, int], features: Features) -> Graph:
+        """ids (s,) after `past` tokens to the token after the last one."""
+        graph, ids, past = self._text_graph(name, lengths)
+        logits = self.model(ids, self.caches, past, last_only=True)
+        self._choose(logits, features)
+        return graph
+
+    def _record_verify(self, features: Features) -> Graph:
+        """ids (s,) after `past` tokens to the token after each of them."""
+        graph, ids, past = self._text_graph("verify", (1, MOST_PROPOSED + 1))
+        self._choose(self.model(ids, self.caches, past), features)
+        return graph
+
+    def _text_graph(self, name: str, lengths: tuple[int, int]) -> tuple[Graph, Tensor, Extent]:
+        graph = Graph(name)
+        past = graph.dim("past", 0, self.context - 1)
+        s = graph.dim("s", *lengths) if lengths[1] > lengths[0] else lengths[0]
+        return graph, graph.tensor((s,), dtype=int32, name="ids"), past
+
+    def _record_batch(self, kind: str, features: Features) -> Graph:
+        """ids (b, s) at positions of their own to the token after the last one of each row."""
+        graph = Graph(kind)
+        b = graph.dim("b", 1, self.rows)
+        shape = b, graph.dim("s", 1, self.context) if kind == _BATCH[0] else 1
+        ids, positions = (graph.tensor(shape, int32, name) for name in ("ids", "positions"))
+        reach = graph.dim("reach", 1, self.context)
+        caches = [cache.within(reach) for cache in self._batch_caches]
+        hidden = self.model.model(ids, caches, positions)
+        if kind == _BATCH[0]:
+            last = graph.tensor((b,), int32, "last")
+            hidden = hidden[graph.arange(b), last]
+        else:
+            hidden = hidden[:, 0]
+        self._choose(self.model.logits(hidden), features)
+        return graph
+
+    def _choose(self, logits: Tensor, features: Features) -> None:
+        graph, (rows, vocab_size) = logits.graph, logits.extents
+        inputs = declared(graph, rows, features, vocab_size.value)
+        for name, value in choose(logits, features, inputs)._asdict().items():
+            if value is not None:
+                value.output(name)
+
+
+def _interrupted(program: Executable) -> bool:
+    search = program.report().search
+    return search is not None and search.interrupted

@@ -1,0 +1,99 @@
+"""Speculative decoding: a draft proposes tokens, the model checks all of them in one run.
+
+Leviathan et al., arXiv 2211.17192. What the model chooses after a token follows from its logits
+and the text's seed, so a proposed token is right or is not: the text is the one without a draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from luminal.errors import InputError
+from luminal.models.programs import MOST_PROPOSED, Programs
+from luminal.models.sampling import Draw, checked_count, features_of
+from luminal.models.stats import Stats
+from luminal.models.text import Text
+
+if TYPE_CHECKING:
+    from luminal.models.generate import LanguageModel
+
+
+class Draft(Protocol):
+    """Proposes how a text goes on."""
+
+    def propose(self, draw: Draw, most: int) -> list[int]:
+        """At most so many tokens to follow `draw.tokens`, may be none."""
+        ...
+
+
+class PromptLookup:
+    """Proposes what followed the last tokens where they came before (Saxena, 2023).
+
+    Good where a text repeats its prompt. `ngram`: how many last tokens are looked for, then fewer.
+    """
+
+    def __init__(self, count: int = 8, ngram: int = 3) -> None:
+        self.count = checked_count("count", count, 1)
+        self.ngram = checked_count("ngram", ngram, 1)
+
+    def propose(self, draw: Draw, most: int) -> list[int]:
+        """See `Draft`."""
+        tokens = [*draw.tokens]
+        for length in range(min(self.ngram, len(tokens) - 1), 0, -1):
+            end = tokens[-length:]
+            for start in range(len(tokens) - length - 1, -1, -1):
+                if tokens[start : start + length] == end:
+                    after = start + length
+                    return tokens[after : after + min(self.count, most)]
+        return []
+
+
+class ModelDraft:
+    """Proposes what a smaller model of the same vocabulary would write, chosen by the same seed."""
+
+    def __init__(self, model: LanguageModel, count: int = 4) -> None:
+        self.model = model
+        self.count = checked_count("count", count, 1)
+        self._held: list[int] = []  # what the model's caches hold
+
+    def propose(self, draw: Draw, most: int) -> list[int]:
+        """See `Draft`."""
+        model, size = self.model, self.model.model.config.vocab_size
+        if max(draw.tokens) >= size:
+            raise InputError(
+                f"draft: token {max(draw.tokens)} is not below its vocabulary's {size}"
+            )
+        room = min(self.count, most, model.context - len(draw.tokens))
+        text = Text(model.tokenizer, draw.tokens, max(room, 0), draw.sampling)
+        text.draw.prompt = draw.prompt
+        text.read = min(_shared(self._held, draw.tokens), len(draw.tokens) - 1)
+        features = features_of([text.draw])
+        while text.reason is None:
+            text.push(int(model.programs.read([text], features)["tokens"][0]))
+        self._held = [*text.draw.tokens[: text.read]]
+        return text.tokens
+
+
+def _shared(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    for count, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            return count
+    return min(len(left), len(right))
+
+
+def accepted(programs: Programs, text: Text, draft: Draft, stats: Stats) -> list[tuple[int, str]]:
+    """The tokens of one check, pushed: the proposed ones that are right, and one more."""
+    room = min(text.room - len(text.tokens) - 1, MOST_PROPOSED)
+    proposed = draft.propose(text.draw, room) if room > 0 else []
+    pushed = []
+    for number, token in enumerate(programs.verify(text, proposed)):
+        pushed.append((token, text.push(token)))
+        right = proposed[number : number + 1] == [token]
+        stats.accepted += right
+        if not right or text.reason is not None:
+            break
+    text.read = len(text.draw.tokens) - 1  # what was proposed and right is in the caches
+    stats.proposed += len(proposed)
+    return pushed

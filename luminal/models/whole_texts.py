@@ -1,0 +1,31 @@
+"""Programs over whole texts, without caches: vectors and log-probabilities."""
+
+from __future__ import annotations
+
+from luminal.dtypes import float32, int32
+from luminal.errors import InputError
+from luminal.models.decoder import Decoder
+from luminal.session import Graph
+
+POOLINGS = "mean", "last"
+
+
+def pooled(model: Decoder, longest: int, pooling: str) -> Graph:
+    """ids (s,) to "y", float32 (hidden,): the mean of the hidden states, or the last one."""
+    if pooling not in POOLINGS:
+        raise InputError(f"pooling {pooling!r}: takes one of {', '.join(map(repr, POOLINGS))}")
+    graph = Graph("embed")
+    ids = graph.tensor((graph.dim("s", 1, longest),), int32, "ids")
+    hidden = model.model(ids).cast(float32)
+    found = hidden.mean(0) if pooling == "mean" else hidden[-1]
+    found.output("y")
+    return graph
+
+
+def scored(model: Decoder, longest: int) -> Graph:
+    """ids (s,), 2 or more, to "y", float32 (s - 1,): of each id after those before it."""
+    graph = Graph("score")
+    ids = graph.tensor((graph.dim("s", 2, max(2, longest)),), int32, "ids")
+    logprobs = model(ids)[:-1].cast(float32).log_softmax(-1)
+    logprobs.gather(-1, ids[1:].unsqueeze(-1)).squeeze(-1).output("y")
+    return graph

@@ -1,0 +1,117 @@
+"""Texts of a batch are those of each prompt alone; samples, stop strings, vectors, scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.models import LanguageModel
+from tests.models.small_models import VOCABULARY, language_model
+
+PROMPTS = ["EFG", "A", "Mabcdefg", "b7"]
+
+
+@pytest.fixture(scope="module")
+def model() -> LanguageModel:
+    return language_model()
+
+
+def test_a_batch_writes_what_each_prompt_gets_alone(model: LanguageModel) -> None:
+    alone = [model.generate(prompt, 14) for prompt in PROMPTS]
+    assert len(set(alone)) == len(PROMPTS)
+    before = lm.compile_count()
+    assert model.generate(PROMPTS, 14) == alone
+    assert lm.compile_count() - before == 2
+    assert model.generate([*reversed(PROMPTS[:3])], 14) == alone[2::-1]
+    assert lm.compile_count() - before == 2  # for all lengths, and for fewer prompts
+
+
+def test_a_seed_gives_the_same_text_alone_and_among_others(model: LanguageModel) -> None:
+    options: dict[str, Any] = {"temperature": 1.2, "top_p": 0.9, "frequency_penalty": 0.1}
+    alone = [model.generate(PROMPTS[0], 8, seed=seed, **options) for seed in (5, 6, 7)]
+    assert len(set(alone)) == 3
+    found = model.complete(PROMPTS[:2], 8, n=3, seed=5, **options)
+    assert [each.text for each in found[:3]] == alone
+    assert model.generate(PROMPTS[0], 8, seed=6, **options) == alone[1]
+
+
+def test_the_cpu_writes_the_same(model: LanguageModel) -> None:
+    compiled = language_model(backend="cpu")
+    assert compiled.generate(PROMPTS, 12) == model.generate(PROMPTS, 12)
+    assert compiled.generate(PROMPTS[2], 12) == model.generate(PROMPTS[2], 12)
+
+
+def test_texts_end_one_by_one(model: LanguageModel) -> None:
+    whole = model.generate(PROMPTS, 14)
+    stops = [whole[0][4:6], whole[2][7:9]]
+    found = model.complete(PROMPTS, 14, stop=stops)
+    for text, completion in zip(whole, found, strict=True):
+        places = [text.find(stop) for stop in stops if stop in text]
+        assert completion.text == text[: min(places, default=14)]
+        assert completion.reason == ("stop" if places else "length")
+    assert "".join(model.stream(PROMPTS[0], 14, stop=stops[0])) == found[0].text
+
+
+def test_log_probabilities_are_scores(model: LanguageModel) -> None:
+    found = model.complete(PROMPTS, 6, logprobs=True, temperature=1.5, seed=3)
+    for prompt, completion in zip(PROMPTS, found, strict=True):
+        scores = model.score(prompt + completion.text)
+        np.testing.assert_allclose(completion.logprobs, scores[len(prompt) - 1 :], atol=1e-5)
+        rows = zip(completion.tokens, completion.logprobs, completion.top, strict=True)
+        for token, logprob, top in rows:
+            assert len(top) == 20
+            assert sorted(top, key=lambda each: -each[1]) == [*top]
+            assert dict(top).get(token, logprob) == pytest.approx(logprob, abs=1e-5)
+    assert model.score("A").shape == (0,)
+
+
+def test_scores_and_vectors_are_those_of_transformers(model: LanguageModel) -> None:
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+    )
+    theirs = transformers.LlamaForCausalLM(config).eval()
+    weights = {name: torch.from_numpy(v.copy()) for name, v in model.model.state_dict().items()}
+    theirs.load_state_dict(weights)
+    ids = torch.tensor([model.encode(PROMPTS[2])])
+    with torch.no_grad():
+        out = theirs(ids, output_hidden_states=True)
+    hidden = out.hidden_states[-1][0].numpy()
+    for pooling, expected in (("mean", hidden.mean(0)), ("last", hidden[-1])):
+        found = model.embed(PROMPTS[2], pooling, normalize=False)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    logprobs = out.logits[0, :-1].log_softmax(-1).gather(-1, ids[0, 1:, None])[:, 0].numpy()
+    np.testing.assert_allclose(model.score(PROMPTS[2]), logprobs, atol=1e-5)
+    vectors = model.embed(PROMPTS)
+    assert vectors.shape == (4, 32)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+
+
+def test_what_makes_no_sense_is_refused(model: LanguageModel) -> None:
+    for call, message in (
+        (lambda: model.complete(["A"], 3, n=0), "n: 0 is not 1 or above"),
+        (lambda: model.complete([[1, 64]], 3), "token 64 is not below 64"),
+        (lambda: model.complete([[]], 3), "it has no tokens"),
+        (lambda: model.generate("A", 3, stop=""), "stop: '' is no text to stop at"),
+        (lambda: model.embed("A", "sum"), "pooling 'sum': takes one of 'mean', 'last'"),
+    ):
+        with pytest.raises(lm.InputError, match=message):
+            call()
+    assert model.complete([], 3) == []
+
+
+def test_another_text_ends_the_first(model: LanguageModel) -> None:
+    first = model.stream("A", 5)
+    next(first)
+    model.generate("B", 2)
+    with pytest.raises(lm.GraphError, match="another text was started on this model"):
+        next(first)

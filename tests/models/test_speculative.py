@@ -1,0 +1,62 @@
+"""Drafts change how fast a text comes, never the text."""
+
+from __future__ import annotations
+
+import pytest
+
+from luminal.models import LanguageModel, ModelDraft, PromptLookup
+from luminal.models.sampling import Draw, Sampling
+from tests.models.small_models import language_model, llama
+
+PROMPT = "ABCABCABCAB"
+
+
+@pytest.fixture(scope="module")
+def model() -> LanguageModel:
+    return language_model()
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 1.1, "top_k": 8, "seed": 4}])
+def test_the_text_is_that_without_a_draft(model: LanguageModel, options: dict[str, int]) -> None:
+    expected = model.generate(PROMPT, 14, **options)
+    drafts = (
+        PromptLookup(),
+        ModelDraft(language_model(llama(1, layers=1))),
+        ModelDraft(language_model(), 5),
+    )
+    shares = []
+    for draft in drafts:
+        assert model.generate(PROMPT, 14, draft=draft, **options) == expected
+        shares.append(model.stats.acceptance)
+    assert shares[2] == 1  # the model itself is always right
+    assert shares[1] < 0.5
+    told = f"accepted {model.stats.accepted} of {model.stats.proposed} tokens, 100%"
+    assert told in model.stats.text()
+
+
+def test_a_draft_ends_where_the_text_does(model: LanguageModel) -> None:
+    whole = model.generate(PROMPT, 14)
+    stop = whole[7:9]
+    for draft in (PromptLookup(), ModelDraft(language_model())):
+        found = model.generate(PROMPT, 14, stop=stop, draft=draft)
+        assert found == whole[: whole.find(stop)]
+
+
+def test_a_draft_may_fill_the_context() -> None:
+    small = language_model(context=9)
+    filled = small.generate("A", 500)
+    assert len(filled) == 9
+    for draft in (PromptLookup(), ModelDraft(language_model()), ModelDraft(language_model())):
+        for _ in range(2):  # what the draft's caches hold is used again
+            assert small.generate("A", 500, draft=draft) == filled
+
+
+def test_lookup_proposes_what_followed_the_longest_end() -> None:
+    def proposed(tokens: list[int], most: int = 9) -> list[int]:
+        return PromptLookup(count=3, ngram=2).propose(Draw(Sampling(), tokens), most)
+
+    assert proposed([1, 2, 3, 4, 9, 2, 5, 1, 2]) == [3, 4, 9]
+    assert proposed([1, 2, 3, 7, 2, 5, 8, 9, 2]) == [5, 8, 9]
+    assert proposed([1, 2, 3, 7, 2, 5, 8, 9, 2], 1) == [5]
+    assert proposed([1, 2, 3]) == []
+    assert proposed([1]) == []
