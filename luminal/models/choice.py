@@ -15,11 +15,13 @@ import numpy as np
 from luminal.dtypes import float32, int32, uint32
 from luminal.frontend.binary import where
 from luminal.frontend.graph import Recorder
-from luminal.frontend.handle import Extent
+from luminal.frontend.handle import Array, Extent
 from luminal.frontend.random import fold_in, gumbel
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
-from luminal.models.sampling import words_of
+from luminal.models.sampling import Draw, arrays, features_of, words_of
+from luminal.runtime.executable import Executable
+from luminal.session import Graph, compile
 
 TOP_LOGPROBS = 20  # as many as OpenAI's interface may be asked for
 NOT_A_NUMBER = -1
@@ -90,6 +92,27 @@ def choose(logits: Tensor, features: Iterable[str], inputs: Inputs) -> Chosen:
     own = logprobs.gather(-1, tokens.maximum(0).unsqueeze(-1)).squeeze(-1)
     top = logprobs.topk(min(TOP_LOGPROBS, plain.extents[-1].value))
     return Chosen(tokens, own, top.indices.cast(int32), top.values)
+
+
+class Chooser:
+    """Chooses by programs of its own, for models whose programs give logits."""
+
+    def __init__(self, vocab_size: int, backend: str) -> None:
+        self._vocab_size, self._backend = vocab_size, backend
+        self._programs: dict[tuple[str, ...], Executable] = {}
+
+    def __call__(self, draw: Draw, logits: Array) -> int:
+        """The next token of a text with these logits (vocab_size,)."""
+        features = features_of([draw])
+        if features not in self._programs:
+            graph = Graph("choice")
+            x = graph.tensor((1, self._vocab_size), float32, "logits")
+            inputs = declared(graph, 1, features, self._vocab_size)
+            choose(x, features, inputs).tokens.output("tokens")
+            self._programs[features] = compile(graph, backend=self._backend)
+        given = arrays([draw], features, self._vocab_size)
+        row = logits[None].astype(np.float32)
+        return int(self._programs[features]({"logits": row, **given})["tokens"][0])
 
 
 # --- before the draw ------------------------------------------------------------------------------

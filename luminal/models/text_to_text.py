@@ -15,7 +15,8 @@ from luminal.loaders.checkpoint import folder_config, folder_tokenizer
 from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
-from luminal.models.sampling import Sampler, checked_count
+from luminal.models.choice import Chooser
+from luminal.models.sampling import Draw, Sampling, checked_count
 from luminal.models.sequence_to_sequence import SequenceToSequence
 from luminal.models.t5 import T5
 from luminal.search.options import CompilationMode
@@ -35,6 +36,7 @@ class TextToText:
     ) -> None:
         self.model, self.tokenizer, self.start = model, tokenizer, start
         self.writer = SequenceToSequence(model, self._input, mode, backend)
+        self._choose = Chooser(model.config.vocab_size, backend)
 
     def _input(self, graph: Graph) -> Tensor:
         return graph.tensor((graph.dim("m", 1, self.model.longest_input),), dtypes.int32, "x")
@@ -68,18 +70,14 @@ class TextToText:
         self,
         text: str,
         max_tokens: int = 200,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float = 1.0,
-        seed: int = 0,
+        **sampling: Any,
     ) -> Iterator[str]:
-        """The same in pieces of whole characters, as they come; temperature 0 is greedy.
+        """The same in pieces of whole characters, as they come; `sampling` as for Sampling.
 
         Raises InputError, at once, for a text that is too long or an option out of its range.
         """
         checked_count("max_tokens", max_tokens, 0)
-        sampler, rng = Sampler(temperature, top_k, top_p), np.random.default_rng(seed)
-        return self._pieces(self._ids(text), max_tokens, sampler, rng)
+        return self._pieces(self._ids(text), max_tokens, Sampling(**sampling))
 
     def _ids(self, text: str) -> list[int]:
         if not isinstance(text, str):
@@ -92,20 +90,21 @@ class TextToText:
         return ids
 
     def tokens(
-        self, ids: list[int], max_tokens: int, sampler: Sampler, rng: np.random.Generator
+        self, ids: list[int], max_tokens: int, sampling: Sampling | None = None
     ) -> Iterator[int]:
         """What follows from `ids` as ids, up to an end token."""
+        settings = sampling or Sampling()
         self.writer.encode(np.array(ids, np.int32))
         found = self.writer.tokens(
-            [self.start], lambda new, logits: sampler.choose(logits, rng), self.tokenizer.eos_ids
+            [self.start],
+            lambda new, logits: self._choose(Draw(settings, new), logits),
+            self.tokenizer.eos_ids,
         )
         return (token for _, token in zip(range(max_tokens), found, strict=False))
 
-    def _pieces(
-        self, ids: list[int], max_tokens: int, sampler: Sampler, rng: np.random.Generator
-    ) -> Iterator[str]:
+    def _pieces(self, ids: list[int], max_tokens: int, sampling: Sampling) -> Iterator[str]:
         decoder = StreamDecoder(self.tokenizer)
-        for token in self.tokens(ids, max_tokens, sampler, rng):
+        for token in self.tokens(ids, max_tokens, sampling):
             piece = decoder.push(token)
             if piece:
                 yield piece
