@@ -12,11 +12,11 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 import luminal as lm
-from luminal.errors import DimError, LoadError
+from luminal.errors import DimError, InputError, LoadError
 from luminal.models import load
 from luminal.models.architectures import read_decoder
 from luminal.models.decoder import Decoder
-from tests.models.tiny_architectures import TINY, VARIANTS, VOCABULARY
+from tests.models.tiny_architectures import RECURRENT, TINY, UNLIKE, VARIANTS, VOCABULARY
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -116,6 +116,33 @@ def check_padded_texts(theirs: Any, model: Decoder, backend: str) -> None:
         done += counts
 
 
+def check_texts_in_step(theirs: Any, model: Decoder, backend: str) -> None:
+    """Three texts of one length, read together; then each has a position of its own."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, VOCABULARY, (3, 12)).astype(np.int32)
+    logits = expected(theirs, ids)
+    graph = lm.Graph()
+    first = graph.tensor((3, graph.dim("s", 1, LONGEST)), lm.int32, "ids")
+    caches = model.make_caches(LONGEST, batch=3)
+    model(first, caches, graph.dim("past", 0, LONGEST)).output("logits")
+    exe = graph.compile(backend)
+    close(exe(ids=ids[:, :7], dims={"past": 0})["logits"], logits[:, :7])
+    close(exe(ids=ids[:, 7:9], dims={"past": 7})["logits"], logits[:, 7:9])
+    graph = lm.Graph()
+    rows = graph.dim("rows", 1, 3)
+    one = graph.tensor((rows, 1), lm.int32, "ids")
+    places = graph.tensor((rows, 1), lm.int32, "positions")
+    model(one, caches, places).output("logits")
+    exe = graph.compile(backend)
+    found = exe(ids=ids[:, 9:10], positions=np.full((3, 1), 9, np.int32))["logits"]
+    close(found, logits[:, 9:10])
+    beginning = np.array([[10], [0]], np.int32)  # the second text starts again
+    found = exe(ids=np.array([ids[0, 10:11], ids[1, :1]]), positions=beginning)["logits"]
+    close(found, np.array([logits[0, 10:11], logits[1, :1]]))
+    found = exe(ids=ids[2:, 10:11][[0, 0, 0]], positions=np.full((3, 1), 10, np.int32))["logits"]
+    close(found[2], logits[2, 10:11])  # the third was not touched
+
+
 def check_greedy_tokens(theirs: Any, folder: Path, backend: str) -> None:
     """The 30 likeliest tokens after five, one after the other; two programs are compiled."""
     write_tokenizer(folder)
@@ -138,21 +165,30 @@ def write_tokenizer(folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", TINY)
+def check(theirs: Any, model: Decoder, name: str, backend: str) -> None:
+    """All of the above but greedy tokens."""
+    check_logits(theirs, model, backend)
+    batched = check_texts_in_step if name in RECURRENT else check_padded_texts
+    batched(theirs, model, backend)
+
+
+@pytest.mark.parametrize("name", UNLIKE)
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     theirs = saved(name, tmp_path)
-    model = read_decoder(tmp_path)
-    check_logits(theirs, model, "reference")
-    check_padded_texts(theirs, model, "reference")
+    check(theirs, read_decoder(tmp_path), name, "reference")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", VARIANTS)
-def test_logits_of_options(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [name for name in TINY | VARIANTS if name not in UNLIKE])
+def test_logits_of_all_architectures(name: str, tmp_path: Path) -> None:
     theirs = saved(name, tmp_path)
-    model = read_decoder(tmp_path)
-    check_logits(theirs, model, "reference")
-    check_padded_texts(theirs, model, "reference")
+    check(theirs, read_decoder(tmp_path), name, "reference")
+
+
+def test_recurrent_layers_read_no_padding(tmp_path: Path) -> None:
+    saved("mamba", tmp_path)
+    with pytest.raises(InputError, match="read each text alone, then step them together"):
+        batched(read_decoder(tmp_path))
 
 
 def test_a_cache_ends_where_rotary_frequencies_change(tmp_path: Path) -> None:
@@ -175,8 +211,7 @@ def test_greedy_tokens_are_those_of_transformers(name: str, tmp_path: Path) -> N
 def test_compiled_logits_and_greedy_tokens(name: str, tmp_path: Path) -> None:
     theirs = saved(name, tmp_path)
     model = read_decoder(tmp_path)
-    check_logits(theirs, model, "cpu")
-    check_padded_texts(theirs, model, "cpu")
+    check(theirs, model, name, "cpu")
     check_greedy_tokens(theirs, tmp_path, "cpu")
 
 

@@ -44,6 +44,15 @@ YARN = {
 WINDOW = {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]}
 
 
+STATES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "state_size": 6,
+    **SPECIAL,
+}
+
+
 class Tiny(NamedTuple):
     """A small configuration: the classes of transformers, and its options."""
 
@@ -253,6 +262,29 @@ TINY = {
             "moe_intermediate_size": 16,
         },
     ),
+    "qwen3_next": Tiny(
+        "Qwen3NextConfig",
+        "Qwen3NextForCausalLM",
+        {
+            **SIZES,
+            **EXPERTS,
+            "head_dim": 16,
+            "layer_types": ["linear_attention", "full_attention"],
+            "mlp_only_layers": [0],
+            "shared_expert_intermediate_size": 20,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 6,
+            "linear_value_head_dim": 5,
+        },
+    ),
+    "mamba": Tiny("MambaConfig", "MambaForCausalLM", {**STATES, "use_bias": True}),
+    "falcon_mamba": Tiny("FalconMambaConfig", "FalconMambaForCausalLM", STATES),
+    "mamba2": Tiny(
+        "Mamba2Config",
+        "Mamba2ForCausalLM",
+        {**STATES, "num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 8},
+    ),
 }
 
 ROPE = {"rope_theta": 10000.0, "factor": 4.0}
@@ -319,3 +351,25 @@ VARIANTS = {
         }
     ),
 }
+
+RECURRENT = ("qwen3_next", "mamba", "falcon_mamba", "mamba2")
+"""They keep what they read as it comes: their texts are not padded."""
+UNLIKE = (
+    "bloom",
+    "cohere",
+    "deepseek_v3",
+    "falcon",
+    "gemma3",
+    "gemma4",
+    "gemma4_moe",
+    "gpt2",
+    "gpt_oss",
+    "llama4",
+    "mamba",
+    "mamba2",
+    "mistral",
+    "olmo3",
+    "qwen3_moe",
+    "qwen3_next",
+)
+"""Those that together have every kind of layer and of weight's name."""

@@ -25,6 +25,7 @@ from luminal.models.architectures.gpt_oss import GPT_OSS
 from luminal.models.architectures.granite import GRANITE, GRANITE_MOE
 from luminal.models.architectures.llama import LLAMA
 from luminal.models.architectures.llama4 import LLAMA4
+from luminal.models.architectures.mamba import FALCON_MAMBA, MAMBA, MAMBA2
 from luminal.models.architectures.minicpm3 import MINICPM3
 from luminal.models.architectures.mistral import MISTRAL
 from luminal.models.architectures.mixtral import MIXTRAL
@@ -36,6 +37,7 @@ from luminal.models.architectures.phi import PHI
 from luminal.models.architectures.phi3 import PHI3
 from luminal.models.architectures.qwen2 import QWEN2, QWEN2_MOE
 from luminal.models.architectures.qwen3 import QWEN3, QWEN3_MOE
+from luminal.models.architectures.qwen3_next import QWEN3_NEXT
 from luminal.models.architectures.smollm3 import SMOLLM3
 from luminal.models.architectures.stablelm import STABLELM
 from luminal.models.architectures.starcoder2 import STARCODER2
@@ -50,6 +52,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "Ernie4_5ForCausalLM": ERNIE4_5,
     "Ernie4_5_MoeForCausalLM": ERNIE4_5_MOE,
     "FalconForCausalLM": FALCON,
+    "FalconMambaForCausalLM": FALCON_MAMBA,
     "GPT2LMHeadModel": GPT2,
     "GPTNeoXForCausalLM": GPT_NEOX,
     "Gemma2ForCausalLM": GEMMA2,
@@ -64,6 +67,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "GraniteMoeForCausalLM": GRANITE_MOE,
     "Llama4ForCausalLM": LLAMA4,
     "LlamaForCausalLM": LLAMA,
+    "Mamba2ForCausalLM": MAMBA2,
+    "MambaForCausalLM": MAMBA,
     "MiniCPM3ForCausalLM": MINICPM3,
     "MistralForCausalLM": MISTRAL,
     "MixtralForCausalLM": MIXTRAL,
@@ -78,6 +83,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "Qwen2MoeForCausalLM": QWEN2_MOE,
     "Qwen3ForCausalLM": QWEN3,
     "Qwen3MoeForCausalLM": QWEN3_MOE,
+    "Qwen3NextForCausalLM": QWEN3_NEXT,
     "SmolLM3ForCausalLM": SMOLLM3,
     "StableLmForCausalLM": STABLELM,
     "Starcoder2ForCausalLM": STARCODER2,

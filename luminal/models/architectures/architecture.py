@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,7 +37,8 @@ class Architecture:
     Fused projections become `qkv_proj` and `gate_up_proj`, and are split. `grouped`: fused rows lie
     by heads of keys, each after its queries; else all queries, all keys, all values.
     `adapted`: the array that is stored under a name of ours. `further_layers`: files may have
-    layers beyond the last one, which guess further tokens and are left out.
+    layers beyond the last one, which guess further tokens and are left out. `divided`: an array and
+    its name as those of several projections, where fusing is not by rows of the kinds above.
     """
 
     config: Callable[[Fields], DecoderConfig]
@@ -45,6 +46,7 @@ class Architecture:
     grouped: bool = False
     adapted: Callable[[str, Array], Array] = _kept
     further_layers: bool = False
+    divided: Callable[[str, Array, DecoderConfig], Iterable[tuple[str, Array]]] | None = None
 
     def weights(self, tensors: Tensors, config: DecoderConfig) -> dict[str, Array]:
         """The arrays under the names of a Decoder; views where rows are only taken apart."""
@@ -66,7 +68,7 @@ class Architecture:
             if expert:
                 experts.setdefault(expert[1], {})[expert[3], int(expert[2])] = array
             else:
-                found.update(self._parts(name, array, config))
+                found.update((self.divided or self._parts)(name, array, config))
         for path, arrays in experts.items():
             found.update(_stacked(path, arrays))
         if config.tie_word_embeddings and _OUTPUT in found:

@@ -1,0 +1,118 @@
+"""Qwen3-Next: three layers of linear attention to one of gated attention, and experts.
+
+Qwen 2025; the gated delta rule: arXiv 2412.06464.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from luminal.errors import LoadError
+from luminal.frontend.handle import Array
+from luminal.loaders.fields import Fields
+from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.qwen2 import shared_experts, sparse_layers
+from luminal.models.architectures.settings import decoder, kinds_of, layer_count, refuse, rotary_of
+from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.nn import RotaryEmbedding
+from luminal.nn.delta_rule import GatedDeltaNet
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaConfig:
+    """Sizes of a `GatedDeltaNet`."""
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    width: int
+
+    def make(
+        self, config: DecoderConfig, rotary: RotaryEmbedding | None, dtype: Any
+    ) -> GatedDeltaNet:
+        """The mixer of one layer."""
+        heads = self.key_heads, self.value_heads
+        sizes = self.key_dim, self.value_dim, self.width
+        return GatedDeltaNet(config.hidden_size, *heads, *sizes, config.norm_eps, dtype)
+
+
+def config(fields: Fields) -> DecoderConfig:
+    """Of a `config.json`; of four layers three are linear."""
+    refuse(fields, hidden_act="silu")
+    count = layer_count(fields)
+    interval = fields.integer("full_attention_interval", 4)
+    kinds = kinds_of(fields, count, "full_attention", "linear_attention") or [
+        "linear_attention" if (number + 1) % interval else "full_attention"
+        for number in range(count)
+    ]
+    delta = DeltaConfig(
+        fields.integer("linear_num_key_heads", 16),
+        fields.integer("linear_num_value_heads", 32),
+        fields.integer("linear_key_head_dim", 128),
+        fields.integer("linear_value_head_dim", 128),
+        fields.integer("linear_conv_kernel_dim", 4),
+    )
+    if delta.value_heads % delta.key_heads:
+        raise LoadError(
+            f"{fields.path}: {delta.value_heads} heads of values do not divide among "
+            f"{delta.key_heads} of keys"
+        )
+    full = LayerConfig(rotary=rotary_of(fields, share=0.25))
+    linear = LayerConfig(mixer=delta)
+    bias = fields.flag("attention_bias", False)
+    return decoder(
+        fields,
+        sparse_layers(
+            fields, tuple(linear if kind == "linear_attention" else full for kind in kinds)
+        ),
+        norm="zero_centered_rms",
+        qk_norm="head",
+        attention_gate=True,
+        attention_bias=bias,
+        output_bias=bias,
+        experts=shared_experts(fields, 10, True),
+    )
+
+
+def _divided(name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[str, Array]]:
+    """Rows that lie by heads, as the projections they are of."""
+    path, _, part = name.rpartition(".self_attn.")
+    heads, parts = 0, {}
+    if part.startswith("q_proj."):
+        heads = config.num_attention_heads
+        parts = {"q_proj": config.head_dim, "gate_proj": config.head_dim}
+    delta = next((layer.mixer for layer in config.layers if layer.mixer is not None), None)
+    if part.startswith("in_proj_") and isinstance(delta, DeltaConfig):
+        heads, group = delta.key_heads, delta.value_heads // delta.key_heads
+        values = group * delta.value_dim
+        parts = {"in_proj_b": group, "in_proj_a": group}
+        if part.startswith("in_proj_qkvz."):
+            parts = {"q": delta.key_dim, "k": delta.key_dim, "v": values, "in_proj_z": values}
+    if not parts:
+        yield name, array
+        return
+    sizes = list(parts.values())
+    if array.shape[0] != heads * sum(sizes):
+        raise LoadError(
+            f"weights: {name!r} has {array.shape[0]} rows, the configuration asks for "
+            f"{heads * sum(sizes)}"
+        )
+    cut = np.split(array.reshape(heads, sum(sizes), *array.shape[1:]), np.cumsum(sizes)[:-1], 1)
+    found = {key: rows.reshape(-1, *array.shape[1:]) for key, rows in zip(parts, cut, strict=True)}
+    if "q" in found:
+        found["in_proj_qkv"] = np.concatenate([found.pop(key) for key in "qkv"])
+    last = part.rpartition(".")[2]
+    for key, rows in found.items():
+        yield f"{path}.self_attn.{key}.{last}", rows
+
+
+QWEN3_NEXT = Architecture(
+    config,
+    {".linear_attn.": ".self_attn.", ".shared_expert.": ".shared_experts."},
+    divided=_divided,
+)

@@ -1,0 +1,97 @@
+"""What recurrent layers of a decoder keep of the positions before, and how they step through x."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from luminal.dtypes import bool_
+from luminal.errors import InputError
+from luminal.frontend.binary import where
+from luminal.frontend.creation import position
+from luminal.frontend.handle import Extent
+from luminal.frontend.scan import scan
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.state import State
+from luminal.nn.cache import Positions
+from luminal.shape.expression import const
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentCache:
+    """States of one text, or with a leading dim of a batch of them. A text starts with zeros."""
+
+    states: tuple[State, ...]
+
+    @classmethod
+    def make(
+        cls, shapes: Sequence[tuple[int, ...]], dtype: Any, name: str, batch: int | None = None
+    ) -> RecurrentCache:
+        """One State for each shape; without `batch` of one text."""
+        rows = () if batch is None else (batch,)
+        return cls(
+            tuple(
+                State((*rows, *shape), dtype, name=f"{name}.{number}")
+                for number, shape in enumerate(shapes)
+            )
+        )
+
+    def within(self, reach: Extent) -> RecurrentCache:
+        """As of `KVCache`: itself, for nothing of single positions is kept."""
+        return self
+
+    def before(self, x: Tensor, positions: Positions) -> list[Tensor]:
+        """The States' values before x (..., s, features), in its dtype: 0 at a text's start.
+
+        Raises InputError for texts of different lengths, read together: padding would be kept.
+        """
+        graph, rows = x.graph, [slice(n) for n in x.extents[:-2]]
+        if isinstance(positions, Tensor):
+            if positions.extents[-1] != const(1):
+                raise InputError(
+                    f"recurrent layers: positions {positions.extents} of texts with lengths of "
+                    "their own; read each text alone, then step them together, one token a run"
+                )
+            later = positions[..., 0] > 0
+        else:
+            later = position(graph, graph.extent(positions) > 0, (), bool_)
+        found = []
+        for state in self.states:
+            value = (
+                graph.read(state)[*rows].cast(x.dtype) if rows else graph.read(state).cast(x.dtype)
+            )
+            of_row = later.reshape(*later.extents, *[1] * (value.ndim - later.ndim))
+            found.append(where(of_row, value, 0))
+        return found
+
+    def keep(self, values: Sequence[Tensor]) -> None:
+        """The States hold the values after the run, the first rows where there are fewer."""
+        for state, value in zip(self.states, values, strict=True):
+            graph, kept = value.graph, value.cast(state.dtype)
+            if value.extents[:1] != graph.extents(state.shape[:1]):
+                kept = graph.read(state).slice_scatter(kept, 0, 0)
+            graph.assign(state, kept)
+
+
+def before(
+    cache: RecurrentCache | None,
+    x: Tensor,
+    positions: Positions,
+    shapes: Sequence[tuple[int, ...]],
+) -> list[Tensor]:
+    """What the cache kept, or zeros of the shapes for each row of x (..., s, features)."""
+    if cache is not None:
+        return cache.before(x, positions)
+    return [x.graph.zeros((*x.extents[:-2], *shape), x.dtype) for shape in shapes]
+
+
+def stepped(
+    step: Callable[[Any, Any], tuple[Any, Tensor]], carry: Any, xs: Sequence[Tensor], axis: int
+) -> tuple[Any, Tensor]:
+    """`luminal.scan` along `axis` of every x; a single step is taken without a loop."""
+    if xs[0].extents[axis] == const(1):
+        carry, y = step(carry, tuple(x.squeeze(axis) for x in xs))
+        return carry, y.unsqueeze(axis)
+    carry, ys = scan(step, carry, tuple(x.movedim(axis, 0) for x in xs))
+    return carry, ys.movedim(0, axis)
