@@ -51,7 +51,8 @@ def test_cache_info_and_clear(
 
 
 @pytest.mark.parametrize(
-    "command", ["generate", "train", "compile", "run", "bench", "info", "devices", "env", "cache"]
+    "command",
+    """generate embed transcribe classify train compile run bench info devices env cache""".split(),
 )
 def test_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
