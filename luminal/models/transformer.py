@@ -31,7 +31,8 @@ NORM_PLACES = ("before", "after")
 @dataclass(frozen=True, slots=True)
 class TransformerConfig:
     """`norm_place`: "before" attention and feed-forward, with one more norm at the end, or "after"
-    each sum. `rms`: RMS norms, else layer norms. `cross_attention`: layers attend to a memory, too.
+    each sum. `rms`: RMS norms, else layer norms. Biases of keys and outputs are as the others of
+    attention by default. `cross_attention`: layers attend to a memory, too.
     `layer_scale`: what a layer adds is times a vector (Touvron et al., arXiv 2103.17239).
     """
 
@@ -47,6 +48,7 @@ class TransformerConfig:
     norm_place: str = "before"
     attention_bias: bool = True
     key_bias: bool | None = None
+    output_bias: bool | None = None
     mlp_bias: bool = True
     scale: float | None = None
     cross_attention: bool = False
@@ -73,6 +75,7 @@ class TransformerConfig:
             self.attention_bias,
             dtype,
             key_bias=self.key_bias,
+            output_bias=self.output_bias,
             scale=self.scale,
         )
 

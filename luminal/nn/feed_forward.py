@@ -21,15 +21,18 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "gelu_fast": _gelu_by_tanh,
     "gelu_new": _gelu_by_tanh,
     "gelu_pytorch_tanh": _gelu_by_tanh,
+    "quick_gelu": lambda x: x * (x * 1.702).sigmoid(),
     "relu": Tensor.relu,
     "relu2": lambda x: x.relu().square(),
+    "relu6": lambda x: x.clip(0, 6),
     "silu": Tensor.silu,
     "swish": Tensor.silu,
 }
-"""Activations by the names that configurations of language models use."""
+"""Activations by the names that configurations of models use."""
 
 
-def _activation(name: str) -> Callable[[Tensor], Tensor]:
+def activation_of(name: str) -> Callable[[Tensor], Tensor]:
+    """Of ACTIVATIONS; raises InputError for a name that is not there."""
     if name not in ACTIVATIONS:
         raise InputError(f"activation {name!r} is not known; known are {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
@@ -41,7 +44,7 @@ GatedActivation: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 def gated(name: str) -> GatedActivation:
     """`activation(gate) * up`."""
-    activation = _activation(name)
+    activation = activation_of(name)
     return lambda gate, up: activation(gate) * up
 
 
@@ -64,7 +67,7 @@ class FeedForward(Module):
     def __init__(
         self, hidden: int, inner: int, activation: str, bias: bool = True, dtype: Any = float32
     ) -> None:
-        self.activation = _activation(activation)
+        self.activation = activation_of(activation)
         self.up_proj = Linear(hidden, inner, bias, dtype)
         self.down_proj = Linear(inner, hidden, bias, dtype)
 

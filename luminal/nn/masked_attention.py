@@ -24,8 +24,8 @@ class KeysValues(NamedTuple):
 class MaskedAttention(Module):
     """softmax(q k^T * scale + bias) v per head, between projections with biases or without.
 
-    Vaswani et al., arXiv 1706.03762. `bias`: of all projections but that of keys, whose own is
-    `key_bias`. `scale`: 1 / sqrt(head_dim) by default.
+    Vaswani et al., arXiv 1706.03762. `bias`: of all projections, where `key_bias` and `output_bias`
+    do not say otherwise. `scale`: 1 / sqrt(head_dim) by default.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class MaskedAttention(Module):
         dtype: Any = float32,
         *,
         key_bias: bool | None = None,
+        output_bias: bool | None = None,
         scale: float | None = None,
     ) -> None:
         inner = heads * head_dim
@@ -45,7 +46,7 @@ class MaskedAttention(Module):
         self.q_proj = Linear(hidden, inner, bias, dtype)
         self.k_proj = Linear(hidden, inner, bias if key_bias is None else key_bias, dtype)
         self.v_proj = Linear(hidden, inner, bias, dtype)
-        self.o_proj = Linear(inner, hidden, bias, dtype)
+        self.o_proj = Linear(inner, hidden, bias if output_bias is None else output_bias, dtype)
 
     def keys_values(self, x: Tensor) -> KeysValues:
         """Of what is attended, (..., k, hidden)."""
