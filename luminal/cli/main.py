@@ -13,6 +13,7 @@ from luminal import config
 from luminal.cli import (
     bench,
     cache,
+    classify,
     compile,
     devices,
     embed,
@@ -55,6 +56,7 @@ def options(
 
 
 app.command("generate")(generate.command)
+app.command("classify")(classify.command)
 app.command("embed")(embed.command)
 app.command("transcribe")(transcribe.command)
 app.command("train")(train.command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,29 +161,39 @@ class TextEncoder:
         """
         if isinstance(texts, str):
             raise InputError("embed: got one text; give a list of texts")
-        tokens = [self._tokens(text) for text in texts]
-        program = self.compile()
+        tokens = [tokens_of(self.tokenizer, text, self.max_tokens) for text in texts]
         found = np.empty((len(tokens), self.model.config.layers.hidden_size), np.float32)
-        order = np.argsort([len(ids) for ids in tokens], kind="stable")  # little padding
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            lengths = np.array([len(tokens[row]) for row in rows], np.int32)
-            ids = np.zeros((len(rows), lengths.max()), np.int32)
-            for place, row in enumerate(rows):
-                ids[place, : lengths[place]] = tokens[row]
-            found[rows] = program(ids=ids, lengths=lengths)["vectors"]
+        for rows, ids, lengths in in_batches(tokens):
+            found[rows] = self.compile()(ids=ids, lengths=lengths)["vectors"]
         return found
 
-    def _tokens(self, text: str) -> list[int]:
-        if not isinstance(text, str):
-            raise InputError(f"embed: {shown(text)} is no text; give strings")
-        ids, most = self.tokenizer.encode(text), self.max_tokens
-        if not ids:
-            raise InputError(f"embed: {shown(text)} has no tokens; give some text")
-        if len(ids) <= most:
-            return ids
-        ends = _common_end(ids, self.tokenizer.encode(""))
-        return ids[: most - ends] + ids[len(ids) - ends :]
+
+def tokens_of(tokenizer: Tokenizer, text: str, most: int) -> list[int]:
+    """At most so many; of a longer text those at the end that end every text stay.
+
+    Raises InputError for what is no text.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"embed: {shown(text)} is no text; give strings")
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise InputError(f"embed: {shown(text)} has no tokens; give some text")
+    if len(ids) <= most:
+        return ids
+    ends = _common_end(ids, tokenizer.encode(""))
+    return ids[: most - ends] + ids[len(ids) - ends :]
+
+
+def in_batches(tokens: Sequence[list[int]]) -> Iterator[tuple[Array, Array, Array]]:
+    """Texts of about the same length together: their numbers, ids (b, s) and lengths (b,)."""
+    order = np.argsort([len(ids) for ids in tokens], kind="stable")
+    for start in range(0, len(order), BATCH):
+        rows = order[start : start + BATCH]
+        lengths = np.array([len(tokens[row]) for row in rows], np.int32)
+        ids = np.zeros((len(rows), lengths.max()), np.int32)
+        for place, row in enumerate(rows):
+            ids[place, : lengths[place]] = tokens[row]
+        yield rows, ids, lengths
 
 
 def _common_end(a: Sequence[int], b: Sequence[int]) -> int:

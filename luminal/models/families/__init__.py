@@ -11,21 +11,33 @@ from luminal.loaders.checkpoint import folder_config, folder_tensors
 from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown
 from luminal.models.families.bert import BERT, DISTILBERT, ROBERTA
+from luminal.models.families.clip import CLIP
+from luminal.models.families.convolutional import CONVNEXT, MOBILENET_V1, MOBILENET_V2, RESNET
 from luminal.models.families.family import Family
 from luminal.models.families.t5 import T5_FAMILY
+from luminal.models.families.vision import DINOV2, DINOV2_CLASSIFIER, VIT, VIT_CLASSIFIER
 from luminal.models.families.whisper import WHISPER
 from luminal.nn import Module
 
 FAMILIES: Mapping[str, Family] = {
     "BertForMaskedLM": BERT,
     "BertModel": BERT,
+    "CLIPModel": CLIP,
+    "ConvNextForImageClassification": CONVNEXT,
+    "Dinov2ForImageClassification": DINOV2_CLASSIFIER,
+    "Dinov2Model": DINOV2,
     "DistilBertForMaskedLM": DISTILBERT,
     "DistilBertModel": DISTILBERT,
+    "MobileNetV1ForImageClassification": MOBILENET_V1,
+    "MobileNetV2ForImageClassification": MOBILENET_V2,
+    "ResNetForImageClassification": RESNET,
     "RobertaForMaskedLM": ROBERTA,
     "RobertaModel": ROBERTA,
-    "XLMRobertaForMaskedLM": ROBERTA,
     "T5ForConditionalGeneration": T5_FAMILY,
+    "ViTForImageClassification": VIT_CLASSIFIER,
+    "ViTModel": VIT,
     "WhisperForConditionalGeneration": WHISPER,
+    "XLMRobertaForMaskedLM": ROBERTA,
     "XLMRobertaModel": ROBERTA,
 }
 

@@ -12,3 +12,20 @@ def head_dim(fields: Fields, hidden: str, heads: str) -> int:
     if width % count:
         raise LoadError(f"{fields.path}: {hidden} {width} does not divide among {heads} {count}")
     return width // count
+
+
+MAX_LABELS = 1_000_000  # a damaged file may speak of any number
+
+
+def labels_of(fields: Fields) -> list[str]:
+    """Names of a classifier's outputs, by `id2label`; numbered where there is none."""
+    names = fields.section("id2label").values
+    if not names:
+        count = fields.integer("num_labels", 2)
+        if count > MAX_LABELS:
+            raise LoadError(f"{fields.path}: num_labels is {count}, at most {MAX_LABELS}")
+        return [f"LABEL_{number}" for number in range(count)]
+    missing = [n for n in range(len(names)) if not isinstance(names.get(str(n)), str)]
+    if missing:
+        raise LoadError(f"{fields.path}: id2label has no text for {missing[0]}")
+    return [names[str(number)] for number in range(len(names))]

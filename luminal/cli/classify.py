@@ -1,0 +1,92 @@
+"""`luminal classify`: the likeliest labels of images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+
+from luminal.cli import onnx_inputs
+from luminal.errors import InputError
+
+if TYPE_CHECKING:
+    from luminal.models.image_model import Guess
+
+_OPEN_SIZE = 224  # of images where a model leaves it open: ImageNet's
+
+
+def command(
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Files of any kind.")],
+    model: Annotated[str, typer.Option(help="A folder, a Hugging Face id, or a .onnx.")],
+    label: Annotated[
+        list[str] | None, typer.Option(help="A text to choose from, for CLIP; may be repeated.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many labels to show.")] = 5,
+    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+) -> None:
+    """Print the likeliest labels of each image, with their probabilities."""
+    if model.endswith(".onnx"):
+        found = list(_by_onnx(images, Path(model), top, mode, backend))
+    else:
+        found = _by_model(images, model, label or [], top, mode, backend)
+    for image, guesses in zip(images, found, strict=True):
+        if len(images) > 1:
+            typer.echo(f"{image}:")
+        for guess in guesses:
+            typer.echo(f"{guess.probability:7.2%}  {guess.label}")
+
+
+def _by_model(
+    images: Sequence[Path], name: str, labels: Sequence[str], top: int, mode: str, backend: str
+) -> list[list[Guess]]:
+    from luminal import models
+    from luminal.models.image_model import ImageClassifier
+    from luminal.models.image_text import ImageTextModel
+
+    loaded = models.load(name, mode=mode, backend=backend)
+    if isinstance(loaded, ImageTextModel):
+        if not labels:
+            raise InputError(f"classify: {name} knows no labels of its own; give --label TEXT")
+        return loaded.classify(images, labels, top)
+    if labels:
+        raise InputError(f"classify: --label is for CLIP; {name} has labels of its own")
+    if not isinstance(loaded, ImageClassifier):
+        raise InputError(f"classify: {name} is a {type(loaded).__name__}; give a classifier")
+    return loaded.classify(images, top)
+
+
+def _by_onnx(
+    images: Sequence[Path], path: Path, top: int, mode: str, backend: str
+) -> Iterator[list[Guess]]:
+    """One image at a time; settings and labels are those of the folder, where it has any."""
+    from luminal.loaders.checkpoint import folder_config
+    from luminal.loaders.fields import Fields
+    from luminal.loaders.image import IMAGENET, read_image
+    from luminal.models.families.settings import labels_of
+    from luminal.models.image_model import folder_preparation, likeliest
+
+    model = onnx_inputs.load_model(path).compile(mode=mode, backend=backend)
+    (name,) = model.input_names
+    _, shape = model.declared(name)
+    sizes = shape[2:] if shape is not None else []
+    if len(sizes) != 2:
+        raise InputError(f"classify: {path} takes {name}{shape}; it must be (1, 3, h, w)")
+    height, width = (n if isinstance(n, int) else _OPEN_SIZE for n in sizes)
+    prepare = replace(IMAGENET, crop=(height, width), shortest=round(min(height, width) * 8 / 7))
+    if (path.parent / "preprocessor_config.json").exists():
+        prepare = folder_preparation(path.parent)
+    labels = None
+    if (path.parent / "config.json").exists():
+        labels = labels_of(Fields(folder_config(path.parent), path.parent / "config.json"))
+    for image in images:
+        logits = next(iter(model({name: prepare(read_image(image))[None]}).values()))[0]
+        if labels is None or len(labels) != len(logits):
+            labels = [str(number) for number in range(len(logits))]
+        if (logits >= 0).all() and abs(float(logits.sum()) - 1) < 1e-3:  # probabilities already
+            logits = np.log(np.maximum(logits, 1e-30))
+        yield likeliest(logits, labels, top)

@@ -1,0 +1,153 @@
+"""Images in files of any kind that Pillow reads, and how a model's settings prepare them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal.errors import InputError, LoadError
+from luminal.loaders.fields import Fields
+from luminal.loaders.shown import shown
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Array = np.ndarray[Any, Any]
+
+_BILINEAR = 2  # Pillow's number of the filter
+_CONVNEXT = "ConvNextImageProcessor", "ConvNextFeatureExtractor"
+_UNCROPPED = 384  # ConvNeXt's: images of at least this size are not cropped
+
+
+def read_image(path: Path) -> Image:
+    """An RGB image, turned as its camera says. Raises LoadError, InputError without Pillow."""
+    try:
+        from PIL import Image, ImageOps, UnidentifiedImageError
+    except ModuleNotFoundError:
+        raise InputError(f"{path}: reading images needs Pillow; install luminal[image]") from None
+    try:
+        with Image.open(path) as file:
+            return ImageOps.exif_transpose(file).convert("RGB")
+    except FileNotFoundError:
+        raise LoadError(f"{path}: no such file") from None
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        raise LoadError(f"{path}: no image that Pillow reads: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """How an image becomes what a model takes: resized, cropped, scaled and normalised.
+
+    `shortest`: the shorter side becomes so long and the other one keeps the ratio; else `size`
+    (height, width), of which None keeps the image's own. `crop` (height, width): of the middle.
+    """
+
+    size: tuple[int, int] | None = None
+    shortest: int | None = None
+    resample: int = _BILINEAR
+    crop: tuple[int, int] | None = None
+    scale: float = 1 / 255
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+    def __call__(self, image: Image) -> Array:
+        """(3, height, width) in float32."""
+        if self.shortest is not None:
+            short, long = sorted(image.size)
+            other = int(self.shortest * long / short)
+            wide = image.width > image.height
+            image = image.resize(
+                (other, self.shortest) if wide else (self.shortest, other), self.resample
+            )
+        elif self.size is not None:
+            image = image.resize((self.size[1], self.size[0]), self.resample)
+        pixels = np.asarray(image, np.uint8)
+        if self.crop is not None:
+            pixels = _middle(pixels, *self.crop)
+        scaled = (pixels.astype(np.float64) * self.scale).astype(np.float32)
+        normal = (scaled - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
+        return np.ascontiguousarray(normal.transpose(2, 0, 1))
+
+    @property
+    def shape(self) -> tuple[int, int] | None:
+        """(height, width) of all that it makes, None where that depends on the image."""
+        return self.crop or (None if self.shortest else self.size)
+
+
+IMAGENET = Preparation(
+    shortest=256,
+    crop=(224, 224),
+    mean=(0.485, 0.456, 0.406),
+    std=(0.229, 0.224, 0.225),
+)
+"""What models of ImageNet take that come without settings."""
+
+
+def _middle(pixels: Array, height: int, width: int) -> Array:
+    """That part of (h, w, 3), with zeros around where the image is smaller."""
+    found = np.zeros((height, width, pixels.shape[2]), pixels.dtype)
+    parts = []
+    for size, wanted in zip(pixels.shape[:2], (height, width), strict=True):
+        if size >= wanted:
+            first = (size - wanted) // 2
+            parts.append((slice(first, first + wanted), slice(None)))
+        else:
+            first = -(-(wanted - size) // 2)
+            parts.append((slice(None), slice(first, first + size)))
+    (rows, to_rows), (columns, to_columns) = parts
+    found[to_rows, to_columns] = pixels[rows, columns]
+    return found
+
+
+def preparation_of(fields: Fields) -> Preparation:
+    """Of a `preprocessor_config.json`. Raises LoadError for settings that are not supported."""
+    kind = fields.text("image_processor_type", fields.text("feature_extractor_type", ""))
+    resized = fields.flag("do_resize", True)
+    size, shortest = _size(fields, "size", kind) if resized else (None, None)
+    crop: tuple[int, int] | None = None
+    if kind.removesuffix("Fast").removesuffix("Pil") in _CONVNEXT and shortest:
+        if shortest < _UNCROPPED:
+            crop = shortest, shortest
+            shortest = int(shortest / fields.number("crop_pct", 224 / 256, most=1))
+        else:
+            size, shortest = (shortest, shortest), None
+    elif fields.flag("do_center_crop", "crop_size" in fields.values):
+        crop, side = _size(fields, "crop_size", kind)
+        crop = crop or ((side, side) if side else None)
+    normal = fields.flag("do_normalize", True)
+    return Preparation(
+        size,
+        shortest,
+        fields.integer("resample", _BILINEAR, least=0),
+        crop,
+        fields.number("rescale_factor", 1 / 255) if fields.flag("do_rescale", True) else 1.0,
+        _channels(fields, "image_mean") if normal else (0.0,) * 3,
+        _channels(fields, "image_std") if normal else (1.0,) * 3,
+    )
+
+
+_SQUARE = ("ViT", "DeiT")  # whose integer size is that of both sides
+
+
+def _size(fields: Fields, key: str, kind: str) -> tuple[tuple[int, int] | None, int | None]:
+    """Height and width, or the shorter side; an integer is one of the two, as the kind has it."""
+    if type(fields.values.get(key)) is int:
+        side = fields.integer(key)
+        return ((side, side), None) if kind.startswith(_SQUARE) else (None, side)
+    section = fields.section(key)
+    if "shortest_edge" in section.values:
+        return None, section.integer("shortest_edge")
+    if not section:
+        raise LoadError(f"{fields.path}: no {key} in it")
+    return (section.integer("height"), section.integer("width")), None
+
+
+def _channels(fields: Fields, key: str) -> tuple[float, ...]:
+    found = fields.values.get(key, [0.5] * 3)
+    numbers = isinstance(found, list) and all(type(each) in (int, float) for each in found)
+    if not numbers or len(found) != 3:
+        raise LoadError(f"{fields.path}: {key} is {shown(found)}; it must be a list of 3 numbers")
+    return tuple(map(float, found))

@@ -1,0 +1,64 @@
+"""CLIP: images and texts as vectors that are close where they belong together.
+
+Radford et al., arXiv 2103.00020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from luminal.dtypes import float32, promote
+from luminal.frontend.tensor import Tensor
+from luminal.models.transformer import Transformer, TransformerConfig
+from luminal.models.vision_transformer import VisionConfig, VisionTransformer
+from luminal.nn import Embedding, Linear, Module, causal_mask, init
+
+
+@dataclass(frozen=True, slots=True)
+class ClipConfig:
+    """Of both parts; vectors have `width` numbers."""
+
+    width: int
+    vision: VisionConfig
+    vocab_size: int
+    max_position_embeddings: int
+    text: TransformerConfig
+
+
+class Clip(Module):
+    """An image part and a text part, whose tokens see only those before."""
+
+    def __init__(self, config: ClipConfig, dtype: Any = float32) -> None:
+        self.config = config
+        hidden, width = config.text.hidden_size, config.width
+        self.vision = VisionTransformer(config.vision, dtype)
+        self.visual_projection = Linear(self.vision.width, width, False, dtype)
+        self.embed_tokens = Embedding(config.vocab_size, hidden, dtype=dtype)
+        self.embed_positions = Embedding(config.max_position_embeddings, hidden, dtype=dtype)
+        self.text = Transformer(config.text, dtype)
+        self.text_projection = Linear(hidden, width, False, dtype)
+        self.logit_scale = init.parameter((), init.ones, dtype)
+
+    def forward(self, images: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
+        """(images, texts): how well each text fits each image, logits over texts."""
+        vectors = self.embed_images(images)
+        scale = self.read(self.logit_scale, vectors).exp()
+        return vectors @ self.embed_texts(ids, lengths).mT * scale
+
+    def embed_images(self, images: Tensor) -> Tensor:
+        """(batch, 3, height, width) to (batch, width), of length 1."""
+        return self.visual_projection(self.vision(images)).normalize(dim=-1)  # type: ignore[no-any-return]
+
+    def embed_texts(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """(batch, s) ids, of which `lengths` (batch,) are a text's own, to (batch, width).
+
+        A text is what its last token, the one that ends every text, has become; of length 1.
+        """
+        graph, count = ids.graph, ids.extents[1]
+        x = self.embed_tokens(ids)
+        x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
+        x = x + self.embed_positions(graph.arange(count))
+        hidden = self.text(x, causal_mask(graph, count, count))
+        last = hidden[graph.arange(ids.extents[0]), lengths - 1]
+        return self.text_projection(last).normalize(dim=-1)  # type: ignore[no-any-return]

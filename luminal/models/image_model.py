@@ -1,0 +1,138 @@
+"""Models of images with the preparation they were trained with: labels and vectors of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.errors import InputError, LoadError
+from luminal.loaders.checkpoint import folder_config
+from luminal.loaders.fields import Fields
+from luminal.loaders.image import Preparation, preparation_of, read_image
+from luminal.loaders.json_file import read_json
+from luminal.loaders.mapped import is_there
+from luminal.loaders.shown import shown
+from luminal.models.families.settings import labels_of
+from luminal.nn import Module
+from luminal.runtime.executable import Executable
+from luminal.search.options import CompilationMode
+from luminal.session import Graph, compile
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    Picture: TypeAlias = str | Path | Image
+
+Array = np.ndarray[Any, Any]
+BATCH = 16  # images at once: more gain nothing on a CPU
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A label and its probability."""
+
+    label: str
+    probability: float
+
+
+def folder_preparation(folder: Path) -> Preparation:
+    """Of its `preprocessor_config.json`. Raises LoadError where there is none."""
+    path = folder / "preprocessor_config.json"
+    if not is_there(path):
+        raise LoadError(f"{folder}: no {path.name} in it")
+    found = preparation_of(Fields(read_json(path), path))
+    if found.shape is None:
+        raise LoadError(f"{path}: the shape of what it makes depends on the image; give crop_size")
+    return found
+
+
+class ImageEncoder:
+    """A module that makes a vector of each image; one program serves all numbers of images."""
+
+    def __init__(
+        self,
+        model: Module,
+        prepare: Preparation,
+        mode: CompilationMode | str = "fast",
+        backend: str = "cpu",
+    ) -> None:
+        self.model, self.prepare = model, prepare
+        self.mode, self.backend = mode, backend
+        self._program: Executable | None = None
+
+    @classmethod
+    def of_folder(cls, folder: Path, model: Module, mode: Any, backend: str) -> ImageEncoder:
+        """With the preparation of its folder. Raises LoadError."""
+        return cls(model, folder_preparation(folder), mode, backend)
+
+    def __repr__(self) -> str:
+        name = type(self.model).__name__
+        return f"{type(self).__name__}({name}, images of {self.prepare.shape}; {self.backend})"
+
+    def compile(self) -> Executable:
+        """The program, compiled at the first call: images (b, 3, height, width) to vectors."""
+        if self._program is None:
+            graph = Graph("images")
+            assert self.prepare.shape is not None
+            shape = graph.dim("b", 1, BATCH), 3, *self.prepare.shape
+            images = graph.tensor(shape, dtypes.float32, "images")
+            self.model(images).output("vectors")
+            self._program = compile(graph, backend=self.backend, mode=self.mode)
+        return self._program
+
+    def embed(self, images: Sequence[Picture]) -> Array:
+        """Files, or images of Pillow, to (len(images), width) in float32. Raises LoadError."""
+        program = self.compile()
+        parts = [program(images=batch)["vectors"] for batch in prepared(images, self.prepare)]
+        return np.concatenate(parts)
+
+
+def prepared(images: Sequence[Picture], prepare: Preparation) -> Iterator[Array]:
+    """Batches of images, (b, 3, height, width). Raises InputError where there are none."""
+    if isinstance(images, str | Path) or not images:
+        raise InputError(f"images: got {shown(images)}; give a list of images")
+    for at in range(0, len(images), BATCH):
+        yield np.stack([prepare(opened(each)) for each in images[at : at + BATCH]])
+
+
+def opened(image: Picture) -> Image:
+    """A file's image, or the image itself."""
+    return read_image(Path(image)) if isinstance(image, str | Path) else image
+
+
+class ImageClassifier(ImageEncoder):
+    """A module whose vectors are logits of `labels`."""
+
+    def __init__(
+        self,
+        model: Module,
+        prepare: Preparation,
+        labels: Sequence[str],
+        mode: CompilationMode | str = "fast",
+        backend: str = "cpu",
+    ) -> None:
+        super().__init__(model, prepare, mode, backend)
+        self.labels = labels
+
+    @classmethod
+    def of_folder(cls, folder: Path, model: Module, mode: Any, backend: str) -> ImageClassifier:
+        """With the preparation and labels of its folder. Raises LoadError."""
+        fields = Fields(folder_config(folder), folder / "config.json")
+        return cls(model, folder_preparation(folder), labels_of(fields), mode, backend)
+
+    def classify(self, images: Sequence[Picture], top: int = 5) -> list[list[Guess]]:
+        """The `top` likeliest labels of each image, the likeliest first."""
+        return [likeliest(logits, self.labels, top) for logits in self.embed(images)]
+
+
+def likeliest(logits: Array, labels: Sequence[str], top: int) -> list[Guess]:
+    """By the softmax of logits (labels,)."""
+    wide = np.exp(logits.astype(np.float64) - logits.max())
+    shares = wide / wide.sum()
+    order = np.argsort(-shares, kind="stable")[:top]
+    return [Guess(labels[number], float(shares[number])) for number in order]

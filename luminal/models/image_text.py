@@ -1,0 +1,98 @@
+"""Images and texts in one space: how well they fit, and labels that are any texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.errors import LoadError
+from luminal.loaders.checkpoint import folder_tokenizer
+from luminal.loaders.image import Preparation
+from luminal.loaders.tokenizer import Tokenizer
+from luminal.models import embed, image_model
+from luminal.models.clip import Clip
+from luminal.models.image_model import Guess, folder_preparation, likeliest, prepared
+from luminal.runtime.executable import Executable
+from luminal.search.options import CompilationMode
+from luminal.session import Graph, compile
+
+if TYPE_CHECKING:
+    from luminal.models.image_model import Picture
+
+Array = np.ndarray[Any, Any]
+
+
+class ImageTextModel:
+    """A loaded CLIP: one program for images, one for texts, each for all numbers of them."""
+
+    def __init__(
+        self,
+        model: Clip,
+        prepare: Preparation,
+        tokenizer: Tokenizer,
+        mode: CompilationMode | str = "fast",
+        backend: str = "cpu",
+    ) -> None:
+        self.model, self.prepare, self.tokenizer = model, prepare, tokenizer
+        self.mode, self.backend = mode, backend
+        self._programs: dict[str, Executable] = {}
+
+    @classmethod
+    def of_folder(cls, folder: Path, model: Clip, mode: Any, backend: str) -> ImageTextModel:
+        """With the preparation and tokenizer of its folder. Raises LoadError."""
+        tokenizer = folder_tokenizer(folder, model.config.vocab_size)
+        if tokenizer is None:
+            raise LoadError(f"{folder}: no tokenizer.json in it")
+        return cls(model, folder_preparation(folder), tokenizer, mode, backend)
+
+    def __repr__(self) -> str:
+        return f"ImageTextModel({type(self.model).__name__}; {self.backend})"
+
+    def _program(self, kind: str) -> Executable:
+        """That of "images" or "texts", compiled when it is first needed."""
+        if kind not in self._programs:
+            graph = Graph(kind)
+            if kind == "images":
+                assert self.prepare.shape is not None
+                shape = graph.dim("b", 1, image_model.BATCH), 3, *self.prepare.shape
+                vectors = self.model.embed_images(graph.tensor(shape, dtypes.float32, "images"))
+            else:
+                longest = self.model.config.max_position_embeddings
+                batch, s = graph.dim("b", 1, embed.BATCH), graph.dim("s", 1, longest)
+                ids = graph.tensor((batch, s), dtypes.int32, "ids")
+                lengths = graph.tensor((batch,), dtypes.int32, "lengths")
+                vectors = self.model.embed_texts(ids, lengths)
+            vectors.output("vectors")
+            self._programs[kind] = compile(graph, backend=self.backend, mode=self.mode)
+        return self._programs[kind]
+
+    def embed_images(self, images: Sequence[Picture]) -> Array:
+        """Files, or images of Pillow, to (len(images), width) of length 1. Raises LoadError."""
+        program = self._program("images")
+        batches = prepared(images, self.prepare)
+        return np.concatenate([program(images=batch)["vectors"] for batch in batches])
+
+    def embed_texts(self, texts: Sequence[str]) -> Array:
+        """(len(texts), width) of length 1; long texts are cut. Raises InputError."""
+        longest = self.model.config.max_position_embeddings
+        tokens = [embed.tokens_of(self.tokenizer, text, longest) for text in texts]
+        found = np.empty((len(tokens), self.model.config.width), np.float32)
+        for rows, ids, lengths in embed.in_batches(tokens):
+            found[rows] = self._program("texts")(ids=ids, lengths=lengths)["vectors"]
+        return found
+
+    def similarity(self, images: Sequence[Picture], texts: Sequence[str]) -> Array:
+        """(images, texts): cosines times the model's scale, logits over the texts."""
+        scale = np.exp(self.model.logit_scale.numpy().astype(np.float32))
+        found: Array = self.embed_images(images) @ self.embed_texts(texts).T * scale
+        return found
+
+    def classify(
+        self, images: Sequence[Picture], labels: Sequence[str], top: int = 5
+    ) -> list[list[Guess]]:
+        """The `top` texts that fit each image best, the best first."""
+        return [likeliest(logits, labels, top) for logits in self.similarity(images, labels)]

@@ -1,0 +1,371 @@
+"""Models of images: what is prepared, logits and vectors as transformers'."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+
+import luminal as lm
+from luminal.cli.main import main
+from luminal.errors import InputError, LoadError
+from luminal.loaders.fields import Fields
+from luminal.loaders.image import preparation_of, read_image
+from luminal.models.families import read_model
+from luminal.models.image_text import ImageTextModel
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+Image = pytest.importorskip("PIL.Image")
+
+SIZE = 24
+
+
+class Tiny(NamedTuple):
+    """A small configuration: the names of transformers' classes, options, and the image's size."""
+
+    name: str
+    options: dict[str, Any]
+    suffix: str = "ForImageClassification"
+    size: int = SIZE
+
+
+LAYERS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+PATCHES = {"image_size": SIZE, "patch_size": 8}
+LABELS = {"id2label": {0: "cat", 1: "dog", 2: "cow"}}
+VIT = {**LAYERS, **PATCHES, **LABELS, "intermediate_size": 48}
+TINY = {
+    "vit": Tiny("ViT", VIT),
+    "dinov2": Tiny("Dinov2", {**LAYERS, **PATCHES, **LABELS}, size=40),
+    "dinov2_gated": Tiny("Dinov2", {**LAYERS, **PATCHES, "use_swiglu_ffn": True}, "Model"),
+    "resnet": Tiny(
+        "ResNet", {"embedding_size": 8, "hidden_sizes": [16, 24], "depths": [1, 2], **LABELS}
+    ),
+    "resnet_basic": Tiny(
+        "ResNet",
+        {
+            "embedding_size": 8,
+            "hidden_sizes": [8, 12],
+            "depths": [1, 2],
+            "layer_type": "basic",
+            "downsample_in_first_stage": True,
+        },
+    ),
+    "mobilenet_v1": Tiny("MobileNetV1", {"depth_multiplier": 0.1, **LABELS}, size=33),
+    "mobilenet_v2": Tiny("MobileNetV2", {"depth_multiplier": 0.1, **LABELS}, size=33),
+    "convnext": Tiny(
+        "ConvNext", {"hidden_sizes": [8, 12, 16], "depths": [1, 2, 1], "num_stages": 3, **LABELS}
+    ),
+}
+VARIANTS = {
+    "vit_without_biases": Tiny(
+        "ViT", {**VIT, "qkv_bias": False, "hidden_act": "gelu_new"}, "Model"
+    ),
+    "resnet_early": Tiny(
+        "ResNet",
+        {
+            "embedding_size": 8,
+            "hidden_sizes": [16, 24],
+            "depths": [1, 2],
+            "downsample_in_bottleneck": True,
+        },
+    ),
+    "mobilenet_v1_padded": Tiny("MobileNetV1", {"depth_multiplier": 0.1, "tf_padding": False}),
+    "mobilenet_v2_dilated": Tiny(
+        "MobileNetV2",
+        {
+            "depth_multiplier": 0.2,
+            "output_stride": 8,
+            "first_layer_is_expansion": False,
+            "tf_padding": False,
+        },
+        size=32,
+    ),
+}
+
+
+def random(model: Any) -> Any:
+    """The model with no weight and no statistic left at 0 or 1."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+        for name, buffer in model.named_buffers():
+            if name.endswith("running_mean"):
+                buffer.copy_(torch.randn_like(buffer) * 0.1)
+            elif name.endswith("running_var"):
+                buffer.copy_(torch.rand_like(buffer) + 0.5)
+    return model.eval()
+
+
+def saved(name: str, folder: Path) -> Any:
+    """A random model of transformers, also written to the folder."""
+    tiny = (TINY | VARIANTS)[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{tiny.name}Config")(**tiny.options)
+    model = random(getattr(transformers, f"{tiny.name}{tiny.suffix}")(config))
+    model.save_pretrained(folder)
+    return model
+
+
+def close(found: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> None:
+    """Within 1e-4 of the greatest value."""
+    np.testing.assert_allclose(found, theirs, rtol=0, atol=1e-4 * np.abs(theirs).max())
+
+
+def check_outputs(name: str, folder: Path, backend: str) -> None:
+    """Of three images."""
+    theirs = saved(name, folder)
+    size = (TINY | VARIANTS)[name].size
+    pixels = np.random.default_rng(0).standard_normal((3, 3, size, size + 8)).astype(np.float32)
+    if name.startswith("vit"):
+        pixels = pixels[..., :size]
+    graph = lm.Graph()
+    images = graph.tensor((graph.dim("b", 1, 8), *pixels.shape[1:]), lm.float32, "images")
+    read_model(folder)(images).output("out")
+    with torch.no_grad():
+        made = theirs(torch.from_numpy(pixels))
+    wanted = made.logits if "logits" in made else made.last_hidden_state[:, 0]
+    exe = graph.compile(backend)
+    close(exe(images=pixels)["out"], wanted.numpy())
+    close(exe(images=pixels[1:2])["out"], wanted[1:2].numpy())
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_outputs_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    check_outputs(name, tmp_path, "reference")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TINY | VARIANTS)
+def test_compiled_outputs(name: str, tmp_path: Path) -> None:
+    check_outputs(name, tmp_path, "cpu")
+
+
+def picture(width: int, height: int, folder: Path, name: str = "a.png") -> Path:
+    """A file with a smooth random image."""
+    small = np.random.default_rng(0).integers(0, 256, (5, 6, 3), np.uint8)
+    Image.fromarray(small).resize((width, height), 3).save(folder / name)
+    return folder / name
+
+
+PROCESSORS: dict[str, tuple[str, dict[str, Any]]] = {
+    "vit": ("ViT", {"size": {"height": 24, "width": 20}}),
+    "vit_of_one_size": ("ViT", {"size": 24, "do_rescale": False, "do_normalize": False}),
+    "clip": ("CLIP", {"size": {"shortest_edge": 24}, "crop_size": 24}),
+    "clip_of_one_size": ("CLIP", {"size": 30, "crop_size": {"height": 24, "width": 20}}),
+    "padded": ("CLIP", {"size": {"shortest_edge": 19}, "crop_size": {"height": 24, "width": 40}}),
+    "dinov2": ("Bit", {"size": {"shortest_edge": 26}, "crop_size": 24, "resample": 3}),
+    "mobilenet": ("MobileNetV2", {"size": {"shortest_edge": 28}, "crop_size": 24}),
+    "convnext": ("ConvNext", {"size": {"shortest_edge": 24}, "crop_pct": 0.875}),
+    "convnext_uncropped": ("ConvNext", {"size": {"shortest_edge": 384}}),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_what_models_take_of_images(name: str, tmp_path: Path) -> None:
+    kind, options = PROCESSORS[name]
+    theirs = getattr(transformers, f"{kind}ImageProcessorPil")(**options)
+    theirs.save_pretrained(tmp_path)
+    path = tmp_path / "preprocessor_config.json"
+    prepare = preparation_of(Fields(json.loads(path.read_text()), path))
+    for size in ((61, 40), (40, 61), (24, 24)):
+        image = read_image(picture(*size, tmp_path))
+        wanted = theirs(image, return_tensors="np")["pixel_values"][0]
+        found = prepare(image)
+        assert found.shape[1:] == prepare.shape
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+
+def with_preparation(folder: Path, size: int = SIZE) -> None:
+    settings = transformers.ViTImageProcessorPil(size={"height": size, "width": size})
+    settings.save_pretrained(folder)
+
+
+def test_labels_of_images(tmp_path: Path) -> None:
+    theirs = saved("vit", tmp_path)
+    with_preparation(tmp_path)
+    loaded = lm.models.load(tmp_path, backend="reference")
+    files = [picture(30, 20 + n, tmp_path, f"{n}.png") for n in range(3)]
+    pixels = np.stack([loaded.prepare(read_image(file)) for file in files])
+    with torch.no_grad():
+        wanted = theirs(torch.from_numpy(pixels)).logits.softmax(-1).numpy()
+    before = lm.compile_count()
+    for guesses, shares in zip(loaded.classify(files, top=2), wanted, strict=True):
+        assert len(guesses) == 2
+        for guess, number in zip(guesses, np.argsort(-shares), strict=False):
+            assert guess.label == LABELS["id2label"][number]
+            assert guess.probability == pytest.approx(shares[number], rel=1e-3)
+    assert loaded.classify(files[:1])[0][:2] == loaded.classify(files, top=2)[0]
+    assert lm.compile_count() - before == 1
+
+
+def test_vectors_of_images(tmp_path: Path) -> None:
+    theirs = saved("dinov2_gated", tmp_path)
+    with_preparation(tmp_path)
+    loaded = lm.models.load(tmp_path, backend="reference")
+    image = read_image(picture(30, 20, tmp_path))
+    with torch.no_grad():
+        wanted = theirs(torch.from_numpy(loaded.prepare(image))[None]).last_hidden_state[:, 0]
+    close(loaded.embed([image]), wanted.numpy())
+
+
+CLIP = {
+    "projection_dim": 20,
+    "vision_config": {**LAYERS, **PATCHES, "intermediate_size": 48},
+    "text_config": {
+        **LAYERS,
+        "vocab_size": 40,
+        "hidden_size": 24,
+        "intermediate_size": 40,
+        "max_position_embeddings": 10,
+        "bos_token_id": 38,
+        "eos_token_id": 39,
+    },
+}
+TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w10 w11 w12 w13"]
+
+
+def saved_clip(folder: Path) -> Any:
+    """A random CLIP with its tokenizer and preparation."""
+    torch.manual_seed(0)
+    model = random(transformers.CLIPModel(transformers.CLIPConfig(**CLIP)))
+    model.save_pretrained(folder)
+    with_preparation(folder)
+    tokenizer = Tokenizer(WordLevel({f"w{n}": n for n in range(40)}, unk_token="w0"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing(
+        single="w38 $A w39", special_tokens=[("w38", 38), ("w39", 39)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return model
+
+
+def check_similarity(folder: Path, backend: str) -> None:
+    """Of two images and three texts, the last of which is cut."""
+    theirs = saved_clip(folder)
+    loaded = lm.models.load(folder, backend=backend)
+    assert isinstance(loaded, ImageTextModel)
+    files = [picture(30, 20 + 9 * n, folder, f"{n}.png") for n in range(2)]
+    pixels = torch.from_numpy(np.stack([loaded.prepare(read_image(file)) for file in files]))
+    found = loaded.similarity(files, TEXTS)
+    for column, text in enumerate(TEXTS):
+        words = [int(word[1:]) for word in text.split()][:8]
+        ids = torch.tensor([[38, *words, 39]])
+        with torch.no_grad():
+            wanted = theirs(input_ids=ids, pixel_values=pixels).logits_per_image.numpy()
+        close(found[:, column], wanted[:, 0])
+
+
+def test_similarity_of_images_and_texts(tmp_path: Path) -> None:
+    check_similarity(tmp_path, "reference")
+
+
+@pytest.mark.long
+def test_compiled_similarity(tmp_path: Path) -> None:
+    check_similarity(tmp_path, "cpu")
+
+
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: object
+) -> list[str]:
+    """The lines that `luminal classify` prints, or its error."""
+    monkeypatch.setattr("sys.argv", ["luminal", "classify", *map(str, words)])
+    with pytest.raises(SystemExit) as done:
+        main()
+    return [*capsys.readouterr().out.splitlines(), str(done.value.code or "")]
+
+
+def test_the_command_classify(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved("vit", tmp_path)
+    with_preparation(tmp_path)
+    files = [picture(30, 20 + n, tmp_path, f"{n}.png") for n in range(2)]
+    guesses = lm.models.load(tmp_path, backend="reference").classify(files, top=2)
+    options = "--model", tmp_path, "--backend", "reference", "--top", 2
+    wanted = []
+    for file, found in zip(files, guesses, strict=True):
+        wanted += [f"{file}:", *(f"{each.probability:7.2%}  {each.label}" for each in found)]
+    assert run(capsys, monkeypatch, *files, *options) == [*wanted, ""]
+    assert "--label is for CLIP" in run(capsys, monkeypatch, *files, *options, "--label", "x")[-1]
+    assert "no such file" in run(capsys, monkeypatch, tmp_path / "b.png", *options)[-1]
+    assert "no image" in run(capsys, monkeypatch, tmp_path / "config.json", *options)[-1]
+
+
+def test_the_command_classify_with_texts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved_clip(tmp_path)
+    words = picture(30, 20, tmp_path), "--model", tmp_path, "--backend", "reference"
+    assert "give --label TEXT" in run(capsys, monkeypatch, *words)[-1]
+    lines = run(capsys, monkeypatch, *words, "--label", "w1 w2", "--label", "w3")
+    assert {line.split(maxsplit=1)[1] for line in lines[:-1]} == {"w1 w2", "w3"}
+
+
+def test_the_command_classify_with_onnx(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnx = pytest.importorskip("onnx")
+    weight = np.random.default_rng(0).standard_normal((3 * SIZE * SIZE, 3)).astype(np.float32)
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("Flatten", ["x"], ["flat"]),
+            onnx.helper.make_node("MatMul", ["flat", "w"], ["y"]),
+            onnx.helper.make_node("Softmax", ["y"], ["out"]),
+        ],
+        "classifier",
+        [onnx.helper.make_tensor_value_info("x", 1, [1, 3, SIZE, SIZE])],
+        [onnx.helper.make_tensor_value_info("out", 1, [1, 3])],
+        [onnx.numpy_helper.from_array(weight * 0.02, "w")],
+    )
+    onnx.save(onnx.helper.make_model(graph), tmp_path / "model.onnx")
+    file = picture(30, 20, tmp_path)
+    words = file, "--model", tmp_path / "model.onnx", "--backend", "reference", "--top", 1
+    (plain, _) = run(capsys, monkeypatch, *words)
+    assert plain.split()[1] in "012"
+    (tmp_path / "config.json").write_text(json.dumps(LABELS))
+    with_preparation(tmp_path)
+    path = tmp_path / "preprocessor_config.json"
+    pixels = preparation_of(Fields(json.loads(path.read_text()), path))(read_image(file))
+    logits = pixels.reshape(-1) @ weight * 0.02
+    shares = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+    (named, _) = run(capsys, monkeypatch, *words)
+    assert named.split()[1] == LABELS["id2label"][int(shares.argmax())]
+    assert float(named.split()[0].rstrip("%")) == pytest.approx(100 * shares.max(), abs=0.01)
+
+
+DAMAGED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "labels": ("config.json", {"id2label": {"0": "cat", "2": "cow"}}, "id2label has no text for 1"),
+    "stages": ("config.json", {"depths": [1]}, "hidden_sizes has 2 stages, depths 1"),
+    "depths": ("config.json", {"depths": [1, 10**9]}, "depths is .* all must be from 1 to"),
+    "kind": ("config.json", {"layer_type": "wide"}, "layer_type 'wide' is not"),
+    "mean": ("preprocessor_config.json", {"image_mean": 1}, "image_mean is 1; it must be a list"),
+    "open": ("preprocessor_config.json", {"size": {"shortest_edge": 9}}, "depends on the image"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_what_settings_must_not_say(name: str, tmp_path: Path) -> None:
+    saved("resnet", tmp_path)
+    with_preparation(tmp_path)
+    file, change, message = DAMAGED[name]
+    path = tmp_path / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(LoadError, match=message):
+        lm.models.load(tmp_path)
+
+
+def test_no_images(tmp_path: Path) -> None:
+    saved("resnet", tmp_path)
+    with_preparation(tmp_path)
+    loaded = lm.models.load(tmp_path, backend="reference")
+    for nothing in ([], "a.png"):
+        with pytest.raises(InputError, match="give a list of images"):
+            loaded.classify(nothing)
