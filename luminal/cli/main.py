@@ -15,6 +15,7 @@ from luminal.cli import (
     cache,
     classify,
     compile,
+    convert,
     devices,
     embed,
     env,
@@ -59,6 +60,7 @@ app.command("generate")(generate.command)
 app.command("classify")(classify.command)
 app.command("embed")(embed.command)
 app.command("transcribe")(transcribe.command)
+app.command("convert")(convert.command)
 app.command("train")(train.command)
 app.command("compile")(compile.command)
 app.command("run")(run.command)

@@ -9,15 +9,17 @@ from typing import Any
 
 from luminal.errors import LoadError
 from luminal.loaders import hub
+from luminal.loaders.fields import Fields
 from luminal.loaders.gguf import read_gguf
 from luminal.loaders.gguf_models.config import architecture_of, config_of, heads_of
 from luminal.loaders.gguf_models.weights import hugging_face_tensors
 from luminal.loaders.gguf_tokenizer import gguf_tokenizer
-from luminal.loaders.json_file import read_json
+from luminal.loaders.json_file import MAX_BYTES, read_json
 from luminal.loaders.llama2c import read_llama2c, read_llama2c_tokenizer
-from luminal.loaders.mapped import Array, given_path, is_there
+from luminal.loaders.mapped import Array, given_path, is_there, open_file
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
-from luminal.loaders.tokenizer import Tokenizer, read_tokenizer_json
+from luminal.loaders.shown import shown
+from luminal.loaders.tokenizer import HuggingFaceTokenizer, read_tokenizer_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,16 @@ class Checkpoint:
 
     `config` is what a `config.json` says; `tensors` have the names that go with its architecture,
     and are views of mapped files where these store them so. `path` has the configuration.
+    `chat_template` is a text of Jinja that makes one text of the messages of a chat.
     """
 
     config: Mapping[str, Any]
     tensors: Mapping[str, Array]
-    tokenizer: Tokenizer | None
+    tokenizer: HuggingFaceTokenizer | None
     path: Path
+    chat_template: str | None = None
 
-    def tokenizer_for(self, count: int) -> Tokenizer | None:
+    def tokenizer_for(self, count: int) -> HuggingFaceTokenizer | None:
         """The tokenizer. Raises LoadError where it does not fit a model of `count` tokens."""
         if self.tokenizer is not None:
             _check_ids(self.tokenizer, count, self.path)
@@ -50,15 +54,19 @@ def load_checkpoint(path_or_id: str | Path, tokenizer: str | Path | None = None)
     other = None if tokenizer is None else read_tokenizer(given_path(tokenizer))
     if path.is_dir():
         config = folder_config(path)
-        own = other or _own_tokenizer(path)
-        return Checkpoint(config, folder_tensors(path), own, path / "config.json")
+        own, template = other or _own_tokenizer(path), folder_chat_template(path)
+        return Checkpoint(config, folder_tensors(path), own, path / "config.json", template)
     if path.suffix == ".gguf":
         file = read_gguf(path)
         architecture = architecture_of(file, path)
         config = config_of(file, architecture, path)
         heads = heads_of(file, architecture, path)
         tensors = hugging_face_tensors(file.tensors, architecture, heads)
-        return Checkpoint(config, tensors, other or gguf_tokenizer(file.metadata, path), path)
+        own = other or (
+            gguf_tokenizer(file.metadata, path) if "tokenizer.ggml.model" in file.metadata else None
+        )
+        template = Fields(file.metadata, path).text("tokenizer.chat_template", "") or None
+        return Checkpoint(config, tensors, own, path, template)
     if path.suffix == ".bin":
         return Checkpoint(*read_llama2c(path), other, path)
     raise LoadError(
@@ -67,7 +75,7 @@ def load_checkpoint(path_or_id: str | Path, tokenizer: str | Path | None = None)
     )
 
 
-def _check_ids(tokenizer: Tokenizer, count: int, source: str | Path) -> None:
+def _check_ids(tokenizer: HuggingFaceTokenizer, count: int, source: str | Path) -> None:
     """Raises LoadError where the tokenizer gives or awaits ids that the model does not have."""
     if tokenizer.vocab_size > count:
         raise LoadError(
@@ -83,7 +91,7 @@ def _check_ids(tokenizer: Tokenizer, count: int, source: str | Path) -> None:
         )
 
 
-def read_tokenizer(path: Path) -> Tokenizer:
+def read_tokenizer(path: Path) -> HuggingFaceTokenizer:
     """The tokenizer of a tokenizer.json or its folder, a llama2.c `.bin`, or a `.gguf`."""
     if path.is_dir():
         path = path / "tokenizer.json"
@@ -123,7 +131,7 @@ def folder_config(folder: Path) -> dict[str, Any]:
     return read_json(folder / "config.json")
 
 
-def folder_tokenizer(folder: Path, count: int) -> Tokenizer | None:
+def folder_tokenizer(folder: Path, count: int) -> HuggingFaceTokenizer | None:
     """Its tokenizer, None where there is none; the model has `count` tokens."""
     found = _own_tokenizer(folder)
     if found is not None:
@@ -131,9 +139,24 @@ def folder_tokenizer(folder: Path, count: int) -> Tokenizer | None:
     return found
 
 
-def _own_tokenizer(folder: Path) -> Tokenizer | None:
+def _own_tokenizer(folder: Path) -> HuggingFaceTokenizer | None:
     path = folder / "tokenizer.json"
     return read_tokenizer_json(path) if is_there(path) else None
+
+
+def folder_chat_template(folder: Path) -> str | None:
+    """Its `chat_template.jinja`, or that in its `tokenizer_config.json`; of several the default."""
+    if is_there(folder / "chat_template.jinja"):
+        with open_file(folder / "chat_template.jinja") as file:
+            return file.read(MAX_BYTES).decode("utf-8", "replace")
+    path = folder / "tokenizer_config.json"
+    found = read_json(path).get("chat_template") if is_there(path) else None
+    if isinstance(found, list):
+        named = {each.get("name"): each.get("template") for each in found if type(each) is dict}
+        found = named.get("default")
+    if found is not None and not isinstance(found, str):
+        raise LoadError(f"{path}: chat_template is {shown(found)}, it must be a text")
+    return found
 
 
 def folder_tensors(folder: Path) -> dict[str, Array]:

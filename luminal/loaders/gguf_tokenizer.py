@@ -138,8 +138,8 @@ _BUILDERS = {"llama": _sentencepiece, "gpt2": _byte_level, "bert": _wordpiece}
 def _add_special(fields: Fields, inner: tokenizers.Tokenizer, tokens: Sequence[str]) -> None:
     """Tokens that no pieces make: those without a text, and those that are cut out first."""
     types = fields.listed("tokenizer.ggml.token_type", int, [])
-    for wanted, special in ((CONTROL, True), (USER_DEFINED, False)):
-        found = [token for token, kind in zip(tokens, types, strict=False) if kind == wanted]
+    for wanted, special in (((CONTROL, UNKNOWN), True), ((USER_DEFINED,), False)):
+        found = [token for token, kind in zip(tokens, types, strict=False) if kind in wanted]
         added = [AddedToken(token, normalized=False, special=special) for token in found if token]
         (inner.add_special_tokens if special else inner.add_tokens)(added)
 

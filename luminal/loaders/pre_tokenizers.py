@@ -14,7 +14,7 @@ from tokenizers import Regex, pre_tokenizers
 
 _ENDINGS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _CAPITALS = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _SMALL = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 
@@ -57,8 +57,8 @@ class Cut:
         return pre_tokenizers.Sequence([*splits, level])
 
 
-_PLAIN = Cut((_GPT2,))
-_DIGITS_APART = Cut((r"\p{N}", _GPT2))
+_PLAIN = Cut((GPT2_PATTERN,))
+_DIGITS_APART = Cut((r"\p{N}", GPT2_PATTERN))
 _LLAMA3 = Cut((_words(r"\p{N}{1,3}"),), whole=True, add_bos=True)
 _THREE_DIGITS = Cut((_words(r"\p{N}{1,3}"),))
 _ONE_DIGIT = Cut((_words(r"\p{N}"),), composed=True)
@@ -82,7 +82,7 @@ CUTS: Mapping[str, Cut] = {
     **dict.fromkeys(("dbrx", "smaug-bpe", "chatglm-bpe", "glm4"), _THREE_DIGITS),
     **dict.fromkeys(("qwen2", "stablelm2", "deepseek-r1-qwen", "hunyuan"), _ONE_DIGIT),
     **dict.fromkeys(("bloom", "poro-chat", "gpt3-finnish"), _BLOOM),
-    "falcon": Cut((r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, "[0-9][0-9][0-9]")),
+    "falcon": Cut((r"[\p{P}\$\+<=>\^~\|`]+", GPT2_PATTERN, "[0-9][0-9][0-9]")),
     "tekken": Cut((_capitalised(r"\p{N}", ""),), whole=True, add_bos=True),
     **dict.fromkeys(("gpt-4o", "llama4"), _GPT4O),
     "deepseek-coder": Cut((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}")),

@@ -142,6 +142,11 @@ class HuggingFaceTokenizer:
         # Ids may have gaps, so their count is no bound.
         self.vocab_size = max(inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
+    def to_json(self) -> str:
+        """The text of a `tokenizer.json`."""
+        text: str = self._inner.to_str(pretty=True)
+        return text
+
     def encode(self, text: str) -> list[int]:
         """See Tokenizer.encode; the file's post-processor adds the BOS."""
         with library_errors(self._path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,28 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     except BaseException:
         with contextlib.suppress(OSError):
             draft.unlink()
+        raise
+    _sync_folder(target.parent)
+
+
+@contextmanager
+def new_folder(path: str | Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `path` when the block ends without an error, and is gone if
+    not. Raises InputError where `path` is there already, unless it is an empty folder.
+    """
+    target = Path(path).expanduser().resolve()
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        if target.exists() and any(target.iterdir()):
+            raise InputError(f"{path}: is there already; name a new folder")
+        draft.mkdir()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be made: {error.strerror}") from error
+    try:
+        yield draft
+        draft.rename(target)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
         raise
     _sync_folder(target.parent)
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from luminal.errors import InputError
 from luminal.loaders.ggml.types import NUMBERS, PLAIN
-from luminal.loaders.gguf import decimal
-from luminal.loaders.mapped import Array
+from luminal.loaders.gguf import StoredTensor, decimal
 from luminal.loaders.write_atomic import arrays_of, replacing
 
 VERSION = 3
@@ -29,41 +28,49 @@ _INTEGERS = {_UINT32: "<u4", _INT32: "<i4"}
 def save_gguf(
     path: str | Path, state: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes arrays of floats or signed integers by name, and metadata, atomically.
+    """Writes arrays of floats or signed integers, or StoredTensors, and metadata, atomically.
 
     Metadata: bools, ints, floats, strings, and lists of one of them. Raises InputError for other
     dtypes, names above 64 bytes, and more than 4 dims.
     """
-    arrays = arrays_of(state, NAMES, "GGUF")
+    packed = {n: each for n, each in state.items() if isinstance(each, StoredTensor)}
+    plain = {name: each for name, each in state.items() if name not in packed}
+    stored = packed | {
+        name: StoredTensor(NAMES[array.dtype], array.shape, array)
+        for name, array in arrays_of(plain, NAMES, "GGUF").items()
+    }
+    tensors = {name: stored[name] for name in state}
     values = dict(metadata or {})
     values.pop("general.alignment", None)  # it is the writer's
-    header = bytearray(b"GGUF" + struct.pack("<IQQ", VERSION, len(arrays), len(values)))
+    header = bytearray(b"GGUF" + struct.pack("<IQQ", VERSION, len(tensors), len(values)))
     for key, value in values.items():
         header += _text(key) + _tagged(key, value)
     offset = 0
-    for name, array in arrays.items():
-        _check(name, array)
-        header += _text(name) + struct.pack("<I", array.ndim)
-        header += struct.pack(f"<{array.ndim}Q", *reversed(array.shape))
-        header += struct.pack("<IQ", NUMBERS[NAMES[array.dtype]], offset)
-        offset += _padded(array.nbytes)
+    for name, tensor in tensors.items():
+        rank = len(tensor.shape)
+        _check(name, rank)
+        header += _text(name) + struct.pack("<I", rank)
+        header += struct.pack(f"<{rank}Q", *reversed(tensor.shape))
+        header += struct.pack("<IQ", NUMBERS[tensor.kind], offset)
+        offset += _padded(tensor.data.nbytes)
     with replacing(path) as file:
         file.write(header.ljust(_padded(len(header)), b"\0"))
-        for array in arrays.values():
-            file.write(array.tobytes().ljust(_padded(array.nbytes), b"\0"))
+        for tensor in tensors.values():
+            file.write(tensor.data.tobytes())
+            file.write(bytes(_padded(tensor.data.nbytes) - tensor.data.nbytes))
 
 
 def _padded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _check(name: str, array: Array) -> None:
+def _check(name: str, rank: int) -> None:
     size = len(name.encode())
     if size > MAX_NAME_BYTES:
         raise InputError(f"{name}: {size} bytes; GGUF names have at most {MAX_NAME_BYTES}")
-    if array.ndim > MAX_DIMS:
+    if rank > MAX_DIMS:
         raise InputError(
-            f"{name}: {array.ndim} dims; GGUF tensors have at most {MAX_DIMS}; reshape it, or save "
+            f"{name}: {rank} dims; GGUF tensors have at most {MAX_DIMS}; reshape it, or save "
             "a safetensors file"
         )
 

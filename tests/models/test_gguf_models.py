@@ -15,7 +15,7 @@ from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
 from luminal.loaders.gguf_models.table import ARCHITECTURES
 from luminal.loaders.write_gguf import save_gguf
 from luminal.models.architectures import decoder_of
-from luminal.models.convert import gguf_file
+from luminal.models.export_gguf import gguf_model
 from tests.models.test_architectures import saved
 from tests.models.tiny_architectures import TINY, VARIANTS, VOCABULARY
 
@@ -56,7 +56,7 @@ def written(name: str, folder: Path) -> tuple[Any, Checkpoint, Path]:
     """Transformers' model, its checkpoint, and a GGUF file of it."""
     theirs = saved(name, folder)
     checkpoint = load_checkpoint(folder)
-    metadata, tensors = gguf_file(checkpoint)
+    metadata, tensors = gguf_model(checkpoint)
     path = folder / "m.gguf"
     save_gguf(path, tensors, metadata | TOKENIZER)
     return theirs, checkpoint, path
@@ -80,7 +80,7 @@ def test_what_is_written_is_read_back(name: str, tmp_path: Path) -> None:
 def test_what_the_format_cannot_say_is_refused(name: str, tmp_path: Path) -> None:
     saved(name, tmp_path)
     with pytest.raises(InputError, match=REFUSED[name]):
-        gguf_file(load_checkpoint(tmp_path))
+        gguf_model(load_checkpoint(tmp_path))
 
 
 @pytest.mark.parametrize("name", WRITTEN)

@@ -18,9 +18,7 @@ Tensors = Mapping[str, Array]
 
 _FUSED = re.compile(r"(.*)\.(qkv_proj|gate_up_proj)\.(weight|bias)")
 _EXPERT = re.compile(r"(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
-_DERIVED = re.compile(
-    r".*(rotary_emb\.inv_freq|\.attn\.(masked_)?bias|\.attention\.(masked_)?bias)"
-)
+DERIVED = re.compile(r".*(rotary_emb\.inv_freq|\.attn\.(masked_)?bias|\.attention\.(masked_)?bias)")
 """Frequencies and masks that old checkpoints carry."""
 _EMBEDDING, _OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
 
@@ -53,7 +51,7 @@ class Architecture:
         found: dict[str, Array] = {}
         experts: dict[str, dict[tuple[str, int], Array]] = {}
         for theirs, array in tensors.items():
-            if _DERIVED.fullmatch(theirs):
+            if DERIVED.fullmatch(theirs):
                 continue
             name = self._renamed(theirs)
             if self.further_layers and _number(name) >= config.num_hidden_layers:

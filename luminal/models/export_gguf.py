@@ -1,4 +1,4 @@
-"""Models from one kind of file to another: folders, GGUF files, single safetensors files."""
+"""A model as what a GGUF file says of it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from luminal.loaders.mapped import Array
 from luminal.loaders.shown import shown
 from luminal.loaders.write_gguf import NAMES
 from luminal.models.architectures import architecture_of
+from luminal.models.architectures.architecture import DERIVED
 from luminal.models.gguf_metadata import check_same, metadata_of, rotary_tensors
 
-FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}
-"""`general.file_type` by the type of most tensors."""
 
-
-def gguf_file(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]]:
+def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]]:
     """The metadata and tensors of a GGUF file of the model, without its tokenizer.
 
     Raises InputError for what such files have no word for.
@@ -33,9 +31,11 @@ def gguf_file(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]]
     config = read_config.config(Fields(checkpoint.config, path))
     to = _gguf_architecture(checkpoint)
     heads = Heads(config.num_attention_heads, config.num_key_value_heads)
-    tied = {"lm_head.weight", "embed_out.weight"} if config.tie_word_embeddings else set()
-    sources = {name: each for name, each in checkpoint.tensors.items() if name not in tied}
+    sources = {n: each for n, each in checkpoint.tensors.items() if not DERIVED.fullmatch(n)}
     tensors = gguf_tensors(sources, to, heads) | rotary_tensors(config)
+    if config.tie_word_embeddings and "output.weight" in tensors:
+        output = tensors.pop("output.weight")
+        tensors.setdefault("token_embd.weight", output)  # one name of the two may be all there is
     metadata = {
         "general.architecture": to.name,
         **{f"{to.name}.{key}": value for key, value in metadata_of(config).items()},

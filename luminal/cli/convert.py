@@ -1,0 +1,34 @@
+"""`luminal convert`: a model in another kind of file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN", help="A folder, .gguf, llama2.c .bin, .safetensors, or Hugging Face id."
+        ),
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="OUT", help="A .gguf, a .safetensors, or a new folder.")
+    ],
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="Of weights: f32, f16, bf16; in a .gguf also q8_0, q4_0.",
+            show_default="as they are",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Tokenizer file, where the model has none of its own.")
+    ] = None,
+) -> None:
+    """Write the model in IN as OUT."""
+    from luminal.models.conversion import convert
+
+    convert(source, target, dtype, tokenizer)

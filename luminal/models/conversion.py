@@ -1,0 +1,210 @@
+"""Models from one kind of file to another: folders, GGUF files, safetensors files of weights."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from luminal.errors import InputError
+from luminal.loaders.checkpoint import Checkpoint, load_checkpoint, locate
+from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
+from luminal.loaders.ggml.types import BLOCKS, PLAIN
+from luminal.loaders.gguf import StoredTensor, read_gguf
+from luminal.loaders.gguf_tokenizer import WHOLE_FILE
+from luminal.loaders.mapped import Array, given_path
+from luminal.loaders.state_dict import load as load_arrays
+from luminal.loaders.write_atomic import new_folder
+from luminal.loaders.write_gguf import NAMES, save_gguf
+from luminal.loaders.write_gguf_tokenizer import tokenizer_metadata
+from luminal.loaders.write_safetensors import save_safetensors
+from luminal.models.export_gguf import gguf_model
+
+KINDS = ("f32", "f16", "bf16", *(name.lower() for name in QUANTIZERS))
+_FLOATS = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)))
+_FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
+"""`general.file_type` by the type of most weights."""
+_WEIGHTS = "model.safetensors"
+_OTHER_FILES = (".bin", ".onnx", ".pt", ".pth")
+
+
+def convert(
+    source: str | Path,
+    target: str | Path,
+    dtype: str | None = None,
+    tokenizer: str | Path | None = None,
+) -> None:
+    """Writes a model in the files of `source` as a `.gguf`, a `.safetensors`, or a new folder.
+
+    `source`: what `load` takes, or a `.safetensors`, whose arrays keep their names. `dtype`: of the
+    weights, one of KINDS, of which packed ones go into GGUF files alone; without it matrices stay
+    what they are, and packed ones become f32 elsewhere. Vectors in GGUF files are f32, as readers
+    expect. `tokenizer`: a file, where the model has none. All is written or nothing. Raises
+    LoadError for a damaged source, InputError for what cannot be said in the target.
+    """
+    place = given_path(target)
+    kind = _checked(dtype, place)
+    path = locate(source)
+    if path.suffix == ".safetensors":
+        _convert_arrays(path, place, kind)
+        return
+    checkpoint = load_checkpoint(path, tokenizer)
+    if place.suffix == ".gguf":
+        metadata, tensors = gguf_model(checkpoint)
+        stored = {name: _stored(name, array, kind) for name, array in tensors.items()}
+        general = {
+            "general.name": (path.parent if path.name == "config.json" else path).stem,
+            "general.file_type": _FILE_TYPES.get(_most(stored), 0),
+            "general.quantization_version": 2,
+        }
+        words = _tokenizer_metadata(checkpoint, path, given=tokenizer is not None)
+        save_gguf(place, stored, metadata | general | words)
+    elif place.suffix == ".safetensors":
+        save_safetensors(place, _floats(checkpoint, kind), {"format": "pt"})
+    else:
+        _write_folder(place, checkpoint, path, kind)
+
+
+def _checked(dtype: str | None, place: Path) -> str | None:
+    if dtype is not None and dtype not in KINDS:
+        raise InputError(f"convert: dtype {dtype!r} is not known; it is one of {', '.join(KINDS)}")
+    kind = None if dtype is None else dtype.upper()
+    if kind in QUANTIZERS and place.suffix != ".gguf":
+        raise InputError(f"convert: {dtype} goes into GGUF files alone; {place} is none")
+    if place.suffix in _OTHER_FILES:
+        raise InputError(f"{place}: cannot be written; name a .gguf, a .safetensors or a folder")
+    return kind
+
+
+def _convert_arrays(path: Path, place: Path, kind: str | None) -> None:
+    """Weights without a configuration."""
+    arrays = load_arrays(path)
+    if place.suffix == ".gguf":
+        save_gguf(place, {name: _stored(name, array, kind) for name, array in arrays.items()})
+    elif place.suffix == ".safetensors":
+        save_safetensors(place, {name: _cast(name, array, kind) for name, array in arrays.items()})
+    else:
+        raise InputError(f"{path}: weights alone make no model; name a .gguf or a .safetensors")
+
+
+# --- weights
+
+
+def _cast(name: str, array: Array, kind: str | None) -> Array:
+    """Floats in another dtype. Raises InputError where its range is too small."""
+    if kind is None or array.dtype not in _FLOATS:
+        return array
+    with np.errstate(over="ignore"):
+        found = array.astype(PLAIN[kind])
+    if kind == "F16" and not np.isfinite(found).all() and np.isfinite(array).all():
+        raise InputError(f"{name}: has values beyond f16's 65504; use bf16 or f32")
+    return found
+
+
+def _stored(name: str, array: Array, kind: str | None) -> StoredTensor:
+    """A tensor of a GGUF file; rows that are no whole blocks are not packed."""
+    if array.ndim < 2:
+        kind = "F32"
+    if kind is not None and kind in QUANTIZERS and array.dtype in _FLOATS:
+        if array.shape[-1] % BLOCKS[kind].size == 0:
+            return StoredTensor(kind, array.shape, quantized(name, array, kind))
+        kind = "F16"
+    found = np.require(_cast(name, array, kind), requirements="C")
+    if found.dtype not in NAMES:
+        raise InputError(f"{name}: {array.dtype} has no place in GGUF; leave it out")
+    return StoredTensor(NAMES[found.dtype], found.shape, found)
+
+
+def _most(tensors: Mapping[str, StoredTensor]) -> str:
+    """The type of most numbers."""
+    counts: Counter[str] = Counter()
+    for tensor in tensors.values():
+        counts[tensor.kind] += int(np.prod(tensor.shape))
+    return max(counts, key=counts.__getitem__, default="F32")
+
+
+def _floats(checkpoint: Checkpoint, kind: str | None) -> dict[str, Array]:
+    """All weights in one dtype; a folder's in their own unless another is asked for."""
+    tensors = checkpoint.tensors
+    if kind is None and checkpoint.path.name != "config.json":
+        each = {n: StoredTensor(NAMES[a.dtype], a.shape, a) for n, a in tensors.items()}
+        kind = _most(each)
+    return {name: _cast(name, array, kind) for name, array in tensors.items()}
+
+
+# --- what goes with them
+
+
+def _tokenizer_metadata(checkpoint: Checkpoint, path: Path, given: bool) -> dict[str, Any]:
+    """A GGUF file's as it is; another model's tokenizer and template."""
+    if path.suffix == ".gguf" and not given:
+        metadata = read_gguf(path).metadata
+        return {key: value for key, value in metadata.items() if key.startswith("tokenizer.")}
+    found: dict[str, Any] = {}
+    tokenizer = checkpoint.tokenizer
+    if tokenizer is not None:
+        named = checkpoint.config.get("eos_token_id")
+        first = named if isinstance(named, list) else [named]
+        ends = [number for number in first if number in tokenizer.eos_ids]
+        ends += sorted(tokenizer.eos_ids - {*ends})
+        text = _tokenizer_text(checkpoint, path, given)
+        found = tokenizer_metadata(text, path, tokenizer.bos_id, ends, tokenizer.encode(""))
+    if checkpoint.chat_template is not None:
+        found["tokenizer.chat_template"] = checkpoint.chat_template
+    return found
+
+
+def _tokenizer_text(checkpoint: Checkpoint, path: Path, given: bool) -> str:
+    """The `tokenizer.json`, as it was written where there is one."""
+    assert checkpoint.tokenizer is not None
+    if not given and path.is_dir():
+        return (path / "tokenizer.json").read_text(encoding="utf-8")
+    if not given and path.suffix == ".gguf":
+        whole = read_gguf(path).metadata.get(WHOLE_FILE)
+        if whole is not None:
+            return str(whole)
+    return checkpoint.tokenizer.to_json()
+
+
+def _write_folder(place: Path, checkpoint: Checkpoint, path: Path, kind: str | None) -> None:
+    """A folder; what a folder has beside its weights comes along."""
+    weights = _floats(checkpoint, kind)
+    config = dict(checkpoint.config)
+    dtypes = Counter(array.dtype.name for array in weights.values())
+    config["torch_dtype"] = max(dtypes, key=dtypes.__getitem__, default="float32")
+    config.pop("dtype", None)  # as newer files call it
+    with new_folder(place) as folder:
+        if path.is_dir():
+            for file in sorted(path.iterdir()):
+                if file.suffix in (".json", ".jinja", ".model", ".txt") and file.is_file():
+                    shutil.copyfile(file, folder / file.name)
+            (folder / f"{_WEIGHTS}.index.json").unlink(missing_ok=True)
+        elif checkpoint.tokenizer is not None:
+            text = _tokenizer_text(checkpoint, path, given=False)
+            (folder / "tokenizer.json").write_text(text, encoding="utf-8")
+            _write_json(folder / "tokenizer_config.json", _tokenizer_settings(checkpoint))
+            ends = {"eos_token_id": sorted(checkpoint.tokenizer.eos_ids)}
+            _write_json(
+                folder / "generation_config.json",
+                {"bos_token_id": checkpoint.tokenizer.bos_id, **ends},
+            )
+        _write_json(folder / "config.json", config)
+        save_safetensors(folder / _WEIGHTS, weights, {"format": "pt"})
+
+
+def _tokenizer_settings(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What goes beside a tokenizer.json."""
+    found: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if checkpoint.chat_template is not None:
+        found["chat_template"] = checkpoint.chat_template
+    return found
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

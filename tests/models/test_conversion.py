@@ -1,0 +1,234 @@
+"""`convert`: what comes back from another kind of file is what went in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import ml_dtypes
+import numpy as np
+import pytest
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+import luminal as lm
+from luminal.errors import InputError
+from luminal.loaders.checkpoint import load_checkpoint, read_tokenizer
+from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
+from luminal.loaders.ggml.types import BLOCKS
+from luminal.loaders.gguf import read_gguf
+from luminal.loaders.gguf_tokenizer import WHOLE_FILE, gguf_tokenizer
+from luminal.models import conversion
+from luminal.models.architectures import decoder_of
+from luminal.models.conversion import convert
+from luminal.models.gguf_metadata import check_same
+from luminal.models.llama import Llama, LlamaConfig
+from luminal.models.write_folder import write_folder
+from tests.unit.test_gguf_tokenizers import CORPUS, TEXTS
+
+TEMPLATE = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
+
+
+def tokenizer_json(kind: str = "gpt2") -> str:
+    """A small tokenizer of the corpus."""
+    special = ["<s>", "</s>", "[UNK]"]
+    trainer: Any
+    if kind == "bert":
+        found = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        found.normalizer = normalizers.BertNormalizer()
+        found.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        found.decoder = decoders.WordPiece()
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=300, special_tokens=special, show_progress=False
+        )
+    elif kind == "llama":
+        single = [f"<0x{number:02X}>" for number in range(256)]
+        found = tokenizers.Tokenizer(
+            models.BPE(unk_token="[UNK]", byte_fallback=True, fuse_unk=True)
+        )
+        found.normalizer = normalizers.Sequence(
+            [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+        )
+        found.decoder = decoders.Sequence(
+            [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+             decoders.Strip(" ", 1, 0)]
+        )  # fmt: skip
+        trainer = trainers.BpeTrainer(
+            vocab_size=500, special_tokens=[*special, *single], show_progress=False
+        )
+    else:
+        found = tokenizers.Tokenizer(models.BPE())
+        found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        found.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=300,
+            special_tokens=special,
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+    found.train_from_iterator(CORPUS, trainer)
+    if kind == "llama":  # the bytes are no special tokens
+        settings = json.loads(found.to_str())
+        settings["added_tokens"] = settings["added_tokens"][:3]
+        found = tokenizers.Tokenizer.from_str(json.dumps(settings))
+    found.post_processor = processors.TemplateProcessing(
+        single=["<s>", "$A"], special_tokens=[("<s>", 0)]
+    )
+    return found.to_str(pretty=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A Llama in bf16 with a tokenizer and a chat template."""
+    place = tmp_path / "model"
+    config = LlamaConfig(64, 96, 2, 4, 2, 16, 300, tie_word_embeddings=True)
+    model = Llama(config)
+    write_folder(place, model, tokenizer_json(), "bfloat16", end_id=1)
+    settings = {"chat_template": TEMPLATE, "bos_token": "<s>"}
+    (place / "tokenizer_config.json").write_text(json.dumps(settings))
+    return place
+
+
+def same_weights(one: Path, other: Path) -> None:
+    wanted, found = (load_checkpoint(each).tensors for each in (one, other))
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert found[name].dtype == array.dtype, name
+        assert found[name].tobytes() == array.tobytes(), name
+
+
+def test_to_gguf_and_back(folder: Path, tmp_path: Path) -> None:
+    convert(folder, tmp_path / "m.gguf")
+    convert(tmp_path / "m.gguf", tmp_path / "again")
+    convert(tmp_path / "again", tmp_path / "n.gguf")
+    same_weights(folder, tmp_path / "again")
+    assert (tmp_path / "again/tokenizer.json").read_text() == (
+        folder / "tokenizer.json"
+    ).read_text().removesuffix("\n") + "\n"
+    assert read_gguf(tmp_path / "n.gguf").metadata == read_gguf(tmp_path / "m.gguf").metadata | {
+        "general.name": "again"
+    }
+    for place in (folder, tmp_path / "m.gguf", tmp_path / "again"):
+        found = load_checkpoint(place)
+        assert found.chat_template == TEMPLATE
+        assert found.tokenizer is not None
+        assert (found.tokenizer.bos_id, found.tokenizer.eos_ids) == (1, frozenset((1,)))
+        check_same(decoder_of(load_checkpoint(folder)).config, decoder_of(found).config, "llama")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "again", "m.gguf", "model", "n.gguf"
+    ]  # fmt: skip
+
+
+def test_the_gguf_package_reads_it(folder: Path, tmp_path: Path) -> None:
+    convert(folder, tmp_path / "m.gguf", "f16")
+    reader = gguf.GGUFReader(tmp_path / "m.gguf")
+    kinds = {tensor.name: tensor.tensor_type.name for tensor in reader.tensors}
+    assert (kinds["token_embd.weight"], kinds["output_norm.weight"]) == ("F16", "F32")
+    types = {name: field.types[-1].name for name, field in reader.fields.items()}
+    assert types["llama.block_count"] == "UINT32"
+    assert types["llama.attention.layer_norm_rms_epsilon"] == "FLOAT32"
+    assert types["tokenizer.ggml.token_type"] == "INT32"
+    assert reader.fields["general.file_type"].contents() == 1
+    assert reader.fields["tokenizer.chat_template"].contents() == TEMPLATE
+
+
+@pytest.mark.parametrize("kind", QUANTIZERS)
+def test_packing_is_that_of_the_gguf_package(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    array = rng.standard_normal((300, 64)).astype(np.float32)
+    array[0] = 0
+    array[1, :32] = np.arange(-16, 16) * 0.5  # halves
+    array[2] = -1.0
+    found = quantized("a", array, kind).reshape(-1).view(np.uint8)
+    expected = gguf.quants.quantize(array, gguf.GGMLQuantizationType[kind])
+    np.testing.assert_array_equal(found, expected.reshape(-1))
+    array[3, 3] = np.inf
+    with pytest.raises(InputError, match=f"w: has infinite values .* {kind} cannot hold"):
+        quantized("w", array, kind)
+
+
+def test_dtypes(folder: Path, tmp_path: Path) -> None:
+    convert(folder, tmp_path / "q.gguf", "q8_0")
+    kinds = {name: each.kind for name, each in read_gguf(tmp_path / "q.gguf").tensors.items()}
+    assert (kinds["blk.0.attn_q.weight"], kinds["blk.0.attn_norm.weight"]) == ("Q8_0", "F32")
+    convert(folder, tmp_path / "q4.gguf", "q4_0")
+    assert read_gguf(tmp_path / "q4.gguf").metadata["general.file_type"] == 2
+    convert(tmp_path / "q.gguf", tmp_path / "decoded")
+    decoded = load_checkpoint(tmp_path / "decoded")
+    assert {each.dtype.name for each in decoded.tensors.values()} == {"float32"}
+    convert(tmp_path / "q.gguf", tmp_path / "w.safetensors", "f16")
+    assert {each.dtype.name for each in lm.load(tmp_path / "w.safetensors").values()} == {"float16"}
+    assert BLOCKS["Q8_0"].size == 32
+
+
+def test_what_has_no_place_is_refused(folder: Path, tmp_path: Path) -> None:
+    for target, dtype, message in (
+        ("x.gguf", "f8", "dtype 'f8' is not known; it is one of f32, f16, bf16, q8_0, q4_0"),
+        ("x", "q8_0", "q8_0 goes into GGUF files alone"),
+        ("x.pt", None, r"x\.pt: cannot be written; name a \.gguf"),
+        ("model", None, "model: is there already; name a new folder"),
+    ):
+        with pytest.raises(InputError, match=message):
+            convert(folder, tmp_path / target, dtype)
+    wide = {"w": np.full((2, 2), 1e6, np.float32)}
+    lm.save(tmp_path / "wide.safetensors", wide)
+    with pytest.raises(InputError, match="w: has values beyond f16's 65504; use bf16 or f32"):
+        convert(tmp_path / "wide.safetensors", tmp_path / "x.gguf", "f16")
+    with pytest.raises(InputError, match="weights alone make no model"):
+        convert(tmp_path / "wide.safetensors", tmp_path / "x")
+    assert not any(path.name.startswith("x") for path in tmp_path.iterdir())
+
+
+def test_weights_alone(tmp_path: Path) -> None:
+    arrays = {"w": np.ones((2, 32), ml_dtypes.bfloat16), "b": np.ones(3, np.float32)}
+    lm.save(tmp_path / "a.safetensors", arrays)
+    convert(tmp_path / "a.safetensors", tmp_path / "a.gguf")
+    assert lm.load(tmp_path / "a.gguf")["w"].dtype == ml_dtypes.bfloat16
+    convert(tmp_path / "a.safetensors", tmp_path / "b.safetensors", "f32")
+    assert lm.load(tmp_path / "b.safetensors")["w"].dtype == np.float32
+
+
+@pytest.mark.parametrize("target", ["x", "x.gguf", "x.safetensors"])
+def test_nothing_half_done_stays(
+    folder: Path, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        convert(folder, tmp_path / target)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_folder_in_another_dtype_keeps_what_lies_beside(folder: Path, tmp_path: Path) -> None:
+    (folder / "notes.json").write_text("{}")
+    (folder / "chat_template.jinja").write_text("other")
+    convert(folder, tmp_path / "wide", "f32")
+    assert (tmp_path / "wide/notes.json").is_file()
+    found = load_checkpoint(tmp_path / "wide")
+    assert found.chat_template == "other"
+    assert found.config["torch_dtype"] == "float32"
+    assert {each.dtype.name for each in found.tensors.values()} == {"float32"}
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert"])
+def test_tokenizers_in_the_terms_of_the_format(kind: str, tmp_path: Path) -> None:
+    """Other readers do not take the whole file from the metadata."""
+    path = tmp_path / "tokenizer.json"
+    path.write_text(tokenizer_json(kind))
+    (tmp_path / "config.json").write_text('{"bos_token_id": 0, "eos_token_id": 1}')
+    theirs = read_tokenizer(path)
+    metadata = conversion.tokenizer_metadata(
+        path.read_text(), path, theirs.bos_id, [1], theirs.encode("")
+    )
+    assert metadata["tokenizer.ggml.model"] == kind
+    assert metadata.pop(WHOLE_FILE) == path.read_text()
+    if kind == "gpt2":
+        assert metadata["tokenizer.ggml.pre"] == "gpt-2"
+    ours = gguf_tokenizer(metadata, path)
+    for text in TEXTS:
+        assert ours.encode(text) == theirs.encode(text), text
+        assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text)), text
