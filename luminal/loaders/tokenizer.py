@@ -48,6 +48,9 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`; special tokens have none, half characters give U+FFFD."""
 
+    def definition(self) -> str:
+        """All of it, as the text of a tokenizer.json."""
+
 
 class StreamDecoder:
     """Decodes ids as they come; hands out whole UTF-8 characters only.
@@ -163,6 +166,10 @@ class HuggingFaceTokenizer:
         with library_errors(self._path):
             text: str = self._inner.decode([i for i in ids if i not in self._special])
         return text
+
+    def definition(self) -> str:
+        """See Tokenizer.definition."""
+        return self._inner.to_str()
 
 
 def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
