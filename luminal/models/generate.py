@@ -19,8 +19,9 @@ from luminal.models.architectures import decoder_of
 from luminal.models.decoder import Decoder
 from luminal.models.families import family_of, read_family
 from luminal.models.programs import Features, Programs
+from luminal.models.prompt_cache import Prompt, read_prompt, write_prompt
 from luminal.models.sampling import Sampling, checked_count, features_of
-from luminal.models.speculative import Draft, accepted
+from luminal.models.speculative import Draft, accepted, check_rewinds
 from luminal.models.stats import Stats
 from luminal.models.text import Completion, Constraint, Ranked, Text
 from luminal.runtime.executable import Executable
@@ -51,6 +52,7 @@ class LanguageModel:
         self.stats = Stats()
         self.programs = Programs(model, self.context, mode, backend)
         self._current: object = None  # the generation that the caches belong to
+        self._prefix: Prompt | None = None
 
     def __repr__(self) -> str:
         config = self.model.config
@@ -103,8 +105,12 @@ class LanguageModel:
         than the context or an option is out of its range.
         """
         text = self._text(prompt, max_tokens, **options)
-        if draft is not None and text.draw.allowed is not None:
-            raise InputError("draft: a constraint asks for one token at a time; give one of both")
+        if draft is not None:
+            check_rewinds(self.programs)
+            if text.draw.allowed is not None:
+                raise InputError(
+                    "draft: a constraint asks for one token at a time; give one of both"
+                )
         steps = self._begun([text], draft=draft)
         return (piece for step in steps for _, piece in step if piece)
 
@@ -137,7 +143,7 @@ class LanguageModel:
         self, ids: Sequence[int], max_tokens: int, sampling: Sampling | None = None
     ) -> Iterator[int]:
         """The continuation as token ids, up to an end token, `max_tokens` or the context's end."""
-        text = Text(self.tokenizer, ids, self._room(ids, max_tokens), sampling)
+        text = Text(self.tokenizer, ids, self.room(ids, max_tokens), sampling)
         steps = self._begun([text])
         return (token for step in steps for token, _ in step if token not in self.tokenizer.eos_ids)
 
@@ -190,6 +196,23 @@ class LanguageModel:
         found: Array = scored(ids=ids)["y"]
         return found
 
+    # --- prompts kept on disk
+
+    def save_prompt(self, prompt: str | Sequence[int], path: str | Path) -> None:
+        """Writes the keys and values of a prompt to a file, for `load_prompt`."""
+        text = self._text(prompt, 1)
+        self._current = object()
+        self.programs.read([text], ())
+        write_prompt(path, self.programs, text)
+
+    def load_prompt(self, path: str | Path) -> int:
+        """Single texts that begin with the file's prompt go on from there; its number of tokens.
+
+        Raises LoadError for a damaged file, or one of another model.
+        """
+        self._prefix = read_prompt(path, self.programs)
+        return len(self._prefix.ids)
+
     # --- steps
 
     def _text(
@@ -206,12 +229,12 @@ class LanguageModel:
         for string in strings:
             if not isinstance(string, str) or not string:
                 raise InputError(f"stop: {string!r} is no text to stop at; give a str")
-        settings, room = Sampling(**sampling), self._room(ids, max_tokens)
+        settings, room = Sampling(**sampling), self.room(ids, max_tokens)
         vocab_size = self.model.config.vocab_size
         matcher = constraint.matcher(self.tokenizer, vocab_size) if constraint else None
         return Text(self.tokenizer, ids, room, settings, strings, matcher)
 
-    def _room(self, ids: Sequence[int], max_tokens: int) -> int:
+    def room(self, ids: Sequence[int], max_tokens: int) -> int:
         """How many new tokens there may be: the last one needs no place in the caches."""
         return min(checked_count("max_tokens", max_tokens, 0), self.context - len(ids) + 1)
 
@@ -231,18 +254,22 @@ class LanguageModel:
     ) -> Iterator[list[tuple[int, str]]]:
         """Of every step the new tokens and the characters they make certain."""
         self.stats.begin(len(texts), sum(text.draw.prompt for text in texts))
-        generation = self._current = object()
+        generation, is_first = object(), True
+        self._current = generation
+        if self._prefix is not None and len(texts) == 1:
+            self._prefix.restore(self.programs, texts[0])
         while any(text.reason is None for text in texts):
             if self._current is not generation:
                 raise GraphError(
                     "stream: another text was started on this model; finish one before the next"
                 )
-            with self._timed(is_first=texts[0].read == 0):
-                if draft is not None and texts[0].read:
+            with self._timed(is_first):
+                if draft is not None and not is_first:
                     pushed = accepted(self.programs, texts[0], draft, self.stats)
                 else:
                     pushed = _pushed(texts, self.programs.read(texts, features))
             self.stats.new_tokens = sum(len(text.tokens) for text in texts)
+            is_first = False
             yield pushed
 
     @contextmanager
@@ -263,7 +290,7 @@ def _pushed(texts: Sequence[Text], found: Results) -> list[tuple[int, str]]:
     """The chosen tokens, pushed to the texts that are not done."""
     pushed = []
     for row, (text, token) in enumerate(zip(texts, found["tokens"].tolist(), strict=True)):
-        if text.reason is not None:
+        if text.reason is not None or len(text.unread):
             continue
         if "logprobs" in found:
             ranked = zip(found["top_tokens"][row], found["top_logprobs"][row], strict=True)

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
 from luminal.dtypes import int32
 from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
+from luminal.hlir.state import State
 from luminal.models.choice import choose, declared
 from luminal.models.decoder import Decoder
 from luminal.models.sampling import Draw, arrays, features_of
 from luminal.models.text import Text
+from luminal.nn.recurrent_cache import RecurrentCache
 from luminal.runtime.executable import Executable
 from luminal.runtime.results import Results
 from luminal.search.options import CompilationMode, mode_of
 from luminal.session import Graph, compile
 
 Features = tuple[str, ...]
-_BATCH = "batch prefill", "batch decode"
+_BATCH = "batch prefill", "batch decode", "batch reorder"
 MOST_PROPOSED = 16  # tokens of a speculation: more are seldom all right, and each costs a row
 
 
@@ -40,22 +44,35 @@ class Programs:
         self._batch_caches = self.caches[:0]
         self._made: dict[tuple[str, Features], Executable] = {}
         self.seconds = 0.0  # of compiling
+        self._last: Text | None = None  # whose keys and values the caches of one text hold
 
     # --- running
 
+    @property
+    def rewinds(self) -> bool:
+        """Can a text go back to an earlier token? Recurrent layers keep nothing of single ones."""
+        return not any(isinstance(cache, RecurrentCache) for cache in self.caches)
+
+    def resume(self, text: Text) -> None:
+        """Counts as read what a text shares with the last one that was read alone."""
+        if self._last is not None and self.rewinds:
+            held = self._last.draw.tokens[: self._last.read]
+            text.read = min(_shared(held, text.draw.tokens), len(text.draw.tokens) - 1)
+
     def read(self, texts: Sequence[Text], features: Features) -> Results:
-        """Reads what is unread of each text; chooses the next token of each, row by row."""
-        if len(texts) == 1:
-            (text,) = texts
-            prefill, decode = self.pair(features)
-            ids = text.unread
-            inputs = self._choices([text.draw], features)
-            program = decode if len(ids) == 1 else prefill
-            found = program({"ids": ids, **inputs}, dims={"past": text.read})
-        else:
-            found = self._read_batch(texts, features)
-        for text in texts:
-            text.read = len(text.draw.tokens)
+        """Reads what is unread of each text; chooses the next token of each, row by row.
+
+        Of several texts with recurrent layers, which take no padding, each reads one token.
+        """
+        if len(texts) > 1:
+            return self._read_batch(texts, features)
+        (text,) = texts
+        prefill, decode = self.pair(features)
+        ids = text.unread
+        inputs = self._choices([text.draw], features)
+        program = decode if len(ids) == 1 else prefill
+        found = program({"ids": ids, **inputs}, dims={"past": text.read})
+        text.read, self._last = len(text.draw.tokens), text
         return found
 
     def verify(self, text: Text, proposed: Sequence[int]) -> list[int]:
@@ -72,27 +89,36 @@ class Programs:
         ids = np.concatenate((text.unread, np.array(proposed, np.int32)))
         inputs = {"ids": ids, **self._choices(draws, features)}
         found = program(inputs, dims={"past": text.read})["tokens"]
-        text.read = len(text.draw.tokens)
+        text.read, self._last = len(text.draw.tokens), text
         return [int(token) for token in found]
 
     def _read_batch(self, texts: Sequence[Text], features: Features) -> Results:
         """Texts that are done read their last token once more, and change nothing."""
         self._reserve(len(texts))
-        rows = [text.unread if text.reason is None else text.unread[:0] for text in texts]
-        width = max(1, *map(len, rows))
+        most = None if self.rewinds else 1
+        starts = [min(text.read, len(text.draw.tokens) - 1) for text in texts]
+        rows = [text.draw.tokens[at:][:most] for text, at in zip(texts, starts, strict=True)]
+        width = max(map(len, rows))
         ids = np.zeros((len(rows), width), np.int32)
-        starts = np.zeros(len(rows), np.int32)
-        for row, (text, new) in enumerate(zip(texts, rows, strict=True)):
-            new = new if len(new) else np.array(text.draw.tokens[-1:], np.int32)
-            ids[row, : len(new)], starts[row] = new, len(text.draw.tokens) - len(new)
-        positions = starts[:, None] + np.arange(width, dtype=np.int32)
+        for row, new in zip(ids, rows, strict=True):
+            row[: len(new)] = new
+        positions = np.array(starts, np.int32)[:, None] + np.arange(width, dtype=np.int32)
         inputs = {"ids": ids, "positions": positions}
         if width > 1:
-            inputs["last"] = np.array([max(len(new), 1) - 1 for new in rows], np.int32)
+            inputs["last"] = np.array([len(new) - 1 for new in rows], np.int32)
         inputs |= self._choices([text.draw for text in texts], features)
         kind = _BATCH[width == 1]
         program = self.program((kind, features), lambda: self._record_batch(kind, features))
-        return program(inputs, dims={"reach": int(positions.max()) + 1})
+        found = program(inputs, dims={"reach": int(positions.max()) + 1})
+        for text, start, new in zip(texts, starts, rows, strict=True):
+            text.read = start + len(new)
+        return found
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        """Row k of a batch's caches becomes what row `parents[k]` is."""
+        if [*parents] != [*range(len(parents))]:
+            program = self.program(("batch reorder", ()), self._record_reorder)
+            program(parents=np.array([*parents, *range(len(parents), self.rows)], np.int32))
 
     def _reserve(self, rows: int) -> None:
         """Caches for so many texts, at least; programs for fewer are dropped."""
@@ -171,12 +197,41 @@ class Programs:
         self._choose(self.model.logits(hidden), features)
         return graph
 
+    def _record_reorder(self) -> Graph:
+        graph = Graph("reorder")
+        parents = graph.tensor((self.rows,), int32, "parents")
+        for state in states_of(self._batch_caches):
+            graph.assign(state, graph.read(state)[parents])
+        return graph
+
     def _choose(self, logits: Tensor, features: Features) -> None:
         graph, (rows, vocab_size) = logits.graph, logits.extents
         inputs = declared(graph, rows, features, vocab_size.value)
         for name, value in choose(logits, features, inputs)._asdict().items():
             if value is not None:
                 value.output(name)
+
+
+def states_of(caches: Sequence[Any]) -> list[State]:
+    """The States of caches of any kind, each once."""
+    found: list[State] = []
+    for cache in caches:
+        held = (getattr(cache, field.name) for field in fields(cache))
+        for each in held:
+            found += [state for state in _listed(each) if isinstance(state, State)]
+    return list(dict.fromkeys(found))
+
+
+def _listed(x: Any) -> Sequence[Any]:
+    return x if isinstance(x, tuple) else (x,)
+
+
+def _shared(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    for count, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            return count
+    return min(len(left), len(right))
 
 
 def _interrupted(program: Executable) -> bool:

@@ -6,7 +6,6 @@ and the text's seed, so a proposed token is right or is not: the text is the one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from luminal.errors import InputError
@@ -53,9 +52,9 @@ class ModelDraft:
     """Proposes what a smaller model of the same vocabulary would write, chosen by the same seed."""
 
     def __init__(self, model: LanguageModel, count: int = 4) -> None:
+        check_rewinds(model.programs)
         self.model = model
         self.count = checked_count("count", count, 1)
-        self._held: list[int] = []  # what the model's caches hold
 
     def propose(self, draw: Draw, most: int) -> list[int]:
         """See `Draft`."""
@@ -67,20 +66,19 @@ class ModelDraft:
         room = min(self.count, most, model.context - len(draw.tokens))
         text = Text(model.tokenizer, draw.tokens, max(room, 0), draw.sampling)
         text.draw.prompt = draw.prompt
-        text.read = min(_shared(self._held, draw.tokens), len(draw.tokens) - 1)
+        model.programs.resume(text)
         features = features_of([text.draw])
         while text.reason is None:
             text.push(int(model.programs.read([text], features)["tokens"][0]))
-        self._held = [*text.draw.tokens[: text.read]]
         return text.tokens
 
 
-def _shared(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many tokens both begin with."""
-    for count, (one, other) in enumerate(zip(left, right, strict=False)):
-        if one != other:
-            return count
-    return min(len(left), len(right))
+def check_rewinds(programs: Programs) -> None:
+    """Raises InputError for recurrent layers."""
+    if not programs.rewinds:
+        raise InputError(
+            "draft: the model has recurrent layers, which cannot forget tokens that were wrong"
+        )
 
 
 def accepted(programs: Programs, text: Text, draft: Draft, stats: Stats) -> list[tuple[int, str]]:

@@ -42,3 +42,25 @@ def language_model(
 ) -> LanguageModel:
     """By default the random one of seed 0."""
     return LanguageModel(model or llama(), Letters(), backend=backend, **options)
+
+
+def twin(model: Llama) -> Any:
+    """The same model of transformers."""
+    import torch
+    import transformers
+
+    config = transformers.LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=model.config.num_hidden_layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        eos_token_id=0,
+        bos_token_id=None,
+        pad_token_id=0,
+    )
+    theirs = transformers.LlamaForCausalLM(config).eval()
+    theirs.load_state_dict({k: torch.from_numpy(v.copy()) for k, v in model.state_dict().items()})
+    return theirs

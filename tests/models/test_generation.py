@@ -9,7 +9,7 @@ import pytest
 
 import luminal as lm
 from luminal.models import LanguageModel
-from tests.models.small_models import VOCABULARY, language_model
+from tests.models.small_models import language_model, twin
 
 PROMPTS = ["EFG", "A", "Mabcdefg", "b7"]
 
@@ -69,19 +69,8 @@ def test_log_probabilities_are_scores(model: LanguageModel) -> None:
 
 
 def test_scores_and_vectors_are_those_of_transformers(model: LanguageModel) -> None:
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-    )
-    theirs = transformers.LlamaForCausalLM(config).eval()
-    weights = {name: torch.from_numpy(v.copy()) for name, v in model.model.state_dict().items()}
-    theirs.load_state_dict(weights)
+    torch, _ = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    theirs = twin(model.model)
     ids = torch.tensor([model.encode(PROMPTS[2])])
     with torch.no_grad():
         out = theirs(ids, output_hidden_states=True)

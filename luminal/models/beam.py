@@ -1,0 +1,105 @@
+"""Beam search: the likeliest texts found by following several at a time.
+
+As transformers' generate does it, token for token: a beam ends at an end token or where the room
+does, and counts as its log-probability over its length to the power of a penalty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from luminal.errors import InputError
+from luminal.models.choice import TOP_LOGPROBS
+from luminal.models.sampling import checked_count
+from luminal.models.text import Text
+from luminal.runtime.results import Results
+
+if TYPE_CHECKING:
+    from luminal.models.generate import LanguageModel
+
+_FEATURES = ("top_logprobs",)
+
+
+class Beam(NamedTuple):
+    """A text, its new tokens (an end token included), and its score."""
+
+    text: str
+    tokens: tuple[int, ...]
+    score: float
+
+
+class _Step(NamedTuple):
+    """A continuation by one token: the row that it continues, and its log-probability so far."""
+
+    logprob: float
+    parent: int
+    tokens: tuple[int, ...]
+
+
+def beam_search(
+    model: LanguageModel,
+    prompt: str | Sequence[int],
+    width: int = 4,
+    max_tokens: int = 200,
+    length_penalty: float = 1.0,
+) -> list[Beam]:
+    """The `width` best texts that were found, the best first.
+
+    A `length_penalty` above 0 favours long texts. Raises InputError for a width beyond what the
+    programs rank.
+    """
+    ends = model.tokenizer.eos_ids
+    spare = max(2, 1 + len(ends)) * checked_count("width", width, 1)  # some may end in this step
+    if spare > min(TOP_LOGPROBS, model.model.config.vocab_size):
+        raise InputError(
+            f"width: {width} beams and {len(ends)} end tokens need {spare} ranked tokens; "
+            f"{TOP_LOGPROBS} are ranked"
+        )
+    ids = model.encode(prompt)
+    room = model.room(ids, max_tokens)
+    rows = [_Step(0.0, number, ()) for number in range(width)]
+    finished: list[tuple[float, tuple[int, ...]]] = []
+    read = 0
+    for length in range(1, room + 1):
+        texts = [_text(model, ids, row.tokens, read) for row in rows]
+        found = model.programs.read(texts, _FEATURES)
+        read = texts[0].read
+        first = rows[:1] if length == 1 else rows  # all rows are the prompt at first
+        steps = sorted(_continued(first, found), key=lambda step: -step.logprob)[:spare]
+        done = [step for step in steps if step.tokens[-1] in ends or length == room]
+        finished += [
+            (step.logprob / length**length_penalty, step.tokens)
+            for step in steps[:width]
+            if step in done
+        ]
+        finished = sorted(finished, key=lambda each: -each[0])[:width]
+        rows = [step for step in steps if step not in done][:width]
+        if not rows or (
+            len(finished) == width and rows[0].logprob / length**length_penalty <= finished[-1][0]
+        ):
+            break
+        model.programs.reorder([row.parent for row in rows])
+    return [Beam(_written(model, ids, tokens), tokens, score) for score, tokens in finished]
+
+
+def _continued(rows: Sequence[_Step], found: Results) -> list[_Step]:
+    """Every row by each of its likeliest tokens."""
+    return [
+        _Step(row.logprob + float(logprob), number, (*row.tokens, int(token)))
+        for number, row in enumerate(rows)
+        for token, logprob in zip(
+            found["top_tokens"][number], found["top_logprobs"][number], strict=True
+        )
+    ]
+
+
+def _text(model: LanguageModel, ids: list[int], tokens: tuple[int, ...], read: int) -> Text:
+    made = Text(model.tokenizer, [*ids, *tokens], 1)
+    made.read = read
+    return made
+
+
+def _written(model: LanguageModel, ids: list[int], tokens: tuple[int, ...]) -> str:
+    text = Text(model.tokenizer, ids, len(tokens))
+    return "".join(text.push(token) for token in tokens)
