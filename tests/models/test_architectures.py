@@ -216,7 +216,9 @@ def test_compiled_logits_and_greedy_tokens(name: str, tmp_path: Path) -> None:
 
 
 def test_an_architecture_that_is_not_known(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"architectures": ["RwkvForCausalLM"]}')
+    saved("llama", tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(path.read_text().replace("LlamaForCausalLM", "RwkvForCausalLM"))
     with pytest.raises(LoadError, match="'RwkvForCausalLM' is not supported; supported are Bloom"):
         read_decoder(tmp_path)
 

@@ -10,7 +10,7 @@ from luminal.models.decoder_config import DecoderConfig, LayerConfig
 
 def config(fields: Fields) -> DecoderConfig:
     """Of a `config.json`."""
-    refuse(fields, qk_layernorm=False)
+    refuse(fields, qk_layernorm=False, tie_word_embeddings=False)
     layer = LayerConfig(rotary=rotary_of(fields, share=0.5))
     return decoder(
         fields,

@@ -1,0 +1,119 @@
+"""Random legal configurations of every architecture: logits as transformers'."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from luminal.models.architectures import read_decoder
+from tests.models.test_architectures import check_logits, saved
+from tests.models.tiny_architectures import TINY, VARIANTS, Tiny
+
+transformers = pytest.importorskip("transformers")
+
+FLAGS = (
+    "alibi",
+    "attention_bias",
+    "attention_k_eq_v",
+    "attn_temperature_tuning",
+    "bias",
+    "mlp_bias",
+    "multi_query",
+    "norm_topk_prob",
+    "parallel_attn",
+    "qkv_bias",
+    "rope_interleave",
+    "tie_word_embeddings",
+    "use_bias",
+    "use_conv_bias",
+    "use_double_wide_mlp",
+    "use_parallel_residual",
+    "use_qk_norm",
+    "use_qkv_bias",
+)
+UNSUPPORTED = {
+    ("deepseek_v2", "mlp_bias"),
+    ("deepseek_v2", "norm_topk_prob"),
+    ("ernie4_5_moe", "use_bias"),
+    ("falcon", "alibi"),
+    ("falcon_of_two_norms", "alibi"),
+    ("falcon_of_two_norms", "parallel_attn"),
+    ("gemma4", "attention_bias"),
+    ("gemma4_moe", "attention_bias"),
+    ("minicpm3", "mlp_bias"),
+    ("phi", "tie_word_embeddings"),
+}
+"""They are refused by name, or transformers takes no notice of them."""
+KINDS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "linear": {"factor": 3.0},
+    "dynamic": {"factor": 2.0},
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 16},
+    "llama3": {
+        "factor": 4.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32,
+    },
+}
+OWN_POSITIONS = ("gemma3", "gemma4", "gemma4_moe", "olmo3", "phi3")
+"""Parameters by kind of layer, or for one kind of scaling."""
+
+
+def drawn(name: str, rng: np.random.Generator) -> Tiny:
+    """The architecture's small configuration with other sizes, flags, layers and positions."""
+    tiny = TINY[name]
+    known = {field.name for field in dataclasses.fields(getattr(transformers, tiny.config))}
+    options = dict(tiny.options)
+
+    def pick(*choices: Any) -> Any:
+        return choices[rng.integers(len(choices))]
+
+    for flag in FLAGS:
+        if flag in known and (name, flag) not in UNSUPPORTED:
+            options[flag] = bool(rng.integers(2))
+    heads = options.get("num_attention_heads")
+    if heads is not None:
+        heads = options["num_attention_heads"] = pick(2, 4, 6)
+        options["hidden_size"] = heads * pick(8, 12)
+        if "num_key_value_heads" in options and "kv_lora_rank" not in options:
+            options["num_key_value_heads"] = pick(*(n for n in (1, 2, 3, 6) if heads % n == 0))
+        if "word_embed_proj_dim" in options:
+            options["word_embed_proj_dim"] = options["hidden_size"]
+    for key, choices in {
+        "head_dim": (8, 16, 24),
+        "intermediate_size": (20, 48),
+        "sliding_window": (1, 4, 11),
+        "attention_chunk_size": (2, 7),
+        "num_experts_per_tok": (1, 2, 3),
+        "max_position_embeddings": (48, 64),
+        "state_size": (1, 5),
+        "q_lora_rank": (None, 9),
+    }.items():
+        if key in tiny.options and "num_heads" not in tiny.options:
+            options[key] = pick(*choices)
+    if "layer_types" in options and "num_kv_shared_layers" not in options:
+        kinds = tiny.options["layer_types"]
+        count = options["num_hidden_layers"] = pick(2, 3)
+        options["layer_types"] = [*(pick(*kinds) for _ in range(count - 1)), kinds[-1]]
+    if options.items() >= {"max_position_embeddings": 64}.items() and name not in OWN_POSITIONS:
+        kind = pick(*(kind for kind in KINDS if (name, kind) != ("mixtral", "dynamic")))
+        options["rope_parameters"] = {"rope_type": kind, "rope_theta": 10000.0, **KINDS[kind]}
+    return tiny._replace(options=options)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", TINY)
+def test_random_configuration(
+    name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = drawn(name, np.random.default_rng(seed))
+    monkeypatch.setitem(VARIANTS, "random", tiny)
+    print(tiny.options)
+    theirs = saved("random", tmp_path)
+    check_logits(theirs, read_decoder(tmp_path), "reference")
