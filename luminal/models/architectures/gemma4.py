@@ -86,16 +86,15 @@ def _kv_heads(fields: Fields) -> int:
 
 def _global_heads(fields: Fields, windows: list[int | None], both: bool) -> tuple[int, int]:
     """The width of a head, and heads of keys, of layers without a window."""
-    given = Fields({}, fields.path)
-    if fields.values.get("per_layer_config") is not None:
-        given = fields.section("per_layer_config").section(str(windows.index(None)))
-    wide = fields.integer("global_head_dim", 512, most=MAX_HEADS)
     heads = _kv_heads(fields)
-    heads = fields.integer("num_global_key_value_heads", heads) if both else heads
-    return (
-        given.integer("head_dim", wide, most=MAX_HEADS),
-        given.integer("num_key_value_heads", heads),
-    )
+    if fields.values.get("per_layer_config") is not None:  # it has what differs
+        own = fields.section("per_layer_config").section(str(windows.index(None)))
+        return (
+            own.integer("head_dim", head_dim(fields), most=MAX_HEADS),
+            own.integer("num_key_value_heads", heads),
+        )
+    wide = fields.integer("global_head_dim", 512, most=MAX_HEADS)
+    return wide, fields.integer("num_global_key_value_heads", heads) if both else heads
 
 
 GEMMA4 = Architecture(
