@@ -38,7 +38,7 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
         tensors.setdefault("token_embd.weight", output)  # one name of the two may be all there is
     metadata = {
         "general.architecture": to.name,
-        **{f"{to.name}.{key}": value for key, value in metadata_of(config).items()},
+        **{f"{to.name}.{key}": value for key, value in metadata_of(config, to).items()},
     }
     file = GGUFFile(
         metadata, {n: StoredTensor(NAMES[a.dtype], a.shape, a) for n, a in tensors.items()}

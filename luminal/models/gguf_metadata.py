@@ -13,6 +13,7 @@ import numpy as np
 
 from luminal.errors import InputError
 from luminal.loaders.gguf import decimal
+from luminal.loaders.gguf_models.table import GGUFArchitecture
 from luminal.loaders.mapped import Array
 from luminal.loaders.shown import shown
 from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
@@ -27,8 +28,9 @@ _SCALING_NUMBERS = {
 _CLOSE = 1e-6  # of numbers that went through 32-bit floats
 
 
-def metadata_of(config: DecoderConfig) -> dict[str, Any]:
+def metadata_of(config: DecoderConfig, architecture: GGUFArchitecture) -> dict[str, Any]:
     """What the configuration says, by keys without the architecture's name."""
+    keys = architecture.keys
     eps = "layer_norm_rms_epsilon" if "rms" in config.norm else "layer_norm_epsilon"
     found: dict[str, Any] = {
         "context_length": config.max_position_embeddings,
@@ -45,6 +47,10 @@ def metadata_of(config: DecoderConfig) -> dict[str, Any]:
     }
     for key, number in (
         ("attention.scale", config.query_scale),
+        ("attention.clamp_kqv", config.projection_limit),
+        ("residual_scale", config.residual_scale),
+        ("embedding_scale", config.embedding_scale if "embedding_scale" in keys else None),
+        ("logit_scale", _logit_scale(config.logit_scale, keys)),
         ("attn_logit_softcapping", config.attention_softcap),
         ("final_logit_softcapping", config.logit_softcap),
     ):
@@ -55,16 +61,25 @@ def metadata_of(config: DecoderConfig) -> dict[str, Any]:
         found["expert_used_count"] = config.experts.top_k
         found["expert_feed_forward_length"] = config.experts.intermediate_size
         found["expert_weights_norm"] = config.experts.normalize
-    return found | _windows(config.layers) | _rope(config.layers)
+        if config.experts.shared_size:
+            found["expert_shared_feed_forward_length"] = config.experts.shared_size
+    return found | _windows(config.layers, architecture) | _rope(config.layers)
 
 
-def _windows(layers: tuple[LayerConfig, ...]) -> dict[str, Any]:
+def _logit_scale(scale: float | None, keys: Mapping[str, str]) -> float | None:
+    """What logits are times, or in some files divided by."""
+    return 1 / scale if scale and keys.get("logit_scale") == "logits_scaling" else scale
+
+
+def _windows(layers: tuple[LayerConfig, ...], architecture: GGUFArchitecture) -> dict[str, Any]:
     slide = [layer.window is not None for layer in layers]
     if not any(slide):
         return {}
     window = next(layer.window for layer in layers if layer.window is not None)
     found: dict[str, Any] = {"attention.sliding_window": window}
-    return found if all(slide) else found | {"attention.sliding_window_pattern": slide}
+    if slide != architecture.slides(len(slide)):
+        found["attention.sliding_window_pattern"] = slide
+    return found
 
 
 def _rope(layers: tuple[LayerConfig, ...]) -> dict[str, Any]:

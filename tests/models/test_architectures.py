@@ -16,7 +16,7 @@ from luminal.errors import DimError, InputError, LoadError
 from luminal.models import load
 from luminal.models.architectures import read_decoder
 from luminal.models.decoder import Decoder
-from tests.models.tiny_architectures import RECURRENT, TINY, UNLIKE, VARIANTS, VOCABULARY
+from tests.models.tiny_architectures import RECURRENT, TINY, UNLIKE, VARIANTS, VOCABULARY, Tiny
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -30,7 +30,11 @@ def saved(name: str, folder: Path) -> Any:
 
     Weights are wide enough for attention to choose, and none is left at 0 or 1.
     """
-    tiny = (TINY | VARIANTS)[name]
+    return made((TINY | VARIANTS)[name], folder)
+
+
+def made(tiny: Tiny, folder: Path) -> Any:
+    """The same of a configuration."""
     torch.manual_seed(0)
     config = getattr(transformers, tiny.config)(**tiny.options)
     model = getattr(transformers, tiny.model)(config).eval()

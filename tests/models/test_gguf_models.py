@@ -16,7 +16,7 @@ from luminal.loaders.gguf_models.table import ARCHITECTURES
 from luminal.loaders.write_gguf import save_gguf
 from luminal.models.architectures import decoder_of
 from luminal.models.export_gguf import gguf_model
-from tests.models.test_architectures import saved
+from tests.models.test_architectures import made
 from tests.models.tiny_architectures import TINY, VARIANTS, VOCABULARY
 
 pytest.importorskip("transformers")
@@ -32,6 +32,7 @@ TOKENIZER = {
     "tokenizer.ggml.merges": [],
 }
 REFUSED = {
+    "gpt_oss": "GGUF files of gpt-oss cannot say experts=",
     "opt": "'OPTForCausalLM' has no place in GGUF files; these have Mixtral",
     "smollm3": "GGUF files of smollm3 cannot say layers=.* read as .*; keep the folder",
     "llama_dynamic": "GGUF files of llama cannot say layers=",
@@ -39,22 +40,29 @@ REFUSED = {
 }
 """What the format cannot say."""
 CLASSES = {each.hugging_face for each in ARCHITECTURES}
-WRITTEN = [
-    name
-    for name, tiny in (TINY | VARIANTS).items()
-    if tiny.model in CLASSES and name not in REFUSED
-]
+ALL = TINY | VARIANTS
+ALL["gpt_oss_as_published"] = ALL["gpt_oss"]._replace(
+    options={**ALL["gpt_oss"].options, "swiglu_limit": 7.0}
+)
+ALL["gpt_oss_without_yarn"] = ALL["gpt_oss_as_published"]._replace(
+    options={
+        **ALL["gpt_oss_as_published"].options,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    }
+)
+WRITTEN = [name for name, tiny in ALL.items() if tiny.model in CLASSES and name not in REFUSED]
 SHIFTED = ("gemma", "gemma2", "gemma3")
 """Models whose norms are stored plus 1, which rounds."""
 READ_BY_TRANSFORMERS = (
     *("llama", "llama_with_biases", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3"),
     *("phi3", "gpt2", "falcon", "starcoder2", "bloom"),
+    *("qwen2_moe", "stablelm", "gpt_oss_without_yarn"),
 )
 
 
 def written(name: str, folder: Path) -> tuple[Any, Checkpoint, Path]:
     """Transformers' model, its checkpoint, and a GGUF file of it."""
-    theirs = saved(name, folder)
+    theirs = made(ALL[name], folder)
     checkpoint = load_checkpoint(folder)
     metadata, tensors = gguf_model(checkpoint)
     path = folder / "m.gguf"
@@ -78,7 +86,7 @@ def test_what_is_written_is_read_back(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_format_cannot_say_is_refused(name: str, tmp_path: Path) -> None:
-    saved(name, tmp_path)
+    made(ALL[name], tmp_path)
     with pytest.raises(InputError, match=REFUSED[name]):
         gguf_model(load_checkpoint(tmp_path))
 
@@ -92,11 +100,14 @@ def test_names_are_those_of_the_format(name: str, tmp_path: Path) -> None:
     blocks = reader.fields[f"{architecture}.block_count"].contents()
     names = gguf.get_tensor_name_map(numbers[architecture], blocks)
     found = {tensor.name for tensor in reader.tensors} - {"rope_freqs.weight"}
+    found |= {name.removesuffix(".weight") for name in found}  # as gpt-oss calls experts
     for theirs in checkpoint.tensors:
         whole = re.sub(r"\.experts\.\d+\.", ".experts.", theirs)
-        if architecture == "qwen3moe" and re.search(r"mlp\.\w+_proj", whole):
-            continue  # it has layers without experts, the format's has none
-        stems = whole, whole.removeprefix("transformer.")
+        if architecture in ("qwen2moe", "qwen3moe") and re.search(r"mlp\.\w+_proj", whole):
+            continue  # they have layers without experts, the format's have none
+        if re.search("input_linear|experts.gate_up_proj", whole):
+            continue  # two tensors
+        stems = whole.removesuffix("_bias"), whole.removeprefix("transformer.")
         assert found & {names.get_name(stem, (".weight", ".bias")) for stem in stems}, theirs
 
 

@@ -15,7 +15,15 @@ from luminal.loaders.gguf_models.rearranged import Heads
 from luminal.loaders.gguf_models.table import ARCHITECTURES, GGUFArchitecture
 from luminal.loaders.shown import shown
 
-_NUMBERS = ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon")
+_NUMBERS = (
+    "attention.layer_norm_rms_epsilon",
+    "attention.layer_norm_epsilon",
+    "attention.clamp_kqv",
+    "attention.scale",
+    "embedding_scale",
+    "residual_scale",
+    "logit_scale",
+)
 _FLAGS = ("use_parallel_residual", "expert_weights_norm")
 _NEEDED = ("context_length", "embedding_length", "block_count", "attention.head_count")
 _SCALING_NUMBERS = {
@@ -24,8 +32,6 @@ _SCALING_NUMBERS = {
     "yarn_beta_fast": "beta_fast",
     "yarn_beta_slow": "beta_slow",
 }
-_WINDOWS = {"gemma2": 2, "gemma3": 6}
-"""Of so many layers the last has no window, where the file does not list them."""
 _THETA = 10000.0
 
 
@@ -101,7 +107,7 @@ class _Reader:
         if name in _FLAGS:
             return self.fields.flag(key, True)
         if name in _NUMBERS:
-            return self.fields.number(key, most=1)
+            return self.fields.number(key)
         return self.fields.integer(key, least=0)
 
     def number(self, name: str) -> float | None:
@@ -111,18 +117,19 @@ class _Reader:
     # --- positions
 
     def rope(self) -> dict[str, Any]:
-        """`rope_parameters`, those of two kinds of layers for Gemma 3."""
+        """`rope_parameters`, those of two kinds of layers where they differ."""
         heads = self.fields.integer(self.key("attention.head_count"))
         width = self.fields.integer(self.key("embedding_length")) // heads
         width = self.fields.integer(self.key("attention.key_length"), width)
         dims = self.fields.integer(self.key("rope.dimension_count"), width)
         theta = self.number("rope.freq_base") or _THETA
-        found = {"rope_type": "default", "rope_theta": theta, **self.scaling()}
+        fixed = self.architecture.rope
+        found = {"rope_type": "default", "rope_theta": theta, **self.scaling(), **fixed}
         if dims != width:
             found["partial_rotary_factor"] = dims / width
-        if self.architecture.name != "gemma3":
+        if self.architecture.local_theta is None:
             return found
-        local = self.number("rope.freq_base_swa") or _THETA
+        local = self.number("rope.freq_base_swa") or self.architecture.local_theta or theta
         near = {"rope_type": "default", "rope_theta": local}
         return {"full_attention": found, "sliding_attention": near}
 
@@ -169,8 +176,8 @@ class _Reader:
             if len(slide) != count:
                 raise LoadError(f"{self.fields.path}: {key} has {len(slide)} of {count} layers")
         else:
-            every = self.fields.integer(key, _WINDOWS.get(self.architecture.name, 1), least=0)
-            slide = [every < 2 or (layer + 1) % every != 0 for layer in range(count)]
+            every = self.fields.integer(key, self.architecture.windows, least=0)
+            slide = self.architecture.slides(count, every)
         kinds = ["sliding_attention" if each else "full_attention" for each in slide]
         return {"layer_types": kinds, "use_sliding_window": True}
 
@@ -185,7 +192,7 @@ class _Reader:
                 if scale is None
                 else round(scale**-2, 3),
             }
-        if name == "qwen3moe":
+        if name in ("qwen2moe", "qwen3moe"):
             count = self.fields.integer(self.key("block_count"))
             dense = [n for n in range(count) if f"blk.{n}.ffn_gate_inp.weight" not in self.tensors]
             return {"mlp_only_layers": dense}

@@ -92,6 +92,47 @@ def _transposed(array: Array, heads: Heads) -> Array:
     return array.T
 
 
+def _as_row(array: Array, heads: Heads) -> Array:
+    return array.reshape(1, -1)
+
+
+def _flat(array: Array, heads: Heads) -> Array:
+    return array.reshape(-1)
+
+
+class Joined(NamedTuple):
+    """One weight of Hugging Face's that the file has in two `parts`, with their ends."""
+
+    parts: tuple[str, str]
+    read: Callable[[Array, Array], Array]
+    written: Callable[[Array], tuple[Array, Array]]
+
+
+def _rows_in_turn(gates: Array, others: Array) -> Array:
+    """(experts, out, in) twice to (experts, in, 2 out), gates in the even places."""
+    both = np.stack((gates, others), 2)
+    return both.reshape(len(gates), -1, gates.shape[2]).swapaxes(1, 2)
+
+
+def _numbers_in_turn(gates: Array, others: Array) -> Array:
+    return np.stack((gates, others), 2).reshape(len(gates), -1)
+
+
+GATES_IN_TURN = Joined(
+    ("ffn_gate_exps.weight", "ffn_up_exps.weight"),
+    _rows_in_turn,
+    lambda both: (both[..., ::2].swapaxes(1, 2), both[..., 1::2].swapaxes(1, 2)),
+)
+GATE_BIASES_IN_TURN = Joined(
+    ("ffn_gate_exps.bias", "ffn_up_exps.bias"),
+    _numbers_in_turn,
+    lambda both: (both[:, ::2], both[:, 1::2]),
+)
+GATES_FIRST = Joined(
+    ("ffn_gate_exps.weight", "ffn_up_exps.weight"),
+    lambda gates, others: np.concatenate((gates, others), 1),
+    lambda both: tuple(np.split(both, 2, 1)),  # type: ignore[arg-type, return-value]
+)
 INTERLEAVED_QUERIES = Change(
     lambda array, heads: rotated_halves(array, heads.queries),
     lambda array, heads: _neighbours(array, heads.queries),
@@ -103,3 +144,7 @@ INTERLEAVED_KEYS = Change(
 GROUPED = Change(_by_head_of_keys, _one_after_another)
 PLUS_ONE = Change(_less_one, _plus_one)
 TRANSPOSED = Change(_transposed, _transposed)
+TRANSPOSED_EXPERTS = Change(
+    lambda array, heads: array.swapaxes(1, 2), lambda array, heads: array.swapaxes(1, 2)
+)
+ONE_ROW = Change(_as_row, _flat)

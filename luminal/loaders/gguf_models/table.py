@@ -11,12 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from luminal.loaders.gguf_models.rearranged import (
+    GATE_BIASES_IN_TURN,
+    GATES_FIRST,
+    GATES_IN_TURN,
     GROUPED,
     INTERLEAVED_KEYS,
     INTERLEAVED_QUERIES,
+    ONE_ROW,
     PLUS_ONE,
     TRANSPOSED,
+    TRANSPOSED_EXPERTS,
     Change,
+    Joined,
 )
 
 Names = Mapping[str, str]
@@ -32,7 +38,10 @@ class GGUFArchitecture:
     configuration by the tensor whose presence in a layer says that they are true. `changes`: by
     the file's name. `constants`: of the configuration, whatever the file. `only_with`: a key of
     the metadata, or a tensor of a layer, without which the file is of another class. Where several
-    of Hugging Face's names are one of the file's, the last is theirs that is read.
+    of Hugging Face's names are one of the file's, the last is theirs that is read. `joined`: names
+    of layers for two of the file's. `rope`: of `rope_parameters`, whatever the file. `windows`: of
+    so many layers the last has no window, where the file does not list them. `local_theta`: the
+    rotary base of layers with a window, which turn by other angles than those without; 0 is theirs.
     """
 
     hugging_face: str
@@ -45,7 +54,17 @@ class GGUFArchitecture:
     flags: Names = field(default_factory=dict)
     changes: Mapping[str, Change] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
+    joined: Mapping[str, Joined] = field(default_factory=dict)
     rotary: bool = True
+    rope: Mapping[str, Any] = field(default_factory=dict)
+    windows: int = 1
+    local_theta: float | None = None
+
+    def slides(self, count: int, windows: int | None = None) -> list[bool]:
+        """Which of `count` layers have a window: all but every so many-th one."""
+        every = self.windows if windows is None else windows
+        return [every < 2 or (layer + 1) % every != 0 for layer in range(count)]
+
     only_with: str | None = None
 
 
@@ -100,6 +119,23 @@ _SHIFTED_NORMS = dict.fromkeys(
 )
 _BIASES = {"attention_bias": "attn_q.bias"}
 
+_WEIGHTS_NORM = {"expert_weights_norm": "norm_topk_prob"}
+_QWEN_EXPERTS = {
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.*.gate_proj": "ffn_gate_exps",
+    "mlp.experts.*.down_proj": "ffn_down_exps",
+    "mlp.experts.*.up_proj": "ffn_up_exps",
+}
+_COHERE_KEYS = _KEYS | {
+    "attention.layer_norm_epsilon": "layer_norm_eps",
+    "logit_scale": "logit_scale",
+}
+_GRANITE_KEYS = _RMS | {
+    "embedding_scale": "embedding_multiplier",
+    "residual_scale": "residual_multiplier",
+    "attention.scale": "attention_multiplier",
+    "logit_scale": "logits_scaling",
+}
 _FALCON_KEYS = _KEYS | {
     "feed_forward_length": "ffn_hidden_size",
     "attention.head_count_kv": "num_kv_heads",
@@ -175,18 +211,12 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         | {
             "expert_count": "num_experts",
             "expert_feed_forward_length": "moe_intermediate_size",
-            "expert_weights_norm": "norm_topk_prob",
+            **_WEIGHTS_NORM,
         },
-        _LLAMA
-        | _QK_NORMS
-        | {
-            "mlp.gate": "ffn_gate_inp",
-            "mlp.experts.*.gate_proj": "ffn_gate_exps",
-            "mlp.experts.*.down_proj": "ffn_down_exps",
-            "mlp.experts.*.up_proj": "ffn_up_exps",
-        },
+        _LLAMA | _QK_NORMS | _QWEN_EXPERTS,
         _NAMES,
         flags=_BIASES,
+        constants={"norm_topk_prob": True},
     ),
     GGUFArchitecture(
         "GemmaForCausalLM",
@@ -209,6 +239,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         flags=_BIASES,
         changes=_SHIFTED_NORMS,
         constants={"hidden_activation": "gelu_pytorch_tanh"},
+        windows=2,
     ),
     GGUFArchitecture(
         "Gemma3ForCausalLM",
@@ -220,6 +251,8 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         flags=_BIASES,
         changes=_SHIFTED_NORMS,
         constants={"hidden_activation": "gelu_pytorch_tanh"},
+        windows=6,
+        local_theta=10000.0,
     ),
     GGUFArchitecture(
         "PhiForCausalLM",
@@ -366,6 +399,18 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         flags={"use_bias": "attn_q.bias"},
     ),
     GGUFArchitecture(
+        "Olmo3ForCausalLM",
+        "olmo2",
+        "olmo3",
+        _RMS,
+        _ATTENTION | _GATED | _NORMS_AFTER | _QK_NORMS,
+        _NAMES,
+        flags=_BIASES,
+        windows=4,
+        local_theta=0.0,
+        only_with="attention.sliding_window",
+    ),
+    GGUFArchitecture(
         "Olmo2ForCausalLM",
         "olmo2",
         "olmo2",
@@ -373,6 +418,156 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _ATTENTION | _GATED | _NORMS_AFTER | _QK_NORMS,
         _NAMES,
         flags=_BIASES,
+    ),
+    GGUFArchitecture(
+        "OlmoForCausalLM",
+        "olmo",
+        "olmo",
+        _KEYS | {"attention.clamp_kqv": "clip_qkv"},
+        _ATTENTION | _GATED,
+        _NAMES,
+        flags=_BIASES,
+        changes=_INTERLEAVED,
+    ),
+    GGUFArchitecture(
+        "OlmoeForCausalLM",
+        "olmoe",
+        "olmoe",
+        _RMS | _EXPERTS | {"expert_count": "num_experts", **_WEIGHTS_NORM},
+        _ATTENTION | _NORMS_BEFORE | _QK_NORMS | _QWEN_EXPERTS,
+        _NAMES,
+        flags=_BIASES,
+    ),
+    GGUFArchitecture(
+        "Qwen2MoeForCausalLM",
+        "qwen2moe",
+        "qwen2_moe",
+        _RMS
+        | _EXPERTS
+        | {
+            "expert_count": "num_experts",
+            "expert_feed_forward_length": "moe_intermediate_size",
+            "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+            **_WEIGHTS_NORM,
+        },
+        _LLAMA
+        | _QWEN_EXPERTS
+        | {
+            "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+            "mlp.shared_expert.up_proj": "ffn_up_shexp",
+            "mlp.shared_expert.down_proj": "ffn_down_shexp",
+            "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+        },
+        _NAMES,
+        flags={"qkv_bias": "attn_q.bias"},
+        changes={"ffn_gate_inp_shexp": ONE_ROW},
+    ),
+    GGUFArchitecture(
+        "StableLmForCausalLM",
+        "stablelm",
+        "stablelm",
+        _KEYS
+        | {
+            "attention.layer_norm_epsilon": "layer_norm_eps",
+            "use_parallel_residual": "use_parallel_residual",
+        },
+        _LLAMA,
+        _NAMES,
+        flags={"use_qkv_bias": "attn_q.bias"},
+    ),
+    GGUFArchitecture(
+        "CohereForCausalLM",
+        "command-r",
+        "cohere",
+        _COHERE_KEYS,
+        {"input_layernorm": "attn_norm", **_ATTENTION, **_GATED, **_QK_NORMS},
+        _NAMES,
+        flags={**_BIASES, "use_qk_norm": "attn_q_norm.weight"},
+    ),
+    GGUFArchitecture(
+        "Cohere2ForCausalLM",
+        "cohere2",
+        "cohere2",
+        _COHERE_KEYS,
+        {"input_layernorm": "attn_norm", **_ATTENTION, **_GATED},
+        _NAMES,
+        flags=_BIASES,
+        windows=4,
+    ),
+    GGUFArchitecture(
+        "GraniteForCausalLM",
+        "granite",
+        "granite",
+        _GRANITE_KEYS,
+        _LLAMA,
+        _NAMES,
+        flags=_BIASES | {"mlp_bias": "ffn_up.bias"},
+        changes=_INTERLEAVED,
+    ),
+    GGUFArchitecture(
+        "GraniteMoeForCausalLM",
+        "granitemoe",
+        "granitemoe",
+        _GRANITE_KEYS | _EXPERTS | {"expert_count": "num_local_experts"},
+        _NORMS_BEFORE
+        | _ATTENTION
+        | {
+            "block_sparse_moe.router.layer": "ffn_gate_inp",
+            "block_sparse_moe.output_linear": "ffn_down_exps",
+        },
+        _NAMES,
+        flags=_BIASES,
+        changes=_INTERLEAVED,
+        joined={"block_sparse_moe.input_linear.weight": GATES_FIRST},
+    ),
+    GGUFArchitecture(
+        "Glm4ForCausalLM",
+        "glm4",
+        "glm4",
+        _OWN_HEADS,
+        {
+            **_NORMS_BEFORE,
+            **_ATTENTION,
+            "post_self_attn_layernorm": "post_attention_norm",
+            "post_mlp_layernorm": "post_ffw_norm",
+            "mlp.gate_up_proj": "ffn_up",
+            "mlp.down_proj": "ffn_down",
+        },
+        _NAMES,
+        flags=_BIASES,
+    ),
+    GGUFArchitecture(
+        "Ernie4_5ForCausalLM",
+        "ernie4_5",
+        "ernie4_5",
+        _OWN_HEADS,
+        _LLAMA,
+        _NAMES,
+        flags={"use_bias": "attn_q.bias"},
+    ),
+    GGUFArchitecture(
+        "GptOssForCausalLM",
+        "gpt-oss",
+        "gpt_oss",
+        _OWN_HEADS | _EXPERTS | {"expert_count": "num_local_experts"},
+        {
+            "input_layernorm": "attn_norm",
+            "post_attention_layernorm": "post_attention_norm",
+            **_ATTENTION,
+            "self_attn.sinks": "attn_sinks.weight",
+            "mlp.router": "ffn_gate_inp",
+            "mlp.experts.down_proj": "ffn_down_exps.weight",
+            "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
+        },
+        _NAMES,
+        flags=_BIASES,
+        changes={"ffn_down_exps.weight": TRANSPOSED_EXPERTS},
+        joined={
+            "mlp.experts.gate_up_proj": GATES_IN_TURN,
+            "mlp.experts.gate_up_proj_bias": GATE_BIASES_IN_TURN,
+        },
+        rope={"truncate": False},
+        windows=2,
     ),
 )
 """Those of one name in the order in which they are tried."""

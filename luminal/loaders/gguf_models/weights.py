@@ -24,24 +24,36 @@ def hugging_face_tensors(
 ) -> dict[str, Array]:
     """Under Hugging Face's names and as it stores them; a name that is not known stays as it is."""
     names = {theirs: ours for ours, theirs in _templates(architecture)}
+    joins = {part: ours for ours, each in architecture.joined.items() for part in each.parts}
     found: dict[str, Array] = {}
+    parts: dict[tuple[str, str], dict[str, Array]] = {}
     for name, tensor in tensors.items():
         if _IN_CONFIG.fullmatch(name):
             continue
-        template, numbers, last = _template(name)
+        whole, numbers = _template(name)
         array = tensor.array()
-        if template not in names:
+        last = whole.removeprefix(_LAYER)
+        if last in joins:
+            parts.setdefault((joins[last], numbers[0]), {})[last] = array
+            continue
+        template, end = _known(whole, names)
+        if template is None:
             found[name] = array
             continue
         change = architecture.changes.get(template.removeprefix(_LAYER))
         if change is not None:
             array = change.read(array, heads)
-        ours = names[template]
+        ours = names[template] + end
         if ours.count("*") > len(numbers):
             for number, part in enumerate(array):
-                found[_filled(ours, [*numbers, str(number)]) + last] = part
+                found[_filled(ours, [*numbers, str(number)])] = part
         else:
-            found[_filled(ours, numbers) + last] = array
+            found[_filled(ours, numbers)] = array
+    for (ours, layer), given in parts.items():
+        join = architecture.joined[ours]
+        if len(given) == len(join.parts):  # else it is missing, which the model says
+            name = _filled(architecture.prefix + ours, [layer])
+            found[name] = join.read(*(given[part] for part in join.parts))
     return found
 
 
@@ -53,8 +65,14 @@ def gguf_tensors(
     found: dict[str, Array] = {}
     experts: dict[str, dict[int, Array]] = {}
     for name, array in tensors.items():
-        template, numbers, last = _template(name)
-        if template not in names:
+        whole, numbers = _template(name)
+        join = architecture.joined.get(whole.removeprefix(architecture.prefix))
+        if join is not None:
+            for part, each in zip(join.parts, join.written(array), strict=True):
+                found[_filled(_LAYER + part, numbers)] = each
+            continue
+        template, end = _known(whole, names)
+        if template is None:
             raise InputError(f"{name}: GGUF files of {architecture.name} have no name for it")
         theirs = names[template]
         change = architecture.changes.get(theirs.removeprefix(_LAYER))
@@ -62,18 +80,18 @@ def gguf_tensors(
             array = change.written(array, heads)
         if template.count("*") > theirs.count("*"):
             *numbers, expert = numbers
-            experts.setdefault(_filled(theirs, numbers) + last, {})[int(expert)] = array
+            experts.setdefault(_filled(theirs + end, numbers), {})[int(expert)] = array
         else:
-            found[_filled(theirs, numbers) + last] = array
-    for name, parts in experts.items():
-        found[name] = np.stack([parts[number] for number in sorted(parts)])
+            found[_filled(theirs + end, numbers)] = array
+    for name, arrays in experts.items():
+        found[name] = np.stack([arrays[number] for number in sorted(arrays)])
     return found
 
 
 def has_names(tensors: Iterable[str], architecture: GGUFArchitecture) -> bool:
     """Whether GGUF has names for all of Hugging Face's."""
     names = dict(_templates(architecture))
-    return all(_template(name)[0] in names for name in tensors)
+    return all(_known(_template(name)[0], names)[0] is not None for name in tensors)
 
 
 def _templates(architecture: GGUFArchitecture) -> Iterator[tuple[str, str]]:
@@ -83,13 +101,17 @@ def _templates(architecture: GGUFArchitecture) -> Iterator[tuple[str, str]]:
         yield architecture.prefix + ours, _LAYER + theirs
 
 
-def _template(name: str) -> tuple[str, list[str], str]:
-    """The name with stars for numbers and without its end, the numbers, and the end."""
-    stem, dot, last = name.rpartition(".")
-    if last not in ("weight", "bias"):
-        stem, dot, last = name, "", ""
-    padded = stem + "."
-    return _NUMBER.sub("*", padded)[:-1], _NUMBER.findall(padded), dot + last
+def _template(name: str) -> tuple[str, list[str]]:
+    """The name with stars for numbers, and the numbers."""
+    return _NUMBER.sub("*", name), _NUMBER.findall(name)
+
+
+def _known(whole: str, names: Mapping[str, str]) -> tuple[str | None, str]:
+    """What of a name is listed: all, or what is before its end; None if neither; and the end."""
+    if whole in names:
+        return whole, ""
+    stem, dot, end = whole.rpartition(".")
+    return (stem, dot + end) if stem in names and end in ("weight", "bias") else (None, "")
 
 
 def _filled(template: str, numbers: list[str]) -> str:
