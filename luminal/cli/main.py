@@ -22,6 +22,7 @@ from luminal.cli import (
     generate,
     info,
     run,
+    serve,
     train,
     transcribe,
 )
@@ -61,6 +62,7 @@ app.command("classify")(classify.command)
 app.command("embed")(embed.command)
 app.command("transcribe")(transcribe.command)
 app.command("convert")(convert.command)
+app.command("serve")(serve.command)
 app.command("train")(train.command)
 app.command("compile")(compile.command)
 app.command("run")(run.command)

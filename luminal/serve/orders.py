@@ -6,11 +6,13 @@ https://platform.openai.com/docs/api-reference has the fields. `top_k`, `min_p` 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from luminal.loaders.shown import shown
+from luminal.models.sampling import Sampling
 from luminal.serve.errors import ApiError, refused
 from luminal.serve.fields import Fields, object_of, well_formed
 
@@ -32,6 +34,8 @@ class Limits:
     new_tokens: int = 4096
     texts: int = 16
     """Prompts times choices of one request."""
+    vectors: int = 256
+    """Texts of one request for vectors."""
     queue: int = 256
     """Texts that wait for a place."""
     seconds: float = 600.0
@@ -39,22 +43,8 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
-    """How tokens are chosen. Temperature 0 takes the likeliest one."""
-
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
-    min_p: float = 0.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-    logit_bias: tuple[tuple[int, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Order:
-    """A checked request. `count` texts for each prompt; text i of a prompt has the seed + i.
+    """A checked request. `count` texts for each prompt; text i of all has the sampling's seed + i.
 
     `logprobs`: so many likeliest tokens come with each token; None: no log-probabilities.
     `new_tokens`: None for as many as there is room for. `schema`: the JSON schema of all text.
@@ -64,7 +54,6 @@ class Order:
     count: int
     new_tokens: int | None
     sampling: Sampling
-    seed: int | None
     stops: tuple[str, ...]
     logprobs: int | None
     stream: bool
@@ -73,12 +62,21 @@ class Order:
     tools: tuple[str, ...] = ()
     """The names of the functions that the text may call."""
 
+    def sampling_of(self, number: int) -> Sampling:
+        """How text `number` of all chooses."""
+        return replace(self.sampling, seed=(self.sampling.seed + number) % 2**63)
+
 
 class Vocabulary(Protocol):
     """What reading a prompt needs of a model."""
 
-    vocab_size: int
-    context: int
+    @property
+    def vocab_size(self) -> int:
+        """Ids are below this."""
+
+    @property
+    def context(self) -> int:
+        """The most tokens of a text."""
 
     def encode(self, text: str) -> list[int]:
         """A prompt's tokens."""
@@ -137,6 +135,22 @@ def chat(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     return order
 
 
+def embeddings(
+    body: Fields, words: Vocabulary, limits: Limits
+) -> tuple[tuple[tuple[int, ...], ...], str]:
+    """The texts of a body of `/v1/embeddings`, and "float" or "base64". Raises ApiError."""
+    prompts = _prompts(body.needed("input"), words, "input")
+    if len(prompts) > limits.vectors:
+        raise refused("input", f"{len(prompts)} texts; at most {limits.vectors}")
+    for ids in prompts:
+        if len(ids) > words.context:
+            raise refused("input", f"{len(ids)} tokens; at most {words.context}")
+    form = body.choice("encoding_format", ("float", "base64"), "float")
+    body.ignore("model", "user", "dimensions")
+    body.end()
+    return prompts, form
+
+
 def _order(body: Fields, words: Vocabulary, limits: Limits, **own: Any) -> Order:
     """What both kinds of requests have, and what is their `own`."""
     prompts = own["prompts"]
@@ -163,7 +177,6 @@ def _order(body: Fields, words: Vocabulary, limits: Limits, **own: Any) -> Order
     body.ignore("prompt_cache_key", "parallel_tool_calls")
     return Order(
         sampling=_sampling(body, words),
-        seed=body.integer("seed", -(2**63), 2**63 - 1),
         stops=_stops(body.get("stop")),
         stream=stream,
         usage_in_stream=usage,
@@ -171,31 +184,29 @@ def _order(body: Fields, words: Vocabulary, limits: Limits, **own: Any) -> Order
     )
 
 
-def _prompts(value: Any, words: Vocabulary) -> tuple[tuple[int, ...], ...]:
+def _prompts(value: Any, words: Vocabulary, name: str = "prompt") -> tuple[tuple[int, ...], ...]:
     """A text, a list of texts, a list of ids or of lists of ids."""
     if isinstance(value, str):
         given: list[Any] = [value]
     elif isinstance(value, list) and value:
         given = [value] if type(value[0]) is int else value
     else:
-        raise refused("prompt", f"{shown(value)} is no text, no list of texts or token ids")
-    return tuple(_prompt(each, words) for each in given)
+        raise refused(name, f"{shown(value)} is no text, no list of texts or token ids")
+    return tuple(_prompt(each, words, name) for each in given)
 
 
-def _prompt(value: Any, words: Vocabulary) -> tuple[int, ...]:
+def _prompt(value: Any, words: Vocabulary, name: str) -> tuple[int, ...]:
     if isinstance(value, str):
-        ids = words.encode(well_formed("prompt", value))
+        ids = words.encode(well_formed(name, value))
     elif isinstance(value, list) and all(type(each) is int for each in value):
         ids = value
         for each in ids:
             if not 0 <= each < words.vocab_size:
-                raise refused(
-                    "prompt", f"{shown(each)} is no token; ids are below {words.vocab_size}"
-                )
+                raise refused(name, f"{shown(each)} is no token; ids are below {words.vocab_size}")
     else:
-        raise refused("prompt", f"{shown(value)} is no text and no list of token ids")
+        raise refused(name, f"{shown(value)} is no text and no list of token ids")
     if not ids:
-        raise refused("prompt", "it has no tokens; give some text")
+        raise refused(name, "it has no tokens; give some text")
     return tuple(ids)
 
 
@@ -211,30 +222,31 @@ def _stops(value: Any) -> tuple[str, ...]:
 
 def _sampling(body: Fields, words: Vocabulary) -> Sampling:
     top_k = body.integer("top_k", -1, words.vocab_size)
-    bias = body.object("logit_bias")
+    bias, seed = body.object("logit_bias"), body.integer("seed", -(2**63), 2**63 - 1)
     return Sampling(
         temperature=body.number("temperature", 0, 2, 1.0),
         top_k=top_k if top_k and top_k > 0 else None,  # 0 and -1 stand for all
-        top_p=body.number("top_p", 0, 1, 1.0),
+        top_p=max(body.number("top_p", 0, 1, 1.0), 1e-9),  # 0 leaves the likeliest
         min_p=body.number("min_p", 0, 1, 0.0),
         presence_penalty=body.number("presence_penalty", -2, 2, 0.0),
         frequency_penalty=body.number("frequency_penalty", -2, 2, 0.0),
         repetition_penalty=body.number("repetition_penalty", 0.01, 10, 1.0),
-        logit_bias=() if bias is None else _biases(bias, words),
+        logit_bias={} if bias is None else _biases(bias, words),
+        seed=secrets.randbits(63) if seed is None else seed % 2**63,
     )
 
 
-def _biases(bias: Fields, words: Vocabulary) -> tuple[tuple[int, float], ...]:
-    found = []
+def _biases(bias: Fields, words: Vocabulary) -> dict[int, float]:
+    found = {}
     for key in bias.names:
         if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < words.vocab_size):
             raise refused(
                 "logit_bias", f"{shown(key)} is no token; ids are below {words.vocab_size}"
             )
-        found.append((int(key), bias.number(key, -100, 100, 0.0)))
+        found[int(key)] = bias.number(key, -100, 100, 0.0)
     if len(found) > MOST_BIASES:
         raise refused("logit_bias", f"{len(found)} tokens; at most {MOST_BIASES}")
-    return tuple(found)
+    return found
 
 
 # --- conversations

@@ -1,0 +1,71 @@
+"""`luminal serve`: a model behind OpenAI's HTTP API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from luminal.errors import InputError
+
+
+def command(
+    model: Annotated[
+        str, typer.Argument(help="A folder, a .gguf, a llama2.c .bin, or a Hugging Face id.")
+    ],
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Tokenizer file, where the model has none of its own.")
+    ] = None,
+    name: Annotated[
+        str, typer.Option(help="What clients call it.", show_default="the file's name")
+    ] = "",
+    host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    keys: Annotated[
+        Path | None, typer.Option(help="A file of API keys, one a line; without: no key needed.")
+    ] = None,
+    context: Annotated[int | None, typer.Option(min=2, help="Most tokens of a text.")] = None,
+    cache: Annotated[
+        int | None,
+        typer.Option(min=16, help="Tokens whose keys and values are kept.", show_default="1 GiB"),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Texts written at a time.")] = 64,
+    chunk: Annotated[int, typer.Option(min=1, help="Tokens of prompts a step.")] = 128,
+    queue: Annotated[int, typer.Option(min=0, help="Texts that may wait.")] = 256,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most new tokens of a text.")] = 4096,
+    max_body: Annotated[int, typer.Option(min=1, help="Most bytes of a request.")] = 1 << 20,
+    timeout: Annotated[float, typer.Option(min=0, help="Most seconds of a request.")] = 600.0,
+    drain: Annotated[
+        int, typer.Option(min=0, help="Seconds for what runs, after SIGTERM or Ctrl-C.")
+    ] = 30,
+    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+) -> None:
+    """Serve a model until SIGTERM or Ctrl-C."""
+    known = [] if keys is None else _read_keys(keys)
+    try:
+        from luminal.serve.app import make_app
+        from luminal.serve.server import log_as_json, make_server
+    except ImportError as error:
+        raise InputError(
+            f"serve: {error.name} is not installed; pip install 'luminal[serve]'"
+        ) from None
+    from luminal.serve.load import load
+    from luminal.serve.orders import Limits
+
+    log_as_json()
+    served = load(model, tokenizer, name, context, cache, rows=rows, chunk=chunk, backend=backend)
+    limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)
+    make_server(make_app(served, limits, known), host, port, drain).run()
+
+
+def _read_keys(path: Path) -> list[str]:
+    """The keys in a file. Raises InputError where there are none."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise InputError(f"--keys {path}: cannot be read: {error}") from None
+    found = [line.strip() for line in lines if line.strip()]
+    if not found:
+        raise InputError(f"--keys {path}: it has no key; write one a line")
+    return found

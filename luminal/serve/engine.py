@@ -1,0 +1,255 @@
+"""The thread that runs steps: takes jobs from other threads, gives out characters as they come.
+
+It waits for nobody: what it gives out goes to a function that only notes it. A job's events are no
+more than its new tokens, so what a slow reader leaves lying has a bound.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from luminal.errors import InputError, LuminalError
+from luminal.loaders.tokenizer import Tokenizer
+from luminal.models.decoder import Decoder
+from luminal.models.text import Ranked, Text
+from luminal.serve import scheduler
+from luminal.serve.blocks import BlockPool
+from luminal.serve.program import Choices, StepProgram
+from luminal.serve.scheduler import Scheduler, Step
+
+LOG = logging.getLogger("luminal.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """`rows`: texts at a time; `chunk`: tokens of a prompt a step; `size`: tokens of a block.
+
+    `cache`: tokens whose keys and values are kept, of all texts together.
+    """
+
+    rows: int = 64
+    chunk: int = 128
+    size: int = 16
+    cache: int = 65536
+    backend: str = "cpu"
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One text to be written, and how many of the likeliest tokens come with each (None: none)."""
+
+    text: Text
+    place: scheduler.Text
+    logprobs: int | None = None
+
+    @property
+    def cached(self) -> int:
+        """How many tokens of the prompt were found in the cache."""
+        return self.place.cached
+
+
+class Event(NamedTuple):
+    """What a step added to a job: characters that are certain, and the token.
+
+    `reason`: set by the last event. `error`: what went wrong instead.
+    """
+
+    job: Job
+    piece: str = ""
+    token: int | None = None
+    logprob: float | None = None
+    top: tuple[Ranked, ...] = ()
+    reason: str | None = None
+    error: str | None = None
+
+
+class Load(NamedTuple):
+    """What an engine does at the moment, and has done."""
+
+    running: int
+    waiting: int
+    blocks: int
+    free_blocks: int
+    preemptions: int
+    steps: int
+    seconds: float
+    """Spent in steps."""
+    computed: int
+    """Tokens that ran."""
+
+
+Deliver = Callable[[list[Event]], None]
+
+
+class Engine:
+    """A model that writes many texts at a time, in a thread of its own once it is started."""
+
+    def __init__(
+        self, model: Decoder, tokenizer: Tokenizer, context: int, options: EngineOptions
+    ) -> None:
+        if options.cache < context:
+            raise InputError(
+                f"cache: {options.cache} tokens, but a text may have {context}; make it larger, or "
+                "the context smaller"
+            )
+        self.model, self.tokenizer, self.context = model, tokenizer, context
+        self.options = options
+        self._pool = BlockPool(options.cache // options.size, options.size)
+        self._scheduler = Scheduler(self._pool, options.rows, options.chunk)
+        self._program = StepProgram(
+            model, self._pool, options.rows, options.chunk, context, options.backend
+        )
+        self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._jobs: dict[int, Job] = {}  # by the number of their place
+        self._steps = self._computed = 0
+        self._seconds = 0.0
+        self._deliver: Deliver = lambda events: None
+        self._thread: threading.Thread | None = None
+
+    # --- called by other threads
+
+    def start(self, deliver: Deliver) -> None:
+        """Begins to work. `deliver` is called in the engine's thread and must return at once."""
+        self._deliver = deliver
+        self._thread = threading.Thread(target=self._work, name="luminal-engine", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread after the step that runs; jobs that are left end as cancelled."""
+        if self._thread is not None:
+            self._orders.put(None)
+            self._thread.join()
+            self._thread = None
+
+    @property
+    def works(self) -> bool:
+        """Whether the thread is there."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def job(self, text: Text, prompt: Sequence[int], logprobs: int | None = None) -> Job:
+        """A job for a text that begins with `prompt`. Raises InputError if there is no room."""
+        place = scheduler.Text([*prompt], len(prompt) + text.room)
+        self._scheduler.check(place.limit)
+        return Job(text, place, logprobs)
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Puts jobs at the end of the queue; those of one prompt share what is computed of it."""
+        for job in jobs[1:]:
+            job.place.sibling = jobs[0].place
+        self._orders.put(lambda: self._add(jobs))
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """Ends jobs: nothing more is delivered of them, and their blocks are free."""
+        self._orders.put(lambda: self._cancel(jobs))
+
+    def call(self, function: Callable[[], Any]) -> Future[Any]:
+        """Calls a function between two steps, in the engine's thread."""
+        future: Future[Any] = Future()
+
+        def run() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function())
+                except Exception as error:
+                    future.set_exception(error)
+
+        self._orders.put(run)
+        return future
+
+    @property
+    def load(self) -> Load:
+        """Figures of this moment; a step may be about to change them."""
+        of = self._scheduler
+        return Load(
+            of.running, of.waiting, self._pool.count, self._pool.free, of.preemptions,
+            self._steps, self._seconds, self._computed,
+        )  # fmt: skip
+
+    # --- in the engine's thread
+
+    def _work(self) -> None:
+        while self._obey():
+            step = self._scheduler.step()
+            if step is None:
+                continue
+            try:
+                events = self._run(step)
+            except Exception as error:
+                LOG.exception("a step failed")
+                events = self._fail(str(error) if isinstance(error, LuminalError) else "")
+            self._deliver(events)
+        self._cancel(list(self._jobs.values()))
+
+    def _obey(self) -> bool:
+        """Does what other threads asked for; waits for them where there is nothing else to do."""
+        while not self._orders.empty() or not self._jobs:
+            order = self._orders.get()
+            if order is None:
+                return False
+            order()
+        return True
+
+    def _add(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self._scheduler.add(job.place)
+            self._jobs[job.place.number] = job
+
+    def _cancel(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            if self._jobs.pop(job.place.number, None) is not None:
+                self._scheduler.cancel(job.place)
+
+    def _run(self, step: Step) -> list[Event]:
+        start = time.perf_counter()
+        jobs = [self._jobs[row.text.number] for row in step.rows]
+        asked = any(job.logprobs is not None for job in jobs)
+        chosen = self._program.run(step, [job.text.draw for job in jobs], asked)
+        writes = [row.last for row in step.rows]
+        tokens = chosen.tokens.tolist()
+        self._scheduler.done(step, tokens)
+        self._steps += 1
+        self._computed += sum(row.count for row in step.rows)
+        self._seconds += time.perf_counter() - start
+        return [
+            self._written(job, tokens[number], chosen, number)
+            for number, job in enumerate(jobs)
+            if writes[number]
+        ]
+
+    def _written(self, job: Job, token: int, chosen: Choices, number: int) -> Event:
+        """The text goes on with a token; what that gives."""
+        logprob: float | None = None
+        top: tuple[Ranked, ...] = ()
+        if job.logprobs is not None and chosen.logprobs is not None:
+            logprob, top = float(chosen.logprobs[number]), _likeliest(chosen, number, job.logprobs)
+        try:
+            piece = job.text.push(token, logprob, top)
+        except LuminalError as error:
+            self._cancel([job])
+            return Event(job, error=str(error))
+        if job.text.reason is not None:
+            self._cancel([job])
+        ends = token in self.tokenizer.eos_ids
+        return Event(job, piece, None if ends else token, logprob, top, job.text.reason)
+
+    def _fail(self, why: str) -> list[Event]:
+        """Ends all jobs: after a step that failed, nothing is known of what it left."""
+        jobs = list(self._jobs.values())
+        self._cancel(jobs)
+        return [Event(job, error=why or "the model could not be run") for job in jobs]
+
+
+def _likeliest(chosen: Choices, number: int, count: int) -> tuple[Ranked, ...]:
+    assert chosen.top_tokens is not None
+    assert chosen.top_logprobs is not None
+    tokens, logprobs = (
+        each[number, :count].tolist() for each in (chosen.top_tokens, chosen.top_logprobs)
+    )
+    return tuple(zip(tokens, logprobs, strict=True))

@@ -1,0 +1,105 @@
+"""What every request passes: its id, the key, one line in the log."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from luminal.serve.errors import ApiError
+from luminal.serve.metrics import Metrics
+from luminal.serve.replies import to_json
+
+LOG = logging.getLogger("luminal.serve")
+ACCESS = logging.getLogger("luminal.serve.access")
+PATHS = frozenset(
+    ("/", "/health", "/metrics", "/v1/models", "/v1/completions", "/v1/chat/completions",
+     "/v1/embeddings")
+)  # fmt: skip
+"""What metrics tell apart: a client could make up any number of others."""
+
+_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Front:
+    """Wraps the application. `keys`: who has one of them may ask; none: everybody may."""
+
+    def __init__(self, app: ASGIApp, keys: Sequence[str], metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+        self._keys = [key.encode() for key in keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start = time.perf_counter()
+        headers = dict(scope["headers"])
+        given = headers.get(b"x-request-id", b"").decode("latin-1")
+        name = given if _ID.fullmatch(given) else secrets.token_hex(12)
+        noted: dict[str, Any] = {}
+        scope["luminal"] = noted
+        status = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", name.encode())]
+            await send(message)
+
+        try:
+            self._check_key(scope["path"], headers.get(b"authorization", b""))
+            await self._app(scope, receive, answer)
+        except ApiError as error:
+            await send_error(answer, error)
+        except Exception:  # the application has answered
+            LOG.exception("request %s failed", name)
+        finally:
+            self._note(scope, name, status, time.perf_counter() - start, noted)
+
+    def _check_key(self, path: str, given: bytes) -> None:
+        """Raises ApiError where a key is needed and none of the right ones is there."""
+        if not self._keys or path in ("/", "/health"):
+            return
+        kind, _, key = given.partition(b" ")
+        known = [hmac.compare_digest(key.strip(), each) for each in self._keys]
+        if kind.lower() != b"bearer" or not any(known):
+            raise ApiError(
+                401,
+                "Incorrect API key: send one of the server's as 'Authorization: Bearer KEY'",
+                code="invalid_api_key",
+            )
+
+    def _note(
+        self, scope: Scope, name: str, status: int, seconds: float, noted: dict[str, Any]
+    ) -> None:
+        path = scope["path"]
+        self._metrics.requests.labels(path if path in PATHS else "other", str(status)).inc()
+        line = {
+            "id": name,
+            "client": (scope.get("client") or ("",))[0],
+            "method": scope["method"],
+            "path": path[:200],
+            "status": status,  # 0: the client went before there was one
+            "seconds": round(seconds, 4),
+        }
+        ACCESS.info(json.dumps(line | noted))
+
+
+async def send_error(send: Send, error: ApiError) -> None:
+    """Answers with an error."""
+    body = to_json(error.body())
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

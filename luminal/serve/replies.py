@@ -1,0 +1,203 @@
+"""Answers as OpenAI's API gives them: whole ones, and the chunks of a stream."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from luminal.loaders.tokenizer import Tokenizer
+from luminal.serve.engine import Event, Job
+from luminal.serve.tool_calls import calls_in
+
+
+@dataclass(slots=True)
+class Choice:
+    """One of a request's texts, as its events come."""
+
+    job: Job
+    index: int
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """All characters so far."""
+        return "".join(event.piece for event in self.events)
+
+    @property
+    def reason(self) -> str | None:
+        """Why it ended; None before."""
+        return self.events[-1].reason if self.events else None
+
+    @property
+    def new_tokens(self) -> int:
+        """How many were generated, an end token not counted."""
+        return sum(event.token is not None for event in self.events)
+
+
+def usage(prompts: Sequence[Sequence[int]], choices: Sequence[Choice]) -> dict[str, Any]:
+    """How many tokens were read and written."""
+    read = sum(map(len, prompts))
+    written = sum(choice.new_tokens for choice in choices)
+    cached = sum(choice.job.cached for choice in choices[:: len(choices) // len(prompts)])
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """The form of `/v1/completions`."""
+
+    model: str
+    created: int
+    tokenizer: Tokenizer
+    id: str = field(default_factory=lambda: "cmpl-" + secrets.token_hex(12))
+
+    def whole(self, choices: Sequence[Choice], used: dict[str, Any]) -> dict[str, Any]:
+        """The answer that is no stream."""
+        made = [self._choice(each.index, each.text, each.events, each.reason) for each in choices]
+        return self._object(made) | {"usage": used}
+
+    def begin(self, choice: Choice) -> list[dict[str, Any]]:
+        """Chunks before the first event."""
+        return []
+
+    def chunks(self, choice: Choice, event: Event) -> list[dict[str, Any]]:
+        """Those of an event."""
+        if not event.piece and event.reason is None and event.logprob is None:
+            return []
+        return [self._object([self._choice(choice.index, event.piece, [event], event.reason)])]
+
+    def end(self, used: dict[str, Any]) -> dict[str, Any]:
+        """The last chunk, where the use of tokens is asked for."""
+        return self._object([]) | {"usage": used}
+
+    def _object(self, choices: list[Any]) -> dict[str, Any]:
+        about = {"id": self.id, "object": "text_completion", "created": self.created}
+        return about | {"model": self.model, "choices": choices}
+
+    def _choice(
+        self, index: int, text: str, events: Sequence[Event], reason: str | None
+    ) -> dict[str, Any]:
+        logprobs = self._logprobs(events)
+        return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
+
+    def _logprobs(self, events: Sequence[Event]) -> dict[str, Any] | None:
+        given = [event for event in events if event.token is not None]
+        if not any(event.logprob is not None for event in given):
+            return None
+        tokens = [self._shown(event.token) for event in given]
+        ends = [0]
+        for token in tokens:
+            ends.append(ends[-1] + len(token))
+        return {
+            "tokens": tokens,
+            "token_logprobs": [event.logprob for event in given],
+            "top_logprobs": [
+                {self._shown(token): logprob for token, logprob in event.top} for event in given
+            ],
+            "text_offset": ends[:-1],
+        }
+
+    def _shown(self, token: int | None) -> str:
+        assert token is not None
+        return self.tokenizer.decode([token])
+
+
+@dataclass(frozen=True, slots=True)
+class Chats:
+    """The form of `/v1/chat/completions`. `tools`: the functions that a text may call."""
+
+    model: str
+    created: int
+    tokenizer: Tokenizer
+    tools: tuple[str, ...] = ()
+    id: str = field(default_factory=lambda: "chatcmpl-" + secrets.token_hex(12))
+
+    def whole(self, choices: Sequence[Choice], used: dict[str, Any]) -> dict[str, Any]:
+        """The answer that is no stream."""
+        return self._object("chat.completion", [self._message(each) for each in choices]) | {
+            "usage": used
+        }
+
+    def begin(self, choice: Choice) -> list[dict[str, Any]]:
+        """Chunks before the first event: whose message it is."""
+        return [self._chunk(choice, {"role": "assistant", "content": ""})]
+
+    def chunks(self, choice: Choice, event: Event) -> list[dict[str, Any]]:
+        """Those of an event. Where functions may be called, text waits for the end."""
+        logprobs = self._logprobs([event])
+        if self.tools:
+            return [] if event.reason is None else self._told(choice)
+        found = []
+        if event.piece or logprobs is not None:
+            found.append(self._chunk(choice, {"content": event.piece}, None, logprobs))
+        if event.reason is not None:
+            found.append(self._chunk(choice, {}, event.reason))
+        return found
+
+    def _told(self, choice: Choice) -> list[dict[str, Any]]:
+        """All of a text that may call functions, at its end."""
+        calls = calls_in(choice.text, self.tools)
+        delta: dict[str, Any] = {"content": choice.text}
+        if calls:
+            delta = {"tool_calls": [{"index": k} | call for k, call in enumerate(calls)]}
+        reason = "tool_calls" if calls else choice.reason
+        logprobs = self._logprobs(choice.events)
+        return [self._chunk(choice, delta, None, logprobs), self._chunk(choice, {}, reason)]
+
+    def end(self, used: dict[str, Any]) -> dict[str, Any]:
+        """The last chunk, where the use of tokens is asked for."""
+        return self._object("chat.completion.chunk", []) | {"usage": used}
+
+    def _object(self, kind: str, choices: list[Any]) -> dict[str, Any]:
+        about = {"id": self.id, "object": kind, "created": self.created}
+        return about | {"model": self.model, "choices": choices}
+
+    def _chunk(
+        self,
+        choice: Choice,
+        delta: dict[str, Any],
+        reason: str | None = None,
+        logprobs: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        made = {"index": choice.index, "delta": delta, "logprobs": logprobs}
+        return self._object("chat.completion.chunk", [made | {"finish_reason": reason}])
+
+    def _message(self, choice: Choice) -> dict[str, Any]:
+        text, reason = choice.text, choice.reason
+        calls = calls_in(text, self.tools) if self.tools else []
+        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+        if calls:
+            message |= {"content": None, "tool_calls": calls}
+            reason = "tool_calls"
+        logprobs = self._logprobs(choice.events)
+        made = {"index": choice.index, "message": message, "logprobs": logprobs}
+        return made | {"finish_reason": reason}
+
+    def _logprobs(self, events: Sequence[Event]) -> dict[str, Any] | None:
+        given = [event for event in events if event.token is not None]
+        if not any(event.logprob is not None for event in given):
+            return None
+        content = [
+            self._ranked(event.token, event.logprob)
+            | {"top_logprobs": [self._ranked(*each) for each in event.top]}
+            for event in given
+        ]
+        return {"content": content, "refusal": None}
+
+    def _ranked(self, token: int | None, logprob: float | None) -> dict[str, Any]:
+        assert token is not None
+        text = self.tokenizer.decode([token])
+        return {"token": text, "logprob": logprob, "bytes": [*text.encode()]}
+
+
+def to_json(value: Any) -> bytes:
+    """ASCII, so that no text can break a line or an encoding."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()

@@ -1,0 +1,327 @@
+"""The server as its clients see it: OpenAI's own client, and plain HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from luminal.serve.orders import Limits
+from tests.serve.running import CONTEXT, Running, make_served, running
+
+LIMITS = Limits(body=20_000, new_tokens=64, texts=8, queue=16)
+PROMPT = "Once upon a time"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(make_served(), LIMITS) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(server: Running) -> Iterator[Any]:
+    with server.client() as found:
+        yield found
+
+
+def greedy(client: Any, prompt: str = PROMPT, tokens: int = 12, **more: Any) -> Any:
+    return client.completions.create(
+        model="tiny", prompt=prompt, max_tokens=tokens, temperature=0, **more
+    )
+
+
+def test_completion(client: Any) -> None:
+    found = greedy(client)
+    assert found.object == "text_completion"
+    assert (found.usage.prompt_tokens, found.usage.completion_tokens) == (len(PROMPT), 12)
+    (choice,) = found.choices
+    assert (choice.finish_reason, len(choice.text)) == ("length", 12)
+    assert greedy(client).choices[0].text == choice.text
+
+
+def test_several_prompts_and_choices(client: Any) -> None:
+    prompts = [PROMPT, "The end"]
+    found = greedy(client, prompts, n=2)
+    assert [choice.index for choice in found.choices] == [0, 1, 2, 3]
+    texts = [choice.text for choice in found.choices]
+    alone = [greedy(client, prompt).choices[0].text for prompt in prompts]
+    assert texts == [alone[0], alone[0], alone[1], alone[1]]
+    assert found.usage.prompt_tokens == sum(map(len, prompts))
+    ids = client.completions.create(model="tiny", prompt=[3, 4, 5], max_tokens=2)
+    assert ids.usage.prompt_tokens == 3
+
+
+def test_a_stream_has_the_same_text(client: Any) -> None:
+    whole = greedy(client, tokens=20)
+    stream = list(greedy(client, tokens=20, stream=True, stream_options={"include_usage": True}))
+    assert "".join(part.choices[0].text for part in stream[:-1]) == whole.choices[0].text
+    assert stream[-2].choices[0].finish_reason == "length"
+    assert stream[-1].usage.completion_tokens == 20
+    assert len({part.id for part in stream}) == 1
+
+
+def test_chat(client: Any) -> None:
+    messages = [
+        {"role": "system", "content": "Be kind."},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}],
+        },
+    ]
+    options: Any = {"model": "tiny", "messages": messages, "temperature": 0, "max_tokens": 9}
+    whole = client.chat.completions.create(**options)
+    assert whole.choices[0].message.role == "assistant"
+    text = whole.choices[0].message.content
+    prompt = "s: Be kind.\nu: Hello\na:"
+    assert text == greedy(client, prompt, 9).choices[0].text
+    parts = list(client.chat.completions.create(**options, stream=True))
+    assert parts[0].choices[0].delta.role == "assistant"
+    assert "".join(part.choices[0].delta.content or "" for part in parts) == text
+    assert parts[-1].choices[0].finish_reason == "length"
+
+
+def test_the_seed_decides(client: Any) -> None:
+    def text(seed: int) -> str:
+        found = client.completions.create(
+            model="tiny", prompt=PROMPT, max_tokens=20, temperature=1.5, seed=seed
+        )
+        return str(found.choices[0].text)
+
+    assert text(1) == text(1)
+    assert text(1) != text(2)
+    two = client.completions.create(
+        model="tiny", prompt=PROMPT, max_tokens=20, temperature=1.5, seed=1, n=2
+    )
+    assert [choice.text for choice in two.choices] == [text(1), text(2)]
+
+
+def test_a_text_stops_before_a_string(client: Any) -> None:
+    text = greedy(client, tokens=30).choices[0].text
+    stop = text[10:13]
+    found = greedy(client, tokens=30, stop=[stop, "never there"])
+    assert found.choices[0].text == text[: text.index(stop)]
+    assert found.choices[0].finish_reason == "stop"
+    parts = list(greedy(client, tokens=30, stop=stop, stream=True))
+    assert "".join(part.choices[0].text for part in parts) == found.choices[0].text
+
+
+def test_logprobs(client: Any) -> None:
+    found = greedy(client, tokens=5, logprobs=3).choices[0]
+    logprobs = found.logprobs
+    assert "".join(logprobs.tokens) == found.text
+    assert logprobs.text_offset == [0, 1, 2, 3, 4]
+    for token, own, top in zip(
+        logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs, strict=True
+    ):
+        assert len(top) == 3
+        assert own == max(top.values()) == top[token]
+    chat = client.chat.completions.create(
+        model="tiny",
+        messages=[{"role": "user", "content": "Hi"}],
+        logprobs=True,
+        top_logprobs=2,
+        temperature=0,
+        max_tokens=3,
+    )
+    content = chat.choices[0].logprobs.content
+    assert [len(each.top_logprobs) for each in content] == [2, 2, 2]
+    assert "".join(each.token for each in content) == chat.choices[0].message.content
+    assert bytes(content[0].bytes).decode() == content[0].token
+
+
+def test_a_bias_decides(client: Any) -> None:
+    found = client.completions.create(
+        model="tiny", prompt=PROMPT, max_tokens=4, logit_bias={"40": 100}, temperature=0
+    )
+    assert len(set(found.choices[0].text)) == 1
+
+
+def test_embeddings(client: Any) -> None:
+    texts = ["one", "two", "one"]
+    found = client.embeddings.create(model="tiny", input=texts)
+    vectors = np.array([each.embedding for each in found.data])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(vectors[0], vectors[2])
+    assert not np.allclose(vectors[0], vectors[1])
+    plain = client.embeddings.create(model="tiny", input="one", encoding_format="float")
+    np.testing.assert_allclose(plain.data[0].embedding, vectors[0], rtol=1e-6)
+
+
+def test_models(client: Any) -> None:
+    assert [each.id for each in client.models.list()] == ["tiny"]
+    assert client.models.retrieve("tiny").owned_by == "luminal"
+    with pytest.raises(openai.NotFoundError, match="does not exist"):
+        client.models.retrieve("other")
+
+
+def test_page_health_and_metrics(server: Running, client: Any) -> None:
+    page = httpx.get(server.url)
+    assert page.headers["content-type"].startswith("text/html")
+    assert "v1/chat/completions" in page.text
+    assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
+    greedy(client)
+    metrics = httpx.get(f"{server.url}/metrics").text
+    figures = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if line[0] != "#")
+    assert float(figures["luminal_new_tokens_total"]) >= 12
+    assert float(figures["luminal_first_token_seconds_count"]) >= 1
+    assert figures["luminal_free_blocks"] == figures["luminal_blocks"]
+    path = 'luminal_requests_total{path="/v1/completions",status="200"}'
+    assert float(figures[path]) >= 1
+
+
+def test_a_shared_prefix_is_computed_once(server: Running, client: Any) -> None:
+    prefix = "a prefix that nobody else has, of 40 cha"
+    assert len(prefix) == 40
+    greedy(client, prefix + "1", 1)
+    before = server.served.engine.load.computed
+    found = greedy(client, prefix + "2", 1)
+    assert found.usage.prompt_tokens_details.cached_tokens == 40
+    assert server.served.engine.load.computed - before == 1
+
+
+def test_request_ids(server: Running) -> None:
+    given = httpx.get(f"{server.url}/v1/models", headers={"x-request-id": "mine-1"})
+    assert given.headers["x-request-id"] == "mine-1"
+    made = httpx.get(f"{server.url}/v1/models", headers={"x-request-id": "no good"})
+    assert made.headers["x-request-id"] not in ("", "no good")
+
+
+OK: dict[str, Any] = {"model": "tiny", "prompt": "a", "max_tokens": 1}
+MESSAGES = [{"role": "user", "content": "a"}]
+WRONG: dict[str, tuple[str, dict[str, Any], int, str]] = {
+    "no model": ("completions", {"prompt": "a"}, 400, "model: it is missing"),
+    "other model": ("completions", OK | {"model": "gpt"}, 404, "'gpt' does not exist; there is"),
+    "no prompt": ("completions", {"model": "tiny"}, 400, "prompt: it is missing"),
+    "empty prompt": ("completions", OK | {"prompt": ""}, 400, "it has no tokens"),
+    "prompt is no text": ("completions", OK | {"prompt": {}}, 400, "{} is no text, no list"),
+    "unknown token": (
+        "completions",
+        OK | {"prompt": [97]},
+        400,
+        "97 is no token; ids are below 97",
+    ),
+    "long prompt": (
+        "completions",
+        OK | {"prompt": "a" * 500},
+        400,
+        "maximum context length is 128",
+    ),
+    "half a character": ("completions", OK | {"prompt": "\ud800"}, 400, "half a surrogate pair"),
+    "tokens": ("completions", OK | {"max_tokens": 65}, 400, "65 is no integer of 1 .. 64"),
+    "temperature": ("completions", OK | {"temperature": 3}, 400, "3 is no number of 0 .. 2"),
+    "flag": ("completions", OK | {"stream": "yes"}, 400, "stream: 'yes' is not true or false"),
+    "choices": ("completions", OK | {"prompt": ["a"] * 3, "n": 3}, 400, "3 prompts times 3 texts"),
+    "stop": ("completions", OK | {"stop": [""]}, 400, "stop: [''] is no text"),
+    "bias": ("completions", OK | {"logit_bias": {"x": 1}}, 400, "'x' is no token"),
+    "unknown field": ("completions", OK | {"tempratur": 1}, 400, "there is no such field here"),
+    "echo": ("completions", OK | {"echo": True}, 400, "echo: it is not supported"),
+    "no messages": ("chat/completions", {"model": "tiny", "messages": []}, 400, "there are none"),
+    "role": (
+        "chat/completions",
+        {"model": "tiny", "messages": [{"role": "king", "content": "a"}]},
+        400,
+        "messages[0].role: 'king' is not one of",
+    ),
+    "picture": (
+        "chat/completions",
+        {"model": "tiny", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+        400,
+        "messages[0].content[0].type: 'image_url' is not one of 'text'",
+    ),
+    "schema": (
+        "chat/completions",
+        {"model": "tiny", "messages": MESSAGES, "response_format": {"type": "json_schema"}},
+        400,
+        "response_format.json_schema.schema: None is no schema",
+    ),
+    "tool": (
+        "chat/completions",
+        {"model": "tiny", "messages": MESSAGES, "tool_choice": "required"},
+        400,
+        "a call is required, but there are no tools",
+    ),
+    "vectors": ("embeddings", {"model": "tiny", "input": []}, 400, "input: [] is no text"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_errors_name_the_field_and_the_rule(server: Running, name: str) -> None:
+    path, body, status, message = WRONG[name]
+    answer = httpx.post(f"{server.url}/v1/{path}", content=json.dumps(body))
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert message in error["message"]
+    assert set(error) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "it is not JSON"),
+        (b"\xff", "it is not JSON"),
+        (b"[1]", "[1] is no JSON object"),
+        (b'{"model": NaN}', "NaN is no number of JSON"),
+        (b"[" * 9000, "nest too deeply"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "it is not JSON"),
+    ],
+    ids=["empty", "bytes", "list", "nan", "deep", "digits"],
+)
+def test_bodies_that_are_no_objects(server: Running, body: bytes, message: str) -> None:
+    answer = httpx.post(f"{server.url}/v1/completions", content=body)
+    assert (answer.status_code, message in answer.json()["error"]["message"]) == (400, True)
+
+
+def test_other_paths_and_methods(server: Running) -> None:
+    assert httpx.get(f"{server.url}/v2").status_code == 404
+    wrong = httpx.get(f"{server.url}/v1/completions")
+    assert (wrong.status_code, wrong.json()["error"]["type"]) == (405, "invalid_request_error")
+
+
+def test_a_body_above_the_limit(server: Running) -> None:
+    body = json.dumps(OK | {"prompt": "a" * 30_000})
+    answer = httpx.post(f"{server.url}/v1/completions", content=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+
+
+def test_keys() -> None:
+    with running(make_served(), keys=["right", "other"]) as server:
+        for key in ("wrong", "righ", "right1"):
+            with pytest.raises(openai.AuthenticationError, match="Incorrect API key"):
+                greedy(server.client(key))
+        assert httpx.get(f"{server.url}/metrics").status_code == 401
+        assert httpx.get(f"{server.url}/health").status_code == 200
+        for key in ("right", "other"):
+            assert greedy(server.client(key)).choices[0].text
+
+
+def test_a_full_queue_is_an_error_at_once(server: Running) -> None:
+    """8 rows and 16 places, while the engine does something else; each request asks for 8 texts."""
+    body = json.dumps(OK | {"n": 8, "max_tokens": 64, "stream": True})
+    gate = threading.Event()
+    server.served.engine.call(gate.wait)
+    with httpx.Client() as client, ExitStack() as open_:
+        answers = [
+            open_.enter_context(client.stream("POST", f"{server.url}/v1/completions", content=body))
+            for _ in range(4)
+        ]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+        assert answers[3].headers["retry-after"] == "1"
+        assert json.loads(answers[3].read())["error"]["code"] == "rate_limit_exceeded"
+        gate.set()
+    assert server.blocks_are_free()
+
+
+def test_the_context_bounds_a_text(client: Any) -> None:
+    prompt = "a" * (CONTEXT - 5)
+    found = client.chat.completions.create(
+        model="tiny", messages=[{"role": "user", "content": prompt[:-6]}], temperature=0
+    )
+    assert found.usage.total_tokens <= CONTEXT
