@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from luminal.dtypes import float32
 from luminal.frontend.handle import Extent, along
 from luminal.frontend.indexing import gather_at
 from luminal.frontend.movement import concat, expand
 from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import State
-from luminal.nn.cache import Positions
+from luminal.nn.cache import KVCache, Positions
 
 if TYPE_CHECKING:
-    from luminal.nn.attention import Attention
+    from luminal.nn.attention import CausalAttention
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,51 +56,44 @@ class PagedCache:
     places: Places
 
     @classmethod
-    def make_states(
-        cls,
-        blocks: int,
-        kv_heads: int,
-        size: int,
-        head_dim: int,
-        dtype: Any = float32,
-        name: str = "cache",
-    ) -> tuple[State, State]:
-        """Empty keys and values, for `PagedCache(*states, places)` in every graph."""
-        shape = (blocks, kv_heads, size, head_dim)
-        return State(shape, dtype, name=f"{name}.k"), State(shape, dtype, name=f"{name}.v")
+    def of(cls, cache: KVCache, places: Places) -> PagedCache:
+        """The States of a cache for a batch, each row of which is taken for a block."""
+        return cls(cache.keys, cache.values, places)
 
     def attend(
-        self, attention: Attention, q: Tensor, k: Tensor, v: Tensor, positions: Positions
+        self, attention: CausalAttention, q: Tensor, k: Tensor, v: Tensor, positions: Positions
     ) -> Tensor:
         """q (heads, tokens, head_dim) to the same shape; `positions` (tokens,) are each token's."""
+        for state, new in ((self.keys, k), (self.values, v)):
+            self._keep(state, new)
+        return self.attend_kept(attention, q, positions)
+
+    def attend_kept(self, attention: CausalAttention, q: Tensor, positions: Positions) -> Tensor:
+        """See `Cache`."""
         assert isinstance(positions, Tensor)
-        keys, values = self._kept(self.keys, k), self._kept(self.values, v)
-        attended, start = [], q.graph.extent(0)
+        graph, attended, start = q.graph, [], q.graph.extent(0)
         for segment in self.places.segments:
-            texts = segment.tables.extents[0], q.graph.extent(segment.length)
+            texts = segment.tables.extents[0], graph.extent(segment.length)
             end = start + texts[0] * texts[1]
             found = attention.attend(
                 q[:, start:end].unflatten(1, texts).transpose(0, 1),
-                _read(keys, segment.tables).cast(q.dtype),
-                _read(values, segment.tables).cast(q.dtype),
+                _read(graph.latest(self.keys), segment.tables).cast(q.dtype),
+                _read(graph.latest(self.values), segment.tables).cast(q.dtype),
                 positions[start:end].unflatten(0, texts),
             )
             attended.append(found.transpose(0, 1).flatten(1, 2))
             start = end
         return concat(attended, 1)
 
-    def _kept(self, state: State, new: Tensor) -> Tensor:
-        """All blocks with what is new in its places; the State holds them after the run."""
+    def _keep(self, state: State, new: Tensor) -> None:
+        """The State has what is new in its places after the run."""
         graph, shape = new.graph, new.extents
         block, offset = (
             expand(each.unsqueeze(0).unsqueeze(-1), shape)
             for each in (self.places.blocks, self.places.offsets)
         )
-        head, feature = along(0, shape[0]), along(2, shape[2])
-        entries = block, head, offset, feature
-        filled = written(graph.read(state), entries, new.cast(state.dtype), "set")
-        graph.assign(state, filled)
-        return filled
+        entries = block, along(0, shape[0]), offset, along(2, shape[2])
+        graph.assign(state, written(graph.read(state), entries, new.cast(state.dtype), "set"))
 
 
 def _read(blocks: Tensor, tables: Tensor) -> Tensor:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from luminal.errors import InputError
 from luminal.models import generate
 from luminal.models.decoder import Decoder
+from luminal.nn.cache import KVCache
 from luminal.serve.engine import EngineOptions
 from luminal.serve.served import Served
 
@@ -28,9 +30,11 @@ def load(
     text. Raises LoadError.
     """
     loaded = generate.load(path, tokenizer, backend=backend, context=context)
+    if not isinstance(loaded, generate.LanguageModel):
+        raise InputError(f"serve: {path} is no language model of the kind that is served")
+    most = CACHE_BYTES // bytes_per_token(loaded.model)
     if cache is None:
-        most = rows * loaded.context
-        cache = min(most, max(loaded.context, CACHE_BYTES // bytes_per_token(loaded.model)))
+        cache = min(rows * loaded.context, max(loaded.context, most))
     size = EngineOptions().size
     options = EngineOptions(rows, chunk, size, -(-cache // size) * size, backend)
     return Served(
@@ -43,7 +47,13 @@ def load(
 
 
 def bytes_per_token(model: Decoder) -> int:
-    """What the keys and values of one token take, in float32."""
-    config = model.config
-    heads: int = config.num_key_value_heads
-    return 2 * 4 * heads * int(config.head_dim) * int(config.num_hidden_layers)
+    """What the keys and values of one token take. Raises InputError where layers keep others."""
+    caches = dict.fromkeys(model.make_caches(1))
+    for cache in caches:
+        if not isinstance(cache, KVCache):
+            raise InputError(
+                f"serve: the model has layers that keep a {type(cache).__name__}, which has no "
+                "blocks; use `luminal generate`"
+            )
+    states = [state for cache in caches for state in (cache.keys, cache.values)]
+    return sum(state.numel() * state.dtype.size for state in states)

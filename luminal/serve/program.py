@@ -136,12 +136,7 @@ class StepProgram:
     ) -> None:
         self.model, self.pool, self.context = model, pool, context
         self.vocab_size = model.config.vocab_size
-        config = model.config
-        shape = pool.count, config.num_key_value_heads, pool.size, config.head_dim
-        self.states = [
-            PagedCache.make_states(*shape, name=f"layers.{number}.cache")
-            for number in range(config.num_hidden_layers)
-        ]
+        self.caches = model.make_caches(pool.size, batch=pool.count)  # a row of the batch, a block
         self._steps = {
             features: compile(self._record(max_rows, chunk, features), backend=backend)
             for features in WAYS
@@ -164,7 +159,7 @@ class StepProgram:
         table = graph.tensor((1, length), dtype=dtypes.int32, name="table")
         chosen = graph.tensor((prompts + rows,), dtype=dtypes.int32, name="chosen")
         places = Places(blocks, offsets, (Segment(table, chunk), Segment(tables, 1)))
-        caches = [PagedCache(*states, places) for states in self.states]
+        caches = [PagedCache.of(cache, places) for cache in self.caches]
         hidden = self.model.model(ids, caches, positions)
         inputs = declared(graph, prompts + rows, features, self.vocab_size)
         found = choose(self.model.logits(hidden[chosen]), features, inputs)
@@ -180,7 +175,8 @@ class StepProgram:
         sources, targets = (
             graph.tensor((count,), dtype=dtypes.int32, name=name) for name in ("sources", "targets")
         )
-        for state in (each for pair in self.states for each in pair):
+        states = (each for cache in self.caches for each in (cache.keys, cache.values))
+        for state in dict.fromkeys(states):  # some layers share theirs
             blocks = graph.read(state)
             shape = count, *blocks.extents[1:]
             inside = [along(k, n) for k, n in enumerate(shape) if k]

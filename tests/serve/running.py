@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import luminal as lm
-from luminal.models.decoder import Decoder, DecoderConfig, LayerConfig, Rotary
+from luminal.models.decoder import Decoder
+from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
 from luminal.serve.app import make_app
 from luminal.serve.engine import EngineOptions
 from luminal.serve.orders import Limits

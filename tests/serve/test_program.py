@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.models.decoder import Decoder, DecoderConfig, LayerConfig, Rotary
+from luminal.models.decoder import Decoder
+from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
 from luminal.models.sampling import Draw, Sampling
 from luminal.serve.blocks import BlockPool
 from luminal.serve.program import StepProgram
