@@ -13,6 +13,7 @@ from luminal import config
 from luminal.cli import (
     bench,
     cache,
+    chat,
     classify,
     compile,
     convert,
@@ -58,6 +59,7 @@ def options(
 
 
 app.command("generate")(generate.command)
+app.command("chat")(chat.command)
 app.command("classify")(classify.command)
 app.command("embed")(embed.command)
 app.command("transcribe")(transcribe.command)

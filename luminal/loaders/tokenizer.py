@@ -42,14 +42,20 @@ class Tokenizer(Protocol):
     def vocab_size(self) -> int:
         """Ids are below this."""
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a prompt, with the BOS in front where the model was trained with one."""
+    def encode(self, text: str, bare: bool = False) -> list[int]:
+        """The ids of a prompt, with the BOS in front where the model was trained with one.
+
+        `bare`: the text's own ids only.
+        """
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`; special tokens have none, half characters give U+FFFD."""
 
-    def definition(self) -> str:
-        """All of it, as the text of a tokenizer.json."""
+    def to_json(self) -> str:
+        """The text of a `tokenizer.json`."""
+
+    def name_of(self, token: int) -> str:
+        """How the vocabulary spells an id."""
 
 
 class StreamDecoder:
@@ -150,10 +156,14 @@ class HuggingFaceTokenizer:
         text: str = self._inner.to_str(pretty=True)
         return text
 
-    def encode(self, text: str) -> list[int]:
+    def name_of(self, token: int) -> str:
+        """See Tokenizer.name_of."""
+        return self._inner.id_to_token(token) or ""
+
+    def encode(self, text: str, bare: bool = False) -> list[int]:
         """See Tokenizer.encode; the file's post-processor adds the BOS."""
         with library_errors(self._path):
-            ids: list[int] = self._inner.encode(text).ids
+            ids: list[int] = self._inner.encode(text, add_special_tokens=not bare).ids
         if max(ids, default=0) >= self.vocab_size:
             raise LoadError(
                 f"{self._path}: a text begins or ends with id {max(ids)}; the vocabulary ends at "
@@ -166,10 +176,6 @@ class HuggingFaceTokenizer:
         with library_errors(self._path):
             text: str = self._inner.decode([i for i in ids if i not in self._special])
         return text
-
-    def definition(self) -> str:
-        """See Tokenizer.definition."""
-        return self._inner.to_str()
 
 
 def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:

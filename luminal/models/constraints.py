@@ -86,7 +86,7 @@ def _table(tokenizer: Tokenizer) -> Any:
             raise InputError("constraint: the tokenizer has no token that ends a text")
         try:
             _tables[tokenizer] = _llguidance().LLTokenizer(
-                tokenizer.definition(), eos_token=sorted(tokenizer.eos_ids)
+                tokenizer.to_json(), eos_token=sorted(tokenizer.eos_ids)
             )
         except ValueError as error:
             raise InputError(f"constraint: the tokenizer does not fit: {error}") from None

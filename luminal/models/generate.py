@@ -16,6 +16,7 @@ from luminal.loaders.checkpoint import folder_config, load_checkpoint, locate
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models import whole_texts
 from luminal.models.architectures import decoder_of
+from luminal.models.chat_template import ChatTemplate, Messages, special_tokens
 from luminal.models.decoder import Decoder
 from luminal.models.families import family_of, read_family
 from luminal.models.programs import Features, Programs
@@ -50,6 +51,7 @@ class LanguageModel:
         wanted = MAX_CONTEXT if context is None else checked_count("context", context, 1)
         self.context = min(model.longest_text, wanted)
         self.stats = Stats()
+        self.chat_template: ChatTemplate | None = None
         self.programs = Programs(model, self.context, mode, backend)
         self._current: object = None  # the generation that the caches belong to
         self._prefix: Prompt | None = None
@@ -166,6 +168,31 @@ class LanguageModel:
                 f"prompt: character {error.start} is no text ({prompt[error.start]!a}); give UTF-8"
             ) from None
         return self.tokenizer.encode(prompt)
+
+    # --- chats
+
+    def chat(self, messages: Messages, max_tokens: int = 200, **options: Any) -> str:
+        """The answer to a chat; options as for `stream`."""
+        return "".join(self.stream_chat(messages, max_tokens, **options))
+
+    def stream_chat(
+        self, messages: Messages, max_tokens: int = 200, *, tools: Any = None, **options: Any
+    ) -> Iterator[str]:
+        """The answer in pieces; what the last text shares with the chat's is not read again.
+
+        `messages`: {"role": "user", "content": ...} and so on, or a text, which is one from the
+        user. `tools`: descriptions of functions, for the model's template. Raises InputError where
+        the model has no template, or its template refuses the messages.
+        """
+        text = self._text(self.chat_prompt(messages, tools), max_tokens, **options)
+        self.programs.resume(text)
+        return (piece for step in self._begun([text]) for _, piece in step if piece)
+
+    def chat_prompt(self, messages: Messages, tools: Any = None) -> list[int]:
+        """The ids that a chat becomes by the model's template, up to where the answer begins."""
+        if self.chat_template is None:
+            raise InputError("chat: the model has no chat template; use generate, or give it one")
+        return self.tokenizer.encode(self.chat_template.render(messages, tools), bare=True)
 
     # --- whole texts
 
@@ -337,5 +364,8 @@ def load(
             f"{path}: the model has no tokenizer; name one, with --tokenizer or tokenizer=..."
         )
     loaded = LanguageModel(model, found, mode, backend, context)
+    if checkpoint.chat_template is not None:
+        names = special_tokens(place, found)
+        loaded.chat_template = ChatTemplate(checkpoint.chat_template, names)
     loaded.stats.load = time.perf_counter() - start
     return loaded

@@ -20,11 +20,17 @@ class Letters:
     eos_ids = frozenset({0})
     vocab_size = VOCABULARY
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, bare: bool = False) -> list[int]:
         return [ord(letter) - 48 for letter in text]
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(chr(48 + each) for each in ids)
+
+    def name_of(self, token: int) -> str:
+        return chr(48 + token)
+
+    def to_json(self) -> str:
+        raise NotImplementedError
 
 
 def llama(seed: int = 0, layers: int = 2, scale: float = 0.25) -> Llama:

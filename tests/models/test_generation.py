@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.models import LanguageModel
-from tests.models.small_models import language_model, twin
+from luminal.models import LanguageModel, PromptLookup
+from luminal.models.architectures import read_decoder
+from tests.models.small_models import Letters, language_model, twin
+from tests.models.test_architectures import saved
 
 PROMPTS = ["EFG", "A", "Mabcdefg", "b7"]
 
@@ -42,6 +45,20 @@ def test_the_cpu_writes_the_same(model: LanguageModel) -> None:
     compiled = language_model(backend="cpu")
     assert compiled.generate(PROMPTS, 12) == model.generate(PROMPTS, 12)
     assert compiled.generate(PROMPTS[2], 12) == model.generate(PROMPTS[2], 12)
+
+
+@pytest.mark.parametrize("name", ["mamba", "deepseek_v3"])
+def test_batches_of_models_with_other_caches(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    saved(name, tmp_path)
+    other = LanguageModel(read_decoder(tmp_path), Letters(), backend="reference", context=24)
+    alone = [other.generate(prompt, 6) for prompt in PROMPTS[:3]]
+    assert other.generate(PROMPTS[:3], 6) == alone
+    if name == "mamba":
+        with pytest.raises(lm.InputError, match="recurrent layers, which cannot forget tokens"):
+            other.stream("A", draft=PromptLookup())
+        with pytest.raises(lm.InputError, match="recurrent layers, which keep no positions"):
+            other.save_prompt("A", tmp_path / "prompt.safetensors")
 
 
 def test_texts_end_one_by_one(model: LanguageModel) -> None:

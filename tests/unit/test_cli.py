@@ -52,7 +52,9 @@ def test_cache_info_and_clear(
 
 @pytest.mark.parametrize(
     "command",
-    """generate embed transcribe classify train compile run bench info devices env cache""".split(),
+    """
+    generate chat embed transcribe classify train compile run bench info devices env cache
+    """.split(),
 )
 def test_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str

@@ -1,0 +1,81 @@
+"""`luminal chat`: talk with a language model in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from luminal.models import LanguageModel
+
+HELP = "/reset forgets the chat, /exit ends; Ctrl-C stops an answer"
+
+
+def command(
+    model: Annotated[
+        str, typer.Option(help="A folder or .gguf with a chat template, or a Hugging Face id.")
+    ],
+    system: Annotated[str, typer.Option(help="What the model is told before the chat.")] = "",
+    template: Annotated[
+        typer.FileText | None, typer.Option(help="A chat template (Jinja) instead of the model's.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")] = 1000,
+    temperature: Annotated[
+        float, typer.Option(min=0.0, help="0 takes the likeliest token; higher is more varied.")
+    ] = 0.7,
+    top_p: Annotated[
+        float, typer.Option(max=1.0, help="Sample from the likeliest of this total probability.")
+    ] = 0.95,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling.")] = 0,
+    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+    context: Annotated[int | None, typer.Option(min=1, help="Most tokens of a chat.")] = None,
+    stats: Annotated[bool, typer.Option("--stats", help="Times after every answer.")] = False,
+) -> None:
+    """Talk with a model, line by line."""
+    from luminal import models
+    from luminal.models.chat_template import ChatTemplate
+
+    loaded = models.load(model, mode=mode, backend=backend, context=context)
+    if template is not None:
+        tokens = {} if loaded.chat_template is None else loaded.chat_template.tokens
+        loaded.chat_template = ChatTemplate(template.read(), tokens)
+    begun = [{"role": "system", "content": system}] if system else []
+    loaded.chat_prompt([*begun, {"role": "user", "content": "?"}])  # what is wrong is said now
+    if sys.stdin.isatty():
+        typer.echo(HELP, err=True)
+    options = {"max_tokens": max_tokens, "temperature": temperature, "top_p": top_p, "seed": seed}
+    history = [*begun]
+    while (line := _line()) is not None:
+        if line == "/exit":
+            break
+        if line == "/reset":
+            history = [*begun]
+        elif line:
+            history.append({"role": "user", "content": line})
+            history.append({"role": "assistant", "content": _answer(loaded, history, options)})
+            if stats:
+                typer.echo(loaded.stats.text(), err=True)
+
+
+def _line() -> str | None:
+    """What the user says; None at the end of the input."""
+    try:
+        return input("> " if sys.stdin.isatty() else "").strip()
+    except (EOFError, KeyboardInterrupt):
+        return None
+
+
+def _answer(model: LanguageModel, history: list[dict[str, str]], options: dict[str, Any]) -> str:
+    """Prints the answer as it comes; Ctrl-C ends it there."""
+    answer = ""
+    try:
+        for piece in model.stream_chat(history, **options):
+            answer += piece
+            typer.echo(piece, nl=False)
+    except KeyboardInterrupt:
+        typer.echo(" [stopped]", nl=False)
+    typer.echo()
+    return answer

@@ -1,0 +1,113 @@
+"""Chats as one text, by the template that a model brings: Jinja in a sandbox."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from luminal.errors import InputError
+from luminal.loaders.json_file import read_json
+from luminal.loaders.mapped import is_there
+from luminal.loaders.tokenizer import Tokenizer
+
+Messages = str | Sequence[Mapping[str, Any]]
+"""Dicts of a "role" (system, user, assistant, tool) and a "content"; a text is the user's."""
+
+
+class ChatTemplate:
+    """`source`: the text of a template; `tokens`: names of special tokens that it may use.
+
+    Templates see what transformers gives them: `messages`, `tools`, `add_generation_prompt`,
+    the tokens, `raise_exception`, `strftime_now`, and loop controls. They reach nothing else.
+    """
+
+    def __init__(self, source: str, tokens: Mapping[str, str] | None = None) -> None:
+        self.source, self.tokens = source, dict(tokens or {})
+
+    def render(self, messages: Messages, tools: Any = None) -> str:
+        """The text, up to where the answer begins. Raises InputError with the template's words."""
+        template, given = self._template, _checked(messages)
+        import jinja2
+
+        try:
+            text: str = template.render(
+                messages=given, tools=tools, add_generation_prompt=True, **self.tokens
+            )
+        except (jinja2.TemplateError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"chat template: {error}") from None
+        return text
+
+    @cached_property
+    def _template(self) -> Any:
+        try:
+            import jinja2
+            import jinja2.ext
+            import jinja2.sandbox
+        except ImportError:
+            raise InputError("chat: it needs jinja2; pip install 'luminal[chat]'") from None
+
+        class Generation(jinja2.ext.Extension):
+            """Lets templates mark what an assistant says, which matters to training only."""
+
+            tags = {"generation"}  # noqa: RUF012 (as jinja2 declares it)
+
+            def parse(self, parser: Any) -> Any:
+                next(parser.stream)
+                return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+        environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=["jinja2.ext.loopcontrols", Generation],
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals.update(raise_exception=_refuse, strftime_now=_now)
+        try:
+            return environment.from_string(self.source)
+        except jinja2.TemplateError as error:
+            raise InputError(f"chat template: {error}") from None
+
+
+def special_tokens(place: Path, tokenizer: Tokenizer) -> dict[str, str]:
+    """Special tokens by the names that templates use: what a folder's files say, or the ids do."""
+    found = {}
+    if tokenizer.bos_id is not None:
+        found["bos_token"] = tokenizer.name_of(tokenizer.bos_id)
+    if tokenizer.eos_ids:
+        found["eos_token"] = tokenizer.name_of(min(tokenizer.eos_ids))
+    path = place / "tokenizer_config.json"
+    for name, value in (read_json(path) if place.is_dir() and is_there(path) else {}).items():
+        text = value.get("content") if isinstance(value, dict) else value
+        if name.endswith("_token") and isinstance(text, str):
+            found[name] = text
+    return found
+
+
+def _checked(messages: Messages) -> list[Mapping[str, Any]]:
+    if isinstance(messages, str):
+        return [{"role": "user", "content": messages}]
+    for number, message in enumerate(messages):
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            raise InputError(
+                f"messages: number {number} is {message!r}; each is a dict with a role and content"
+            )
+    return [*messages]
+
+
+def _to_json(x: Any, indent: int | None = None, **options: Any) -> str:
+    """As transformers': characters stay what they are, for no browser will read them."""
+    return json.dumps(x, ensure_ascii=False, indent=indent, **options)
+
+
+def _refuse(message: str) -> None:
+    import jinja2
+
+    raise jinja2.TemplateError(message)
+
+
+def _now(form: str) -> str:
+    return datetime.now().strftime(form)

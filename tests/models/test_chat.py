@@ -1,0 +1,183 @@
+"""Chats: templates as transformers renders them, history, and the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import luminal as lm
+from luminal.cli.main import main
+from luminal.models import LanguageModel, load
+from luminal.models.chat_template import ChatTemplate
+
+pytest.importorskip("jinja2")
+
+MARKED = """\
+{%- if tools %}
+    {{- 'Tools: ' + (tools | tojson) + '\\n' }}
+{%- endif %}
+{% for message in messages %}
+    {%- if message.role == 'skip' %}{% continue %}{% endif %}
+    {{- '<' + message['role'] + '>' + message.content | trim + '</>' }}
+{% endfor %}
+{% if add_generation_prompt %}
+<assistant>{% endif %}"""
+ALTERNATING = """\
+{{ bos_token }}{% for message in messages %}
+{% if (message.role == 'user') != (loop.index0 % 2 == 0) %}
+{{ raise_exception('Roles must alternate: user, assistant, user ...') }}
+{% endif %}
+{% if message.role == 'user' %}[{{ message.content }}]{% else %}
+{% generation %}{{ message.content + eos_token }}{% endgeneration %}{% endif %}
+{% endfor %}"""
+CHAT = [
+    {"role": "user", "content": " Tom & “Lily” <b> "},
+    {"role": "assistant", "content": "one\ntwo"},
+    {"role": "user", "content": "three"},
+]
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "für Städte"}}]
+
+
+@pytest.fixture
+def folder(shared_data: Path, tmp_path: Path) -> Path:
+    """A small model with a chat template."""
+    for file in (shared_data / "tinystories-656k").iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "chat_template.jinja").write_text(
+        "{% for m in messages %}{{ m.content }} {% endfor %}"
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("source", [MARKED, ALTERNATING], ids=["marked", "alternating"])
+@pytest.mark.parametrize("tools", [None, TOOLS], ids=["plain", "tools"])
+def test_texts_are_those_of_transformers(source: str, tools: Any, shared_data: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(shared_data / "tinystories-656k/tokenizer.json"),
+        bos_token="<s>",
+        eos_token="</s>",
+        chat_template=source,
+    )
+    ours = ChatTemplate(source, {"bos_token": "<s>", "eos_token": "</s>"})
+    for chat in (CHAT[:1], CHAT, [*CHAT[:2], *CHAT]):
+        try:
+            expected = theirs.apply_chat_template(
+                chat, tools=tools, tokenize=False, add_generation_prompt=True
+            )
+        except Exception as error:
+            with pytest.raises(lm.InputError, match=str(error)):
+                ours.render(chat, tools)
+        else:
+            assert ours.render(chat, tools) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{{ messages.__class__.__mro__ }}", "access to attribute '__class__' .* is unsafe"),
+        ("{{ messages.append(1) }}", "access to attribute 'append' .* is unsafe"),
+        ("{% include 'x' %}", "no loader for this environment"),
+        ("{% for m in messages %}", "Unexpected end of template"),
+        ("{{ messages[0].nothing.more }}", "has no attribute 'nothing'"),
+    ],
+    ids=["class", "append", "include", "syntax", "missing"],
+)
+def test_templates_that_are_refused(source: str, message: str) -> None:
+    with pytest.raises(lm.InputError, match=f"chat template: .*{message}"):
+        ChatTemplate(source).render(CHAT)
+
+
+def test_messages_that_are_none() -> None:
+    assert ChatTemplate("{{ messages[0].content }}").render("hi") == "hi"
+    with pytest.raises(lm.InputError, match="messages: number 1 is 3; each is a dict with a role"):
+        ChatTemplate("").render([CHAT[0], 3])  # type: ignore[list-item]
+
+
+def test_a_chat_reads_only_what_is_new(folder: Path) -> None:
+    model: LanguageModel = load(folder, context=120)
+    first = [{"role": "user", "content": "Once upon a time there was"}]
+    answer = model.chat(first, 8)
+    longer = [*first, {"role": "assistant", "content": answer}, *CHAT[2:]]
+    ids, read = model.chat_prompt(longer), []
+    original = model.programs.read
+
+    def counted(texts: Any, features: Any) -> Any:
+        read.append(len(texts[0].unread))
+        return original(texts, features)
+
+    model.programs.read = counted  # type: ignore[method-assign]
+    found = model.chat(longer, 8)
+    assert read[0] < len(ids) - len(model.chat_prompt(first)) + 2
+    assert found == "".join(load(folder, context=120).stream(ids, 8))
+
+
+def test_names_of_special_tokens(folder: Path) -> None:
+    config = {"eos_token": {"content": "<end>"}, "pad_token": "<pad>", "add_bos_token": True}
+    (folder / "tokenizer_config.json").unlink(missing_ok=True)
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    template = load(folder).chat_template
+    assert template.tokens.keys() == {"bos_token", "eos_token", "pad_token"}
+    assert (template.tokens["eos_token"], template.tokens["pad_token"]) == ("<end>", "<pad>")
+    assert template.tokens["bos_token"].endswith("<|start_story|>")
+
+
+# --- in the terminal ------------------------------------------------------------------------------
+
+
+def chat(monkeypatch: pytest.MonkeyPatch, lines: str, folder: Path, *more: str) -> int | str | None:
+    """The command with these lines typed; its exit status, or the message it ends with."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    options = ["--max-tokens", "6", "--temperature", "0", "--context", "100", *more]
+    monkeypatch.setattr(sys, "argv", ["luminal", "chat", "--model", str(folder), *options])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return caught.value.code
+
+
+def test_a_chat_in_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    lines = "Once upon a time\n\n/reset\nOnce upon a time\nThe end\n/exit\nnever read\n"
+    assert chat(monkeypatch, lines, folder, "--stats") == 0
+    printed = capsys.readouterr()
+    answers = printed.out.splitlines()
+    assert len(answers) == 3
+    assert answers[0] == answers[1]
+    assert printed.err.count("tokens/s") == 3
+
+
+def test_an_interrupt_stops_the_answer_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    from luminal.models.programs import Programs
+
+    runs, original = [0], Programs.read
+
+    def interrupted(self: Programs, *args: Any) -> Any:
+        runs[0] += 1
+        if runs[0] == 3:
+            raise KeyboardInterrupt
+        return original(self, *args)
+
+    monkeypatch.setattr(Programs, "read", interrupted)
+    assert chat(monkeypatch, "Once upon a time\nThe end\n", folder) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith(" [stopped]")
+    assert second
+    assert "[stopped]" not in second
+
+
+def test_a_model_without_a_template(
+    monkeypatch: pytest.MonkeyPatch, shared_data: Path, tmp_path: Path
+) -> None:
+    plain = shared_data / "tinystories-656k"
+    message = chat(monkeypatch, "hi\n", plain)
+    assert message == "luminal: chat: the model has no chat template; use generate, or give it one"
+    (tmp_path / "chat.jinja").write_text("{{ messages[0].content }}")
+    assert chat(monkeypatch, "hi\n", plain, "--template", str(tmp_path / "chat.jinja")) == 0
