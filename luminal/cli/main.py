@@ -17,6 +17,7 @@ from luminal.cli import (
     classify,
     compile,
     convert,
+    detect,
     devices,
     embed,
     env,
@@ -61,6 +62,7 @@ def options(
 app.command("generate")(generate.command)
 app.command("chat")(chat.command)
 app.command("classify")(classify.command)
+app.command("detect")(detect.command)
 app.command("embed")(embed.command)
 app.command("transcribe")(transcribe.command)
 app.command("convert")(convert.command)

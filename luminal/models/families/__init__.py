@@ -17,6 +17,7 @@ from luminal.models.families.family import Family
 from luminal.models.families.t5 import T5_FAMILY
 from luminal.models.families.vision import DINOV2, DINOV2_CLASSIFIER, VIT, VIT_CLASSIFIER
 from luminal.models.families.whisper import WHISPER
+from luminal.models.families.yolo import YOLO11, YOLOV8
 from luminal.nn import Module
 
 FAMILIES: Mapping[str, Family] = {
@@ -39,6 +40,8 @@ FAMILIES: Mapping[str, Family] = {
     "WhisperForConditionalGeneration": WHISPER,
     "XLMRobertaForMaskedLM": ROBERTA,
     "XLMRobertaModel": ROBERTA,
+    "YOLO11": YOLO11,
+    "YOLOv8": YOLOV8,
 }
 
 

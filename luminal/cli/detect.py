@@ -1,0 +1,40 @@
+"""`luminal detect`: things in an image, and where they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from luminal.errors import InputError
+
+
+def command(
+    image: Annotated[Path, typer.Argument(metavar="IMAGE", help="A file of any kind.")],
+    model: Annotated[str, typer.Option(help="A YOLO: a folder, or a Hugging Face id.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Draw the boxes into this image.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Show what is at least so likely.")] = 0.25,
+    iou: Annotated[float, typer.Option(help="Boxes that overlap more are one thing.")] = 0.7,
+    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+) -> None:
+    """Print a line for each thing: how sure it is, what it is, its box in pixels."""
+    from luminal import models
+    from luminal.loaders.image import read_image
+    from luminal.models.detect import Detector, drawn
+
+    loaded = models.load(model, mode=mode, backend=backend)
+    if not isinstance(loaded, Detector):
+        raise InputError(f"detect: {model} is a {type(loaded).__name__}; give a detector")
+    picture = read_image(image)
+    found = loaded.detect(picture, confidence, iou)
+    for each in found:
+        typer.echo(str(each))
+    if output is not None:
+        try:
+            drawn(picture, found).save(output)
+        except (OSError, ValueError) as error:  # ValueError: its ending names no kind of image
+            raise InputError(f"--output {output}: cannot be written: {error}") from None

@@ -1,0 +1,156 @@
+"""Things in images: a detector's boxes, of which each thing keeps the best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.errors import InputError, LoadError
+from luminal.frontend.detection import nms
+from luminal.frontend.tensor import Tensor
+from luminal.loaders.checkpoint import folder_config
+from luminal.loaders.fields import Fields
+from luminal.models.families.settings import labels_of
+from luminal.models.image_model import opened
+from luminal.models.yolo import STRIDES, Yolo
+from luminal.runtime.executable import Executable
+from luminal.search.options import CompilationMode
+from luminal.session import Graph, compile
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from luminal.models.image_model import Picture
+
+Array = np.ndarray[Any, Any]
+CANDIDATES = 1000  # the likeliest boxes, which alone are compared
+_GREY = 114  # around an image that is no square
+_APART = 10_000.0  # pixels between the boxes of classes, which do not compete
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """A thing, how sure it is, and its box in pixels: left, top, right, bottom."""
+
+    label: str
+    score: float
+    box: tuple[float, float, float, float]
+
+    def __str__(self) -> str:
+        return f"{self.score:7.2%}  {self.label}  " + " ".join(f"{x:.1f}" for x in self.box)
+
+
+def best_boxes(boxes: Tensor, scores: Tensor, iou: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Boxes (n, 4) and scores (n, classes) to the likeliest m: boxes (m, 4), their scores and
+    classes (m,), and whether each is kept by `nms` among its class.
+    """
+    best, label = scores.max(-1)
+    count = min(CANDIDATES, best.extents[0].value)
+    score, place = best.topk(count)
+    box, label = boxes[place], label[place]
+    apart = box + (label.cast(box.dtype) * _APART).unsqueeze(-1)
+    return box, score, label, nms(apart, score, iou)
+
+
+class Detector:
+    """A loaded detector; images become squares of `size` pixels."""
+
+    def __init__(
+        self,
+        model: Yolo,
+        labels: list[str],
+        size: int = 640,
+        mode: CompilationMode | str = "fast",
+        backend: str = "cpu",
+    ) -> None:
+        if size % STRIDES[-1]:
+            raise InputError(f"detector: size {size} is no multiple of {STRIDES[-1]}")
+        self.model, self.labels, self.size = model, labels, size
+        self.mode, self.backend = mode, backend
+        self._programs: dict[float, Executable] = {}
+
+    @classmethod
+    def of_folder(cls, folder: Path, model: Yolo, mode: Any, backend: str) -> Detector:
+        """With the labels and size of its `config.json`. Raises LoadError."""
+        path = folder / "config.json"
+        fields = Fields(folder_config(folder), path)
+        try:
+            return cls(model, labels_of(fields), fields.integer("image_size", 640), mode, backend)
+        except InputError as error:
+            raise LoadError(f"{path}: {error}") from None
+
+    def __repr__(self) -> str:
+        return (
+            f"Detector(YOLO {self.model.config.version}, {len(self.labels)} labels, images of "
+            f"{self.size}; {self.backend})"
+        )
+
+    def compile(self, iou: float = 0.7) -> Executable:
+        """The program for this overlap, compiled at the first call: an image to candidates."""
+        if iou not in self._programs:
+            graph = Graph("detect")
+            shape = 1, 3, self.size, self.size
+            boxes, scores = self.model(graph.tensor(shape, dtypes.float32, "image"))
+            found = best_boxes(boxes.squeeze(0), scores.squeeze(0), iou)
+            for name, each in zip(("boxes", "scores", "labels", "kept"), found, strict=True):
+                each.output(name)
+            self._programs[iou] = compile(graph, backend=self.backend, mode=self.mode)
+        return self._programs[iou]
+
+    def detect(self, image: Picture, confidence: float = 0.25, iou: float = 0.7) -> list[Detection]:
+        """Things that are at least so likely, the likeliest first; of two boxes of one class that
+        overlap by more than `iou` the likelier. Raises InputError, LoadError.
+        """
+        for name, value in (("confidence", confidence), ("iou", iou)):
+            if not 0 <= value <= 1:
+                raise InputError(f"detect: {name} is {value}; it must be from 0 to 1")
+        picture = opened(image)
+        pixels, scale, corner = squared(picture, self.size)
+        found = self.compile(iou)(image=pixels[None])
+        limits = np.array([*picture.size] * 2)
+        detections = []
+        for box, score, label, kept in zip(
+            *(found[name] for name in ("boxes", "scores", "labels", "kept")), strict=True
+        ):
+            if kept and score >= confidence:
+                own = np.clip((box - np.array([*corner] * 2)) / scale, 0, limits)
+                left, top, right, bottom = own.tolist()
+                name = self.labels[label]
+                detections.append(Detection(name, float(score), (left, top, right, bottom)))
+        return detections
+
+
+def squared(image: Image, size: int) -> tuple[Array, float, tuple[int, int]]:
+    """(3, size, size) in float32 from 0 to 1, grey around it; its scale, and its corner there."""
+    from PIL import Image
+
+    scale = min(size / image.width, size / image.height)
+    width, height = (max(round(n * scale), 1) for n in image.size)
+    left, top = (size - width) // 2, (size - height) // 2
+    square = Image.new("RGB", (size, size), (_GREY,) * 3)
+    square.paste(image.resize((width, height), Image.Resampling.BILINEAR), (left, top))
+    pixels = np.asarray(square, np.uint8).transpose(2, 0, 1)
+    return pixels.astype(np.float32) / np.float32(255), scale, (left, top)
+
+
+def drawn(image: Image, detections: list[Detection]) -> Image:
+    """A copy with boxes and labels; every label has a colour of its own."""
+    from PIL import ImageDraw
+
+    picture = image.copy()
+    draw = ImageDraw.Draw(picture)
+    width = max(round(max(image.size) / 400), 1)
+    names = sorted({each.label for each in detections})
+    for each in detections:
+        hue = names.index(each.label) * 360 // len(names)
+        colour = f"hsl({hue}, 90%, 45%)"
+        left, top, _, _ = each.box
+        draw.rectangle(each.box, outline=colour, width=width)
+        text = f"{each.label} {each.score:.0%}"
+        draw.rectangle(draw.textbbox((left, top), text), fill=colour)
+        draw.text((left, top), text, fill="white")
+    return picture
