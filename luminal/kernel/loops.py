@@ -50,13 +50,17 @@ class LoopAxis:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One read or store: the offset in terms of loop axes' symbols, under a reduction or not."""
+    """One read or store: the offset in terms of loop axes' symbols, under a reduction or not.
+
+    `chosen`: the loop axes on which integers in the offset depend that are read themselves.
+    """
 
     place: Place
     offset: Expression
     reduction: Term | None
     is_store: bool = False
     source: Term | None = None
+    chosen: frozenset[Symbol] = frozenset()
 
     @property
     def is_factor(self) -> bool:
@@ -70,6 +74,8 @@ class Access:
 
     def stride(self, loop: LoopAxis) -> int | None:
         """Elements from one position of the loop to the next (in a panel), where literal."""
+        if loop.symbol in self.chosen:
+            return None
         stride = self.offset.coefficient(loop.symbol)
         panel = self.panel(loop)
         if panel:
@@ -239,6 +245,7 @@ def _reads(
 ) -> Iterator[Access]:
     """The reads below a root, under a reduction or not. Iterative: terms are thousands deep."""
     base = env
+    chosen: dict[Symbol, frozenset[Symbol]] = {}  # by gathered position
     stack: list[tuple[Term, Mapping[Symbol, Expression], Term | None]] = [(root, env, None)]
     while stack:
         term, env, reduction = stack.pop()
@@ -249,24 +256,36 @@ def _reads(
         seen.add(key)
         if term in group.reads:
             place = group.reads[term]
-            yield Access(place, place.offset(env), reduction, source=term)
+            offset = place.offset(env)
+            reached = (chosen[s] for s in offset.symbols() if s in chosen)
+            axes = frozenset[Symbol]().union(*reached)
+            yield Access(place, offset, reduction, source=term, chosen=axes)
         elif term.op == "At":
-            stack.append((term.args[0], _moved(term, env), reduction))
+            inner, own = _moved(term, env)
+            for symbol, axes in own.items():
+                chosen[symbol] = axes.union(*(chosen.get(s, ()) for s in axes)) - chosen.keys()
+            stack.append((term.args[0], inner, reduction))
             stack.extend((arg, env, reduction) for arg in reversed(term.args[1:]))
         else:
             within = term if term.is_reduction else reduction
             stack.extend((arg, env, within) for arg in reversed(term.args))
 
 
-def _moved(at: Term, env: Mapping[Symbol, Expression]) -> dict[Symbol, Expression]:
-    """The positions of the operand's axes; a gathered one is a symbol of its own."""
-    inner = dict(env)
+def _moved(
+    at: Term, env: Mapping[Symbol, Expression]
+) -> tuple[dict[Symbol, Expression], dict[Symbol, frozenset[Symbol]]]:
+    """The positions of the operand's axes; a gathered one is a symbol of its own, and depends on
+    these symbols.
+    """
+    inner, gathered = dict(env), dict[Symbol, frozenset[Symbol]]()
     for number, (a, position) in enumerate(at.attrs):
         if isinstance(position, int):
-            inner[a] = axis(f"gather{at.id}.{number}", 1 << 31)
+            own = axis(f"gather{at.id}.{number}", 1 << 31)
+            used = (env[each].symbols() for each in at.args[1 + position].axes)
+            inner[a], gathered[own] = own, frozenset[Symbol]().union(*used)
         else:
             inner[a] = position.substitute(env)
-    return inner
+    return inner, gathered
 
 
 def _by_key(symbol: Symbol) -> SortKey:

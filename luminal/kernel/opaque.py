@@ -13,6 +13,7 @@ from luminal.kernel.tile_ir import Carry, Map, Role, SortRow
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, minimum
 from luminal.target import Target
 
+SORT_WORK = 16  # operations that sorting costs for each key of a row
 _COMBINE = {"add": "Add", "mul": "Mul", "max": "Maximum"}
 
 
@@ -49,7 +50,7 @@ class _Rows:
         """
         position: list[Expression] = []
         others = [k for k in range(len(self.shape)) if k != self.axis]
-        work = estimate(self.shape[self.axis])
+        work = estimate(self.shape[self.axis]) * (SORT_WORK if self.term.op == "Sort" else 1)
         for k, extent in enumerate(self.shape):
             if k == self.axis:
                 position.append(const(0))

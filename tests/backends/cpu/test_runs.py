@@ -11,7 +11,7 @@ import pytest
 import luminal as lm
 from luminal.compiler import lower_to_program
 from luminal.kernel import tile_interpreter
-from luminal.kernel.tile_ir import Kernel, Runs
+from luminal.kernel.tile_ir import Kernel, Load, Runs
 from luminal.kernel.tile_verify import verify
 from luminal.nn.moe import MoE
 from luminal.target import Target
@@ -195,3 +195,18 @@ def test_experts_of_many_tokens_are_never_copied() -> None:
     others = [k.bytes for k in report.kernels if "Contract" not in k.label]
     assert max(others) < experts / 2
     assert len(report.kernels) <= 18
+
+
+@pytest.mark.parametrize("shared", [2, 4])
+def test_lanes_lie_along_the_rows_that_integers_choose(shared: int) -> None:
+    """A weighted sum of gathered rows: neighbours in other axes lie anywhere."""
+    cx = lm.Graph()
+    rows = cx.dim("rows", 1, 1024)
+    x, place = cx.tensor((rows * shared, 64)), cx.tensor((rows * shared,), lm.int32)
+    weights, more = cx.tensor((rows, shared)), cx.tensor((rows, 64))
+    each = x.take(place, 0).unflatten(0, (rows, shared)) * weights.unsqueeze(-1)
+    (each.sum(1) + more).output("y")
+    for kernel in lower_to_program(cx.graph(), AVX2).kernels:
+        vectors = {axis for axis, (_, lanes) in kernel.tile_shapes().items() if lanes > 1}
+        loads = [s for s in kernel.statements() if isinstance(s, Load)]
+        assert not any(vectors & set(tile.axes) for s in loads for _, tile in s.indices)
