@@ -67,7 +67,13 @@ class Workspace(Placement):
         self.mask, self.unmasked = masked(cascade.maximum)
         self.lane = blocking.lane
         self.lane_axes: Axes = () if self.lane is None else (self.lane,)
-        steps = sorted(cascade.maximum.attrs, key=lambda a: estimate(extent_of((a,))))
+        chosen = {a for t in group.terms if t.op == "At" for arg in t.args[1:] for a in arg.axes}
+
+        def nearness(a: Symbol) -> tuple[bool, int]:
+            """Longer axes are inner ones; those whose positions choose where to read are outer."""
+            return a not in chosen, estimate(extent_of((a,)))
+
+        steps = sorted(cascade.maximum.attrs, key=nearness)
         self.step = steps[-1]  # the others run outside of its blocks
         self.outer_steps = tuple(steps[:-1])
         self.start: Expression = const(0)  # the block of the lane axis

@@ -61,7 +61,7 @@ class _Neighbours:
             for arg in dict.fromkeys(term.args):
                 self.users[arg].append(term)
         self.taken: set[Term] = set()
-        self.stored = _moved(order).union(t for t in order if t.is_leaf or t.is_opaque)
+        self.stored = _moved(order, forced).union(t for t in order if t.is_leaf or t.is_opaque)
 
     @cached_property
     def graph(self) -> KernelGraph:
@@ -164,8 +164,9 @@ class _Neighbours:
         return Pass(cascade, frozenset(after) - set(roots), roots)
 
 
-def _moved(order: Sequence[Term]) -> set[Term]:
-    """The reductions that are read at other positions than those of their axes: they are stored.
+def _moved(order: Sequence[Term], forced: Set[Term]) -> set[Term]:
+    """What is read at other positions than those of its axes: reductions, unless what is computed
+    of them is stored.
 
     Only so do axes that two terms have in common mean the same loops.
     """
@@ -173,7 +174,7 @@ def _moved(order: Sequence[Term]) -> set[Term]:
     moving: set[Term] = set()
     for term in reversed(order):
         ends = term.is_reduction or term.is_leaf or term.is_opaque
-        if term in moving and term.is_reduction:
+        if term in moving and (term.is_reduction or term in forced):
             found.add(term)
         elif term in moving and not ends:
             moving.update(term.args)

@@ -184,6 +184,8 @@ class _Fast:
             return 0, frozenset((term,))
         if term.op == "At" and not self.cheap(term.args[0]) and not _injective(term):
             return 0, frozenset((term.args[0],))  # read several times, so it will be stored
+        if _reads_rows(term):
+            return 0, self.costs[term.args[1]][1]
         weight = 0 if term.op == "At" else WEIGHTS.get(term.op, 1)
         loads: frozenset[Term] = frozenset()
         for arg in set(term.args):
@@ -378,6 +380,24 @@ def _unmoved(term: Term) -> Term:
     while term.op == "At":
         term = term.args[0]
     return term
+
+
+def _reads_rows(term: Term) -> bool:
+    """Is it read from memory, whole rows at a time, where integers say, or 0 for some of the rows?
+    Then what decides on that is computed once for a row.
+    """
+    conditions: set[Symbol] = set()
+    while term.op == "Select" and term.args[2].op == "Literal":
+        conditions |= term.args[0].axes
+        term = term.args[1]
+    if not conditions or term.op != "At":
+        return False
+    source = _unmoved(term)
+    if not (source.is_leaf or source.is_opaque):
+        return False
+    frame = source.attrs.frame if source.is_leaf else source.attrs.result
+    within = set(frame[-1]) if frame else set()
+    return within.isdisjoint(conditions.union(a for a, _ in term.attrs))
 
 
 def _injective(at: Term) -> bool:

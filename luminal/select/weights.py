@@ -47,14 +47,38 @@ def is_product(reduction: Term) -> bool:
 
 
 def stored_anyway(roots: Iterable[Root], order: Iterable[Term]) -> set[Term]:
-    """Terms that no rule can leave unstored: the program's roots, and what is read as a buffer."""
+    """Terms that no rule leaves unstored: the program's roots, what is read as a buffer, and what
+    is read at other positions, if it is computed of several reductions and no larger than one:
+    else all these were stored.
+    """
     forced = {root.term for root in roots}
+    results: dict[Term, frozenset[Term]] = {}  # reductions that a value is computed of, if few
     for term in order:
+        results[term] = _results(term, results)
+        if term.op == "At" and _is_result(term.args[0], results):
+            forced.add(term.args[0])
         if term.op == "After":
             forced.add(term.args[0])
         elif term.op in NEEDS_BUFFERS:
             forced.update(arg for arg in term.args if not (term.op == "Loop" and _is_part(arg)))
     return forced
+
+
+FEW = 8  # reductions
+
+
+def _results(term: Term, results: dict[Term, frozenset[Term]]) -> frozenset[Term]:
+    if term.is_reduction:
+        return frozenset((term,))
+    if not term.is_pointwise:
+        return frozenset()
+    found = frozenset[Term]().union(*(results[arg] for arg in term.args))
+    return found if len(found) <= FEW else frozenset()
+
+
+def _is_result(term: Term, results: dict[Term, frozenset[Term]]) -> bool:
+    own = results[term]
+    return term.is_pointwise and len(own) > 1 and any(r.axes == term.axes for r in own)
 
 
 def _is_part(term: Term) -> bool:
