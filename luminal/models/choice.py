@@ -19,7 +19,7 @@ from luminal.frontend.handle import Array, Extent
 from luminal.frontend.random import fold_in, gumbel
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
-from luminal.models.sampling import Draw, arrays, features_of, words_of
+from luminal.models.sampling import ADJUSTING, Draw, arrays, features_of, words_of
 from luminal.runtime.executable import Executable
 from luminal.session import Graph, compile
 
@@ -46,37 +46,32 @@ class Chosen(NamedTuple):
 def declared(
     graph: Recorder, rows: Extent, features: Iterable[str], vocab_size: int
 ) -> dict[str, Tensor]:
-    """The inputs of these features; dims "history" and "biases" are how many columns they have."""
+    """The inputs of these features; the dim "adjusted" is how many tokens a row may adjust."""
     found: dict[str, Tensor] = {}
 
     def declare(name: str, dtype: Any, *columns: Extent) -> None:
-        if name not in found:
-            found[name] = graph.tensor((rows, *columns), dtype, name)
+        found[name] = graph.tensor((rows, *columns), dtype, name)
 
     for feature in features:
         if feature == "allowed":
             declare("allowed", uint32, words_of(vocab_size))
-        elif feature == "logit_bias":
-            count = graph.dim("biases", 1)
-            declare("biased", int32, count)
-            declare("bias", float32, count)
-        elif feature != "top_logprobs":
+        elif feature not in ("top_logprobs", "logit_bias"):
             declare(feature, float32)
         if feature == "temperature":
             declare("key", uint32, 2)
             declare("step", int32)
-        elif feature.endswith("_penalty") and "history" not in found:
-            declare("history", int32, graph.dim("history", 1))
-            declare("prompt", int32)
+        elif feature in ADJUSTING and "listed" not in found:
+            count = graph.dim("adjusted", 1)
+            declare("listed", int32, count)
+            for name in ("seen", "count", "added"):
+                declare(name, float32, count)
     return found
 
 
 def choose(logits: Tensor, features: Iterable[str], inputs: Inputs) -> Chosen:
     """A token for each row of logits (rows, vocab_size), with the inputs that were declared."""
     plain = logits.cast(float32)
-    x = _penalised(plain, inputs)
-    if "biased" in inputs:
-        x = x + _added_up(x, inputs["biased"], inputs["bias"])
+    x = _adjusted(plain, inputs) if "listed" in inputs else plain
     if "allowed" in inputs:
         x = where(_bits(inputs["allowed"], x), x, -math.inf)
     tokens = x.argmax(-1)
@@ -118,28 +113,25 @@ class Chooser:
 # --- before the draw ------------------------------------------------------------------------------
 
 
-def _penalised(x: Tensor, inputs: Inputs) -> Tensor:
-    if "history" not in inputs:
-        return x
-    history, one = inputs["history"], x.graph.constant(1, float32)
+def _adjusted(x: Tensor, inputs: Inputs) -> Tensor:
+    """With penalties and biases of the listed tokens."""
+    listed, count = inputs["listed"], inputs["count"]
+    found = x.gather(-1, listed.maximum(0))
+
+    def penalty(name: str) -> Tensor:
+        return inputs[name].unsqueeze(-1)
+
     if "repetition_penalty" in inputs:
-        penalty = inputs["repetition_penalty"].unsqueeze(-1)
-        seen = _added_up(x, history, one) > 0
-        x = where(seen, where(x < 0, x * penalty, x / penalty), x)
-    new = x.graph.arange(history.extents[-1]) >= inputs["prompt"].unsqueeze(-1)
-    counts = _added_up(x, history, new.cast(float32))
+        factor = penalty("repetition_penalty")
+        lowered = where(found < 0, found * factor, found / factor)
+        found = where(inputs["seen"] > 0, lowered, found)
     if "frequency_penalty" in inputs:
-        x = x - counts * inputs["frequency_penalty"].unsqueeze(-1)
+        found = found - count * penalty("frequency_penalty")
     if "presence_penalty" in inputs:
-        x = x - where(counts > 0, inputs["presence_penalty"].unsqueeze(-1), 0)
-    return x
-
-
-def _added_up(x: Tensor, tokens: Tensor, values: Tensor) -> Tensor:
-    """Zeros in the shape of x, to which `values` are added at the columns `tokens`; -1 is none."""
-    places = where(tokens < 0, x.extents[-1], tokens)
-    zeros: Tensor = x.graph.zeros(x.extents)
-    return zeros.scatter_add(-1, places, values.expand(tokens.extents))
+        found = found - where(count > 0, penalty("presence_penalty"), 0)
+    nowhere = x.extents[-1]
+    places = where(listed < 0, nowhere, listed)
+    return x.scatter(-1, places, found + inputs["added"])
 
 
 def _bits(words: Tensor, x: Tensor) -> Tensor:

@@ -258,6 +258,9 @@ class LanguageModel:
                 raise InputError(f"stop: {string!r} is no text to stop at; give a str")
         settings, room = Sampling(**sampling), self.room(ids, max_tokens)
         vocab_size = self.model.config.vocab_size
+        for token in settings.logit_bias:
+            if token >= vocab_size:
+                raise InputError(f"logit_bias: token {token} is not below {vocab_size}")
         matcher = constraint.matcher(self.tokenizer, vocab_size) if constraint else None
         return Text(self.tokenizer, ids, room, settings, strings, matcher)
 

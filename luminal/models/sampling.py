@@ -103,6 +103,9 @@ SETTINGS = tuple(each.name for each in fields(Sampling) if each.name != "seed")
 FEATURES = (*SETTINGS, "allowed", "top_logprobs")
 """What a program may be recorded with. `top_logprobs`: it gives log-probabilities too."""
 
+ADJUSTING = ("repetition_penalty", "frequency_penalty", "presence_penalty", "logit_bias")
+"""Features that change the logits of some tokens of each text."""
+
 _DRAWN = ("top_k", "top_p", "min_p", "typical_p")
 
 
@@ -125,11 +128,7 @@ def arrays(draws: Sequence[Draw], features: Iterable[str], vocab_size: int) -> d
             every = np.full(words_of(vocab_size), _WORD, np.uint32)
             rows = [every if draw.allowed is None else draw.allowed for draw in draws]
             found["allowed"] = np.stack(rows)
-        elif name == "logit_bias":
-            biases = [draw.sampling.logit_bias for draw in draws]
-            found["biased"] = _padded([list(each) for each in biases], np.int32, -1)
-            found["bias"] = _padded([list(each.values()) for each in biases], np.float32, 0)
-        elif name != "top_logprobs":
+        elif name not in ("top_logprobs", "logit_bias"):
             settings = [_number(draw.sampling, name, vocab_size) for draw in draws]
             found[name] = np.array(settings, np.float32)
         if name == "temperature":
@@ -137,10 +136,40 @@ def arrays(draws: Sequence[Draw], features: Iterable[str], vocab_size: int) -> d
             words = [(seed >> 32 & _WORD, seed & _WORD) for seed in seeds]
             found["key"] = np.array(words, np.uint32)
             found["step"] = np.array([len(draw.tokens) for draw in draws], np.int32)
-        elif name.endswith("_penalty"):
-            found["history"] = _padded([draw.tokens for draw in draws], np.int32, -1)
-            found["prompt"] = np.array([draw.prompt for draw in draws], np.int32)
+        elif name in ADJUSTING and "listed" not in found:
+            found |= _adjustments(draws)
     return found
+
+
+def _adjustments(draws: Sequence[Draw]) -> dict[str, Array]:
+    """The tokens of each text whose logits are adjusted, and by what: (rows, most of a row).
+
+    "listed": ids, each once, -1 for none; "seen": 1 for those in the text; "count": how often they
+    came since the prompt; "added": their bias.
+    """
+    rows = [_adjusted(draw) for draw in draws]
+    width = max(1, *(len(ids) for ids, _ in rows))
+    listed = np.full((len(rows), width), -1, np.int32)
+    numbers = np.zeros((3, len(rows), width), np.float32)
+    for row, (ids, values) in enumerate(rows):
+        listed[row, : len(ids)] = ids
+        numbers[:, row, : len(ids)] = values
+    seen, count, added = numbers
+    return {"listed": listed, "seen": seen, "count": count, "added": added}
+
+
+def _adjusted(draw: Draw) -> tuple[Array, Array]:
+    """The ids of one text, and (3, ids) numbers: seen, count, added."""
+    sampling, plain = draw.sampling, Sampling()
+    penalised = any(getattr(sampling, name) != getattr(plain, name) for name in ADJUSTING[:3])
+    tokens = np.array(draw.tokens if penalised else (), np.int64)
+    biased = np.array([*sampling.logit_bias], np.int64)
+    ids = np.unique(np.concatenate((tokens, biased)))
+    numbers = np.zeros((3, len(ids)), np.float32)
+    numbers[0, np.searchsorted(ids, tokens)] = 1
+    np.add.at(numbers[1], np.searchsorted(ids, tokens[draw.prompt :]), 1)
+    numbers[2, np.searchsorted(ids, biased)] = [*sampling.logit_bias.values()]
+    return ids, numbers
 
 
 _WORD = 2**32 - 1
@@ -157,11 +186,3 @@ def _number(sampling: Sampling, name: str, vocab_size: int) -> float:
     if name == "top_k":
         return vocab_size if value is None else value
     return math.inf if name in ("top_p", "typical_p") and value == 1 else value or 0.0
-
-
-def _padded(rows: Sequence[Sequence[Any]], dtype: Any, filler: Any) -> Array:
-    """Rows side by side, padded on the right to the longest; at least one column."""
-    made = np.full((len(rows), max(1, *map(len, rows))), filler, dtype)
-    for row, values in zip(made, rows, strict=True):
-        row[: len(values)] = values
-    return made

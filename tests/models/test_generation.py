@@ -108,6 +108,7 @@ def test_what_makes_no_sense_is_refused(model: LanguageModel) -> None:
         (lambda: model.complete([[1, 64]], 3), "token 64 is not below 64"),
         (lambda: model.complete([[]], 3), "it has no tokens"),
         (lambda: model.generate("A", 3, stop=""), "stop: '' is no text to stop at"),
+        (lambda: model.generate("A", 3, logit_bias={64: 1}), "logit_bias: token 64 is not below"),
         (lambda: model.embed("A", "sum"), "pooling 'sum': takes one of 'mean', 'last'"),
     ):
         with pytest.raises(lm.InputError, match=message):
