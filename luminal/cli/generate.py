@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from luminal.errors import InputError
+
 
 def command(
     prompt: Annotated[str, typer.Option(help="The text to continue.")],
@@ -30,21 +32,57 @@ def command(
         float,
         typer.Option(max=1.0, help="Sample from the likeliest of this total probability, above 0."),
     ] = 1.0,
+    min_p: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Leave out tokens below this times the likeliest."),
+    ] = 0.0,
+    repetition_penalty: Annotated[
+        float, typer.Option(help="Above 1: tokens of the text become less likely.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling.")] = 0,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="End where this text comes; may be given often.")
+    ] = None,
+    regex: Annotated[str | None, typer.Option(help="What the whole continuation matches.")] = None,
+    json_schema: Annotated[
+        typer.FileText | None, typer.Option(help="File of a JSON schema that it matches.")
+    ] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option(help="A smaller model that proposes tokens, or `lookup`: from the text."),
+    ] = None,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
     backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
     stats: Annotated[bool, typer.Option("--stats", help="End with times and tokens/s.")] = False,
 ) -> None:
     """Continue a prompt, token by token."""
     from luminal import models
+    from luminal.models.speculative import Draft
 
     loaded = models.load(model or models.SHIPPED, tokenizer=tokenizer, mode=mode, backend=backend)
+    if regex is not None and json_schema is not None:
+        raise InputError("generate: --regex and --json-schema; give one of both")
+    constraint = None
+    if regex is not None:
+        constraint = models.regex(regex)
+    elif json_schema is not None:
+        constraint = models.json_schema(json_schema.read())
+    proposing: Draft | None = None
+    if draft == "lookup":
+        proposing = models.PromptLookup()
+    elif draft is not None:
+        proposing = models.ModelDraft(models.load(draft, mode=mode, backend=backend))
     pieces = loaded.stream(
         prompt,
         max_tokens=max_tokens,
+        stop=stop or (),
+        constraint=constraint,
+        draft=proposing,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
         seed=seed,
     )
     typer.echo(prompt, nl=False)  # after all that can be wrong was checked

@@ -190,6 +190,37 @@ def test_a_prompt_that_is_no_text(monkeypatch: pytest.MonkeyPatch, shared_data: 
     assert message == r"luminal: prompt: character 5 is no text ('\udcff'); give UTF-8"
 
 
+def test_what_a_continuation_must_match(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    shared_data: Path,
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("llguidance")
+    model = ["--model", str(shared_data / "stories-260k/stories260K.gguf"), "--prompt", "Tom"]
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"enum": ["yes", "no"]}')
+    constrained = ["generate", *model, "--json-schema", str(schema), "--max-tokens", "9"]
+    assert run(monkeypatch, *constrained) == 0
+    assert capsys.readouterr().out in ('Tom"yes"\n', 'Tom"no"\n')
+    message = str(run(monkeypatch, *constrained, "--regex", "a+"))
+    assert message == "luminal: generate: --regex and --json-schema; give one of both"
+
+
+def test_drafts_and_stops_of_generate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shared_data: Path
+) -> None:
+    path = str(shared_data / "stories-260k/stories260K.gguf")
+    texts = []
+    for more in ([], ["--draft", "lookup"], ["--draft", path], ["--stop", " so", "--stop", "he"]):
+        options = ["--model", path, "--prompt", "Tom and his dog", "--max-tokens", "20", *more]
+        assert run(monkeypatch, "generate", *options) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] == texts[2]
+    assert texts[0].startswith(texts[3].rstrip("\n"))
+    assert len(texts[3]) < len(texts[0])
+
+
 def test_debug_lets_the_error_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LUMINAL_THREADS", "0")
     monkeypatch.setattr(sys, "argv", ["luminal", "env"])
