@@ -12,7 +12,7 @@ from luminal.errors import InputError
 
 def command(
     image: Annotated[Path, typer.Argument(metavar="IMAGE", help="A file of any kind.")],
-    model: Annotated[str, typer.Option(help="A YOLO: a folder, or a Hugging Face id.")],
+    model: Annotated[str, typer.Option(help="A YOLO: a folder, a Hugging Face id, or a .onnx.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Draw the boxes into this image.")
     ] = None,
@@ -26,7 +26,12 @@ def command(
     from luminal.loaders.image import read_image
     from luminal.models.detect import Detector, drawn
 
-    loaded = models.load(model, mode=mode, backend=backend)
+    if model.endswith(".onnx"):
+        from luminal.cli.onnx_detector import OnnxDetector
+
+        loaded = OnnxDetector(Path(model), mode, backend)
+    else:
+        loaded = models.load(model, mode=mode, backend=backend)
     if not isinstance(loaded, Detector):
         raise InputError(f"detect: {model} is a {type(loaded).__name__}; give a detector")
     picture = read_image(image)

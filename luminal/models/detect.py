@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,62 +45,33 @@ class Detection:
         return f"{self.score:7.2%}  {self.label}  " + " ".join(f"{x:.1f}" for x in self.box)
 
 
-def best_boxes(boxes: Tensor, scores: Tensor, iou: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Boxes (n, 4) and scores (n, classes) to the likeliest m: boxes (m, 4), their scores and
-    classes (m,), and whether each is kept by `nms` among its class.
+def output_best_boxes(boxes: Tensor, scores: Tensor, iou: float) -> None:
+    """Boxes (n, 4) and scores (n, classes): outputs of the likeliest m, the likeliest first.
+
+    "boxes" (m, 4), their "scores" and "labels" (m,), and whether `nms` has "kept" them among their
+    class.
     """
     best, label = scores.max(-1)
     count = min(CANDIDATES, best.extents[0].value)
     score, place = best.topk(count)
     box, label = boxes[place], label[place]
     apart = box + (label.cast(box.dtype) * _APART).unsqueeze(-1)
-    return box, score, label, nms(apart, score, iou)
+    kept = nms(apart, score, iou)
+    for name, each in (("boxes", box), ("scores", score), ("labels", label), ("kept", kept)):
+        each.output(name)
 
 
 class Detector:
-    """A loaded detector; images become squares of `size` pixels."""
+    """What finds things of `labels`; images become squares of `size` pixels."""
 
-    def __init__(
-        self,
-        model: Yolo,
-        labels: list[str],
-        size: int = 640,
-        mode: CompilationMode | str = "fast",
-        backend: str = "cpu",
-    ) -> None:
+    def __init__(self, labels: Sequence[str], size: int) -> None:
         if size % STRIDES[-1]:
             raise InputError(f"detector: size {size} is no multiple of {STRIDES[-1]}")
-        self.model, self.labels, self.size = model, labels, size
-        self.mode, self.backend = mode, backend
-        self._programs: dict[float, Executable] = {}
+        self.labels, self.size = labels, size
 
-    @classmethod
-    def of_folder(cls, folder: Path, model: Yolo, mode: Any, backend: str) -> Detector:
-        """With the labels and size of its `config.json`. Raises LoadError."""
-        path = folder / "config.json"
-        fields = Fields(folder_config(folder), path)
-        try:
-            return cls(model, labels_of(fields), fields.integer("image_size", 640), mode, backend)
-        except InputError as error:
-            raise LoadError(f"{path}: {error}") from None
-
-    def __repr__(self) -> str:
-        return (
-            f"Detector(YOLO {self.model.config.version}, {len(self.labels)} labels, images of "
-            f"{self.size}; {self.backend})"
-        )
-
-    def compile(self, iou: float = 0.7) -> Executable:
-        """The program for this overlap, compiled at the first call: an image to candidates."""
-        if iou not in self._programs:
-            graph = Graph("detect")
-            shape = 1, 3, self.size, self.size
-            boxes, scores = self.model(graph.tensor(shape, dtypes.float32, "image"))
-            found = best_boxes(boxes.squeeze(0), scores.squeeze(0), iou)
-            for name, each in zip(("boxes", "scores", "labels", "kept"), found, strict=True):
-                each.output(name)
-            self._programs[iou] = compile(graph, backend=self.backend, mode=self.mode)
-        return self._programs[iou]
+    def candidates(self, pixels: Array, iou: float) -> Mapping[str, Any]:
+        """Of (3, size, size) what `output_best_boxes` gives."""
+        raise NotImplementedError(f"{type(self).__name__}: write candidates(self, pixels, iou)")
 
     def detect(self, image: Picture, confidence: float = 0.25, iou: float = 0.7) -> list[Detection]:
         """Things that are at least so likely, the likeliest first; of two boxes of one class that
@@ -110,7 +82,7 @@ class Detector:
                 raise InputError(f"detect: {name} is {value}; it must be from 0 to 1")
         picture = opened(image)
         pixels, scale, corner = squared(picture, self.size)
-        found = self.compile(iou)(image=pixels[None])
+        found = self.candidates(pixels, iou)
         limits = np.array([*picture.size] * 2)
         detections = []
         for box, score, label, kept in zip(
@@ -122,6 +94,52 @@ class Detector:
                 name = self.labels[label]
                 detections.append(Detection(name, float(score), (left, top, right, bottom)))
         return detections
+
+
+class YoloDetector(Detector):
+    """A loaded YOLO."""
+
+    def __init__(
+        self,
+        model: Yolo,
+        labels: Sequence[str],
+        size: int = 640,
+        mode: CompilationMode | str = "fast",
+        backend: str = "cpu",
+    ) -> None:
+        super().__init__(labels, size)
+        self.model, self.mode, self.backend = model, mode, backend
+        self._programs: dict[float, Executable] = {}
+
+    @classmethod
+    def of_folder(cls, folder: Path, model: Yolo, mode: Any, backend: str) -> YoloDetector:
+        """With the labels and size of its `config.json`. Raises LoadError."""
+        path = folder / "config.json"
+        fields = Fields(folder_config(folder), path)
+        try:
+            return cls(model, labels_of(fields), fields.integer("image_size", 640), mode, backend)
+        except InputError as error:
+            raise LoadError(f"{path}: {error}") from None
+
+    def __repr__(self) -> str:
+        return (
+            f"YoloDetector(YOLO {self.model.config.version}, {len(self.labels)} labels, images of "
+            f"{self.size}; {self.backend})"
+        )
+
+    def compile(self, iou: float = 0.7) -> Executable:
+        """The program for this overlap, compiled at the first call: an image to candidates."""
+        if iou not in self._programs:
+            graph = Graph("detect")
+            shape = 1, 3, self.size, self.size
+            boxes, scores = self.model(graph.tensor(shape, dtypes.float32, "image"))
+            output_best_boxes(boxes.squeeze(0), scores.squeeze(0), iou)
+            self._programs[iou] = compile(graph, backend=self.backend, mode=self.mode)
+        return self._programs[iou]
+
+    def candidates(self, pixels: Array, iou: float) -> Mapping[str, Any]:
+        """See Detector."""
+        return self.compile(iou)(image=pixels[None])
 
 
 def squared(image: Image, size: int) -> tuple[Array, float, tuple[int, int]]:

@@ -234,27 +234,60 @@ def test_norms_that_are_part_of_convolutions(tmp_path: Path) -> None:
         assert one.box == pytest.approx(other.box, abs=0.02)
 
 
+def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> Any:
+    """The exit code of `luminal detect`."""
+    monkeypatch.setattr("sys.argv", ["luminal", "detect", *map(str, words)])
+    with pytest.raises(SystemExit) as done:
+        main()
+    return done.value.code
+
+
 def test_the_command_detect(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved("v11", tmp_path)
     path = picture(tmp_path)
     wanted = lm.models.load(tmp_path, backend="reference").detect(path, 0.3, 0.4)
-    words = ["detect", path, "--model", tmp_path, "--backend", "reference", "-o"]
-    options = ["--confidence", 0.3, "--iou", 0.4]
-
-    def run(output: Path) -> Any:
-        monkeypatch.setattr("sys.argv", ["luminal", *map(str, [*words, output, *options])])
-        with pytest.raises(SystemExit) as done:
-            main()
-        return done.value.code
-
-    run(tmp_path / "b.png")
+    words = path, "--model", tmp_path, "--backend", "reference", "--confidence", 0.3, "--iou", 0.4
+    run(monkeypatch, *words, "-o", tmp_path / "b.png")
     assert capsys.readouterr().out.splitlines() == [str(each) for each in wanted]
     before, after = (np.asarray(read_image(tmp_path / name)) for name in ("a.png", "b.png"))
     assert after.shape == before.shape
     assert (after != before).any()
-    assert "--output" in run(tmp_path / "b.nothing")
+    assert "--output" in run(monkeypatch, *words, "-o", tmp_path / "b.nothing")
+
+
+def exported(folder: Path, count: int = len(LABELS)) -> Path:
+    """The same model as Ultralytics exports it."""
+    onnx = pytest.importorskip("onnx")
+    from luminal.onnx import export
+
+    graph = lm.Graph()
+    boxes, scores = read_model(folder)(graph.tensor((1, 3, SIZE, SIZE), lm.float32, "images"))
+    low, high = boxes[..., :2], boxes[..., 2:]
+    whole = lm.concat(((low + high) / 2, high - low, scores), -1).mT
+    whole.output("output0")
+    model = export(graph)
+    names = {number: LABELS[str(number)] for number in range(count)}
+    model.metadata_props.add(key="names", value=str(names))
+    onnx.save(model, folder / "model.onnx")
+    return folder / "model.onnx"
+
+
+def test_the_command_detect_with_onnx(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved("v11", tmp_path)
+    wanted = lm.models.load(tmp_path, backend="reference").detect(picture(tmp_path), 0.3, 0.4)
+    options = "--backend", "reference", "--confidence", 0.3, "--iou", 0.4
+    run(monkeypatch, tmp_path / "a.png", "--model", exported(tmp_path), *options)
+    for line, each in zip(capsys.readouterr().out.splitlines(), wanted, strict=True):
+        score, label, *box = line.split()
+        assert label == each.label
+        assert float(score.rstrip("%")) == pytest.approx(100 * each.score, abs=0.02)
+        assert [float(side) for side in box] == pytest.approx(each.box, abs=0.1)
+    fewer = exported(tmp_path, 2)
+    assert "for 2 classes" in run(monkeypatch, tmp_path / "a.png", "--model", fewer, *options)
 
 
 DAMAGED = {

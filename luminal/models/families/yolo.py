@@ -14,7 +14,7 @@ import numpy as np
 from luminal.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
-from luminal.models.detect import Detector
+from luminal.models.detect import YoloDetector
 from luminal.models.families.family import Family
 from luminal.models.families.renaming import Names, renamed
 from luminal.models.families.settings import labels_of
@@ -72,5 +72,5 @@ def _weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
 
 
 YOLOV8, YOLO11 = (
-    Family(partial(_model, version), _weights, Detector.of_folder) for version in _SCALES
+    Family(partial(_model, version), _weights, YoloDetector.of_folder) for version in _SCALES
 )
