@@ -105,18 +105,22 @@ def _middle(pixels: Array, height: int, width: int) -> Array:
 def preparation_of(fields: Fields) -> Preparation:
     """Of a `preprocessor_config.json`. Raises LoadError for settings that are not supported."""
     kind = fields.text("image_processor_type", fields.text("feature_extractor_type", ""))
-    resized = fields.flag("do_resize", True)
-    size, shortest = _size(fields, "size", kind) if resized else (None, None)
+    kind = kind.removesuffix("Fast").removesuffix("Pil")
+    cropped = fields.flag("do_center_crop", "crop_size" in fields.values)
+    square = kind.startswith(_SQUARE) or not (cropped or kind in _CONVNEXT)
+    size: tuple[int, int] | None = None
     crop: tuple[int, int] | None = None
-    if kind.removesuffix("Fast").removesuffix("Pil") in _CONVNEXT and shortest:
+    shortest: int | None = None
+    if fields.flag("do_resize", True):
+        size, shortest = _size(fields, "size", square)
+    if kind in _CONVNEXT and shortest:
         if shortest < _UNCROPPED:
             crop = shortest, shortest
             shortest = int(shortest / fields.number("crop_pct", 224 / 256, most=1))
         else:
             size, shortest = (shortest, shortest), None
-    elif fields.flag("do_center_crop", "crop_size" in fields.values):
-        crop, side = _size(fields, "crop_size", kind)
-        crop = crop or ((side, side) if side else None)
+    elif cropped:
+        crop, _ = _size(fields, "crop_size", square=True)
     normal = fields.flag("do_normalize", True)
     return Preparation(
         size,
@@ -129,14 +133,14 @@ def preparation_of(fields: Fields) -> Preparation:
     )
 
 
-_SQUARE = ("ViT", "DeiT")  # whose integer size is that of both sides
+_SQUARE = ("ViT", "DeiT")  # whose integer size is that of both sides, also where they crop
 
 
-def _size(fields: Fields, key: str, kind: str) -> tuple[tuple[int, int] | None, int | None]:
-    """Height and width, or the shorter side; an integer is one of the two, as the kind has it."""
+def _size(fields: Fields, key: str, square: bool) -> tuple[tuple[int, int] | None, int | None]:
+    """Height and width, or the shorter side; an integer is that of both if `square`."""
     if type(fields.values.get(key)) is int:
         side = fields.integer(key)
-        return ((side, side), None) if kind.startswith(_SQUARE) else (None, side)
+        return ((side, side), None) if square else (None, side)
     section = fields.section(key)
     if "shortest_edge" in section.values:
         return None, section.integer("shortest_edge")

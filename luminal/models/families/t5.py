@@ -17,6 +17,7 @@ from luminal.models.transformer import TransformerConfig
 _EMBEDDING, _OUTPUT = "embed_tokens.weight", "lm_head.weight"
 _NAMES: Names = (
     (r"^(encoder|decoder)\.embed_tokens\.", None),  # `shared` again
+    (r"EncDecAttention\.relative_attention_bias\.", None),  # of the first files, never used
     (r"^shared\.", "embed_tokens."),
     (r"^(\w+)\.block\.0\.layer\.0\.SelfAttention\.relative_attention_bias\.", r"\1_bias."),
     (r"\.block\.", ".layers."),
