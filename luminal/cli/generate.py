@@ -60,6 +60,8 @@ def command(
     from luminal.models.speculative import Draft
 
     loaded = models.load(model or models.SHIPPED, tokenizer=tokenizer, mode=mode, backend=backend)
+    if not isinstance(loaded, models.LanguageModel):
+        raise InputError(f"generate: {model} is a {type(loaded).__name__}; give a language model")
     if regex is not None and json_schema is not None:
         raise InputError("generate: --regex and --json-schema; give one of both")
     constraint = None

@@ -262,3 +262,23 @@ def test_the_command_embed(
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(SENTENCES)))
     assert run("-o", str(tmp_path / "vectors.npy")) == ""
     close(np.load(tmp_path / "vectors.npy"), wanted)
+
+
+COMMANDS = {
+    "generate": ("generate --prompt x", "a language model"),
+    "transcribe": ("transcribe a.wav", "a Whisper"),
+    "classify": ("classify a.png", "a classifier"),
+    "detect": ("detect a.png", "a detector"),
+}
+
+
+@pytest.mark.parametrize(("command", "message"), COMMANDS.values(), ids=COMMANDS)
+def test_commands_that_take_other_models(
+    command: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved("bert", tmp_path)
+    with_tokenizer(tmp_path)
+    words = ["luminal", *command.split(), "--model", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit, match=f"is a TextEncoder; give {message}"):
+        main()
