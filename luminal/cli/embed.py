@@ -30,8 +30,8 @@ def command(
     from luminal.models.embed import TextEncoder
 
     encoder = models.load(model, mode=mode, backend=backend)
-    if not isinstance(encoder, TextEncoder):
-        raise InputError(f"embed: {model} is a {type(encoder).__name__}; give a text encoder")
+    if not isinstance(encoder, TextEncoder | models.LanguageModel):
+        raise InputError(f"embed: {model} is a {type(encoder).__name__}; give a model of texts")
     given = texts or [line.rstrip("\r\n") for line in sys.stdin]
     vectors = encoder.embed(given)
     if output is None:

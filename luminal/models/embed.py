@@ -154,18 +154,18 @@ class TextEncoder:
             self._program = compile(graph, backend=self.backend, mode=self.mode)
         return self._program
 
-    def embed(self, texts: Sequence[str]) -> Array:
-        """(len(texts), hidden) in float32. Raises InputError for what is no text.
+    def embed(self, texts: str | Sequence[str]) -> Array:
+        """A vector for each text, float32 (hidden,) or (texts, hidden).
 
-        Texts of more than `max_tokens` tokens are cut; those that end every text stay.
+        Texts of more than `max_tokens` tokens are cut; those that end every text stay. Raises
+        InputError for what is no text.
         """
-        if isinstance(texts, str):
-            raise InputError("embed: got one text; give a list of texts")
-        tokens = [tokens_of(self.tokenizer, text, self.max_tokens) for text in texts]
+        rows = [texts] if isinstance(texts, str) else texts
+        tokens = [tokens_of(self.tokenizer, text, self.max_tokens) for text in rows]
         found = np.empty((len(tokens), self.model.config.layers.hidden_size), np.float32)
-        for rows, ids, lengths in in_batches(tokens):
-            found[rows] = self.compile()(ids=ids, lengths=lengths)["vectors"]
-        return found
+        for numbers, ids, lengths in in_batches(tokens):
+            found[numbers] = self.compile()(ids=ids, lengths=lengths)["vectors"]
+        return found[0] if isinstance(texts, str) else found
 
 
 def tokens_of(tokenizer: Tokenizer, text: str, most: int) -> list[int]:
