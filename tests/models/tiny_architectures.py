@@ -287,8 +287,46 @@ TINY = {
     ),
 }
 
+SEEING = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
+
+
+def seeing(name: str, config: str, model: str, **vision: Any) -> Tiny:
+    """A model of which `name` is the text part."""
+    parts = {"vision_config": {**SEEING, **vision}}
+    return Tiny(config, model, {**parts, "text_config": TINY[name].options})
+
+
+TEXT_PARTS = {
+    "gemma3_of_a_seeing_one": seeing("gemma3", "Gemma3Config", "Gemma3ForConditionalGeneration"),
+    "gemma4_of_a_seeing_one": seeing(
+        "gemma4",
+        "Gemma4Config",
+        "Gemma4ForConditionalGeneration",
+        num_key_value_heads=2,
+        head_dim=8,
+    ),
+    "llama4_of_a_seeing_one": seeing(
+        "llama4",
+        "Llama4Config",
+        "Llama4ForConditionalGeneration",
+        vision_output_dim=16,
+        projector_input_dim=16,
+        projector_output_dim=16,
+    ),
+    "mistral_of_a_seeing_one": seeing(
+        "mistral", "Mistral3Config", "Mistral3ForConditionalGeneration", head_dim=8
+    ),
+}
 ROPE = {"rope_theta": 10000.0, "factor": 4.0}
 VARIANTS = {
+    **TEXT_PARTS,
     "llama_with_biases": TINY["llama"]._replace(
         options={**SIZES, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}
     ),

@@ -41,6 +41,7 @@ from luminal.models.architectures.qwen3_next import QWEN3_NEXT
 from luminal.models.architectures.smollm3 import SMOLLM3
 from luminal.models.architectures.stablelm import STABLELM
 from luminal.models.architectures.starcoder2 import STARCODER2
+from luminal.models.architectures.text_part import text_part
 from luminal.models.decoder import Decoder
 
 ARCHITECTURES: Mapping[str, Architecture] = {
@@ -57,7 +58,11 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "GPTNeoXForCausalLM": GPT_NEOX,
     "Gemma2ForCausalLM": GEMMA2,
     "Gemma3ForCausalLM": GEMMA3,
+    "Gemma3ForConditionalGeneration": text_part(
+        GEMMA3, vocab_size=262208, num_attention_heads=8, num_key_value_heads=4, head_dim=256
+    ),
     "Gemma4ForCausalLM": GEMMA4,
+    "Gemma4ForConditionalGeneration": text_part(GEMMA4),
     "GemmaForCausalLM": GEMMA,
     "Glm4ForCausalLM": GLM4,
     "Glm4MoeForCausalLM": GLM4_MOE,
@@ -66,10 +71,12 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "GraniteForCausalLM": GRANITE,
     "GraniteMoeForCausalLM": GRANITE_MOE,
     "Llama4ForCausalLM": LLAMA4,
+    "Llama4ForConditionalGeneration": text_part(LLAMA4),
     "LlamaForCausalLM": LLAMA,
     "Mamba2ForCausalLM": MAMBA2,
     "MambaForCausalLM": MAMBA,
     "MiniCPM3ForCausalLM": MINICPM3,
+    "Mistral3ForConditionalGeneration": text_part(MISTRAL),
     "MistralForCausalLM": MISTRAL,
     "MixtralForCausalLM": MIXTRAL,
     "OPTForCausalLM": OPT,

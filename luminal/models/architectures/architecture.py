@@ -37,6 +37,7 @@ class Architecture:
     `adapted`: the array that is stored under a name of ours. `further_layers`: files may have
     layers beyond the last one, which guess further tokens and are left out. `divided`: an array and
     its name as those of several projections, where fusing is not by rows of the kinds above.
+    `parts`: how the names of weights begin that are read, all if there are none.
     """
 
     config: Callable[[Fields], DecoderConfig]
@@ -45,13 +46,14 @@ class Architecture:
     adapted: Callable[[str, Array], Array] = _kept
     further_layers: bool = False
     divided: Callable[[str, Array, DecoderConfig], Iterable[tuple[str, Array]]] | None = None
+    parts: tuple[str, ...] = ()
 
     def weights(self, tensors: Tensors, config: DecoderConfig) -> dict[str, Array]:
         """The arrays under the names of a Decoder; views where rows are only taken apart."""
         found: dict[str, Array] = {}
         experts: dict[str, dict[tuple[str, int], Array]] = {}
         for theirs, array in tensors.items():
-            if DERIVED.fullmatch(theirs):
+            if DERIVED.fullmatch(theirs) or not theirs.startswith(self.parts or ""):
                 continue
             name = self._renamed(theirs)
             if self.further_layers and _number(name) >= config.num_hidden_layers:
