@@ -159,7 +159,7 @@ class DecoderModel(Module):
             for rotary in (layer.rotary for layer in config.layers)
             if rotary is not None
         }
-        self.kinds = config.layers
+        self.kinds, self.passing = config.layers, config.passing
         self.layers = ModuleList(
             (layer.block or DecoderLayer)(
                 config, layer, self.rotaries[layer.rotary] if layer.rotary else None, dtype
@@ -188,10 +188,12 @@ class DecoderModel(Module):
         angles = {key: each.angles(graph, count, positions) for key, each in self.rotaries.items()}
         if caches is None and any(kind.keys_of is not None for kind in self.kinds):
             caches = self.each_cache(lambda number: Passing())
+        passed: Tensor | None = None
         for number, (kind, layer) in enumerate(zip(self.kinds, self.layers, strict=True)):
             turned = angles[kind.rotary] if kind.rotary else None
-            inputs = () if own is None else (own[number],)
-            x = layer(x, turned, caches[number] if caches else None, positions, *inputs)
+            inputs = [passed] if self.passing else [] if own is None else [own[number]]
+            y = layer(x, turned, caches[number] if caches else None, positions, *inputs)
+            x, passed = y if self.passing else (y, None)
         found: Tensor = self.norm(x)
         return found
 

@@ -134,8 +134,8 @@ class DecoderConfig:
     `projection_limit` clamps queries, keys and values. `residual_scale`: what attention and
     feed-forward add is times it. `positions`: "learned" ones are added to the embedding, "alibi"
     lowers the scores of distant keys; rotary ones are the layers'. `layer_inputs`: the vocabulary
-    and the width of what each layer reads of the ids by itself. Scales, limits and soft-caps are
-    None where there are none.
+    and the width of what each layer reads of the ids by itself. `passing`: what a layer gives
+    beside x goes to the next one. Scales, limits and soft-caps are None where there are none.
     """
 
     vocab_size: int
@@ -171,6 +171,7 @@ class DecoderConfig:
     tie_word_embeddings: bool = False
     experts: ExpertsConfig | None = None
     layer_inputs: tuple[int, int] | None = None
+    passing: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():

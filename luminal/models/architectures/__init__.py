@@ -38,6 +38,7 @@ from luminal.models.architectures.phi3 import PHI3
 from luminal.models.architectures.qwen2 import QWEN2, QWEN2_MOE
 from luminal.models.architectures.qwen3 import QWEN3, QWEN3_MOE
 from luminal.models.architectures.qwen3_next import QWEN3_NEXT
+from luminal.models.architectures.rwkv7 import RWKV7
 from luminal.models.architectures.smollm3 import SMOLLM3
 from luminal.models.architectures.stablelm import STABLELM
 from luminal.models.architectures.starcoder2 import STARCODER2
@@ -91,6 +92,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "Qwen3ForCausalLM": QWEN3,
     "Qwen3MoeForCausalLM": QWEN3_MOE,
     "Qwen3NextForCausalLM": QWEN3_NEXT,
+    "RWKV7ForCausalLM": RWKV7,
     "SmolLM3ForCausalLM": SMOLLM3,
     "StableLmForCausalLM": STABLELM,
     "Starcoder2ForCausalLM": STARCODER2,

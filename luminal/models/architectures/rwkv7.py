@@ -1,0 +1,60 @@
+"""RWKV-7 as the flash-linear-attention library saves it. Peng et al., arXiv 2503.14456."""
+
+from __future__ import annotations
+
+from luminal.errors import LoadError
+from luminal.frontend.handle import Array
+from luminal.loaders.fields import MAX_SIZE, Fields
+from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.settings import MAX_HEADS, decoder, layer_count, refuse
+from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.models.rwkv7_layer import Rwkv7Block
+
+
+def config(fields: Fields) -> DecoderConfig:
+    """Of a `config.json`."""
+    hidden = fields.integer("hidden_size")
+    width = fields.integer("head_dim", 64, most=MAX_HEADS)
+    if hidden % width:
+        raise LoadError(f"{fields.path}: hidden_size {hidden} is no multiple of head_dim {width}")
+    refuse(fields, hidden_act="sqrelu", norm_first=True, norm_bias=True, attn=False)
+    decay = fields.integer("decay_low_rank_dim", 64)
+    rate = fields.integer("a_low_rank_dim", 64)
+    share = fields.integer("v_low_rank_dim", 32)
+    gate = fields.integer("gate_low_rank_dim", 128)
+    begun = LayerConfig(block=Rwkv7Block((decay, rate, None, gate)))
+    further = LayerConfig(block=Rwkv7Block((decay, rate, share, gate)))
+    return decoder(
+        fields,
+        (begun, *[further] * (layer_count(fields) - 1)),
+        intermediate_size=fields.integer("intermediate_size", 4 * hidden),
+        num_attention_heads=hidden // width,
+        num_key_value_heads=hidden // width,
+        head_dim=width,
+        max_position_embeddings=MAX_SIZE,
+        norm="layer",
+        norm_eps=fields.number("norm_eps", 1e-5, most=1),
+        embedding_norm=True,
+        passing=True,
+    )
+
+
+def _flat(name: str, array: Array) -> Array:
+    """Shares of the position before are saved as (1, 1, hidden)."""
+    return array.reshape(-1) if ".x_" in name else array
+
+
+RWKV7 = Architecture(
+    config,
+    {
+        "model.embeddings.": "model.embed_tokens.",
+        "model.layers.0.pre_norm.": "model.embed_norm.",
+        ".attn_norm.": ".input_layernorm.",
+        ".ffn_norm.": ".post_attention_layernorm.",
+        ".attn.": ".self_attn.",
+        ".ffn.": ".mlp.",
+        ".lora.0.": ".into.",
+        ".lora.2.": ".out.",
+    },
+    adapted=_flat,
+)

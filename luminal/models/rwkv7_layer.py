@@ -1,0 +1,66 @@
+"""A layer of RWKV-7, which hands the first layer's values on to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from luminal.dtypes import float32, promote
+from luminal.frontend.tensor import Tensor
+from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.nn import Module
+from luminal.nn.cache import Positions
+from luminal.nn.recurrent_cache import RecurrentCache, before
+from luminal.nn.rwkv import ChannelMix, TimeMix
+
+
+@dataclass(frozen=True, slots=True)
+class Rwkv7Block:
+    """Makes one layer; `ranks` are those of `TimeMix`."""
+
+    ranks: tuple[int, int, int | None, int]
+
+    def __call__(
+        self, config: DecoderConfig, layer: LayerConfig, rotary: None, dtype: Any
+    ) -> Rwkv7Layer:
+        """The layer."""
+        return Rwkv7Layer(config, self.ranks, dtype)
+
+
+class Rwkv7Layer(Module):
+    """Time and channel mixing, each after a norm and added to what came in."""
+
+    def __init__(
+        self, config: DecoderConfig, ranks: tuple[int, int, int | None, int], dtype: Any
+    ) -> None:
+        hidden = config.hidden_size
+        self.input_layernorm = config.make_norm(hidden, dtype)
+        self.self_attn = TimeMix(hidden, config.head_dim, ranks, config.norm_eps, dtype)
+        self.post_attention_layernorm = config.make_norm(hidden, dtype)
+        self.mlp = ChannelMix(hidden, config.intermediate_size, dtype)
+        heads = config.num_attention_heads
+        self.shapes = (1, hidden), (1, hidden), (heads, config.head_dim, config.head_dim)
+
+    def forward(
+        self,
+        x: Tensor,
+        angles: None,
+        cache: RecurrentCache | None = None,
+        positions: Positions = 0,
+        first: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """(..., s, hidden) to the same shape, and the first layer's values."""
+        timed, mixed, memory = before(cache, x, positions, self.shapes)
+        normed = self.input_layernorm(x)
+        y, timed, memory, first = self.self_attn(normed, timed, memory, first)
+        x = x + y
+        y, mixed = self.mlp(self.post_attention_layernorm(x), mixed)
+        if cache is not None:
+            cache.keep((timed, mixed, memory))
+        return x + y, first
+
+    def make_cache(
+        self, max_len: int, dtype: Any = float32, name: str = "cache", batch: int | None = None
+    ) -> RecurrentCache:
+        """An empty cache, of one text or a batch of them; it holds a text of any length."""
+        return RecurrentCache.make(self.shapes, promote(dtype, float32), name, batch)
