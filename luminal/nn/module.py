@@ -289,10 +289,13 @@ class Module:
             problems.append(f"missing: {_listed(missing)}")
         if strict and unexpected:
             problems.append(f"unexpected: {_listed(unexpected)}")
+        misfits = []
         for path, held in wanted.items():
             shape = getattr(state.get(path), "shape", held.shape)
             if tuple(shape) != held.shape:
-                problems.append(f"{path}: expected shape {held.shape}, got {tuple(shape)}")
+                misfits.append(f"{path}: expected shape {held.shape}, got {tuple(shape)}")
+        if misfits:
+            problems.append(_listed(misfits))
         if problems:
             name = type(self).__name__
             raise LoadError(f"{name}: the state_dict does not fit; {'; '.join(problems)}")
