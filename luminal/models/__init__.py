@@ -3,6 +3,7 @@
 from luminal.models.beam import beam_search
 from luminal.models.chat_template import ChatTemplate
 from luminal.models.constraints import json_schema, regex
+from luminal.models.conversion import convert
 from luminal.models.generate import LanguageModel, load
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.models.sampling import Sampling
@@ -19,6 +20,7 @@ __all__ = [
     "PromptLookup",
     "Sampling",
     "beam_search",
+    "convert",
     "json_schema",
     "load",
     "regex",

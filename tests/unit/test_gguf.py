@@ -307,6 +307,15 @@ def test_rows_of_queries_are_turned_together_in_halves() -> None:
         hugging_face_tensors(tensors, architecture, Heads(8, 1))
 
 
+def test_halves_of_a_weight_must_fit_each_other() -> None:
+    tensors = stored(blk__0__ffn_gate_exps__weight=(2, 3, 4), blk__0__ffn_up_exps__weight=(2, 3, 5))
+    architecture = architecture_of(GGUFFile({"general.architecture": "granitemoe"}, {}), PATH)
+    with pytest.raises(LoadError, match=r"cannot be read from \(2, 3, 4\), \(2, 3, 5\)"):
+        hugging_face_tensors(tensors, architecture, Heads(2, 1))
+    del tensors["blk.0.ffn_up_exps.weight"]
+    assert hugging_face_tensors(tensors, architecture, Heads(2, 1)) == {}
+
+
 def test_a_llama_without_a_matrix_of_embeddings_is_refused() -> None:
     for tensors in ({}, stored(token_embd__weight=(16,))):
         with pytest.raises(LoadError, match=r"'token_embd\.weight' is missing or no matrix"):

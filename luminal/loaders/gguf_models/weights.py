@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.errors import InputError, LoadError
 from luminal.loaders.gguf import StoredTensor
 from luminal.loaders.gguf_models.rearranged import Heads
 from luminal.loaders.gguf_models.table import GGUFArchitecture
@@ -42,7 +43,7 @@ def hugging_face_tensors(
             continue
         change = architecture.changes.get(template.removeprefix(_LAYER))
         if change is not None:
-            array = change.read(array, heads)
+            array = _read(name, change.read, array, heads)
         ours = names[template] + end
         if ours.count("*") > len(numbers):
             for number, part in enumerate(array):
@@ -53,8 +54,19 @@ def hugging_face_tensors(
         join = architecture.joined[ours]
         if len(given) == len(join.parts):  # else it is missing, which the model says
             name = _filled(architecture.prefix + ours, [layer])
-            found[name] = join.read(*(given[part] for part in join.parts))
+            found[name] = _read(name, join.read, *(given[part] for part in join.parts))
     return found
+
+
+def _read(name: str, read: Callable[..., Array], *given: Any) -> Array:
+    """What `read` makes of arrays. Raises LoadError for shapes that it is not for."""
+    try:
+        return read(*given)
+    except LoadError:
+        raise
+    except ValueError as error:  # NumPy's of a reshape, a transposition, a concatenation
+        shapes = ", ".join(str(each.shape) for each in given if isinstance(each, np.ndarray))
+        raise LoadError(f"weights: {name!r}: cannot be read from {shapes}") from error
 
 
 def gguf_tensors(
