@@ -12,11 +12,13 @@ import pytest
 from tokenizers import pre_tokenizers
 
 from luminal.errors import LoadError
+from luminal.loaders.fields import Fields
 from luminal.loaders.gguf import MAX_ITEMS, GGUFFile, StoredTensor, read_gguf
 from luminal.loaders.gguf_models.config import architecture_of, config_of
 from luminal.loaders.gguf_models.rearranged import Heads
 from luminal.loaders.gguf_models.weights import hugging_face_tensors
 from luminal.loaders.gguf_tokenizer import gguf_tokenizer
+from luminal.models.architectures.gpt2 import GPT2
 
 PATH = Path("m.gguf")
 
@@ -305,6 +307,12 @@ def test_rows_of_queries_are_turned_together_in_halves() -> None:
     }
     with pytest.raises(LoadError, match=r"\(12, 1\) for 8 heads.* must be a multiple of 16"):
         hugging_face_tensors(tensors, architecture, Heads(8, 1))
+
+
+def test_fewer_features_than_heads() -> None:
+    fields = Fields({"n_embd": 3, "n_head": 4, "n_layer": 1, "vocab_size": 8}, PATH)
+    with pytest.raises(LoadError, match="3 features are fewer than 4 heads"):
+        GPT2.config(fields)
 
 
 def test_halves_of_a_weight_must_fit_each_other() -> None:

@@ -66,6 +66,11 @@ def decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> 
             f"{fields.path}: {config.num_attention_heads} heads do not divide among "
             f"{config.num_key_value_heads} of keys"
         )
+    if config.head_dim < 1:
+        raise LoadError(
+            f"{fields.path}: {config.hidden_size} features are fewer than "
+            f"{config.num_attention_heads} heads"
+        )
     return config
 
 
