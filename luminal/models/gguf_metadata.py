@@ -6,7 +6,7 @@ https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from luminal.loaders.gguf import decimal
 from luminal.loaders.gguf_models.table import GGUFArchitecture
 from luminal.loaders.mapped import Array
 from luminal.loaders.shown import shown
-from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
+from luminal.models.architectures.deepseek import LatentConfig
+from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig, Rotary
 from luminal.nn.rotary_scaling import Scaled, scaled_frequencies
 
 _SCALING_NUMBERS = {
@@ -61,9 +62,45 @@ def metadata_of(config: DecoderConfig, architecture: GGUFArchitecture) -> dict[s
         found["expert_used_count"] = config.experts.top_k
         found["expert_feed_forward_length"] = config.experts.intermediate_size
         found["expert_weights_norm"] = config.experts.normalize
-        if config.experts.shared_size:
-            found["expert_shared_feed_forward_length"] = config.experts.shared_size
+        found |= _experts(config, config.experts)
+    for layer in config.layers[:1]:
+        if isinstance(layer.mixer, LatentConfig):
+            found |= _latent(layer.mixer, layer.rotary)
     return found | _windows(config.layers, architecture) | _rope(config.layers)
+
+
+def _experts(config: DecoderConfig, experts: ExpertsConfig) -> dict[str, Any]:
+    """What only some routers have."""
+    found: dict[str, Any] = {}
+    if experts.shared_size:
+        found["expert_shared_feed_forward_length"] = experts.shared_size
+        found["expert_shared_count"] = experts.shared_size // experts.intermediate_size
+    if experts.scoring == "sigmoid":
+        found["expert_gating_func"] = 2
+    if experts.scale != 1:
+        found["expert_weights_scale"] = decimal(experts.scale)
+    if experts.groups is not None:
+        found["expert_group_count"] = experts.groups.count
+        found["expert_group_used_count"] = experts.groups.kept
+    dense = next((n for n, layer in enumerate(config.layers) if layer.experts), 0)
+    return found | {"leading_dense_block_count": dense}
+
+
+def _latent(mixer: LatentConfig, rotary: Rotary | None) -> dict[str, Any]:
+    """Of latent attention, as a file with whole keys and values describes it."""
+    assert rotary is not None
+    assert rotary.dims is not None
+    found: dict[str, Any] = {
+        "attention.key_length": mixer.plain + rotary.dims,
+        "attention.value_length": mixer.value_dim,
+        "attention.kv_lora_rank": mixer.kv_rank,
+    }
+    if mixer.q_rank is not None:
+        found["attention.q_lora_rank"] = mixer.q_rank
+    sharper = (rotary.scaling or {}).get("mscale_all_dim")
+    if sharper:
+        found["rope.scaling.yarn_log_multiplier"] = decimal(0.1 * sharper)
+    return found
 
 
 def _logit_scale(scale: float | None, keys: Mapping[str, str]) -> float | None:
@@ -154,7 +191,7 @@ def _same(mine: Any, theirs: Any) -> bool:
         return len(mine) == len(theirs) and all(_same(*pair) for pair in pairs)
     if isinstance(mine, Rotary) and isinstance(theirs, Rotary):
         return _same_rotary(mine, theirs)
-    if isinstance(mine, LayerConfig) and isinstance(theirs, LayerConfig):
+    if is_dataclass(mine) and type(mine) is type(theirs):
         names = [each.name for each in fields(mine)]
         return all(_same(getattr(mine, n), getattr(theirs, n)) for n in names)
     return bool(mine == theirs)

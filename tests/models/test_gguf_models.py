@@ -12,12 +12,14 @@ import pytest
 
 from luminal.errors import InputError
 from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
+from luminal.loaders.gguf import read_gguf
 from luminal.loaders.gguf_models.table import ARCHITECTURES
 from luminal.loaders.write_gguf import save_gguf
 from luminal.models.architectures import decoder_of
 from luminal.models.export_gguf import gguf_model
+from luminal.models.gguf_metadata import check_same
 from tests.models.test_architectures import made
-from tests.models.tiny_architectures import TINY, VARIANTS, VOCABULARY
+from tests.models.tiny_architectures import TINY, VARIANTS, VOCABULARY, YARN
 
 pytest.importorskip("transformers")
 load_gguf_checkpoint = pytest.importorskip(
@@ -33,6 +35,7 @@ TOKENIZER = {
 }
 REFUSED = {
     "gpt_oss": "GGUF files of gpt-oss cannot say experts=",
+    "deepseek_v3": "GGUF files of deepseek2 cannot say layers=",
     "opt": "'OPTForCausalLM' has no place in GGUF files; these have Mixtral",
     "smollm3": "GGUF files of smollm3 cannot say layers=.* read as .*; keep the folder",
     "llama_dynamic": "GGUF files of llama cannot say layers=",
@@ -48,6 +51,12 @@ ALL["gpt_oss_without_yarn"] = ALL["gpt_oss_as_published"]._replace(
     options={
         **ALL["gpt_oss_as_published"].options,
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    }
+)
+ALL["deepseek_v3_as_published"] = ALL["deepseek_v3"]._replace(
+    options={
+        **ALL["deepseek_v3"].options,
+        "rope_parameters": {**YARN, "mscale": 1.2, "mscale_all_dim": 1.2},
     }
 )
 WRITTEN = [name for name, tiny in ALL.items() if tiny.model in CLASSES and name not in REFUSED]
@@ -84,6 +93,29 @@ def test_what_is_written_is_read_back(name: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(found[key], array, strict=True)
 
 
+def test_keys_and_values_apart(tmp_path: Path) -> None:
+    """Newer files of latent attention have them so, and say what they keep as one head."""
+    _, checkpoint, path = written("deepseek_v3_as_published", tmp_path)
+    file = read_gguf(path)
+    metadata = dict(file.metadata) | {
+        "deepseek2.attention.key_length_mla": 6 + 4,
+        "deepseek2.attention.value_length_mla": 5,
+        "deepseek2.attention.key_length": 12 + 4,
+        "deepseek2.attention.value_length": 12,
+        "deepseek2.attention.head_count_kv": 1,
+    }
+    tensors = {name: each.array() for name, each in file.tensors.items()}
+    for layer in range(2):
+        whole = tensors.pop(f"blk.{layer}.attn_kv_b.weight").reshape(4, 6 + 5, 12)
+        tensors[f"blk.{layer}.attn_k_b.weight"] = whole[:, :6].swapaxes(1, 2)
+        tensors[f"blk.{layer}.attn_v_b.weight"] = whole[:, 6:]
+    save_gguf(path, tensors, metadata)
+    wanted, found = (decoder_of(each) for each in (checkpoint, load_checkpoint(path)))
+    check_same(wanted.config, found.config, "deepseek2")
+    for name, array in wanted.state_dict().items():
+        np.testing.assert_array_equal(found.state_dict()[name], array)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_format_cannot_say_is_refused(name: str, tmp_path: Path) -> None:
     made(ALL[name], tmp_path)
@@ -100,7 +132,7 @@ def test_names_are_those_of_the_format(name: str, tmp_path: Path) -> None:
     blocks = reader.fields[f"{architecture}.block_count"].contents()
     names = gguf.get_tensor_name_map(numbers[architecture], blocks)
     found = {tensor.name for tensor in reader.tensors} - {"rope_freqs.weight"}
-    found |= {name.removesuffix(".weight") for name in found}  # as gpt-oss calls experts
+    found |= {name.rpartition(".")[0] for name in found}  # as gpt-oss calls experts
     for theirs in checkpoint.tensors:
         whole = re.sub(r"\.experts\.\d+\.", ".experts.", theirs)
         if architecture in ("qwen2moe", "qwen3moe") and re.search(r"mlp\.\w+_proj", whole):

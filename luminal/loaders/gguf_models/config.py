@@ -23,6 +23,7 @@ _NUMBERS = (
     "embedding_scale",
     "residual_scale",
     "logit_scale",
+    "expert_weights_scale",
 )
 _FLAGS = ("use_parallel_residual", "expert_weights_norm")
 _NEEDED = ("context_length", "embedding_length", "block_count", "attention.head_count")
@@ -39,15 +40,20 @@ def architecture_of(file: GGUFFile, path: Path) -> GGUFArchitecture:
     """What the file is of. Raises LoadError for an architecture that is not known."""
     name = file.metadata.get("general.architecture")
     for each in ARCHITECTURES:
-        needs = each.only_with
-        if each.name == name and (
-            needs is None
-            or file.metadata.get(f"{name}.{needs}")
-            or f"blk.0.{needs}" in file.tensors
-        ):
+        if each.name == name and _is_of(file, each):
             return each
     known = ", ".join(dict.fromkeys(each.name for each in ARCHITECTURES))
     raise LoadError(f"{path}: architecture {shown(name)} is not supported; supported are {known}")
+
+
+def _is_of(file: GGUFFile, architecture: GGUFArchitecture) -> bool:
+    """Whether the file has what only this class of its name has."""
+    needs = architecture.only_with
+    if needs is None or f"blk.0.{needs}" in file.tensors:
+        return True
+    key, _, number = needs.partition("=")
+    value = file.metadata.get(f"{architecture.name}.{key}")
+    return str(value) == number if number else bool(value)
 
 
 def heads_of(file: GGUFFile, architecture: GGUFArchitecture, path: Path) -> Heads:
@@ -94,7 +100,11 @@ class _Reader:
             found[f"{role}_token_id"] = self.fields.id_or_none(
                 f"tokenizer.ggml.{role}_token_id", embedding.shape[0]
             )
-        return {name: value for name, value in found.items() if value is not None}
+        return {
+            name: value
+            for name, value in found.items()
+            if value is not None or name == "q_lora_rank"  # whose null means that there is none
+        }
 
     def key(self, name: str) -> str:
         return f"{self.architecture.name}.{name}"
@@ -121,6 +131,8 @@ class _Reader:
         heads = self.fields.integer(self.key("attention.head_count"))
         width = self.fields.integer(self.key("embedding_length")) // heads
         width = self.fields.integer(self.key("attention.key_length"), width)
+        if self.architecture.name == "deepseek2":  # its rotated features are no part of others
+            width = self.fields.integer(self.key("rope.dimension_count"))
         dims = self.fields.integer(self.key("rope.dimension_count"), width)
         theta = self.number("rope.freq_base") or _THETA
         fixed = self.architecture.rope
@@ -154,6 +166,9 @@ class _Reader:
                 name: self.number(f"rope.scaling.{key}") for key, name in _SCALING_NUMBERS.items()
             }
             found = {"rope_type": kind, **numbers}
+            sharper = self.number("rope.scaling.yarn_log_multiplier")
+            if sharper is not None:  # a tenth of it
+                found["mscale"] = found["mscale_all_dim"] = round(10 * sharper, 6)
         found["original_max_position_embeddings"] = original
         return {name: value for name, value in found.items() if value is not None}
 
@@ -196,7 +211,27 @@ class _Reader:
             count = self.fields.integer(self.key("block_count"))
             dense = [n for n in range(count) if f"blk.{n}.ffn_gate_inp.weight" not in self.tensors]
             return {"mlp_only_layers": dense}
+        if name == "deepseek2":
+            return self.latent()
         return {}
+
+    def latent(self) -> dict[str, Any]:
+        """Sizes of latent attention; newer files describe what they keep of a token as a head."""
+        suffix = "_mla" if self.key("attention.key_length_mla") in self.fields.values else ""
+        whole, values = (
+            self.fields.integer(self.key(f"attention.{each}_length{suffix}"))
+            for each in ("key", "value")
+        )
+        turned = self.fields.integer(self.key("rope.dimension_count"))
+        groups = self.value("expert_group_count") or 1
+        found: dict[str, Any] = {
+            "num_key_value_heads": self.value("attention.head_count"),
+            "qk_nope_head_dim": whole - turned,
+            "v_head_dim": values,
+        }
+        if self.architecture.hugging_face == "DeepseekV2ForCausalLM":
+            found["topk_method"] = "group_limited_greedy" if groups != 1 else "greedy"
+        return found
 
     def query_scalar(self) -> int:
         """That of Gemma's models: of all but the largest, a head's width."""

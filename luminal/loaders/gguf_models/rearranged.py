@@ -101,11 +101,13 @@ def _flat(array: Array, heads: Heads) -> Array:
 
 
 class Joined(NamedTuple):
-    """One weight of Hugging Face's that the file has in two `parts`, with their ends."""
+    """One weight of Hugging Face's that the file has in two `parts`, with their ends; `written` is
+    None where it is written whole.
+    """
 
     parts: tuple[str, str]
     read: Callable[[Array, Array], Array]
-    written: Callable[[Array], tuple[Array, Array]]
+    written: Callable[[Array], tuple[Array, Array]] | None
 
 
 def _rows_in_turn(gates: Array, others: Array) -> Array:
@@ -127,6 +129,13 @@ GATE_BIASES_IN_TURN = Joined(
     ("ffn_gate_exps.bias", "ffn_up_exps.bias"),
     _numbers_in_turn,
     lambda both: (both[:, ::2], both[:, 1::2]),
+)
+KEYS_AND_VALUES = Joined(
+    ("attn_k_b.weight", "attn_v_b.weight"),
+    lambda keys, values: np.concatenate((keys.swapaxes(1, 2), values), 1).reshape(
+        -1, values.shape[2]
+    ),
+    None,
 )
 GATES_FIRST = Joined(
     ("ffn_gate_exps.weight", "ffn_up_exps.weight"),

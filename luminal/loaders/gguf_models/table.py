@@ -17,6 +17,7 @@ from luminal.loaders.gguf_models.rearranged import (
     GROUPED,
     INTERLEAVED_KEYS,
     INTERLEAVED_QUERIES,
+    KEYS_AND_VALUES,
     ONE_ROW,
     PLUS_ONE,
     TRANSPOSED,
@@ -37,7 +38,8 @@ class GGUFArchitecture:
     with `prefix`; a `*` stands for the number of a layer, then of an expert. `flags`: keys of the
     configuration by the tensor whose presence in a layer says that they are true. `changes`: by
     the file's name. `constants`: of the configuration, whatever the file. `only_with`: a key of
-    the metadata, or a tensor of a layer, without which the file is of another class. Where several
+    the metadata, or a tensor of a layer, without which the file is of another class; `key=number`:
+    the key has this number. Where several
     of Hugging Face's names are one of the file's, the last is theirs that is read. `joined`: names
     of layers for two of the file's. `rope`: of `rope_parameters`, whatever the file. `windows`: of
     so many layers the last has no window, where the file does not list them. `local_theta`: the
@@ -135,6 +137,35 @@ _GRANITE_KEYS = _RMS | {
     "residual_scale": "residual_multiplier",
     "attention.scale": "attention_multiplier",
     "logit_scale": "logits_scaling",
+}
+_LATENT_KEYS = {
+    **{key: name for key, name in _RMS.items() if key != "attention.head_count_kv"},
+    **_EXPERTS,
+    **_WEIGHTS_NORM,
+    "attention.q_lora_rank": "q_lora_rank",
+    "attention.kv_lora_rank": "kv_lora_rank",
+    "rope.dimension_count": "qk_rope_head_dim",
+    "leading_dense_block_count": "first_k_dense_replace",
+    "expert_count": "n_routed_experts",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_shared_count": "n_shared_experts",
+    "expert_weights_scale": "routed_scaling_factor",
+    "expert_group_count": "n_group",
+    "expert_group_used_count": "topk_group",
+}
+_LATENT_LAYERS = {
+    **_LLAMA,
+    **_QWEN_EXPERTS,
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b",
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp",
+    "mlp.shared_experts.down_proj": "ffn_down_shexp",
 }
 _FALCON_KEYS = _KEYS | {
     "feed_forward_length": "ffn_hidden_size",
@@ -568,6 +599,28 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         },
         rope={"truncate": False},
         windows=2,
+    ),
+    GGUFArchitecture(
+        "DeepseekV3ForCausalLM",
+        "deepseek2",
+        "deepseek_v3",
+        _LATENT_KEYS,
+        _LATENT_LAYERS,
+        _NAMES,
+        flags={"attention_bias": "attn_q_a.bias"},
+        constants={"scoring_func": "sigmoid", "topk_method": "noaux_tc"},
+        joined={"self_attn.kv_b_proj.weight": KEYS_AND_VALUES},
+        only_with="expert_gating_func=2",
+    ),
+    GGUFArchitecture(
+        "DeepseekV2ForCausalLM",
+        "deepseek2",
+        "deepseek_v2",
+        _LATENT_KEYS,
+        _LATENT_LAYERS,
+        _NAMES,
+        flags={"attention_bias": "attn_q_a.bias"},
+        joined={"self_attn.kv_b_proj.weight": KEYS_AND_VALUES},
     ),
 )
 """Those of one name in the order in which they are tried."""

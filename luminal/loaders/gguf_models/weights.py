@@ -79,7 +79,7 @@ def gguf_tensors(
     for name, array in tensors.items():
         whole, numbers = _template(name)
         join = architecture.joined.get(whole.removeprefix(architecture.prefix))
-        if join is not None:
+        if join is not None and join.written is not None:
             for part, each in zip(join.parts, join.written(array), strict=True):
                 found[_filled(_LAYER + part, numbers)] = each
             continue
