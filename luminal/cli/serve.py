@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from luminal.errors import InputError
+
+SWITCH = 0.0005
+"""Seconds that a thread may keep the interpreter from others: a step waits for it after its run."""
 
 
 def command(
@@ -53,6 +57,7 @@ def command(
     from luminal.serve.load import load
     from luminal.serve.orders import Limits
 
+    sys.setswitchinterval(SWITCH)
     log_as_json()
     served = load(model, tokenizer, name, context, cache, rows=rows, chunk=chunk, backend=backend)
     limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)

@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from luminal.errors import InputError, LuminalError
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.decoder import Decoder
+from luminal.models.sampling import features_of
 from luminal.models.text import Ranked, Text
 from luminal.serve import scheduler
 from luminal.serve.blocks import BlockPool
@@ -48,6 +49,11 @@ class Job:
     text: Text
     place: scheduler.Text
     logprobs: int | None = None
+    features: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        asked = () if self.logprobs is None else ("top_logprobs",)
+        self.features = frozenset((*features_of([self.text.draw]), *asked))
 
     @property
     def cached(self) -> int:
@@ -209,8 +215,8 @@ class Engine:
     def _run(self, step: Step) -> list[Event]:
         start = time.perf_counter()
         jobs = [self._jobs[row.text.number] for row in step.rows]
-        asked = any(job.logprobs is not None for job in jobs)
-        chosen = self._program.run(step, [job.text.draw for job in jobs], asked)
+        needed = set().union(*(job.features for job in jobs))
+        chosen = self._program.run(step, [job.text.draw for job in jobs], needed)
         writes = [row.last for row in step.rows]
         tokens = chosen.tokens.tolist()
         self._scheduler.done(step, tokens)

@@ -7,7 +7,7 @@ are kept ready. What is padded belongs to no block: it is kept nowhere, and nobo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from luminal.frontend.movement import expand
 from luminal.frontend.scatter import written
 from luminal.models.choice import choose, declared
 from luminal.models.decoder import Decoder
-from luminal.models.sampling import FEATURES, Draw, Sampling, arrays, features_of
+from luminal.models.sampling import FEATURES, Draw, Sampling, arrays
 from luminal.nn.paged import PagedCache, Places, Segment
 from luminal.serve.blocks import BlockPool
 from luminal.serve.scheduler import Row, Step
@@ -64,18 +64,19 @@ def inputs_of(step: Step, pool: BlockPool) -> StepInputs:
     """The arrays of a step."""
     prompts = [] if step.chunk is None else [step.chunk]
     length = sum(rounded(row.count, LEAST_CHUNK) for row in prompts)
-    rows = rounded(len(step.decodes))
-    ids, positions, blocks, offsets = (np.zeros(length + rows, np.int32) for _ in range(4))
+    rows, decodes = rounded(len(step.decodes)), step.decodes
+    ids, positions, blocks = (np.zeros(length + rows, np.int32) for _ in range(3))
     blocks[:] = pool.count
-    table, tables = _tables(prompts, 1, pool), _tables(step.decodes, rows, pool)
-    for each, own, first in ((prompts, table, 0), (step.decodes, tables, length)):
-        for number, row in enumerate(each):
-            end = row.start + row.count
-            here = slice(first + number, first + number + row.count)
-            places = np.arange(row.start, end, dtype=np.int32)
-            ids[here] = row.text.tokens[row.start : end]
-            positions[here], offsets[here] = places, places % pool.size
-            blocks[here] = own[number, places // pool.size]
+    table, tables = _tables(prompts, 1, pool), _tables(decodes, rows, pool)
+    for row in prompts:
+        places = np.arange(row.start, row.start + row.count, dtype=np.int32)
+        ids[: row.count] = row.text.tokens[row.start : row.start + row.count]
+        positions[: row.count], blocks[: row.count] = places, table[0, places // pool.size]
+    own = slice(length, length + len(decodes))
+    ids[own] = [row.text.tokens[row.start] for row in decodes]
+    positions[own] = [row.start for row in decodes]
+    blocks[own] = tables[range(len(decodes)), positions[own] // pool.size]
+    offsets = positions % pool.size
     last = [row.count - 1 for row in prompts]
     chosen = np.array([*last, *range(length, length + rows)], np.int32)
     return StepInputs(ids, positions, blocks, offsets, table, tables, chosen)
@@ -94,12 +95,16 @@ WAYS = ((), ("temperature",), FEATURES)
 """What programs can do beside the likeliest token, the fastest first."""
 
 
+NOBODY = Draw(Sampling())
+
+
 def choice_inputs(
     draws: Sequence[Draw], count: int, features: Sequence[str], vocab_size: int
 ) -> dict[str, Array]:
     """The arrays of `count` choices; those beyond the draws mean nothing."""
-    padded = [*draws, *(Draw(Sampling()) for _ in range(count - len(draws)))]
-    found = arrays(padded, features, vocab_size)
+    if not features:
+        return {}
+    found = arrays([*draws, *[NOBODY] * (count - len(draws))], features, vocab_size)
     for name, filler in (("history", -1), ("biased", -1), ("bias", 0)):
         if name in found:
             columns = found[name].shape[1]
@@ -187,17 +192,17 @@ class StepProgram:
             graph.assign(state, written(blocks, (target, *inside), copied, "set"))
         return graph
 
-    def run(self, step: Step, draws: Sequence[Draw], logprobs: bool = False) -> Choices:
-        """Runs a step; `draws`: how each of its rows chooses. With `logprobs` all fields are given.
+    def run(self, step: Step, draws: Sequence[Draw], needed: Collection[str]) -> Choices:
+        """Runs a step; `draws`: how each of its rows chooses, `needed`: the features of all.
 
-        Tokens of rows that are not the last of their text's mean nothing.
+        Tokens of rows that are not the last of their text's mean nothing. With the feature
+        "top_logprobs" all fields are given.
         """
         if step.copies:
             sources, targets = np.array(step.copies, np.int32).T
             self._copy({"sources": sources.copy(), "targets": targets.copy()})
         inputs = inputs_of(step, self.pool)
-        needed = {*features_of(draws), *(("top_logprobs",) if logprobs else ())}
-        features = next(way for way in WAYS if needed.issubset(way))
+        features = next(way for way in WAYS if set(needed).issubset(way))
         choices = choice_inputs(draws, len(inputs.chosen), features, self.vocab_size)
         found = self._steps[features](inputs._asdict() | choices, dims=inputs.dims)
         return Choices(**{name: array[: len(draws)] for name, array in found.items()})

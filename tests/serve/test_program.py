@@ -12,7 +12,7 @@ import pytest
 import luminal as lm
 from luminal.models.decoder import Decoder
 from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
-from luminal.models.sampling import Draw, Sampling
+from luminal.models.sampling import Draw, Sampling, features_of
 from luminal.serve.blocks import BlockPool
 from luminal.serve.program import StepProgram
 from luminal.serve.scheduler import Scheduler, Text
@@ -52,7 +52,7 @@ def served(program: StepProgram, scheduler: Scheduler, texts: Sequence[Text]) ->
         scheduler.add(text)
     while (step := scheduler.step()) is not None:
         draws = [Draw(Sampling(), row.text.tokens, row.text.prompt) for row in step.rows]
-        chosen = program.run(step, draws, logprobs=True)
+        chosen = program.run(step, draws, ["top_logprobs"])
         assert chosen.top_tokens is not None
         assert chosen.top_logprobs is not None
         pairs = zip(step.rows, chosen.top_tokens, chosen.top_logprobs, strict=True)
@@ -158,7 +158,7 @@ def test_the_seed_alone_gives_a_text() -> None:
                 Draw(sampling[texts[row.text]], row.text.tokens, row.text.prompt)
                 for row in step.rows
             ]
-            scheduler.done(step, program.run(step, draws).tokens.tolist())
+            scheduler.done(step, program.run(step, draws, features_of(draws)).tokens.tolist())
         return {number: text.tokens for text, number in texts.items()}
 
     together = run(range(4))
