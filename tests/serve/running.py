@@ -93,6 +93,7 @@ def running(
 ) -> Iterator[Running]:
     """Serves on a free port of this machine."""
     listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # of its connections too
     listener.bind(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     server = make_server(make_app(served, limits or Limits(), keys), "127.0.0.1", port, drain=5)
