@@ -37,13 +37,7 @@ def load(
         cache = min(rows * loaded.context, max(loaded.context, most))
     size = EngineOptions().size
     options = EngineOptions(rows, chunk, size, -(-cache // size) * size, backend)
-    return Served(
-        name or path.rstrip("/").rsplit("/", 1)[-1],
-        loaded.model,
-        loaded.tokenizer,
-        loaded.context,
-        options,
-    )
+    return Served(name or path.rstrip("/").rsplit("/", 1)[-1], loaded, options)
 
 
 def bytes_per_token(model: Decoder) -> int:

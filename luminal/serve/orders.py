@@ -6,6 +6,7 @@ https://platform.openai.com/docs/api-reference has the fields. `top_k`, `min_p` 
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -308,7 +309,16 @@ def _call(call: Fields) -> dict[str, Any]:
     call.ignore("index")
     call.end()
     function.end()
-    return found | {"function": {"name": name, "arguments": arguments}}
+    return found | {"function": {"name": name, "arguments": _arguments(arguments)}}
+
+
+def _arguments(text: str) -> Any:
+    """The object that a call was made with, as templates read it; a text that is none as it is."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else text
 
 
 def _tools(body: Fields) -> list[dict[str, Any]]:

@@ -8,9 +8,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import tokenizers
+
 import luminal as lm
+from luminal.loaders.tokenizer import HuggingFaceTokenizer
+from luminal.models import LanguageModel
+from luminal.models.chat_template import ChatTemplate
 from luminal.models.decoder import Decoder
 from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
 from luminal.serve.app import make_app
@@ -19,10 +25,10 @@ from luminal.serve.orders import Limits
 from luminal.serve.served import Served
 from luminal.serve.server import make_server
 
-CHARACTERS = "\0" + "".join(map(chr, range(32, 127))) + "\n"
+SYMBOLS = ["<end>", "Ġ", "Ċ", *map(chr, range(33, 127))]  # of bytes: a space, a line's end
 CONTEXT = 128
 CONFIG = DecoderConfig(
-    vocab_size=len(CHARACTERS),
+    vocab_size=len(SYMBOLS),
     hidden_size=32,
     intermediate_size=48,
     layers=(LayerConfig(None, Rotary()),) * 2,
@@ -33,24 +39,18 @@ CONFIG = DecoderConfig(
 )
 
 
-class Characters:
-    """A token a character; the first one ends a text."""
-
-    bos_id = None
-    eos_ids = frozenset([0])
-    vocab_size = len(CHARACTERS)
-
-    def encode(self, text: str) -> list[int]:
-        return [max(CHARACTERS.find(each), 1) for each in text]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return "".join(CHARACTERS[each] for each in ids if each)
+TEMPLATE = "{% for m in messages %}{{ m.role[0] }}: {{ m.content }}\n{% endfor %}a:"
 
 
-def template(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> list[int]:
-    """A line a message."""
-    lines = [f"{each['role'][0]}: {each.get('content', '')}\n" for each in messages]
-    return Characters().encode("".join(lines) + "a:")
+def characters() -> HuggingFaceTokenizer:
+    """A token a character of ASCII; id 0 ends a text."""
+    inner = tokenizers.Tokenizer(
+        tokenizers.models.BPE({symbol: number for number, symbol in enumerate(SYMBOLS)}, [])
+    )
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = tokenizers.decoders.ByteLevel()
+    inner.add_special_tokens(["<end>"])
+    return HuggingFaceTokenizer(inner, None, frozenset([0]), Path("characters"))
 
 
 SMALL = EngineOptions(rows=8, chunk=16, size=4, cache=1024)
@@ -59,7 +59,9 @@ SMALL = EngineOptions(rows=8, chunk=16, size=4, cache=1024)
 def make_served(options: EngineOptions = SMALL) -> Served:
     """The model, compiled."""
     lm.manual_seed(5)
-    return Served("tiny", Decoder(CONFIG), Characters(), CONTEXT, options, template)
+    loaded = LanguageModel(Decoder(CONFIG), characters(), context=CONTEXT)
+    loaded.chat_template = ChatTemplate(TEMPLATE)
+    return Served("tiny", loaded, options)
 
 
 @dataclass(frozen=True, slots=True)

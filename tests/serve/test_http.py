@@ -137,6 +137,52 @@ def test_logprobs(client: Any) -> None:
     assert bytes(content[0].bytes).decode() == content[0].token
 
 
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"enum": ["Ann", "Bob"]}, "age": {"type": "integer", "maximum": 99}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+
+
+def test_a_text_obeys_a_schema(client: Any) -> None:
+    found = client.chat.completions.create(
+        model="tiny",
+        messages=[{"role": "user", "content": "Hi"}],
+        response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}},
+        temperature=1.5,
+        n=4,
+        seed=1,
+    )
+    for choice in found.choices:
+        value = json.loads(choice.message.content)
+        assert value["name"] in ("Ann", "Bob")
+        assert choice.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_required_call(client: Any, stream: bool) -> None:
+    function = {"name": "note", "description": "Notes a person", "parameters": SCHEMA}
+    found = client.chat.completions.create(
+        model="tiny",
+        messages=[{"role": "user", "content": "Note Ann"}],
+        tools=[{"type": "function", "function": function}],
+        tool_choice="required",
+        stream=stream,
+        seed=2,
+    )
+    if stream:
+        parts = [part.choices[0] for part in found]
+        (call,) = [call for part in parts for call in part.delta.tool_calls or ()]
+        reason = parts[-1].finish_reason
+    else:
+        (call,) = found.choices[0].message.tool_calls
+        assert found.choices[0].message.content is None
+        reason = found.choices[0].finish_reason
+    assert (call.function.name, reason) == ("note", "tool_calls")
+    assert json.loads(call.function.arguments)["name"] in ("Ann", "Bob")
+
+
 def test_a_bias_decides(client: Any) -> None:
     found = client.completions.create(
         model="tiny", prompt=PROMPT, max_tokens=4, logit_bias={"40": 100}, temperature=0
