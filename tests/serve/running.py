@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import tokenizers
 
 import luminal as lm
@@ -53,15 +55,15 @@ def characters() -> HuggingFaceTokenizer:
     return HuggingFaceTokenizer(inner, None, frozenset([0]), Path("characters"))
 
 
-SMALL = EngineOptions(rows=8, chunk=16, size=4, cache=1024)
+LIMITS = Limits(body=20_000, new_tokens=100, texts=8, queue=16)
 
 
-def make_served(options: EngineOptions = SMALL) -> Served:
-    """The model, compiled."""
+def make_served() -> Served:
+    """The model, compiled; its cache holds two texts of full length."""
     lm.manual_seed(5)
     loaded = LanguageModel(Decoder(CONFIG), characters(), context=CONTEXT)
     loaded.chat_template = ChatTemplate(TEMPLATE)
-    return Served("tiny", loaded, options)
+    return Served("tiny", loaded, EngineOptions(rows=8, chunk=16, size=4, cache=256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +92,13 @@ class Running:
 
 
 @contextmanager
-def running(
-    served: Served, limits: Limits | None = None, keys: Sequence[str] = ()
-) -> Iterator[Running]:
+def running(served: Served) -> Iterator[Running]:
     """Serves on a free port of this machine."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # of its connections too
     listener.bind(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    server = make_server(make_app(served, limits or Limits(), keys), "127.0.0.1", port, drain=5)
+    server = make_server(make_app(served, LIMITS), "127.0.0.1", port, drain=5)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     while not server.started:
@@ -111,3 +111,17 @@ def running(
         thread.join(20)
         listener.close()
         assert not thread.is_alive()
+
+
+def asked(
+    app: Any, body: Any = None, path: str = "/v1/completions", **headers: str
+) -> httpx.Response:
+    """The answer of an application that runs in no server: a GET where there is no body."""
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            method = "GET" if body is None else "POST"
+            return await client.request(method, path, json=body, headers=headers)
+
+    return asyncio.run(ask())

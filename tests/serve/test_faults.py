@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ from hypothesis import strategies as st
 
 from luminal import models
 from luminal.serve import app
-from luminal.serve.engine import EngineOptions
+from luminal.serve.app import make_app
 from luminal.serve.orders import Limits
-from tests.serve.running import Running, make_served, running
+from tests.serve.running import Running, asked
 
 OK: dict[str, Any] = {"model": "tiny", "prompt": "Once", "max_tokens": 2, "temperature": 0}
 CHAT: dict[str, Any] = {
@@ -34,12 +33,6 @@ CHAT: dict[str, Any] = {
     "max_tokens": 2,
 }
 LONG = OK | {"max_tokens": 100, "stream": True}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
-    with running(make_served(), Limits(body=20_000)) as found:
-        yield found
 
 
 # --- nonsense
@@ -196,16 +189,14 @@ def answered(server: Running) -> float:
 
 
 def test_a_request_has_a_time_limit(server: Running) -> None:
-    with running(make_served(), Limits(seconds=0.2)) as short:
-        gate = threading.Event()
-        short.served.engine.call(gate.wait)
-        answer = httpx.post(f"{short.url}/v1/completions", json=OK)
-        lines = httpx.post(f"{short.url}/v1/completions", json=LONG).text.split("\n\n")
-        gate.set()
-        assert short.blocks_are_free()
+    """The engine's events go to the other application: this one gets none."""
+    limited = make_app(server.served, Limits(seconds=0.2))
+    answer = asked(limited, OK)
     assert (answer.status_code, answer.json()["error"]["code"]) == (504, "timeout")
-    assert json.loads(lines[-3].removeprefix("data: "))["error"]["code"] == "timeout"
-    assert lines[-2] == "data: [DONE]"
+    lines = asked(limited, LONG).text.split("\n\n")
+    assert json.loads(lines[0].removeprefix("data: "))["error"]["code"] == "timeout"
+    assert lines[1:] == ["data: [DONE]", ""]
+    assert server.blocks_are_free()
 
 
 # --- the engine
@@ -228,22 +219,21 @@ def test_a_step_that_fails_is_an_error_and_no_more(
     assert httpx.post(f"{server.url}/v1/completions", json=OK).status_code == 200
 
 
-def test_few_blocks_change_no_text() -> None:
-    """12 texts of up to 40 tokens in a cache of 128, each as it is alone."""
-    options = EngineOptions(rows=8, chunk=8, size=4, cache=128)
-    with running(make_served(options)) as server, server.client() as client:
+def test_few_blocks_change_no_text(server: Running, client: Any) -> None:
+    """8 of 12 texts of up to 48 tokens at a time, in a cache of 256, each as it is alone."""
 
-        def text(number: int) -> str:
-            found = client.completions.create(
-                model="tiny", prompt=f"Tale {number}:", max_tokens=30, temperature=0
-            )
-            return str(found.choices[0].text)
+    def text(number: int) -> str:
+        found = client.completions.create(
+            model="tiny", prompt=f"Tale {number}:", max_tokens=40, temperature=0
+        )
+        return str(found.choices[0].text)
 
-        with ThreadPoolExecutor(12) as pool:
-            together = list(pool.map(text, range(12)))
-        assert server.served.engine.load.preemptions > 0
-        assert together == [text(number) for number in range(12)]
-        assert server.blocks_are_free()
+    before = server.served.engine.load.preemptions
+    with ThreadPoolExecutor(12) as pool:
+        together = list(pool.map(text, range(12)))
+    assert server.served.engine.load.preemptions > before
+    assert together == [text(number) for number in range(12)]
+    assert server.blocks_are_free()
 
 
 # --- processes

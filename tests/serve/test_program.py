@@ -76,80 +76,82 @@ def check(model: Decoder, found: dict[Text, Any]) -> None:
             np.testing.assert_allclose(own, all_[tokens], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_steps_give_the_logits_of_whole_texts(backend: str) -> None:
+def make(backend: str, blocks: int, chunk: int) -> StepProgram:
+    """For 8 rows and texts of up to 32 tokens."""
+    return StepProgram(decoder(), BlockPool(blocks, 4), 8, chunk, context=32, backend=backend)
+
+
+@pytest.fixture(scope="module")
+def large() -> StepProgram:
+    """A cache with room for everybody."""
+    return make("cpu", 40, 16)
+
+
+@pytest.fixture(scope="module")
+def small() -> StepProgram:
+    """A cache in which texts are computed again."""
+    return make("cpu", 7, 4)
+
+
+def check_steps(program: StepProgram) -> None:
     """Mixed steps, chunks, shared and copied blocks, texts that are computed again."""
-    model = decoder()
-    pool = BlockPool(7, 4)
-    program = StepProgram(model, pool, max_rows=3, chunk=4, context=32, backend=backend)
-    scheduler = Scheduler(pool, max_rows=3, chunk=4)
+    scheduler = Scheduler(program.pool, max_rows=3, chunk=4)
     texts = [Text(list(prompt), len(prompt) + 6) for prompt in PROMPTS]
     texts.append(Text(list(PROMPTS[3]), 12, sibling=texts[3]))
     found = served(program, scheduler, texts)
     assert scheduler.preemptions > 0
     assert max(text.cached for text in texts) > 4
-    check(model, found)
+    check(program.model, found)
 
 
-def test_bits_depend_on_nobody_else() -> None:
+def test_steps_give_the_logits_of_whole_texts(small: StepProgram) -> None:
+    check_steps(small)
+
+
+def test_steps_on_the_reference() -> None:
+    check_steps(make("reference", 7, 4))
+
+
+def test_bits_depend_on_nobody_else(large: StepProgram, small: StepProgram) -> None:
     """Alone or among others, in other blocks and chunks, computed once or twice."""
-    model = decoder()
+
+    def run(program: StepProgram, texts: list[Text], chunk: int) -> tuple[dict[Text, Any], int]:
+        scheduler = Scheduler(program.pool, 8, chunk)
+        return served(program, scheduler, texts), scheduler.preemptions
 
     def fresh() -> list[Text]:
         return [Text(list(prompt), len(prompt) + 9) for prompt in PROMPTS]
 
-    def run(texts: list[Text], blocks: int, chunk: int) -> Scheduler:
-        pool = BlockPool(blocks, 4)
-        scheduler = Scheduler(pool, 8, chunk)
-        programs.append(StepProgram(model, pool, 8, chunk, context=32))
-        found.append(served(programs[-1], scheduler, texts))
-        return scheduler
-
-    programs: list[StepProgram] = []
-    found: list[dict[Text, Any]] = []
-    run(fresh(), 40, 16)
-    assert run(fresh(), 7, 4).preemptions > 0
-    alone = [
-        served(programs[0], Scheduler(programs[0].pool, 8, 16), [text])[text] for text in fresh()
-    ]
-    for each in found:
+    together, _ = run(large, fresh(), 16)
+    again, preemptions = run(small, fresh(), 4)
+    assert preemptions > 0
+    alone = [run(large, [text], 16)[0][text] for text in fresh()]
+    for each in (together, again):
         for own, logprobs in zip(alone, each.values(), strict=True):
             np.testing.assert_array_equal(np.array(own), np.array(logprobs))
 
 
-def test_nothing_compiles_while_it_serves() -> None:
-    pool = BlockPool(32, 4)
-    program = StepProgram(decoder(), pool, max_rows=4, chunk=8, context=32)
-    before = lm.compile_count()
-    served(program, Scheduler(pool, 4, 8), [Text([k], 3 * k + 2) for k in range(9)])
-    assert lm.compile_count() == before
-
-
 def test_other_settings_of_attention() -> None:
     """Learned positions, soft-caps, no rotary."""
-    model = decoder(
-        replace(CONFIG, layers=(LayerConfig(),) * 2, positions="learned", attention_softcap=2.0)
-    )
+    layers = (LayerConfig(),) * 2
+    config = replace(CONFIG, layers=layers, positions="learned", attention_softcap=2.0)
     pool = BlockPool(20, 4)
-    program = StepProgram(model, pool, 4, 4, 32, "reference")
+    program = StepProgram(decoder(config), pool, 4, 4, 32, "reference")
     texts = [Text(list(prompt), len(prompt) + 3) for prompt in PROMPTS]
-    check(model, served(program, Scheduler(pool, 4, 4), texts))
+    check(program.model, served(program, Scheduler(pool, 4, 4), texts))
 
 
-def test_the_seed_alone_gives_a_text() -> None:
-    """Whatever else runs, and whatever the program of its step could do besides."""
-    model = decoder()
+def test_the_seed_alone_gives_a_text(large: StepProgram) -> None:
+    """Whatever else runs, and whatever the program of its step could do besides; no compiles."""
     sampling = [
         Sampling(temperature=1.0, seed=1),
         Sampling(temperature=0.7, top_k=9, presence_penalty=0.5, seed=2),
         Sampling(),
         Sampling(temperature=1.3, min_p=0.01, logit_bias={3: 2.0}, seed=2**40),
     ]
-    pool = BlockPool(40, 4)
-    program = StepProgram(model, pool, max_rows=8, chunk=4, context=64)
 
     def run(numbers: Sequence[int]) -> dict[int, list[int]]:
-        scheduler = Scheduler(pool, 8, 4)
+        scheduler = Scheduler(large.pool, 8, 4)
         texts = {Text(list(PROMPTS[k]), len(PROMPTS[k]) + 12): k for k in numbers}
         for text in texts:
             scheduler.add(text)
@@ -158,10 +160,12 @@ def test_the_seed_alone_gives_a_text() -> None:
                 Draw(sampling[texts[row.text]], row.text.tokens, row.text.prompt)
                 for row in step.rows
             ]
-            scheduler.done(step, program.run(step, draws, features_of(draws)).tokens.tolist())
+            scheduler.done(step, large.run(step, draws, features_of(draws)).tokens.tolist())
         return {number: text.tokens for text, number in texts.items()}
 
+    before = lm.compile_count()
     together = run(range(4))
     for number in range(4):
         assert run([number])[number] == together[number]
     assert together[0] != together[3]
+    assert lm.compile_count() == before
