@@ -57,7 +57,7 @@ class StepInputs(NamedTuple):
 
 
 LEAST_CHUNK = 16  # a shorter chunk takes about as long
-LEAST_COLUMNS = 16  # so do shorter histories
+LEAST_COLUMNS = 16  # so do fewer tokens that penalties adjust
 
 
 def inputs_of(step: Step, pool: BlockPool) -> StepInputs:
@@ -105,7 +105,7 @@ def choice_inputs(
     if not features:
         return {}
     found = arrays([*draws, *[NOBODY] * (count - len(draws))], features, vocab_size)
-    for name, filler in (("history", -1), ("biased", -1), ("bias", 0)):
+    for name, filler in (("listed", -1), ("seen", 0), ("count", 0), ("added", 0)):
         if name in found:
             columns = found[name].shape[1]
             more = (0, 0), (0, rounded(columns, LEAST_COLUMNS) - columns)
