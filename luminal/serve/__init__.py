@@ -1,0 +1,1 @@
+"""A language model behind OpenAI's HTTP API, many clients at a time: see `docs/serving.md`."""
