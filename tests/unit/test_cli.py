@@ -53,7 +53,8 @@ def test_cache_info_and_clear(
 @pytest.mark.parametrize(
     "command",
     """
-    generate chat serve embed transcribe classify detect train compile run bench info devices env cache
+    generate chat serve convert embed transcribe classify detect train compile run bench info
+    devices env cache
     """.split(),
 )
 def test_help(
