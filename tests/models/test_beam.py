@@ -13,7 +13,8 @@ from tests.models.small_models import language_model, llama, twin
     ("width", "room", "penalty", "scale"),
     [
         (1, 6, 1.0, 0.2),
-        (3, 12, 1.0, 0.2),
+        (3, 5, 1.0, 0.2),
+        pytest.param(3, 12, 1.0, 0.2, marks=pytest.mark.long),
         pytest.param(4, 16, 0.0, 0.1, marks=pytest.mark.long),
         pytest.param(2, 20, 2.0, 0.1, marks=pytest.mark.long),
         pytest.param(5, 9, -1.0, 0.1, marks=pytest.mark.long),

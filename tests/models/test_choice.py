@@ -171,7 +171,7 @@ def test_a_text_is_chosen_alike_alone_and_in_any_batch() -> None:
         Draw(Sampling(frequency_penalty=1, repetition_penalty=2, logit_bias={1: 3}), [5, 6], 1),
     ]
     tokens = []
-    for step in range(20):
+    for step in range(8):
         draw.tokens = range(step)
         logits = RNG.standard_normal((4, VOCABULARY)).astype(np.float32)
         alone = chosen(logits[:1], [draw])["tokens"][0]
@@ -179,7 +179,7 @@ def test_a_text_is_chosen_alike_alone_and_in_any_batch() -> None:
         assert among[2] == alone
         assert among[0] == logits[2].argmax()
         tokens.append(int(alone))
-    assert len(set(tokens)) > 5
+    assert len(set(tokens)) > 3
 
 
 def test_log_probabilities() -> None:

@@ -47,7 +47,7 @@ def test_the_cpu_writes_the_same(model: LanguageModel) -> None:
     assert compiled.generate(PROMPTS[2], 12) == model.generate(PROMPTS[2], 12)
 
 
-@pytest.mark.parametrize("name", ["mamba", "deepseek_v3"])
+@pytest.mark.parametrize("name", [pytest.param("mamba", marks=pytest.mark.long), "deepseek_v3"])
 def test_batches_of_models_with_other_caches(name: str, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     saved(name, tmp_path)
