@@ -10,23 +10,25 @@ from tests.models.small_models import language_model, llama, twin
 
 
 @pytest.mark.parametrize(
-    ("width", "room", "penalty", "scale"),
+    ("width", "room", "penalty", "ends"),
     [
-        (1, 6, 1.0, 0.2),
-        (3, 5, 1.0, 0.2),
-        pytest.param(3, 12, 1.0, 0.2, marks=pytest.mark.long),
-        pytest.param(4, 16, 0.0, 0.1, marks=pytest.mark.long),
-        pytest.param(2, 20, 2.0, 0.1, marks=pytest.mark.long),
-        pytest.param(5, 9, -1.0, 0.1, marks=pytest.mark.long),
+        (1, 6, 1.0, {0}),
+        (3, 7, 1.0, {0, 7, 21, 33}),
+        pytest.param(3, 12, 1.0, {0}, marks=pytest.mark.long),
+        pytest.param(4, 16, 0.0, {0, 5, 40}, marks=pytest.mark.long),
+        pytest.param(2, 20, 2.0, {0, 3, 9, 30, 31, 50}, marks=pytest.mark.long),
+        pytest.param(5, 9, -1.0, {0, 7, 21}, marks=pytest.mark.long),
     ],
+    ids=["greedy", "many_ends", "one_end", "sums", "long_texts", "short_texts"],
 )
 def test_beams_are_those_of_transformers(
-    width: int, room: int, penalty: float, scale: float
+    width: int, room: int, penalty: float, ends: set[int]
 ) -> None:
     torch, _ = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    made = llama(3, scale=scale)
+    made = llama(3, scale=0.1)
     ours, theirs = language_model(made), twin(made)
-    for prompt in ("EFG", "7"):
+    ours.tokenizer.eos_ids = frozenset(ends)  # type: ignore[misc]
+    for prompt in ("EFG", "7", "ZZ"):
         found = beam_search(ours, prompt, width, room, penalty)
         expected = theirs.generate(
             torch.tensor([ours.encode(prompt)]),
@@ -35,6 +37,7 @@ def test_beams_are_those_of_transformers(
             max_new_tokens=room,
             do_sample=False,
             length_penalty=penalty,
+            eos_token_id=sorted(ends),
             output_scores=True,
             return_dict_in_generate=True,
         )
