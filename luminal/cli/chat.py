@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from luminal.errors import InputError
+
 if TYPE_CHECKING:
     from luminal.models import LanguageModel
 
@@ -39,6 +41,8 @@ def command(
     from luminal.models.chat_template import ChatTemplate
 
     loaded = models.load(model, mode=mode, backend=backend, context=context)
+    if not isinstance(loaded, models.LanguageModel):
+        raise InputError(f"chat: {model} is a {type(loaded).__name__}, which does not chat")
     if template is not None:
         tokens = {} if loaded.chat_template is None else loaded.chat_template.tokens
         loaded.chat_template = ChatTemplate(template.read(), tokens)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -57,35 +57,20 @@ def command(
 ) -> None:
     """Continue a prompt, token by token."""
     from luminal import models
-    from luminal.models.speculative import Draft
 
     loaded = models.load(model or models.SHIPPED, tokenizer=tokenizer, mode=mode, backend=backend)
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"generate: {model} is a {type(loaded).__name__}; give a language model")
-    if regex is not None and json_schema is not None:
-        raise InputError("generate: --regex and --json-schema; give one of both")
-    constraint = None
-    if regex is not None:
-        constraint = models.regex(regex)
-    elif json_schema is not None:
-        constraint = models.json_schema(json_schema.read())
-    proposing: Draft | None = None
-    if draft == "lookup":
-        proposing = models.PromptLookup()
-    elif draft is not None:
-        proposing = models.ModelDraft(models.load(draft, mode=mode, backend=backend))
     pieces = loaded.stream(
         prompt,
         max_tokens=max_tokens,
-        stop=stop or (),
-        constraint=constraint,
-        draft=proposing,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
         min_p=min_p,
         repetition_penalty=repetition_penalty,
         seed=seed,
+        **_more(loaded, stop, regex, json_schema, draft),
     )
     typer.echo(prompt, nl=False)  # after all that can be wrong was checked
     for piece in pieces:
@@ -94,3 +79,34 @@ def command(
     if stats:
         typer.echo()
         typer.echo(loaded.stats.text())
+
+
+def _more(
+    loaded: Any,
+    stop: list[str] | None,
+    regex: str | None,
+    json_schema: typer.FileText | None,
+    draft: str | None,
+) -> dict[str, Any]:
+    """The options that only decoders know, as far as they are given."""
+    from luminal import models
+
+    found: dict[str, Any] = {}
+    given = {"--stop": stop, "--regex": regex, "--json-schema": json_schema, "--draft": draft}
+    named = [name for name, value in given.items() if value]
+    if named and not isinstance(loaded, models.LanguageModel):
+        raise InputError(f"generate: {', '.join(named)}: a {type(loaded).__name__} has none of it")
+    if regex is not None and json_schema is not None:
+        raise InputError("generate: --regex and --json-schema; give one of both")
+    if stop:
+        found["stop"] = stop
+    if regex is not None:
+        found["constraint"] = models.regex(regex)
+    if json_schema is not None:
+        found["constraint"] = models.json_schema(json_schema.read())
+    if draft == "lookup":
+        found["draft"] = models.PromptLookup()
+    elif draft is not None:
+        smaller = models.load(draft, mode=loaded.mode, backend=loaded.backend)
+        found["draft"] = models.ModelDraft(smaller)
+    return found
