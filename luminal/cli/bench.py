@@ -1,4 +1,4 @@
-"""`luminal bench`: time an ONNX model here, and in ONNX Runtime where that is installed."""
+"""`luminal bench`: time a model here, and in other libraries that are installed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,30 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from luminal.cli import onnx_inputs
+from luminal.cli import bench_decoder, onnx_inputs
+from luminal.errors import InputError
 
 BLOCK_SECONDS = 0.25
 """A block of one runtime; blocks take turns, so that a slow spell of the machine meets all."""
 
 
 def command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The model.")],
+    onnx: Annotated[
+        Path | None, typer.Argument(metavar="[MODEL.onnx]", help="An ONNX model.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A decoder: a folder, a .gguf, or a Hugging Face id.")
+    ] = None,
+    arch: Annotated[str | None, typer.Option(help="A decoder of random weights: llama ...")] = None,
+    shape: Annotated[str, typer.Option(help="Its sizes: 8b ...")] = "8b",
+    layers: Annotated[
+        int, typer.Option(min=2, help="Of it; its whole is extrapolated from these and half.")
+    ] = 2,
+    dtype: Annotated[str, typer.Option(help="Of its weights.")] = "bfloat16",
+    prompt: Annotated[
+        list[int] | None, typer.Option(min=2, metavar="128", help="Tokens; may be repeated.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Of a decoder: print JSON.")] = False,
     input: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE.npy", help="An input, in order; may be repeated."),
@@ -28,15 +44,28 @@ def command(
         list[str] | None, typer.Option(metavar="N=1", help="The size of a dim; may be repeated.")
     ] = None,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    backend: Annotated[str, typer.Option(help="Where a decoder runs.")] = "cpu",
     blocks: Annotated[int, typer.Option(min=1, help="Blocks of a quarter second for each.")] = 8,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of ONNX Runtime.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of every runtime.")] = 2,
 ) -> None:
-    """Time MODEL.onnx in blocks that take turns; what is not given is random."""
-    loaded = onnx_inputs.load_model(model).compile(mode=mode)
+    """Time a model in blocks that take turns with other libraries; inputs not given are random.
+
+    Of a decoder: tokens per second of prompts and of what is written, memory, and the share of
+    what this machine's arithmetic or memory would allow.
+    """
+    if [onnx, model, arch].count(None) != 2:
+        raise InputError("bench: give MODEL.onnx, --model or --arch")
+    if onnx is None:
+        asked = bench_decoder.Asked(
+            model, arch, shape, layers, dtype, prompt or [32, 128], mode, backend, blocks, threads
+        )
+        bench_decoder.run(asked, json)
+        return
+    loaded = onnx_inputs.load_model(onnx).compile(mode=mode)
     sizes = onnx_inputs.sizes(dims or [])
     arrays = onnx_inputs.arrays_of(loaded, input or [], sizes, random=True)
     runners: dict[str, Callable[[], Any]] = {"luminal": lambda: loaded(arrays)}
-    other = _onnx_runtime(model, arrays, threads)
+    other = _onnx_runtime(onnx, arrays, threads)
     if other is not None:
         runners["onnxruntime"] = other
     times = _measured(runners, blocks)

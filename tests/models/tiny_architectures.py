@@ -151,8 +151,8 @@ TINY = {
         "Ernie4_5_MoeForCausalLM",
         {**SIZES, "moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 16},
     ),
-    "glm": Tiny("GlmConfig", "GlmForCausalLM", {**SIZES, "head_dim": 16}),
-    "glm4": Tiny("Glm4Config", "Glm4ForCausalLM", {**SIZES, "head_dim": 16}),
+    "glm": Tiny("GlmConfig", "GlmForCausalLM", {**SIZES, "head_dim": 16, "eos_token_id": []}),
+    "glm4": Tiny("Glm4Config", "Glm4ForCausalLM", {**SIZES, "head_dim": 16, "eos_token_id": []}),
     "glm4_moe": Tiny(
         "Glm4MoeConfig", "Glm4MoeForCausalLM", {**SIZES, **ROUTED, "use_qk_norm": True}
     ),

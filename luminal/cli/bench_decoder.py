@@ -1,0 +1,176 @@
+"""What `luminal bench` says of a language model."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import resource
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from luminal.models.decoder import Decoder
+    from luminal.models.speed import Speed, Work
+
+
+class Asked(NamedTuple):
+    """The options; either `model` or `arch` is given."""
+
+    model: str | None
+    arch: str | None
+    shape: str
+    layers: int
+    dtype: str
+    prompts: list[int]
+    mode: str
+    backend: str
+    blocks: int
+    threads: int
+
+
+def run(asked: Asked, as_json: bool) -> None:
+    """Measures, and prints a table or JSON."""
+    from luminal import config
+
+    with config.override(LUMINAL_THREADS=asked.threads):
+        facts = _of_model(asked) if asked.model is not None else _of_shape(asked)
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _print(facts)
+
+
+def _of_model(asked: Asked) -> dict[str, Any]:
+    from luminal.loaders.checkpoint import load_checkpoint, locate
+    from luminal.models.architectures import decoder_of
+
+    assert asked.model is not None
+    place = locate(asked.model)
+    model = decoder_of(load_checkpoint(place))
+    spec = {"path": str(place), "dtype": "auto"}
+    peers = "transformers" if place.is_dir() else "llama.cpp"
+    speed = _measured(asked, model, {peers: spec})
+    return _facts(asked, str(asked.model), model, speed, None)
+
+
+def _of_shape(asked: Asked) -> dict[str, Any]:
+    from luminal.models.shapes import shape
+    from luminal.models.speed import extrapolated
+
+    assert asked.arch is not None
+    keys = shape(asked.arch, asked.shape)
+    whole = keys["num_hidden_layers"]
+    counts = asked.layers // 2, min(asked.layers, whole)
+    speeds = []
+    for count in counts:
+        model = _random(keys | {"num_hidden_layers": count}, asked.dtype)
+        config = {**keys, "num_hidden_layers": count}
+        peers = {"transformers": {"path": None, "config": config, "dtype": asked.dtype}}
+        speeds.append(_measured(asked, model, peers if count == counts[1] else {}))
+    few, more = speeds
+    further = extrapolated(few.seconds, more.seconds, (*counts, whole))
+    return _facts(asked, f"{asked.arch} {asked.shape}", model, more, (whole, further))
+
+
+def _random(keys: dict[str, Any], dtype: str) -> Decoder:
+    from pathlib import Path
+
+    from luminal.loaders.fields import Fields
+    from luminal.models.architectures import architecture_of
+    from luminal.models.decoder import Decoder
+    from luminal.models.speed import filled
+
+    place = Path("the shape")
+    return filled(Decoder(architecture_of(keys, place).config(Fields(keys, place)), dtype))
+
+
+def _measured(asked: Asked, model: Decoder, specs: dict[str, dict[str, Any]]) -> Speed:
+    from luminal.models.peer import Peer
+    from luminal.models.speed import Programs, Work, measured
+
+    context = min(model.longest_text, max(asked.prompts) + 1)
+    prompts = [count for count in asked.prompts if count < context]
+    works = [*(Work(count, 0) for count in prompts), *(Work(1, count) for count in prompts)]
+    programs = Programs(model, context, asked.mode, asked.backend)
+    with contextlib.ExitStack() as stack:
+        peers = [
+            stack.enter_context(Peer(name, spec | {"threads": asked.threads, "context": context}))
+            for name, spec in specs.items()
+            if Peer.installed(name)
+        ]
+        return measured(programs, works, peers, asked.blocks)
+
+
+def _facts(
+    asked: Asked,
+    name: str,
+    model: Decoder,
+    speed: Speed,
+    whole: tuple[int, dict[Work, float]] | None,
+) -> dict[str, Any]:
+    """All that was measured, as JSON has it."""
+    rows = []
+    for work, seconds in speed.seconds.items():
+        row: dict[str, Any] = {
+            "work": str(work),
+            "tokens": work.tokens,
+            "past": work.past,
+            "seconds": seconds,
+            "tokens_per_second": work.tokens / seconds,
+            "roofline": speed.rooflines[work],
+        }
+        for peer, times in speed.peers.items():
+            row[peer] = {"seconds": times[work], "tokens_per_second": work.tokens / times[work]}
+        if whole is not None:
+            count, further = whole
+            row["whole"] = {
+                "layers": count,
+                "seconds": further[work],
+                "tokens_per_second": work.tokens / further[work],
+            }
+        rows.append(row)
+    peaks, usage = speed.peaks, resource.getrusage(resource.RUSAGE_SELF)
+    peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return {
+        "model": name,
+        "layers": speed.layers,
+        "parameters": sum(math.prod(held.shape) for held in model.parameters()),
+        "backend": asked.backend,
+        "mode": asked.mode,
+        "threads": asked.threads,
+        "machine": None if peaks is None else {"flops": peaks.flops, "memory": peaks.memory},
+        "memory": {**speed.memory, "peak": peak},
+        "rows": rows,
+    }
+
+
+def _print(facts: dict[str, Any]) -> None:
+    console = Console()
+    console.print(
+        f"{facts['model']}: {facts['layers']} layers, {facts['parameters']:,} parameters; "
+        f"{facts['backend']}, {facts['mode']}, {facts['threads']} threads"
+    )
+    first = facts["rows"][0]
+    peers = [key for key, value in first.items() if isinstance(value, dict) and key != "whole"]
+    heads = ["work", "ms", "tokens/s", "of roofline"]
+    heads += [f"{peer}, tokens/s" for peer in peers]
+    if "whole" in first:
+        heads.append(f"all {first['whole']['layers']} layers, tokens/s")
+    table = Table(*heads)
+    for row in facts["rows"]:
+        cells = [row["work"], f"{row['seconds'] * 1e3:.2f}", f"{row['tokens_per_second']:.1f}"]
+        cells.append(f"{row['roofline']:.0%}")
+        cells += [f"{row[peer]['tokens_per_second']:.1f}" for peer in peers]
+        if "whole" in row:
+            cells.append(f"{row['whole']['tokens_per_second']:.1f}")
+        table.add_row(*cells)
+    console.print(table)
+    held = ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in facts["memory"].items())
+    console.print(f"memory: {held}")
+    if facts["machine"] is not None:
+        flops, memory = (facts["machine"][key] / 1e9 for key in ("flops", "memory"))
+        console.print(f"this machine: {flops:.0f} GFLOP/s, {memory:.1f} GB/s")
