@@ -142,6 +142,17 @@ def small_tokenizer(scores: dict[str, float]) -> HuggingFaceTokenizer:
     return HuggingFaceTokenizer(inner, 1, frozenset((1, 2)), Path("pieces"))
 
 
+def test_pieces_that_are_cut_out_whole() -> None:
+    """Before a text gets its dummy space, and those with spaces after spaces became signs."""
+    pieces = small_pieces(SCORES)
+    whole = [Piece("<tag>", 0.0, Kind.WHOLE), Piece(SPACE * 2, 0.0, Kind.WHOLE)]
+    first = len(pieces)
+    a, space = 3 + 256 + 1, 3 + 256
+    for add_space, expected in ((False, [a, first, first + 1, a]), (True, [space, a, first])):
+        inner = sentencepiece([*pieces, *whole], add_space=add_space)
+        assert inner.encode("a<tag>  a").ids[: len(expected)] == expected
+
+
 def parts(text: str) -> list[str]:
     """The pieces of a text, with spaces."""
     pieces = small_pieces(SCORES)
