@@ -77,8 +77,9 @@ def special_tokens(place: Path, tokenizer: Tokenizer) -> dict[str, str]:
     found = {}
     if tokenizer.bos_id is not None:
         found["bos_token"] = tokenizer.name_of(tokenizer.bos_id)
-    if tokenizer.eos_ids:
-        found["eos_token"] = tokenizer.name_of(min(tokenizer.eos_ids))
+    ends = tokenizer.eos_ids - {tokenizer.bos_id} or tokenizer.eos_ids  # a new text is an end too
+    if ends:
+        found["eos_token"] = tokenizer.name_of(min(ends))
     path = place / "tokenizer_config.json"
     for name, value in (read_json(path) if place.is_dir() and is_there(path) else {}).items():
         text = value.get("content") if isinstance(value, dict) else value

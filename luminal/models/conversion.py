@@ -201,6 +201,10 @@ def _write_folder(place: Path, checkpoint: Checkpoint, path: Path, kind: str | N
 def _tokenizer_settings(checkpoint: Checkpoint) -> dict[str, Any]:
     """What goes beside a tokenizer.json."""
     found: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    for role in ("bos", "eos"):
+        number = checkpoint.config.get(f"{role}_token_id")
+        if checkpoint.tokenizer is not None and type(number) is int:
+            found[f"{role}_token"] = checkpoint.tokenizer.name_of(number)
     if checkpoint.chat_template is not None:
         found["chat_template"] = checkpoint.chat_template
     return found

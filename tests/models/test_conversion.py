@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+from typer.testing import CliRunner
 
 import luminal as lm
+from luminal.cli.main import app
 from luminal.errors import InputError
 from luminal.loaders.checkpoint import load_checkpoint, read_tokenizer
 from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
@@ -22,6 +24,7 @@ from luminal.loaders.gguf import read_gguf
 from luminal.loaders.gguf_tokenizer import WHOLE_FILE, gguf_tokenizer
 from luminal.models import conversion
 from luminal.models.architectures import decoder_of
+from luminal.models.chat_template import special_tokens
 from luminal.models.conversion import convert
 from luminal.models.gguf_metadata import check_same
 from luminal.models.llama import Llama, LlamaConfig
@@ -134,6 +137,20 @@ def test_the_gguf_package_reads_it(folder: Path, tmp_path: Path) -> None:
     assert reader.fields["tokenizer.chat_template"].contents() == TEMPLATE
 
 
+def test_transformers_reads_the_tokenizer_of_a_gguf(shared_data: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    convert(shared_data / "stories-260k/stories260K.gguf", tmp_path / "m")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "m")
+    ours = read_tokenizer(shared_data / "stories-260k/stories260K.gguf")
+    assert (theirs.bos_token, theirs.eos_token) == ("<s>", "</s>")
+    named = special_tokens(shared_data / "stories-260k/stories260K.gguf", ours)
+    assert named == {"bos_token": "<s>", "eos_token": "</s>"}
+    for text in TEXTS:
+        assert theirs.encode(text) == ours.encode(text), text
+        wanted = theirs.decode(ours.encode(text), skip_special_tokens=True)
+        assert ours.decode(ours.encode(text)) == wanted, text
+
+
 @pytest.mark.parametrize("kind", QUANTIZERS)
 def test_packing_is_that_of_the_gguf_package(kind: str) -> None:
     rng = np.random.default_rng(0)
@@ -201,6 +218,31 @@ def test_nothing_half_done_stays(
     with pytest.raises(OSError, match="disk full"):
         convert(folder, tmp_path / target)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_folder_of_several_files_becomes_one(folder: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    convert(folder, whole)
+    arrays = lm.load(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    files = {name: f"part-{number % 3}.safetensors" for number, name in enumerate(arrays)}
+    for file in set(files.values()):
+        lm.save(folder / file, {name: arrays[name] for name in arrays if files[name] == file})
+    index = {"weight_map": files}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    convert(folder, tmp_path / "again")
+    same_weights(whole, tmp_path / "again")
+    assert not (tmp_path / "again/model.safetensors.index.json").exists()
+    convert(folder, tmp_path / "m.gguf")
+    assert len(read_gguf(tmp_path / "m.gguf").tensors) == len(arrays)
+
+
+def test_the_command(folder: Path, tmp_path: Path) -> None:
+    runner = CliRunner()
+    done = runner.invoke(app, ["convert", str(folder), str(tmp_path / "m.gguf"), "--dtype", "q8_0"])
+    assert done.exit_code == 0, done.output
+    shown = runner.invoke(app, ["info", str(tmp_path / "m.gguf")])
+    assert "Q8_0" in shown.output
 
 
 def test_a_folder_in_another_dtype_keeps_what_lies_beside(folder: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,16 @@ import gguf
 import numpy as np
 import pytest
 
-from luminal.errors import InputError
+from luminal.errors import InputError, LoadError
 from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
-from luminal.loaders.gguf import read_gguf
+from luminal.loaders.gguf import StoredTensor, read_gguf
 from luminal.loaders.gguf_models.table import ARCHITECTURES
 from luminal.loaders.write_gguf import save_gguf
+from luminal.models import load
 from luminal.models.architectures import decoder_of
 from luminal.models.export_gguf import gguf_model
 from luminal.models.gguf_metadata import check_same
+from tests.fuzz.damaged_models import GGUF_VALUES
 from tests.models.test_architectures import made
 from tests.models.tiny_architectures import TINY, VARIANTS, VOCABULARY, YARN
 
@@ -152,3 +156,24 @@ def test_transformers_reads_the_same_weights(name: str, tmp_path: Path) -> None:
     for key, array in found.items():
         # The rounding of 1 + weight; all others are equal.
         np.testing.assert_allclose(array, wanted[key], rtol=0, atol=2**-23)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", WRITTEN)
+def test_damaged_files_are_refused_by_name(name: str, tmp_path: Path) -> None:
+    """Other values in the metadata, other shapes, tensors that are gone."""
+    _, _, path = written(name, tmp_path)
+    file, rng = read_gguf(path), random.Random(name)
+    for _ in range(60):
+        metadata, tensors = dict(file.metadata), dict(file.tensors)
+        key, tensor = rng.choice([*metadata]), rng.choice([*tensors])
+        if rng.random() < 0.7:
+            metadata[key] = rng.choice(GGUF_VALUES)
+        elif rng.random() < 0.4:
+            del tensors[tensor]
+        else:
+            shape = [rng.choice((0, 1, 3, 32)) for _ in range(rng.choice((0, 1, 2, 3)))]
+            tensors[tensor] = StoredTensor("F32", tuple(shape), np.ones(shape, np.float32))
+        with contextlib.suppress(InputError, LoadError):
+            save_gguf(path, tensors, metadata)
+            load(path, backend="reference")

@@ -46,7 +46,7 @@ def hugging_face_tensors(
             array = _read(name, change.read, array, heads)
         ours = names[template] + end
         if ours.count("*") > len(numbers):
-            for number, part in enumerate(array):
+            for number, part in enumerate(np.atleast_1d(array)):
                 found[_filled(ours, [*numbers, str(number)])] = part
         else:
             found[_filled(ours, numbers)] = array
