@@ -10,7 +10,7 @@ from typing import Any
 from luminal.errors import LoadError
 from luminal.loaders import hub
 from luminal.loaders.fields import Fields
-from luminal.loaders.gguf import read_gguf
+from luminal.loaders.gguf import read_gguf, read_split_gguf
 from luminal.loaders.gguf_models.config import architecture_of, config_of, heads_of
 from luminal.loaders.gguf_models.weights import hugging_face_tensors
 from luminal.loaders.gguf_tokenizer import gguf_tokenizer
@@ -57,7 +57,7 @@ def load_checkpoint(path_or_id: str | Path, tokenizer: str | Path | None = None)
         own, template = other or _own_tokenizer(path), folder_chat_template(path)
         return Checkpoint(config, folder_tensors(path), own, path / "config.json", template)
     if path.suffix == ".gguf":
-        file = read_gguf(path)
+        file = read_split_gguf(path)
         architecture = architecture_of(file, path)
         config = config_of(file, architecture, path)
         heads = heads_of(file, architecture, path)

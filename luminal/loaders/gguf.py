@@ -5,6 +5,7 @@ https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,10 @@ MAX_ITEMS = 1 << 21  # in the metadata's arrays: the largest vocabularies have t
 INNER_ARRAY = 64  # items that an array in an array counts as, by the time it takes
 MAX_DEPTH = 8  # of arrays of arrays; no known file has any
 MAX_TEXT_BYTES = 1 << 26
+MAX_PARTS = 1000  # of a model in several files
 
 _TYPE_NAMES = {number: name for name, number in NUMBERS.items()}
+_PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 _FLOAT32, _STRING, _ARRAY = 6, 8, 9
 _SCALARS: dict[int, np.dtype[Any]] = {
     0: np.dtype("<u1"),
@@ -94,6 +97,33 @@ def read_gguf(path: Path) -> GGUFFile:
     _check_spans(entries, path)  # before any is copied, for the sake of its alignment
     tensors = {entry.name: _tensor(data, start, entry, path) for entry in entries}
     return GGUFFile(metadata, tensors)
+
+
+def read_split_gguf(path: Path) -> GGUFFile:
+    """A GGUF file with the tensors of those beside it, where it is the first of several.
+
+    Raises LoadError for another one than the first, and where one is missing.
+    """
+    file = read_gguf(path)
+    fields = Fields(file.metadata, path, "the metadata")
+    count = fields.integer("split.count", 1, least=0)
+    if count < 2:
+        return file
+    match = _PART.fullmatch(path.name)
+    if match is None or int(match[2]) != 1 or int(match[3]) != count or count > MAX_PARTS:
+        raise LoadError(
+            f"{path}: is one of {count} files; pass the first, whose name ends in "
+            f"-00001-of-{min(count, MAX_PARTS):05d}.gguf"
+        )
+    tensors = dict(file.tensors)
+    for number in range(2, count + 1):
+        beside = path.with_name(f"{match[1]}-{number:05d}-of-{count:05d}.gguf")
+        part = read_gguf(beside).tensors
+        both = next((name for name in part if name in tensors), None)
+        if both is not None:
+            raise LoadError(f"{beside}: tensor {shown(both)} is in another file too")
+        tensors |= part
+    return GGUFFile(file.metadata, tensors)
 
 
 @dataclass(frozen=True, slots=True)

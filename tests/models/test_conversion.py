@@ -16,12 +16,13 @@ from typer.testing import CliRunner
 
 import luminal as lm
 from luminal.cli.main import app
-from luminal.errors import InputError
+from luminal.errors import InputError, LoadError
 from luminal.loaders.checkpoint import load_checkpoint, read_tokenizer
 from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
 from luminal.loaders.ggml.types import BLOCKS
 from luminal.loaders.gguf import read_gguf
 from luminal.loaders.gguf_tokenizer import WHOLE_FILE, gguf_tokenizer
+from luminal.loaders.write_gguf import save_gguf
 from luminal.models import conversion
 from luminal.models.architectures import decoder_of
 from luminal.models.chat_template import special_tokens
@@ -235,6 +236,25 @@ def test_a_folder_of_several_files_becomes_one(folder: Path, tmp_path: Path) -> 
     assert not (tmp_path / "again/model.safetensors.index.json").exists()
     convert(folder, tmp_path / "m.gguf")
     assert len(read_gguf(tmp_path / "m.gguf").tensors) == len(arrays)
+
+
+def test_a_model_in_several_gguf_files(folder: Path, tmp_path: Path) -> None:
+    convert(folder, tmp_path / "m.gguf")
+    whole = read_gguf(tmp_path / "m.gguf")
+    names = [tmp_path / f"part-{number:05d}-of-00003.gguf" for number in (1, 2, 3)]
+    for number, path in enumerate(names):
+        part = {n: each for k, (n, each) in enumerate(whole.tensors.items()) if k % 3 == number}
+        metadata = {"split.count": 3, "split.no": number}
+        save_gguf(path, part, metadata | (dict(whole.metadata) if number == 0 else {}))
+    same_weights(tmp_path / "m.gguf", names[0])
+    with pytest.raises(LoadError, match=r"is one of 3 files; pass the first, .*-00001-of-00003"):
+        load_checkpoint(names[1])
+    names[2].write_bytes(names[1].read_bytes())
+    with pytest.raises(LoadError, match=r"00003-of-00003\.gguf: tensor '.*' is in another file"):
+        load_checkpoint(names[0])
+    names[2].unlink()
+    with pytest.raises(LoadError, match=r"00003-of-00003\.gguf: cannot be read: No such file"):
+        load_checkpoint(names[0])
 
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:
