@@ -178,6 +178,7 @@ def test_vectors_of_sentences(name: str, tmp_path: Path) -> None:
     close(found, np.stack([pooled(theirs, each, kind, normalize, 8) for each in SENTENCES]))
 
 
+@pytest.mark.long
 def test_many_texts_share_one_program(tmp_path: Path) -> None:
     theirs = saved("bert", tmp_path, "ForMaskedLM").bert
     with_tokenizer(tmp_path)

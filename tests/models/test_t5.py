@@ -112,13 +112,9 @@ def check_greedy_tokens(kind: str, folder: Path, backend: str) -> None:
     assert lm.compile_count() - before == 3
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["flan"])
 def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
     check_logits(kind, tmp_path, "reference")
-
-
-def test_greedy_tokens_are_those_of_transformers(tmp_path: Path) -> None:
-    check_greedy_tokens("flan", tmp_path, "reference")
 
 
 @pytest.mark.long

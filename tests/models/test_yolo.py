@@ -77,7 +77,7 @@ def check_outputs(kind: str, folder: Path, backend: str) -> None:
         np.testing.assert_allclose(found, other, rtol=0, atol=1e-4 * np.abs(other).max())
 
 
-@pytest.mark.parametrize("kind", ["v8", "v11"])
+@pytest.mark.parametrize("kind", ["v11"])
 def test_outputs_are_those_of_torch(kind: str, tmp_path: Path) -> None:
     check_outputs(kind, tmp_path, "reference")
 
@@ -175,6 +175,7 @@ def picture(folder: Path) -> Path:
     return folder / "a.png"
 
 
+@pytest.mark.long
 def test_things_in_an_image(tmp_path: Path) -> None:
     theirs = saved("v11", tmp_path)
     loaded = lm.models.load(tmp_path, backend="reference")
@@ -205,6 +206,7 @@ def test_things_in_an_image(tmp_path: Path) -> None:
         loaded.detect(path, 2)
 
 
+@pytest.mark.long
 def test_norms_that_are_part_of_convolutions(tmp_path: Path) -> None:
     saved("v11", tmp_path)
     exact = lm.models.load(tmp_path, backend="reference")
@@ -274,6 +276,7 @@ def exported(folder: Path, count: int = len(LABELS)) -> Path:
     return folder / "model.onnx"
 
 
+@pytest.mark.long
 def test_the_command_detect_with_onnx(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
