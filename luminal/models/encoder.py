@@ -8,20 +8,22 @@ from typing import Any
 from luminal.dtypes import float32, promote
 from luminal.frontend.tensor import Tensor
 from luminal.models.transformer import Transformer, TransformerConfig
-from luminal.nn import Embedding, LayerNorm, Module
+from luminal.nn import Embedding, Module
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderConfig:
     """Embeddings, with a norm after them, below `layers`; texts are all of one segment type.
 
-    `segments`: the number of these types, 0 where the model has none.
+    `segments`: the number of these types, 0 where the model has none. `learned`: positions have
+    embeddings.
     """
 
     vocab_size: int
     max_position_embeddings: int
     segments: int
     layers: TransformerConfig
+    learned: bool = True
 
 
 class Encoder(Module):
@@ -29,12 +31,13 @@ class Encoder(Module):
 
     def __init__(self, config: EncoderConfig, dtype: Any = float32) -> None:
         self.config = config
-        hidden, eps = config.layers.hidden_size, config.layers.norm_eps
+        hidden, positions = config.layers.hidden_size, config.max_position_embeddings
         self.embed_tokens = Embedding(config.vocab_size, hidden, dtype=dtype)
-        self.embed_positions = Embedding(config.max_position_embeddings, hidden, dtype=dtype)
+        learned = config.learned
+        self.embed_positions = Embedding(positions, hidden, dtype=dtype) if learned else None
         segments = config.segments
         self.embed_segments = Embedding(segments, hidden, dtype=dtype) if segments else None
-        self.embed_norm = LayerNorm(hidden, eps, dtype=dtype)
+        self.embed_norm = config.layers.make_norm(dtype)
         self.transformer = Transformer(config.layers, dtype)
 
     def forward(self, ids: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -44,7 +47,8 @@ class Encoder(Module):
         """
         x = self.embed_tokens(ids)
         x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
-        x = x + self.embed_positions(ids.graph.arange(ids.extents[1]))
+        if self.embed_positions is not None:
+            x = x + self.embed_positions(ids.graph.arange(ids.extents[1]))
         if self.embed_segments is not None:
             x = x + self.read(self.embed_segments.weight, x)[0]
         visible = None if lengths is None else within(ids, lengths).unsqueeze((1, 2))

@@ -15,17 +15,30 @@ from luminal.frontend.tensor import Tensor
 from luminal.nn import (
     FeedForward,
     GatedFeedForward,
+    Identity,
     KVCache,
     LayerNorm,
     MaskedAttention,
     Module,
     ModuleList,
     RMSNorm,
+    RotaryEmbedding,
     init,
 )
 from luminal.nn.masked_attention import KeysValues
+from luminal.nn.rotary import Angles
 
 NORM_PLACES = ("before", "after")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKind:
+    """What may differ between layers. `reach`: tokens further away are not seen. `theta`: that of
+    rotary positions, which there are none of by default.
+    """
+
+    reach: int | None = None
+    theta: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,8 @@ class TransformerConfig:
     each sum. `rms`: RMS norms, else layer norms. Biases of keys and outputs are as the others of
     attention by default. `cross_attention`: layers attend to a memory, too.
     `layer_scale`: what a layer adds is times a vector (Touvron et al., arXiv 2103.17239).
+    `kinds`: one for each layer, where they are not all plain. `first_norm`: False where what comes
+    in is normalised already.
     """
 
     hidden_size: int
@@ -53,6 +68,9 @@ class TransformerConfig:
     scale: float | None = None
     cross_attention: bool = False
     layer_scale: bool = False
+    norm_bias: bool = True
+    first_norm: bool = True
+    kinds: tuple[LayerKind, ...] = ()
 
     def __post_init__(self) -> None:
         if self.norm_place not in NORM_PLACES:
@@ -63,10 +81,11 @@ class TransformerConfig:
 
     def make_norm(self, dtype: Any) -> Module:
         """A norm over the features."""
-        kind = RMSNorm if self.rms else LayerNorm
-        return kind(self.hidden_size, self.norm_eps, dtype=dtype)
+        if self.rms:
+            return RMSNorm(self.hidden_size, self.norm_eps, dtype=dtype)
+        return LayerNorm(self.hidden_size, self.norm_eps, bias=self.norm_bias, dtype=dtype)
 
-    def make_attention(self, dtype: Any) -> MaskedAttention:
+    def make_attention(self, dtype: Any, rotary: RotaryEmbedding | None = None) -> MaskedAttention:
         """Attention of one layer."""
         return MaskedAttention(
             self.hidden_size,
@@ -77,16 +96,20 @@ class TransformerConfig:
             key_bias=self.key_bias,
             output_bias=self.output_bias,
             scale=self.scale,
+            rotary=rotary,
         )
 
 
 class Residual(Module):
     """A part whose output is added to its input, with the norm before it or after the sum."""
 
-    def __init__(self, config: TransformerConfig, part: Module, dtype: Any) -> None:
+    def __init__(
+        self, config: TransformerConfig, part: Module, dtype: Any, normed: bool = True
+    ) -> None:
         hidden = config.hidden_size
         self.before = config.norm_place == "before"
-        self.part, self.norm = part, config.make_norm(dtype)
+        self.part = part
+        self.norm = config.make_norm(dtype) if normed else Identity()
         self.scale = init.parameter((hidden,), init.ones, dtype) if config.layer_scale else None
 
     def forward(self, x: Tensor, *args: Any) -> Tensor:
@@ -101,12 +124,18 @@ class Residual(Module):
 class TransformerLayer(Module):
     """Attention to itself, then to the memory if there is one, then a feed-forward part."""
 
-    def __init__(self, config: TransformerConfig, dtype: Any) -> None:
+    def __init__(
+        self,
+        config: TransformerConfig,
+        dtype: Any,
+        rotary: RotaryEmbedding | None = None,
+        normed: bool = True,
+    ) -> None:
         kind = GatedFeedForward if config.gated else FeedForward
         sizes = config.hidden_size, config.intermediate_size
         mlp = kind(*sizes, config.activation, config.mlp_bias, dtype)
         crossed = config.cross_attention
-        self.attention = Residual(config, config.make_attention(dtype), dtype)
+        self.attention = Residual(config, config.make_attention(dtype, rotary), dtype, normed)
         self.cross = Residual(config, config.make_attention(dtype), dtype) if crossed else None
         self.mlp = Residual(config, mlp, dtype)
 
@@ -125,9 +154,10 @@ class TransformerLayer(Module):
         memory_visible: Tensor | None = None,
         cache: KVCache | None = None,
         past: Extent = 0,
+        angles: Angles | None = None,
     ) -> Tensor:
         """(..., s, hidden) to the same shape; see Transformer."""
-        x = self.attention(x, None, visible, bias, cache, past)
+        x = self.attention(x, None, visible, bias, cache, past, angles)
         if self.cross is not None:
             x = self.cross(x, memory, memory_visible)
         y: Tensor = self.mlp(x)
@@ -139,8 +169,20 @@ class Transformer(Module):
 
     def __init__(self, config: TransformerConfig, dtype: Any = float32) -> None:
         self.config = config
+        self.kinds = config.kinds or (LayerKind(),) * config.num_hidden_layers
+        self.rotaries = {
+            kind.theta: RotaryEmbedding(config.head_dim, kind.theta)
+            for kind in self.kinds
+            if kind.theta is not None
+        }
         self.layers = ModuleList(
-            TransformerLayer(config, dtype) for _ in range(config.num_hidden_layers)
+            TransformerLayer(
+                config,
+                dtype,
+                None if kind.theta is None else self.rotaries[kind.theta],
+                config.first_norm or number > 0,
+            )
+            for number, kind in enumerate(self.kinds)
         )
         self.norm = config.make_norm(dtype) if config.norm_place == "before" else None
 
@@ -165,8 +207,22 @@ class Transformer(Module):
         `visible` and `bias` are as those of MaskedAttention. `memories` are one a layer, and so are
         `caches`: with them, x has no batch and is at the positions past .. past + s - 1.
         """
-        for number, layer in enumerate(self.layers):
+        graph, count = x.graph, x.extents[-2]
+        angles = {key: each.angles(graph, count, past) for key, each in self.rotaries.items()}
+        seen = {kind: _within_reach(kind, visible, x) for kind in self.kinds}
+        for number, (kind, layer) in enumerate(zip(self.kinds, self.layers, strict=True)):
             memory = memories[number] if memories else None
             cache = caches[number] if caches else None
-            x = layer(x, visible, bias, memory, memory_visible, cache, past)
+            turned = None if kind.theta is None else angles[kind.theta]
+            x = layer(x, seen[kind], bias, memory, memory_visible, cache, past, turned)
         return x if self.norm is None else self.norm(x)
+
+
+def _within_reach(kind: LayerKind, visible: Tensor | None, x: Tensor) -> Tensor | None:
+    """What layers of this kind see of what is visible; padding sees itself, or it were NaN."""
+    if kind.reach is None:
+        return visible
+    places = x.graph.arange(x.extents[-2])
+    distances = (places - places.unsqueeze(-1)).abs()
+    near = distances <= kind.reach
+    return near if visible is None else near & (visible | (distances == 0))

@@ -12,6 +12,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.nn.cache import KVCache
 from luminal.nn.linear import Linear
 from luminal.nn.module import Module
+from luminal.nn.rotary import Angles, RotaryEmbedding
 
 
 class KeysValues(NamedTuple):
@@ -25,7 +26,8 @@ class MaskedAttention(Module):
     """softmax(q k^T * scale + bias) v per head, between projections with biases or without.
 
     Vaswani et al., arXiv 1706.03762. `bias`: of all projections, where `key_bias` and `output_bias`
-    do not say otherwise. `scale`: 1 / sqrt(head_dim) by default.
+    do not say otherwise. `scale`: 1 / sqrt(head_dim) by default. `rotary` turns queries and keys of
+    self-attention.
     """
 
     def __init__(
@@ -39,9 +41,11 @@ class MaskedAttention(Module):
         key_bias: bool | None = None,
         output_bias: bool | None = None,
         scale: float | None = None,
+        rotary: RotaryEmbedding | None = None,
     ) -> None:
         inner = heads * head_dim
         self.heads, self.head_dim = heads, head_dim
+        self.rotary = rotary
         self.scale = 1 / math.sqrt(head_dim) if scale is None else scale
         self.q_proj = Linear(hidden, inner, bias, dtype)
         self.k_proj = Linear(hidden, inner, bias if key_bias is None else key_bias, dtype)
@@ -60,16 +64,22 @@ class MaskedAttention(Module):
         bias: Tensor | None = None,
         cache: KVCache | None = None,
         past: Extent = 0,
+        angles: Angles | None = None,
     ) -> Tensor:
         """x (..., q, hidden) to the same shape; x attends to itself if there is no `attended`.
 
         `visible` (bools) and `bias` (added to the scores) broadcast to (..., heads, q, k). With a
         cache, x has no batch: its keys and values are appended at `past`, all are attended.
+        `angles` are those of `rotary` for positions past .. past + q - 1.
         """
+        queries = self._heads(self.q_proj(x))
         keys, values = self.keys_values(x) if attended is None else attended
+        if self.rotary is not None:
+            angles = angles or self.rotary.angles(x.graph, x.extents[-2], past)
+            queries, keys = self.rotary(queries, angles), self.rotary(keys, angles)
         if cache is not None:
             keys, values = cache.keep(keys, values, past)
-        scores = self._heads(self.q_proj(x)) * self.scale @ keys.mT
+        scores = queries * self.scale @ keys.mT
         if bias is not None:
             scores = scores + bias
         if visible is not None:

@@ -56,6 +56,19 @@ TINY = {
             "max_position_embeddings": 24,
         },
     ),
+    "modernbert": Tiny(
+        "ModernBert",
+        {
+            **SIZES,
+            "num_hidden_layers": 4,
+            "local_attention": 6,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "cls_token_id": 1,
+            "sep_token_id": 2,
+        },
+    ),
 }
 
 

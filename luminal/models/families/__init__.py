@@ -14,6 +14,7 @@ from luminal.models.families.bert import BERT, DISTILBERT, ROBERTA
 from luminal.models.families.clip import CLIP
 from luminal.models.families.convolutional import CONVNEXT, MOBILENET_V1, MOBILENET_V2, RESNET
 from luminal.models.families.family import Family
+from luminal.models.families.modernbert import MODERNBERT
 from luminal.models.families.t5 import T5_FAMILY
 from luminal.models.families.vision import DINOV2, DINOV2_CLASSIFIER, VIT, VIT_CLASSIFIER
 from luminal.models.families.whisper import WHISPER
@@ -31,6 +32,8 @@ FAMILIES: Mapping[str, Family] = {
     "DistilBertModel": DISTILBERT,
     "MobileNetV1ForImageClassification": MOBILENET_V1,
     "MobileNetV2ForImageClassification": MOBILENET_V2,
+    "ModernBertForMaskedLM": MODERNBERT,
+    "ModernBertModel": MODERNBERT,
     "ResNetForImageClassification": RESNET,
     "RobertaForMaskedLM": ROBERTA,
     "RobertaModel": ROBERTA,
