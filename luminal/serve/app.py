@@ -33,6 +33,9 @@ PAGE = Path(__file__).parent / "page" / "index.html"
 BODY_SECONDS = 30.0  # a request's body must be there within
 STALL_SECONDS = 60.0  # a client that reads nothing for so long is given up
 Replies = Completions | Chats
+Feed = asyncio.Queue[Event | None]
+"""Events of a request's texts; None: its time is over."""
+
 Read = Callable[[Fields, orders.Vocabulary, Limits], Order]
 
 
@@ -47,7 +50,7 @@ class Api:
     def __init__(self, served: Served, limits: Limits, keys: Sequence[str]) -> None:
         self.served, self.limits = served, limits
         self.metrics = Metrics(served.engine)
-        self._feeds: dict[Job, asyncio.Queue[Event]] = {}
+        self._feeds: dict[Job, Feed] = {}
         self._vectors = 0
         routes = [
             Route("/", self.page),
@@ -180,7 +183,7 @@ class Api:
         jobs = [job for group in groups for job in group]
         self._check_queue(len(jobs))
         choices = [Choice(job, number) for number, job in enumerate(jobs)]
-        feed: asyncio.Queue[Event] = asyncio.Queue()
+        feed: Feed = asyncio.Queue()
         for job in jobs:
             self._feeds[job] = feed
         for group in groups:
@@ -251,7 +254,7 @@ class Work:
         api: Api,
         order: Order,
         choices: Sequence[Choice],
-        feed: asyncio.Queue[Event],
+        feed: Feed,
         start: float,
         noted: dict[str, Any],
     ) -> None:
@@ -261,9 +264,12 @@ class Work:
         self._left = len(choices)
 
     async def __aenter__(self) -> Work:
+        loop = asyncio.get_running_loop()
+        self._limit = loop.call_later(self._api.limits.seconds, self._feed.put_nowait, None)
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        self._limit.cancel()
         self._api.release([choice.job for choice in self.choices])
         used = usage(self.order.prompts, self.choices)
         metrics = self._api.metrics
@@ -279,20 +285,16 @@ class Work:
 
     async def events(self) -> AsyncIterator[list[tuple[Choice, Event]]]:
         """What has come since the last time, until all texts have ended. Raises ApiError."""
-        deadline = self._start + self._api.limits.seconds
         while self._left:
-            try:
-                async with asyncio.timeout(deadline - time.perf_counter()):
-                    got = [await self._feed.get()]
-            except TimeoutError:
-                raise ApiError(
-                    504, f"It took more than {self._api.limits.seconds:g} s", code="timeout"
-                ) from None
+            got = [await self._feed.get()]
             while not self._feed.empty():
                 got.append(self._feed.get_nowait())
             yield [self._noticed(event) for event in got]
 
-    def _noticed(self, event: Event) -> tuple[Choice, Event]:
+    def _noticed(self, event: Event | None) -> tuple[Choice, Event]:
+        if event is None:
+            seconds = self._api.limits.seconds
+            raise ApiError(504, f"It took more than {seconds:g} s", code="timeout")
         choice = self._of[event.job]
         if event.error is not None:
             raise ApiError(500, event.error, code="model_error")
@@ -315,6 +317,7 @@ class Stream(Response):
 
     def __init__(self, work: Work, replies: Replies) -> None:
         self._work, self._replies = work, replies
+        self._since: float | None = None  # what is being sent now waits for the client
         self.background = None
         self.status_code = 200
 
@@ -324,7 +327,10 @@ class Stream(Response):
             gone = asyncio.ensure_future(_gone(receive))
             sent = asyncio.ensure_future(self._send(send))
             try:
-                await asyncio.wait((gone, sent), return_when=asyncio.FIRST_COMPLETED)
+                while not (gone.done() or sent.done() or self._stalls()):
+                    await asyncio.wait(
+                        (gone, sent), timeout=STALL_SECONDS / 4, return_when=asyncio.FIRST_COMPLETED
+                    )
                 if sent.done():
                     await sent
             finally:
@@ -332,20 +338,22 @@ class Stream(Response):
                 sent.cancel()
                 await asyncio.gather(gone, sent, return_exceptions=True)
 
-    async def _send(self, send: Send) -> None:
-        async def put(kind: str, **parts: Any) -> None:
-            async with asyncio.timeout(STALL_SECONDS):
-                await send({"type": f"http.response.{kind}"} | parts)
+    def _stalls(self) -> bool:
+        """Whether the client has read nothing for long, while there was something to read."""
+        return self._since is not None and time.perf_counter() - self._since > STALL_SECONDS
 
+    async def _send(self, send: Send) -> None:
         headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
             (b"cache-control", b"no-cache"),
         ]
-        with contextlib.suppress(TimeoutError, OSError):
-            await put("start", status=200, headers=headers)
+        with contextlib.suppress(OSError):
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             async for data in self._data():
-                await put("body", body=data, more_body=True)
-            await put("body", body=b"data: [DONE]\n\n")
+                self._since = time.perf_counter()
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+                self._since = None
+            await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
 
     async def _data(self) -> AsyncIterator[bytes]:
         replies, work = self._replies, self._work

@@ -94,7 +94,7 @@ class Running:
 @contextmanager
 def running(served: Served) -> Iterator[Running]:
     """Serves on a free port of this machine."""
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # without a name asyncio delays packets
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # of its connections too
     listener.bind(("127.0.0.1", 0))
     port = listener.getsockname()[1]
