@@ -18,7 +18,7 @@ from luminal.runtime.report_text import table_lines
 
 SUBJECTS = (
     "start", "small", "pointwise", "scatter", "matmul", "attention", "language_model", "training",
-    "moe", "torch_compile", "onnx_runtime", "compile_time", "search",
+    "moe", "torch_compile", "onnx_runtime", "compile_time", "search", "serving",
 )  # fmt: skip
 HEAD = ("what", "measured", "target", "", "spread", "detail")
 RESULTS = Path(__file__).parent / "results.json"
