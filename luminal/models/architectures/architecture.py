@@ -37,7 +37,8 @@ class Architecture:
     `adapted`: the array that is stored under a name of ours. `further_layers`: files may have
     layers beyond the last one, which guess further tokens and are left out. `divided`: an array and
     its name as those of several projections, where fusing is not by rows of the kinds above.
-    `parts`: how the names of weights begin that are read, all if there are none.
+    `parts`: how the names of weights begin that are read, all if there are none. `unpacked`: the
+    arrays of a file, of which some are packed.
     """
 
     config: Callable[[Fields], DecoderConfig]
@@ -47,12 +48,13 @@ class Architecture:
     further_layers: bool = False
     divided: Callable[[str, Array, DecoderConfig], Iterable[tuple[str, Array]]] | None = None
     parts: tuple[str, ...] = ()
+    unpacked: Callable[[Tensors], Tensors] = dict
 
     def weights(self, tensors: Tensors, config: DecoderConfig) -> dict[str, Array]:
         """The arrays under the names of a Decoder; views where rows are only taken apart."""
         found: dict[str, Array] = {}
         experts: dict[str, dict[tuple[str, int], Array]] = {}
-        for theirs, array in tensors.items():
+        for theirs, array in self.unpacked(tensors).items():
             if DERIVED.fullmatch(theirs) or not theirs.startswith(self.parts or ""):
                 continue
             name = self._renamed(theirs)
