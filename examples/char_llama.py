@@ -16,7 +16,6 @@ import numpy as np
 import luminal as lm
 from luminal import optim
 from luminal.models import Llama, LlamaConfig
-from luminal.models.sampling import Sampler
 from luminal.models.train import next_token_loss
 from luminal.training import Batches, Record, TextDataset, fit
 
@@ -67,10 +66,11 @@ def write(model: Llama, start: list[int], count: int, temperature: float = 0.7) 
     ids = cx.tensor((cx.dim("s", 1, context),), lm.int32, "ids")
     model(ids, last_only=True).squeeze(0).output("logits")
     following = lm.compile(cx)
-    sampler, rng, text = Sampler(temperature), np.random.default_rng(0), [*start]
+    rng, text = np.random.default_rng(0), [*start]
     for _ in range(count):
-        read = np.array(text[-context:], np.int32)
-        text.append(sampler.choose(following({"ids": read})["logits"], rng))
+        logits = following({"ids": np.array(text[-context:], np.int32)})["logits"]
+        noise = temperature * rng.gumbel(size=logits.shape)  # the greatest sum is a draw
+        text.append(int(np.argmax(logits + noise)))
     return text
 
 
