@@ -35,8 +35,8 @@ class StepsPass(Pass):
             (first, *_) = stage = self.next_stage()
             dots = not all(self.lies_along_steps(r) for r in stage)
             tile = dot_tile if dots else self.vectors
-            along = max(first.attrs, key=lambda a: a.sort_key)
-            self.tiles[along] = TileChoice(1, self.blocking.width if dots else 1)
+            *_, along = (x for x in self.schedule.sequential if x.members[0] in first.attrs)
+            self.tiles[along.symbol] = TileChoice(1, self.blocking.width if dots else 1)
             lanes = TileChoice(DOT_TILE)
             with self.loops(self.lane_axes, env, lanes) as outside:
                 inside = self.open(self.step, outside, tile)

@@ -15,7 +15,7 @@ from luminal.kernel.cascade import Cascade, masked
 from luminal.kernel.evaluate import Env, Row
 from luminal.kernel.group import Group
 from luminal.kernel.guards import Range
-from luminal.kernel.loops import LoopAxis, accesses, estimate
+from luminal.kernel.loops import LoopAxis, accesses, estimate, loop_axes
 from luminal.kernel.placement import Placement
 from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.tile_ir import Carry, Contract, Load, Map, Reduce, Store, Tile
@@ -52,14 +52,24 @@ def contiguous(group: Group, term: Term, axis: Symbol) -> bool:
     return all(access.contiguity(LoopAxis(axis, (axis,))) >= 0 for access in found)
 
 
+def _contracted(group: Group, cascade: Cascade) -> tuple[LoopAxis, ...]:
+    """The loops of contractions, the one along which most reads lie side by side innermost."""
+    bound = {a for r in cascade.inner for a in r.attrs}
+    loops = loop_axes(group)
+    found = accesses(group, loops)
+
+    def nearness(loop: LoopAxis) -> tuple[int, int]:
+        return sum(access.stride(loop) == 1 for access in found), loop.estimate
+
+    return tuple(sorted((x for x in loops if x.members[0] in bound), key=nearness))
+
+
 class Workspace(Placement):
     """The blocks in hand, the state in scratch, and the statements that stages are made of."""
 
     def __init__(self, group: Group, cascade: Cascade, blocking: Blocking) -> None:
-        bound = [a for r in cascade.inner for a in r.attrs]
-        sequential = tuple(LoopAxis(a, (a,)) for a in dict.fromkeys(bound))
         self.tiles: dict[Symbol, TileChoice] = {}  # of the loops of contractions
-        super().__init__(group, Schedule((), (), sequential, (), self.tiles))
+        super().__init__(group, Schedule((), (), _contracted(group, cascade), (), self.tiles))
         self.cascade = cascade
         self.blocking = blocking
         self.dtype = cascade.maximum.dtype

@@ -7,6 +7,7 @@ import pytest
 import luminal as lm
 from luminal.backends import registry
 from luminal.compiler import lower_to_program
+from luminal.kernel.tile_ir import Loop
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
@@ -46,3 +47,11 @@ def test_with_a_cache(new: int | None) -> None:
 def test_without_a_cache() -> None:
     for buffer in program(None, cached=False).buffers:
         assert sum("s" in str(extent) for extent in buffer.shape) <= 1, buffer
+
+
+def test_vectors_of_a_new_token_run_along_whole_heads() -> None:
+    """Rotary positions cut a head in two: dot products go on along both halves as one."""
+    for kernel in program(1, cached=True).kernels:
+        for loop in kernel.statements():
+            if isinstance(loop, Loop) and loop.vector > 1 and (loop.stop - loop.start).is_const:
+                assert (loop.stop - loop.start).value >= min(loop.vector, CONFIG.head_dim), loop
