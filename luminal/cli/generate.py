@@ -88,14 +88,10 @@ def _more(
     json_schema: typer.FileText | None,
     draft: str | None,
 ) -> dict[str, Any]:
-    """The options that only decoders know, as far as they are given."""
+    """The options of `stream` that need more than a number, as far as they are given."""
     from luminal import models
 
     found: dict[str, Any] = {}
-    given = {"--stop": stop, "--regex": regex, "--json-schema": json_schema, "--draft": draft}
-    named = [name for name, value in given.items() if value]
-    if named and not isinstance(loaded, models.LanguageModel):
-        raise InputError(f"generate: {', '.join(named)}: a {type(loaded).__name__} has none of it")
     if regex is not None and json_schema is not None:
         raise InputError("generate: --regex and --json-schema; give one of both")
     if stop:

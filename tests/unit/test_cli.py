@@ -208,13 +208,11 @@ def test_what_a_continuation_must_match(
     assert message == "luminal: generate: --regex and --json-schema; give one of both"
 
 
-def test_options_that_only_decoders_know(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_does_not_chat(monkeypatch: pytest.MonkeyPatch) -> None:
     class Vectors:
         """A model that writes no text."""
 
     monkeypatch.setattr("luminal.models.load", lambda *_, **__: Vectors())
-    message = str(run(monkeypatch, "generate", "--prompt", "a", "--stop", "b", "--draft", "c"))
-    assert message == "luminal: generate: --stop, --draft: a Vectors has none of it"
     message = str(run(monkeypatch, "chat", "--model", "vectors"))
     assert message == "luminal: chat: vectors is a Vectors, which does not chat"
 
