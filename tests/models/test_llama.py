@@ -41,7 +41,7 @@ def test_logits_of_all_positions(shared_data: Path, file: str) -> None:
     np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-4)
 
 
-def test_prefill_and_decode_give_transformers_logits(
+def test_prefill_and_decode_give_transformers_log_probabilities(
     shared_data: Path, model: LanguageModel
 ) -> None:
     torch = pytest.importorskip("torch")
@@ -52,13 +52,18 @@ def test_prefill_and_decode_give_transformers_logits(
     ids = model.tokenizer.encode(PROMPT)
     with torch.no_grad():
         expected = theirs(torch.tensor([ids])).logits[0].numpy()
-    prefill, decode = model.compile()
+    logprobs = torch.from_numpy(expected).log_softmax(-1)
+    prefill, decode = model.compile(("top_logprobs",))
     split = len(ids) - 2
-    ours = [prefill({"ids": np.array(ids[:split], np.int32)}, dims={"past": 0})["logits"]]
+    ours = [prefill({"ids": np.array(ids[:split], np.int32)}, dims={"past": 0})]
     for past in range(split, len(ids)):
-        ours.append(decode({"ids": np.array([ids[past]], np.int32)}, dims={"past": past})["logits"])
-    # 1e-4 as above
-    np.testing.assert_allclose(np.stack(ours), expected[split - 1 :], rtol=0, atol=1e-4)
+        ours.append(decode({"ids": np.array([ids[past]], np.int32)}, dims={"past": past}))
+    for found, wanted in zip(ours, logprobs[split - 1 :], strict=True):
+        top = wanted.topk(20)
+        np.testing.assert_array_equal(found["top_tokens"][0], top.indices.numpy())
+        # 1e-4 as above
+        np.testing.assert_allclose(found["top_logprobs"][0], top.values.numpy(), atol=1e-4)
+        assert found["tokens"][0] == wanted.argmax()
 
 
 def test_greedy_tokens_are_those_of_transformers(shared_data: Path, model: LanguageModel) -> None:
