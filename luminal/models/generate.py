@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from luminal.errors import GraphError, InputError, LoadError
+from luminal.frontend.generator import checked_seed
 from luminal.frontend.handle import Array
 from luminal.loaders.checkpoint import folder_config, load_checkpoint, locate
 from luminal.loaders.tokenizer import Tokenizer
@@ -21,7 +22,7 @@ from luminal.models.decoder import Decoder
 from luminal.models.families import family_of, read_family
 from luminal.models.programs import Features, Programs
 from luminal.models.prompt_cache import Prompt, read_prompt, write_prompt
-from luminal.models.sampling import Sampling, checked_count, features_of
+from luminal.models.sampling import SETTINGS, Sampling, checked_count, features_of
 from luminal.models.speculative import Draft, accepted, check_rewinds
 from luminal.models.stats import Stats
 from luminal.models.text import Completion, Constraint, Ranked, Text
@@ -108,6 +109,7 @@ class LanguageModel:
         """
         text = self._text(prompt, max_tokens, **options)
         if draft is not None:
+            _check_kind("draft", draft, "propose", "models.PromptLookup or models.ModelDraft")
             check_rewinds(self.programs)
             if text.draw.allowed is not None:
                 raise InputError(
@@ -132,6 +134,9 @@ class LanguageModel:
         text becomes does not depend on the others. `logprobs`: with log-probabilities.
         """
         checked_count("n", n, 1)
+        checked_seed("generate", seed)
+        if isinstance(prompts, str):
+            raise InputError(f"prompts: {prompts!r} is one text; give a list of them")
         texts = [
             self._text(prompt, max_tokens, **options, seed=seed + number)
             for prompt in prompts
@@ -204,6 +209,8 @@ class LanguageModel:
         The "mean" of the model's last hidden states over the tokens, or that of the "last" one.
         """
         rows = [texts] if isinstance(texts, str) else [*texts]
+        if not rows:
+            return np.zeros((0, self.model.config.hidden_size), np.float32)
         pooled = self.programs.program(
             ("embed", (pooling,)), lambda: whole_texts.pooled(self.model, self.context, pooling)
         )
@@ -252,10 +259,15 @@ class LanguageModel:
         **sampling: Any,
     ) -> Text:
         ids = self.encode(prompt)
-        strings = [stop] if isinstance(stop, str) else [*stop]
+        strings: list[Any] = [*stop] if isinstance(stop, list | tuple) else [stop]
         for string in strings:
             if not isinstance(string, str) or not string:
                 raise InputError(f"stop: {string!r} is no text to stop at; give a str")
+        if constraint is not None:
+            _check_kind("constraint", constraint, "matcher", "models.regex or models.json_schema")
+        for name in sampling.keys() - {"seed", *SETTINGS}:
+            known = ", ".join(("stop", "constraint", "seed", *SETTINGS))
+            raise InputError(f"{name}: no such option; there are {known}")
         settings, room = Sampling(**sampling), self.room(ids, max_tokens)
         vocab_size = self.model.config.vocab_size
         for token in settings.logit_bias:
@@ -330,6 +342,11 @@ def _pushed(texts: Sequence[Text], found: Results) -> list[tuple[int, str]]:
             piece = text.push(token)
         pushed.append((token, piece))
     return pushed
+
+
+def _check_kind(what: str, given: Any, method: str, makers: str) -> None:
+    if not hasattr(given, method):
+        raise InputError(f"{what}: {given!r} is none; make one with {makers}")
 
 
 def _checked_ids(ids: Any, model: Decoder) -> list[int]:

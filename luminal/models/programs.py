@@ -93,11 +93,15 @@ class Programs:
         return [int(token) for token in found]
 
     def _read_batch(self, texts: Sequence[Text], features: Features) -> Results:
-        """Texts that are done read their last token once more, and change nothing."""
+        """Texts that are done read once more what they read last, and change nothing."""
         self._reserve(len(texts))
-        most = None if self.rewinds else 1
-        starts = [min(text.read, len(text.draw.tokens) - 1) for text in texts]
-        rows = [text.draw.tokens[at:][:most] for text, at in zip(texts, starts, strict=True)]
+        starts, rows = [], []
+        for text in texts:
+            done = text.reason is not None
+            start = text.read - 1 if done else text.read
+            most = 1 if done or not self.rewinds else None
+            starts.append(start)
+            rows.append(text.draw.tokens[start:][:most])
         width = max(map(len, rows))
         ids = np.zeros((len(rows), width), np.int32)
         for row, new in zip(ids, rows, strict=True):

@@ -65,6 +65,8 @@ class Sampling:
                 raise InputError(f"{name}: {value!r} is not {text}")
         if self.top_k is not None:
             checked_count("top_k", self.top_k, 1, "; leave it out to allow all")
+        if not isinstance(self.logit_bias, Mapping):
+            raise InputError(f"logit_bias: {self.logit_bias!r} is no dict of token ids to numbers")
         for token, bias in self.logit_bias.items():
             checked_count("logit_bias: token", token, 0)
             if not _is_number(bias, Real) or math.isnan(bias):

@@ -11,7 +11,7 @@ import pytest
 import luminal as lm
 from luminal.models import LanguageModel, PromptLookup
 from luminal.models.architectures import read_decoder
-from tests.models.small_models import Letters, language_model, twin
+from tests.models.small_models import VOCABULARY, Letters, language_model, twin
 from tests.models.test_architectures import saved
 
 PROMPTS = ["EFG", "A", "Mabcdefg", "b7"]
@@ -72,6 +72,22 @@ def test_texts_end_one_by_one(model: LanguageModel) -> None:
     assert "".join(model.stream(PROMPTS[0], 14, stop=stops[0])) == found[0].text
 
 
+def test_texts_end_where_the_context_does() -> None:
+    small, prompts = language_model(context=6), ["ABCDEF", "A", "ABCDE"]
+    alone = [small.generate(prompt, 50) for prompt in prompts]
+    assert list(map(len, alone)) == [1, 6, 2]
+    assert small.generate(prompts, 50) == alone
+
+
+def test_end_tokens_in_a_batch() -> None:
+    other = language_model()
+    other.tokenizer.eos_ids = frozenset(range(0, VOCABULARY, 9))  # type: ignore[misc]
+    alone = [other.complete([prompt], 20)[0] for prompt in PROMPTS]
+    assert other.complete(PROMPTS, 20) == alone
+    assert len({len(each.tokens) for each in alone}) > 1
+    assert {each.reason for each in alone} >= {"stop"}
+
+
 def test_log_probabilities_are_scores(model: LanguageModel) -> None:
     found = model.complete(PROMPTS, 6, logprobs=True, temperature=1.5, seed=3)
     for prompt, completion in zip(PROMPTS, found, strict=True):
@@ -108,12 +124,23 @@ def test_what_makes_no_sense_is_refused(model: LanguageModel) -> None:
         (lambda: model.complete([[1, 64]], 3), "token 64 is not below 64"),
         (lambda: model.complete([[]], 3), "it has no tokens"),
         (lambda: model.generate("A", 3, stop=""), "stop: '' is no text to stop at"),
+        (lambda: model.generate("A", 3, logit_bias=[1]), "no dict of token ids to numbers"),
+        (lambda: model.generate("A", 3, stop=3), "stop: 3 is no text"),
+        (lambda: model.generate("A", 3, temprature=1), "temprature: no such option; there are"),
+        (
+            lambda: model.generate("A", 3, constraint="a+"),
+            "'a\\+' is none; make one with models.reg",
+        ),
+        (lambda: model.generate("A", 3, draft=3), "draft: 3 is none; make one with models.Prompt"),
+        (lambda: model.complete(["A"], 3, seed="x"), "seed='x' is no int"),
+        (lambda: model.complete("AB", 3), "prompts: 'AB' is one text; give a list of them"),
         (lambda: model.generate("A", 3, logit_bias={64: 1}), "logit_bias: token 64 is not below"),
         (lambda: model.embed("A", "sum"), "pooling 'sum': takes one of 'mean', 'last'"),
     ):
         with pytest.raises(lm.InputError, match=message):
             call()
     assert model.complete([], 3) == []
+    assert model.embed([]).shape == (0, 32)
 
 
 def test_another_text_ends_the_first(model: LanguageModel) -> None:
