@@ -124,6 +124,8 @@ class Text:
                 self.reason = "length"
         if self.reason is not None:
             piece += self._stops.push(self._decoder.finish()) + self._stops.finish()
+            if self._stops.found is not None:
+                self.reason = "stop"
         else:
             self._constrain()
         self.characters += piece

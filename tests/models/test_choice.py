@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import luminal as lm
-from luminal.models.choice import FILTERS, NOT_A_NUMBER, choose, declared
+from luminal.models.choice import FILTERS, NOT_A_NUMBER, Chooser, choose, declared
 from luminal.models.sampling import Draw, Sampling, arrays, features_of
 
 VOCABULARY = 70
@@ -218,3 +218,13 @@ def test_only_features_that_are_needed() -> None:
     assert features_of([Draw(Sampling(top_k=3, seed=9))]) == ()  # greedy takes the first anyway
     draws = [Draw(Sampling(temperature=1, top_p=0.5)), Draw(Sampling(presence_penalty=1))]
     assert features_of(draws) == ("temperature", "top_p", "presence_penalty")
+
+
+def test_a_chooser_of_logits_compiles_once_for_each_kind_of_choice() -> None:
+    choose_one, before = Chooser(VOCABULARY, "reference"), lm.compile_count()
+    for row, sampling in enumerate(
+        (Sampling(), Sampling(temperature=1, top_k=9), Sampling(), Sampling(temperature=2, top_k=4))
+    ):
+        draw = Draw(sampling, [1, 2, 3])
+        assert choose_one(draw, LOGITS[row]) == chosen(LOGITS[row : row + 1], [draw])["tokens"][0]
+    assert lm.compile_count() - before == 4 + 2  # four of this test's own
