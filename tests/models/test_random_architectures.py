@@ -60,7 +60,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "original_max_position_embeddings": 32,
     },
 }
-OWN_POSITIONS = ("gemma3", "gemma4", "gemma4_moe", "olmo3", "phi3")
+OWN_POSITIONS = ("gemma3", "gemma4", "gemma4_moe", "ministral3", "olmo3", "phi3", "phimoe")
 """Parameters by kind of layer, or for one kind of scaling."""
 
 
@@ -96,6 +96,8 @@ def drawn(name: str, rng: np.random.Generator) -> Tiny:
     }.items():
         if key in tiny.options and "num_heads" not in tiny.options:
             options[key] = pick(*choices)
+    if name == "helium":  # its output projection is square
+        options["head_dim"] = options["hidden_size"] // heads
     if "layer_types" in options and "num_kv_shared_layers" not in options:
         kinds = tiny.options["layer_types"]
         count = options["num_hidden_layers"] = pick(2, 3)

@@ -44,6 +44,14 @@ YARN = {
 WINDOW = {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]}
 
 
+DELTA = {
+    "head_dim": 16,
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 6,
+    "linear_value_head_dim": 5,
+}
 STATES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -268,14 +276,9 @@ TINY = {
         {
             **SIZES,
             **EXPERTS,
-            "head_dim": 16,
-            "layer_types": ["linear_attention", "full_attention"],
+            **DELTA,
             "mlp_only_layers": [0],
             "shared_expert_intermediate_size": 20,
-            "linear_num_key_heads": 2,
-            "linear_num_value_heads": 4,
-            "linear_key_head_dim": 6,
-            "linear_value_head_dim": 5,
         },
     ),
     "mamba": Tiny("MambaConfig", "MambaForCausalLM", {**STATES, "use_bias": True}),
@@ -285,6 +288,35 @@ TINY = {
         "Mamba2ForCausalLM",
         {**STATES, "num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 8},
     ),
+    "arcee": Tiny("ArceeConfig", "ArceeForCausalLM", SIZES),
+    "exaone4": Tiny("Exaone4Config", "Exaone4ForCausalLM", {**SIZES, **WINDOW}),
+    "helium": Tiny("HeliumConfig", "HeliumForCausalLM", {**SIZES, "head_dim": 8}),
+    "ministral3": Tiny(
+        "Ministral3Config",
+        "Ministral3ForCausalLM",
+        {
+            **SIZES,
+            "head_dim": 16,
+            "rope_parameters": {
+                **YARN,
+                "original_max_position_embeddings": 4,
+                "llama_4_scaling_beta": 0.5,
+            },
+        },
+    ),
+    "phimoe": Tiny("PhimoeConfig", "PhimoeForCausalLM", {**SIZES, "num_local_experts": 4}),
+    "qwen3_5": Tiny("Qwen3_5TextConfig", "Qwen3_5ForCausalLM", {**SIZES, **DELTA}),
+    "qwen3_5_moe": Tiny(
+        "Qwen3_5MoeTextConfig",
+        "Qwen3_5MoeForCausalLM",
+        {
+            **{key: value for key, value in SIZES.items() if key != "intermediate_size"},
+            **DELTA,
+            **EXPERTS,
+            "shared_expert_intermediate_size": 20,
+        },
+    ),
+    "seed_oss": Tiny("SeedOssConfig", "SeedOssForCausalLM", {**SIZES, "head_dim": 16}),
 }
 
 SEEING = {
@@ -390,7 +422,7 @@ VARIANTS = {
     ),
 }
 
-RECURRENT = ("qwen3_next", "mamba", "falcon_mamba", "mamba2")
+RECURRENT = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "mamba", "falcon_mamba", "mamba2")
 """They keep what they read as it comes: their texts are not padded."""
 UNLIKE = (
     "bloom",

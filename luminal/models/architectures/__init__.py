@@ -10,11 +10,13 @@ from luminal.errors import InputError, LoadError, ShapeError
 from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
 from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown
+from luminal.models.architectures.arcee import ARCEE
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.bloom import BLOOM
 from luminal.models.architectures.cohere import COHERE, COHERE2
 from luminal.models.architectures.deepseek import DEEPSEEK2, DEEPSEEK3
 from luminal.models.architectures.ernie4_5 import ERNIE4_5, ERNIE4_5_MOE
+from luminal.models.architectures.exaone4 import EXAONE4
 from luminal.models.architectures.falcon import FALCON
 from luminal.models.architectures.gemma import GEMMA, GEMMA2, GEMMA3
 from luminal.models.architectures.gemma4 import GEMMA4
@@ -23,6 +25,7 @@ from luminal.models.architectures.gpt2 import GPT2
 from luminal.models.architectures.gpt_neox import GPT_NEOX
 from luminal.models.architectures.gpt_oss import GPT_OSS
 from luminal.models.architectures.granite import GRANITE, GRANITE_MOE
+from luminal.models.architectures.helium import HELIUM
 from luminal.models.architectures.llama import LLAMA
 from luminal.models.architectures.llama4 import LLAMA4
 from luminal.models.architectures.mamba import FALCON_MAMBA, MAMBA, MAMBA2
@@ -35,10 +38,12 @@ from luminal.models.architectures.olmoe import OLMOE
 from luminal.models.architectures.opt import OPT
 from luminal.models.architectures.phi import PHI
 from luminal.models.architectures.phi3 import PHI3
+from luminal.models.architectures.phimoe import PHIMOE
 from luminal.models.architectures.qwen2 import QWEN2, QWEN2_MOE
 from luminal.models.architectures.qwen3 import QWEN3, QWEN3_MOE
 from luminal.models.architectures.qwen3_next import QWEN3_NEXT
 from luminal.models.architectures.rwkv7 import RWKV7
+from luminal.models.architectures.seed_oss import SEED_OSS
 from luminal.models.architectures.smollm3 import SMOLLM3
 from luminal.models.architectures.stablelm import STABLELM
 from luminal.models.architectures.starcoder2 import STARCODER2
@@ -46,6 +51,7 @@ from luminal.models.architectures.text_part import text_part
 from luminal.models.decoder import Decoder
 
 ARCHITECTURES: Mapping[str, Architecture] = {
+    "ArceeForCausalLM": ARCEE,
     "BloomForCausalLM": BLOOM,
     "Cohere2ForCausalLM": COHERE2,
     "CohereForCausalLM": COHERE,
@@ -53,6 +59,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "DeepseekV3ForCausalLM": DEEPSEEK3,
     "Ernie4_5ForCausalLM": ERNIE4_5,
     "Ernie4_5_MoeForCausalLM": ERNIE4_5_MOE,
+    "Exaone4ForCausalLM": EXAONE4,
     "FalconForCausalLM": FALCON,
     "FalconMambaForCausalLM": FALCON_MAMBA,
     "GPT2LMHeadModel": GPT2,
@@ -71,12 +78,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "GptOssForCausalLM": GPT_OSS,
     "GraniteForCausalLM": GRANITE,
     "GraniteMoeForCausalLM": GRANITE_MOE,
+    "HeliumForCausalLM": HELIUM,
     "Llama4ForCausalLM": LLAMA4,
     "Llama4ForConditionalGeneration": text_part(LLAMA4),
     "LlamaForCausalLM": LLAMA,
     "Mamba2ForCausalLM": MAMBA2,
     "MambaForCausalLM": MAMBA,
     "MiniCPM3ForCausalLM": MINICPM3,
+    "Ministral3ForCausalLM": MISTRAL,
     "Mistral3ForConditionalGeneration": text_part(MISTRAL),
     "MistralForCausalLM": MISTRAL,
     "MixtralForCausalLM": MIXTRAL,
@@ -87,12 +96,18 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "OlmoeForCausalLM": OLMOE,
     "Phi3ForCausalLM": PHI3,
     "PhiForCausalLM": PHI,
+    "PhimoeForCausalLM": PHIMOE,
     "Qwen2ForCausalLM": QWEN2,
     "Qwen2MoeForCausalLM": QWEN2_MOE,
     "Qwen3ForCausalLM": QWEN3,
     "Qwen3MoeForCausalLM": QWEN3_MOE,
     "Qwen3NextForCausalLM": QWEN3_NEXT,
+    "Qwen3_5ForCausalLM": QWEN3_NEXT,
+    "Qwen3_5ForConditionalGeneration": text_part(QWEN3_NEXT),
+    "Qwen3_5MoeForCausalLM": QWEN3_NEXT,
+    "Qwen3_5MoeForConditionalGeneration": text_part(QWEN3_NEXT),
     "RWKV7ForCausalLM": RWKV7,
+    "SeedOssForCausalLM": SEED_OSS,
     "SmolLM3ForCausalLM": SMOLLM3,
     "StableLmForCausalLM": STABLELM,
     "Starcoder2ForCausalLM": STARCODER2,

@@ -1,16 +1,23 @@
-"""Mistral: a Llama with a sliding window. Jiang et al., arXiv 2310.06825."""
+"""Mistral, a Llama with a sliding window, and Ministral 3. arXiv 2310.06825, 2601.08584."""
 
 from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import always, decoder, layers_of
+from luminal.models.architectures.settings import always, decoder, later, layers_of
 from luminal.models.decoder_config import DecoderConfig
+from luminal.nn.attention import Temperature
 
 
 def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    return decoder(fields, layers_of(fields, always(fields)))
+    """Of a `config.json`; Ministral 3 has a temperature of queries among its rotary parameters."""
+    layers = layers_of(fields, always(fields))
+    rope = fields.section("rope_parameters")
+    scale = rope.number_or_none("llama_4_scaling_beta")
+    if scale is not None:
+        length = rope.integer("original_max_position_embeddings")
+        layers = later(layers, 0, temperature=Temperature(scale, length))
+    return decoder(fields, layers)
 
 
 MISTRAL = Architecture(config)

@@ -1,12 +1,12 @@
-"""Qwen3-Next: three layers of linear attention to one of gated attention, and experts.
+"""Qwen3-Next and Qwen3.5: three layers of linear attention to one of gated attention.
 
-Qwen 2025; the gated delta rule: arXiv 2412.06464.
+Qwen 2025, 2026; the gated delta rule: arXiv 2412.06464.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class DeltaConfig:
 
 
 def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`; of four layers three are linear."""
+    """Of a `config.json`; of four layers three are linear. Some of Qwen3.5 have no experts."""
     refuse(fields, hidden_act="silu")
     count = layer_count(fields)
     interval = fields.integer("full_attention_interval", 4)
@@ -64,18 +64,21 @@ def config(fields: Fields) -> DecoderConfig:
         )
     full = LayerConfig(rotary=rotary_of(fields, share=0.25))
     linear = LayerConfig(mixer=delta)
+    layers = tuple(linear if kind == "linear_attention" else full for kind in kinds)
+    width, experts = fields.values.get("intermediate_size"), None
+    if fields.values.get("num_experts"):
+        layers, experts = sparse_layers(fields, layers), shared_experts(fields, 10, True)
+        width = width or experts.intermediate_size  # no layer need be dense
     bias = fields.flag("attention_bias", False)
     return decoder(
-        fields,
-        sparse_layers(
-            fields, tuple(linear if kind == "linear_attention" else full for kind in kinds)
-        ),
+        replace(fields, values={**fields.values, "intermediate_size": width}),
+        layers,
         norm="zero_centered_rms",
         qk_norm="head",
         attention_gate=True,
         attention_bias=bias,
         output_bias=bias,
-        experts=shared_experts(fields, 10, True),
+        experts=experts,
     )
 
 
@@ -87,7 +90,7 @@ def _divided(name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[s
         heads = config.num_attention_heads
         parts = {"q_proj": config.head_dim, "gate_proj": config.head_dim}
     delta = next((layer.mixer for layer in config.layers if layer.mixer is not None), None)
-    if part.startswith("in_proj_") and isinstance(delta, DeltaConfig):
+    if part.startswith(("in_proj_qkvz.", "in_proj_ba.")) and isinstance(delta, DeltaConfig):
         heads, group = delta.key_heads, delta.value_heads // delta.key_heads
         values = group * delta.value_dim
         parts = {"in_proj_b": group, "in_proj_a": group}
@@ -114,5 +117,6 @@ def _divided(name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[s
 QWEN3_NEXT = Architecture(
     config,
     {".linear_attn.": ".self_attn.", ".shared_expert.": ".shared_experts."},
+    further_layers=True,
     divided=_divided,
 )

@@ -1,0 +1,92 @@
+"""Phi-3.5-MoE: layer norms, and two experts chosen one after the other.
+
+arXiv 2404.14219, 2409.12136.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from luminal.dtypes import int32
+from luminal.frontend.binary import maximum, where
+from luminal.frontend.movement import concat
+from luminal.frontend.tensor import Tensor
+from luminal.loaders.fields import Fields
+from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.settings import always, decoder, later, layers_of, refuse
+from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
+from luminal.nn.moe import Router, Routes
+
+
+class SparseMixer(Router):
+    """Each choice is weighted by a softmax of the scores not much below it (Liu et al.).
+
+    `jitter`: scores lower by more than twice that share of the best one count for nothing.
+    """
+
+    jitter = 0.01
+
+    def forward(self, x: Tensor) -> Routes:
+        """x (tokens, hidden)."""
+        scores = x @ self.read(self.weight, x).mT
+        experts, weights, left = [], [], scores
+        for _ in range(self.top_k):
+            best = left.amax(-1, keepdim=True)
+            far = (best - scores) / maximum(scores.abs(), best) > 2 * self.jitter
+            near = where(far, -math.inf, left).softmax(-1)
+            chosen = left.argmax(-1, keepdim=True)
+            experts.append(chosen)
+            weights.append(near.gather(-1, chosen))
+            numbers = scores.graph.arange(scores.extents[-1])
+            left = where(numbers == chosen, -math.inf, left)
+        return Routes(concat(experts, -1).cast(int32), concat(weights, -1))
+
+
+@dataclass(frozen=True, slots=True)
+class MixedExperts(ExpertsConfig):
+    """Experts that a SparseMixer chooses."""
+
+    jitter: float = 0.01
+
+    def make_router(self, hidden: int, dtype: Any) -> SparseMixer:
+        """See `ExpertsConfig`."""
+        router = SparseMixer(hidden, self.count, self.top_k, dtype=dtype)
+        router.jitter = self.jitter
+        return router
+
+
+def config(fields: Fields) -> DecoderConfig:
+    """Of a `config.json`."""
+    scaling = fields.section("rope_parameters") or fields.section("rope_scaling")
+    refuse(scaling, rope_type="default", type="default")
+    refuse(fields, num_experts_per_tok=2)
+    bias = fields.flag("attention_bias", False)
+    return decoder(
+        fields,
+        later(layers_of(fields, always(fields)), 0, experts=True),
+        norm="layer",
+        norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
+        attention_bias=bias,
+        output_bias=bias,
+        head_bias=fields.flag("lm_head_bias", False),
+        experts=MixedExperts(
+            fields.integer("num_local_experts", 16),
+            2,
+            fields.integer("intermediate_size"),
+            jitter=fields.number("router_jitter_noise", 0.01),
+        ),
+    )
+
+
+PHIMOE = Architecture(
+    config,
+    {
+        ".block_sparse_moe.": ".mlp.",
+        ".mlp.router.": ".mlp.gate.",
+        ".w1.": ".gate_proj.",
+        ".w2.": ".down_proj.",
+        ".w3.": ".up_proj.",
+    },
+)
