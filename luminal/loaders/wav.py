@@ -26,6 +26,7 @@ _DTYPES = {
 """Format and bits: the dtype, the value of silence, that of full scale."""
 
 _ZERO_CROSSINGS = 32  # of the sinc on either side: the stop band lies below the noise of 16 bits
+_BLOCK = 16384  # outputs at once: NumPy may copy the windows of all
 _BETA = 9.0  # of the Kaiser window: about 90 dB
 
 
@@ -98,13 +99,15 @@ def resampled(samples: Array, rate: int, wanted: int) -> Array:
     taps = np.arange(-reach, reach + 1)
     count = -(-len(samples) * up // down)
     rows = -(-count // up)
-    padded = np.pad(samples.astype(np.float64), (reach, reach + down + 1 + rows * down))
+    padded = np.pad(samples.astype(np.float32), (reach, reach + down + 1 + rows * down))
     found = np.empty((rows, up), np.float32)
     for phase in range(up):  # outputs phase, phase + up, ...: all at one place between samples
         whole, part = divmod(phase * down, up)
         distance = taps - part / up
         shape = np.clip(1 - (distance / (reach + 1)) ** 2, 0, None)
         weights = cutoff * np.sinc(cutoff * distance) * np.i0(_BETA * np.sqrt(shape)) / np.i0(_BETA)
-        windows = np.lib.stride_tricks.sliding_window_view(padded[whole:], len(taps))
-        found[:, phase] = windows[: rows * down : down] @ weights
+        windows = np.lib.stride_tricks.sliding_window_view(padded[whole:], len(taps))[::down]
+        for at in range(0, rows, _BLOCK):
+            end = min(at + _BLOCK, rows)
+            found[at:end, phase] = windows[at:end] @ weights.astype(np.float32)
     return found.reshape(-1)[:count]

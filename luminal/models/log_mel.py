@@ -14,6 +14,7 @@ _HERTZ_PER_MEL = 200 / 3
 _LOG_STEP = np.log(6.4) / 27  # of a mel above
 _FLOOR = 1e-10  # of a power
 _RANGE = 8.0  # powers of ten below the loudest
+_BLOCK = 3000  # frames at once: the spectra of an hour would take gigabytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,16 @@ class LogMel:
 
     def __call__(self, samples: Array) -> Array:
         """(count,) samples to (mels, count // hop), float32, of which the loudest spans 2."""
-        half = self.n_fft // 2
-        padded = np.pad(samples.astype(np.float64), half, mode="reflect")
+        padded = np.pad(samples, self.n_fft // 2, mode="reflect")
         frames = np.lib.stride_tricks.sliding_window_view(padded, self.n_fft)[:: self.hop]
         frames = frames[: len(samples) // self.hop]
         window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(self.n_fft) / self.n_fft)
-        power = np.abs(np.fft.rfft(frames * window)) ** 2
-        logs = np.log10(np.maximum(power @ self.filters(), _FLOOR))
+        filters = self.filters()
+        bands = [
+            np.abs(np.fft.rfft(frames[at : at + _BLOCK] * window)) ** 2 @ filters
+            for at in range(0, len(frames), _BLOCK)
+        ]
+        logs = np.log10(np.maximum(np.concatenate(bands), _FLOOR))
         found: Array = ((np.maximum(logs, logs.max() - _RANGE) + 4) / 4).T.astype(np.float32)
         return found
 
