@@ -295,3 +295,22 @@ def test_commands_that_take_other_models(
     monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit, match=f"is a TextEncoder; give {message}"):
         main()
+
+
+def test_names_of_the_first_files(tmp_path: Path) -> None:
+    saved("bert", tmp_path)
+    before = read_model(tmp_path).state_dict()
+    path = tmp_path / "model.safetensors"
+    weights = lm.load(path)
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    renamed = {"cls.seq_relationship.bias": np.zeros(2, np.float32)}
+    for name, array in weights.items():
+        for new, first in old.items():
+            name = name.replace(new, first)
+        renamed[f"bert.{name}"] = np.array(array)
+    renamed["bert.embeddings.position_ids"] = np.arange(24)[None]
+    lm.save(path, renamed)
+    after = read_model(tmp_path).state_dict()
+    assert before.keys() == after.keys()
+    for name, array in before.items():
+        np.testing.assert_array_equal(array, after[name])
