@@ -158,7 +158,7 @@ TRANSCRIPTS: dict[str, tuple[float, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["three_windows"])
+@pytest.mark.parametrize("name", ["one_window"])
 def test_transcripts_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     seconds, options = TRANSCRIPTS[name]
     check_transcript(tmp_path, "reference", seconds, **options)

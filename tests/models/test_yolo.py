@@ -127,8 +127,8 @@ def suppressor(threshold: float, backend: str) -> Any:
     return graph.compile(backend)
 
 
-@pytest.mark.parametrize("threshold", [0.45, 0.7])
-def test_the_best_boxes_of_200_sets(threshold: float) -> None:
+def test_the_best_boxes_of_200_sets() -> None:
+    threshold = 0.45
     exe = suppressor(threshold, "cpu")
     for seed in range(200):
         boxes, scores = boxes_and_scores(seed)
@@ -244,6 +244,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> Any:
     return done.value.code
 
 
+@pytest.mark.long
 def test_the_command_detect(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
