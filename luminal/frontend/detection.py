@@ -32,11 +32,14 @@ def box_iou(a: Tensor, b: Tensor) -> Tensor:
     return shared / (box_area(first) + box_area(second) - shared)
 
 
-def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
+def nms(
+    boxes: Tensor, scores: Tensor, iou_threshold: float, classes: Tensor | None = None
+) -> Tensor:
     """Which of boxes (n, 4) with scores (n,) are the best of their places: bools (n,).
 
     By falling score (the first of equal ones first, NaN before all), a box is kept unless one that
-    was kept overlaps it by more than `iou_threshold`: torchvision's. Raises ShapeError.
+    was kept overlaps it by more than `iou_threshold`: torchvision's. Boxes of different `classes`
+    (n,) do not compete. Raises ShapeError.
     """
     _check(boxes)
     if boxes.ndim != 2 or scores.extents != boxes.extents[:1]:
@@ -48,6 +51,9 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     ordered = boxes[order]
     places = graph.arange(count)
     covers = (box_iou(ordered, ordered) > iou_threshold) & (places > places.unsqueeze(-1))
+    if classes is not None:
+        own = classes[order]
+        covers = covers & (own == own.unsqueeze(-1))
 
     def step(covered: Tensor, row: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         place, covered_by_it = row

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 CANDIDATES = 1000  # the likeliest boxes, which alone are compared
 _GREY = 114  # around an image that is no square
-_APART = 10_000.0  # pixels between the boxes of classes, which do not compete
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,7 @@ def output_best_boxes(boxes: Tensor, scores: Tensor, iou: float) -> None:
     count = min(CANDIDATES, best.extents[0].value)
     score, place = best.topk(count)
     box, label = boxes[place], label[place]
-    apart = box + (label.cast(box.dtype) * _APART).unsqueeze(-1)
-    kept = nms(apart, score, iou)
+    kept = nms(box, score, iou, label)
     for name, each in (("boxes", box), ("scores", score), ("labels", label), ("kept", kept)):
         each.output(name)
 

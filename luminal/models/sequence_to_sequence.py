@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from luminal import dtypes
+from luminal.errors import GraphError
 from luminal.frontend.tensor import Tensor
 from luminal.models.encoder_decoder import EncoderDecoder, recall, remember
 from luminal.runtime.executable import Executable
@@ -38,6 +39,7 @@ class SequenceToSequence:
         self._caches = model.make_caches(model.longest_text, "cache")
         self._programs: tuple[Executable, Executable] | None = None
         self._length = 0  # positions of the memory in use
+        self._current: object = None  # the input that the memory is of
 
     def compile(self) -> tuple[Executable, Executable]:
         """The programs that encode and decode, compiled at the first call for all lengths."""
@@ -68,6 +70,7 @@ class SequenceToSequence:
 
     def encode(self, x: Array) -> None:
         """Texts are of this input from now on."""
+        self._current = object()
         self._length = int(self.compile()[0](x=x)["length"])
 
     def logits(self, token: int, past: int) -> Array:
@@ -78,11 +81,17 @@ class SequenceToSequence:
         return found
 
     def tokens(self, prefix: Sequence[int], choose: Choice, ends: frozenset[int]) -> Iterator[int]:
-        """What follows `prefix`, up to a token of `ends` or the longest text."""
+        """What follows `prefix`, up to a token of `ends` or the longest text.
+
+        Raises GraphError if another input is encoded before the last one.
+        """
+        own = self._current
         for past, token in enumerate(prefix[:-1]):
             self.logits(token, past)
         token, new = prefix[-1], list[int]()
         for past in range(len(prefix) - 1, self.model.longest_text - 1):
+            if self._current is not own:
+                raise GraphError("stream: another input was encoded; finish one before the next")
             token = choose(new, self.logits(token, past))
             if token in ends:
                 return

@@ -12,7 +12,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 import luminal as lm
-from luminal.errors import InputError, LoadError
+from luminal.errors import GraphError, InputError, LoadError
 from luminal.models.families import read_model
 from luminal.models.text_to_text import TextToText
 from luminal.nn import RelativeBias
@@ -130,6 +130,11 @@ def test_texts(tmp_path: Path) -> None:
     text = loaded.generate("w5 w6 w7", max_tokens=4)
     assert text == "".join(loaded.stream("w5 w6 w7", 4))
     assert len(text.split()) <= 4
+    first, second = loaded.stream("w5 w6 w7", 4), loaded.stream("w8", 4)
+    next(first)
+    next(second)
+    with pytest.raises(GraphError, match="another input was encoded; finish one"):
+        next(first)
     assert loaded.generate("w5", max_tokens=5, temperature=5.0, seed=1) != loaded.generate(
         "w5", max_tokens=5, temperature=5.0, seed=2
     )

@@ -118,6 +118,19 @@ def boxes_and_scores(seed: int) -> tuple[Any, Any]:
     return np.concatenate((corner, corner + sizes), 1).astype(np.float32), scores.astype(np.float32)
 
 
+def test_boxes_of_different_classes_do_not_compete() -> None:
+    graph = lm.Graph()
+    boxes, scores = (graph.constant(each) for each in boxes_and_scores(2))
+    classes = np.arange(len(boxes_and_scores(2)[1])) % 3
+    nms(boxes, scores, 0.3, graph.constant(classes)).output("kept")
+    found = graph.compile("reference")()["kept"]
+    for number in range(3):
+        own = classes == number
+        each, score = (x[own] for x in boxes_and_scores(2))
+        np.testing.assert_array_equal(found[own], greedy(each, score, 0.3))
+    assert found.sum() > greedy(*boxes_and_scores(2), 0.3).sum()
+
+
 def suppressor(threshold: float, backend: str) -> Any:
     graph = lm.Graph()
     n = graph.dim("n", 0, 64)
