@@ -262,6 +262,17 @@ def test_a_llama_with_experts_or_a_window_is_another_class() -> None:
         config(LLAMA | slides, embedding)
 
 
+def test_layers_that_guess_further_tokens_are_left_out() -> None:
+    metadata = {key.replace("llama.", "glm4moe."): value for key, value in LLAMA.items()}
+    more = {"general.architecture": "glm4moe", "glm4moe.nextn_predict_layers": 1}
+    tensors = stored(token_embd__weight=(16, 8), blk__1__nextn__eh_proj__weight=(8, 16))
+    found = config(metadata | more, tensors)
+    assert found["num_hidden_layers"] == 1
+    architecture = architecture_of(GGUFFile(more, tensors), PATH)
+    weights = hugging_face_tensors(tensors, architecture, Heads(2, 2))
+    assert [*weights] == ["model.embed_tokens.weight"]
+
+
 def test_factors_of_frequencies_are_part_of_the_configuration() -> None:
     tensors = stored(token_embd__weight=(16, 8), rope_freqs__weight=(2,))
     tensors["rope_freqs.weight"].data[:] = (1, 8)

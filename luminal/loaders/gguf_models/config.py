@@ -213,6 +213,10 @@ class _Reader:
             return {"mlp_only_layers": dense}
         if name == "deepseek2":
             return self.latent()
+        further = self.value("nextn_predict_layers")
+        if further:  # layers behind the last one, which guess further tokens
+            count = self.fields.integer(self.key("block_count"))
+            return {"num_hidden_layers": count - further}
         return {}
 
     def latent(self) -> dict[str, Any]:

@@ -138,13 +138,9 @@ _GRANITE_KEYS = _RMS | {
     "attention.scale": "attention_multiplier",
     "logit_scale": "logits_scaling",
 }
-_LATENT_KEYS = {
-    **{key: name for key, name in _RMS.items() if key != "attention.head_count_kv"},
+_ROUTED_KEYS = {
     **_EXPERTS,
     **_WEIGHTS_NORM,
-    "attention.q_lora_rank": "q_lora_rank",
-    "attention.kv_lora_rank": "kv_lora_rank",
-    "rope.dimension_count": "qk_rope_head_dim",
     "leading_dense_block_count": "first_k_dense_replace",
     "expert_count": "n_routed_experts",
     "expert_feed_forward_length": "moe_intermediate_size",
@@ -153,19 +149,30 @@ _LATENT_KEYS = {
     "expert_group_count": "n_group",
     "expert_group_used_count": "topk_group",
 }
+_SHARED_EXPERTS = {
+    "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp",
+    "mlp.shared_experts.down_proj": "ffn_down_shexp",
+}
+_CORRECTION = {"mlp.gate.e_score_correction_bias": "exp_probs_b.bias"}
+_LATENT_KEYS = {
+    **{key: name for key, name in _RMS.items() if key != "attention.head_count_kv"},
+    **_ROUTED_KEYS,
+    "attention.q_lora_rank": "q_lora_rank",
+    "attention.kv_lora_rank": "kv_lora_rank",
+    "rope.dimension_count": "qk_rope_head_dim",
+}
 _LATENT_LAYERS = {
     **_LLAMA,
     **_QWEN_EXPERTS,
+    **_SHARED_EXPERTS,
+    **_CORRECTION,
     "self_attn.q_a_proj": "attn_q_a",
     "self_attn.q_a_layernorm": "attn_q_a_norm",
     "self_attn.q_b_proj": "attn_q_b",
     "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
     "self_attn.kv_a_layernorm": "attn_kv_a_norm",
     "self_attn.kv_b_proj": "attn_kv_b",
-    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
-    "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_experts.up_proj": "ffn_up_shexp",
-    "mlp.shared_experts.down_proj": "ffn_down_shexp",
 }
 _FALCON_KEYS = _KEYS | {
     "feed_forward_length": "ffn_hidden_size",
@@ -621,6 +628,61 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _NAMES,
         flags={"attention_bias": "attn_q_a.bias"},
         joined={"self_attn.kv_b_proj.weight": KEYS_AND_VALUES},
+    ),
+    GGUFArchitecture(
+        "Glm4MoeForCausalLM",
+        "glm4moe",
+        "glm4_moe",
+        _OWN_HEADS | _ROUTED_KEYS,
+        {
+            "input_layernorm": "attn_norm",
+            "post_attention_layernorm": "post_attention_norm",
+            **_ATTENTION,
+            **_GATED,
+            **_QK_NORMS,
+            **_QWEN_EXPERTS,
+            **_SHARED_EXPERTS,
+            **_CORRECTION,
+        },
+        _NAMES,
+        flags={**_BIASES, "use_qk_norm": "attn_q_norm.weight"},
+    ),
+    GGUFArchitecture(
+        "Ernie4_5_MoeForCausalLM",
+        "ernie4_5-moe",
+        "ernie4_5_moe",
+        _OWN_HEADS
+        | {
+            "expert_count": "moe_num_experts",
+            "expert_used_count": "moe_k",
+            "expert_feed_forward_length": "moe_intermediate_size",
+            "expert_shared_count": "moe_num_shared_experts",
+            "leading_dense_block_count": "moe_layer_start_index",
+            "interleave_moe_layer_step": "moe_layer_interval",
+        },
+        {
+            **_LLAMA,
+            **_QWEN_EXPERTS,
+            **_SHARED_EXPERTS,
+            "mlp.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
+        },
+        _NAMES,
+        flags={"use_bias": "attn_q.bias"},
+        changes={"exp_probs_b.bias": ONE_ROW},
+    ),
+    GGUFArchitecture(
+        "GlmForCausalLM",
+        "chatglm",
+        "glm",
+        _OWN_HEADS,
+        {
+            **_NORMS_BEFORE,
+            **_ATTENTION,
+            "mlp.gate_up_proj": "ffn_up",
+            "mlp.down_proj": "ffn_down",
+        },
+        _NAMES,
+        flags=_BIASES,
     ),
 )
 """Those of one name in the order in which they are tried."""

@@ -16,8 +16,8 @@ from luminal.loaders.mapped import Array
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _LAYER = "blk.*."
-_IN_CONFIG = re.compile(r"rope_(freqs|factors_long|factors_short)\.weight")
-"""Tensors that are part of the configuration."""
+_NO_WEIGHT = re.compile(r"rope_(freqs|factors_long|factors_short)\.weight|blk\.\d+\.nextn\..*")
+"""Tensors that are part of the configuration, or of layers that guess further tokens."""
 
 
 def hugging_face_tensors(
@@ -29,7 +29,7 @@ def hugging_face_tensors(
     found: dict[str, Array] = {}
     parts: dict[tuple[str, str], dict[str, Array]] = {}
     for name, tensor in tensors.items():
-        if _IN_CONFIG.fullmatch(name):
+        if _NO_WEIGHT.fullmatch(name):
             continue
         whole, numbers = _template(name)
         array = tensor.array()
