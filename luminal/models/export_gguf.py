@@ -31,7 +31,8 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
     config = read_config.config(Fields(checkpoint.config, path))
     to = _gguf_architecture(checkpoint)
     heads = Heads(config.num_attention_heads, config.num_key_value_heads)
-    sources = {n: each for n, each in checkpoint.tensors.items() if not DERIVED.fullmatch(n)}
+    plain = read_config.unpacked(checkpoint.tensors)
+    sources = {name: each for name, each in plain.items() if not DERIVED.fullmatch(name)}
     tensors = gguf_tensors(sources, to, heads) | rotary_tensors(config)
     if config.tie_word_embeddings and "output.weight" in tensors:
         output = tensors.pop("output.weight")

@@ -18,6 +18,7 @@ from luminal.loaders.gguf import StoredTensor, read_gguf
 from luminal.loaders.gguf_models.table import ARCHITECTURES
 from luminal.loaders.write_gguf import save_gguf
 from luminal.models import load
+from luminal.models.architectures import ARCHITECTURES as DECODERS
 from luminal.models.architectures import decoder_of
 from luminal.models.export_gguf import gguf_model
 from luminal.models.gguf_metadata import check_same
@@ -81,6 +82,15 @@ def written(name: str, folder: Path) -> tuple[Any, Checkpoint, Path]:
     path = folder / "m.gguf"
     save_gguf(path, tensors, metadata | TOKENIZER)
     return theirs, checkpoint, path
+
+
+def test_the_table_has_all_but_some() -> None:
+    """Those that docs/models.md names, and models that see or hear."""
+    text = (Path(__file__).parents[2] / "docs/models.md").read_text("utf-8")
+    sentence = text.partition("GGUF files hold")[2].partition(".\n")[0]
+    missing = {name for name in DECODERS if not name.endswith("ForConditionalGeneration")} - CLASSES
+    assert missing == {*re.findall(r"`(\w+For\w+)`", sentence)}
+    assert set(DECODERS) >= CLASSES
 
 
 @pytest.mark.parametrize("name", WRITTEN)
