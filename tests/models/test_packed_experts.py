@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from luminal.errors import LoadError
+from luminal.models import convert
 from luminal.models.architectures import read_decoder
 from tests.models.test_architectures import check_logits, saved
 from tests.models.tiny_architectures import TINY, VARIANTS
@@ -53,6 +55,14 @@ def change(folder: Path, **keys: Any) -> None:
 
 def test_logits(theirs: Any, tmp_path: Path) -> None:
     check_logits(theirs, read_decoder(tmp_path), "reference")
+
+
+def test_a_gguf_file_of_it(theirs: Any, tmp_path: Path) -> None:
+    change(tmp_path, swiglu_limit=7.0)  # what readers of the format take it to be
+    convert(tmp_path, tmp_path / "m.gguf")
+    wanted, found = (read_decoder(each).state_dict() for each in (tmp_path, tmp_path / "m.gguf"))
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array)
 
 
 def test_what_is_refused(theirs: Any, tmp_path: Path) -> None:
