@@ -16,7 +16,7 @@ from luminal.errors import InputError
 from luminal.loaders.checkpoint import Checkpoint, load_checkpoint, locate
 from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
 from luminal.loaders.ggml.types import BLOCKS, PLAIN
-from luminal.loaders.gguf import StoredTensor, read_gguf
+from luminal.loaders.gguf import StoredTensor, read_gguf, read_split_gguf
 from luminal.loaders.gguf_tokenizer import WHOLE_FILE
 from luminal.loaders.mapped import Array, given_path
 from luminal.loaders.state_dict import load as load_arrays
@@ -54,17 +54,16 @@ def convert(
     if path.suffix == ".safetensors":
         _convert_arrays(path, place, kind)
         return
+    if path.suffix == place.suffix == ".gguf" and tokenizer is None:
+        _convert_gguf(path, place, kind)
+        return
     checkpoint = load_checkpoint(path, tokenizer)
     if place.suffix == ".gguf":
         metadata, tensors = gguf_model(checkpoint)
         stored = {name: _stored(name, array, kind) for name, array in tensors.items()}
-        general = {
-            "general.name": (path.parent if path.name == "config.json" else path).stem,
-            "general.file_type": _FILE_TYPES.get(_most(stored), 0),
-            "general.quantization_version": 2,
-        }
         words = _tokenizer_metadata(checkpoint, path, given=tokenizer is not None)
-        save_gguf(place, stored, metadata | general | words)
+        metadata |= {"general.name": path.stem} | _general(stored) | words
+        save_gguf(place, stored, metadata)
     elif place.suffix == ".safetensors":
         save_safetensors(place, _floats(checkpoint, kind), {"format": "pt"})
     else:
@@ -91,6 +90,17 @@ def _convert_arrays(path: Path, place: Path, kind: str | None) -> None:
         save_safetensors(place, {name: _cast(name, array, kind) for name, array in arrays.items()})
     else:
         raise InputError(f"{path}: weights alone make no model; name a .gguf or a .safetensors")
+
+
+def _convert_gguf(path: Path, place: Path, kind: str | None) -> None:
+    """One GGUF file of all that a model is in, of any architecture."""
+    file = read_split_gguf(path)
+    metadata = {key: each for key, each in file.metadata.items() if not key.startswith("split.")}
+    tensors = file.tensors
+    if kind is not None:
+        tensors = {name: _stored(name, each.array(), kind) for name, each in tensors.items()}
+        metadata |= _general(tensors)
+    save_gguf(place, tensors, metadata)
 
 
 # --- weights
@@ -121,6 +131,12 @@ def _stored(name: str, array: Array, kind: str | None) -> StoredTensor:
     return StoredTensor(NAMES[found.dtype], found.shape, found)
 
 
+def _general(tensors: Mapping[str, StoredTensor]) -> dict[str, Any]:
+    """What readers show of the types of tensors."""
+    kind = _FILE_TYPES.get(_most(tensors), 0)
+    return {"general.file_type": kind, "general.quantization_version": 2}
+
+
 def _most(tensors: Mapping[str, StoredTensor]) -> str:
     """The type of most numbers."""
     counts: Counter[str] = Counter()
@@ -142,10 +158,7 @@ def _floats(checkpoint: Checkpoint, kind: str | None) -> dict[str, Array]:
 
 
 def _tokenizer_metadata(checkpoint: Checkpoint, path: Path, given: bool) -> dict[str, Any]:
-    """A GGUF file's as it is; another model's tokenizer and template."""
-    if path.suffix == ".gguf" and not given:
-        metadata = read_gguf(path).metadata
-        return {key: value for key, value in metadata.items() if key.startswith("tokenizer.")}
+    """The tokenizer and the template."""
     found: dict[str, Any] = {}
     tokenizer = checkpoint.tokenizer
     if tokenizer is not None:

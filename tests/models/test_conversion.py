@@ -181,6 +181,19 @@ def test_dtypes(folder: Path, tmp_path: Path) -> None:
     assert BLOCKS["Q8_0"].size == 32
 
 
+def test_gguf_to_gguf_keeps_what_is_packed(folder: Path, tmp_path: Path) -> None:
+    convert(folder, tmp_path / "q.gguf", "q8_0")
+    file = read_gguf(tmp_path / "q.gguf")
+    unknown = dict(file.metadata) | {"general.architecture": "unheard of"}
+    save_gguf(tmp_path / "u.gguf", file.tensors, unknown)
+    convert(tmp_path / "u.gguf", tmp_path / "again.gguf")
+    assert (tmp_path / "again.gguf").read_bytes() == (tmp_path / "u.gguf").read_bytes()
+    convert(tmp_path / "q.gguf", tmp_path / "h.gguf", "f16")
+    found = read_gguf(tmp_path / "h.gguf")
+    assert {each.kind for each in found.tensors.values()} == {"F16", "F32"}
+    assert found.metadata == dict(file.metadata) | {"general.file_type": 1}
+
+
 def test_what_has_no_place_is_refused(folder: Path, tmp_path: Path) -> None:
     for target, dtype, message in (
         ("x.gguf", "f8", "dtype 'f8' is not known; it is one of f32, f16, bf16, q8_0, q4_0"),
