@@ -41,6 +41,9 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
         "general.architecture": to.name,
         **{f"{to.name}.{key}": value for key, value in metadata_of(config, to).items()},
     }
+    for role, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
+        if type(checkpoint.config.get(f"{role}_token_id")) is int:
+            metadata[f"tokenizer.ggml.{key}_token_id"] = checkpoint.config[f"{role}_token_id"]
     file = GGUFFile(
         metadata, {n: StoredTensor(NAMES[a.dtype], a.shape, a) for n, a in tensors.items()}
     )

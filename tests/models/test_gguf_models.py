@@ -17,16 +17,16 @@ from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
 from luminal.loaders.gguf import StoredTensor, read_gguf
 from luminal.loaders.gguf_models.table import ARCHITECTURES
 from luminal.loaders.write_gguf import save_gguf
-from luminal.models import load
+from luminal.models import convert, load
 from luminal.models.architectures import ARCHITECTURES as DECODERS
 from luminal.models.architectures import decoder_of
 from luminal.models.export_gguf import gguf_model
 from luminal.models.gguf_metadata import check_same
 from tests.fuzz.damaged_models import GGUF_VALUES
-from tests.models.test_architectures import made
+from tests.models.test_architectures import close, expected, made
 from tests.models.tiny_architectures import TINY, VARIANTS, VOCABULARY, YARN
 
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 load_gguf_checkpoint = pytest.importorskip(
     "transformers.modeling_gguf_pytorch_utils"
 ).load_gguf_checkpoint
@@ -166,6 +166,21 @@ def test_transformers_reads_the_same_weights(name: str, tmp_path: Path) -> None:
     for key, array in found.items():
         # The rounding of 1 + weight; all others are equal.
         np.testing.assert_allclose(array, wanted[key], rtol=0, atol=2**-23)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", WRITTEN)
+def test_transformers_reads_the_folder_of_a_gguf_file(name: str, tmp_path: Path) -> None:
+    """Its configuration is one, and says what the first one said."""
+    (tmp_path / "first").mkdir()
+    theirs, _, path = written(name, tmp_path / "first")
+    convert(path, tmp_path / "again")
+    again, found = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "again", dtype="float32", output_loading_info=True
+    )
+    assert not any(found[f"{kind}_keys"] for kind in ("missing", "unexpected", "mismatched"))
+    ids = np.random.default_rng(0).integers(0, VOCABULARY, (1, 19))
+    close(expected(again.eval(), ids), expected(theirs, ids))
 
 
 @pytest.mark.long

@@ -100,6 +100,9 @@ class _Reader:
             found[f"{role}_token_id"] = self.fields.id_or_none(
                 f"tokenizer.ggml.{role}_token_id", embedding.shape[0]
             )
+        padding = self.fields.values.get("tokenizer.ggml.padding_token_id")
+        if type(padding) is int and 0 <= padding < embedding.shape[0]:  # else there is none
+            found["pad_token_id"] = padding
         return {
             name: value
             for name, value in found.items()
@@ -203,9 +206,7 @@ class _Reader:
             return {
                 "attn_logit_softcapping": self.number("attn_logit_softcapping"),
                 "final_logit_softcapping": self.number("final_logit_softcapping"),
-                "query_pre_attn_scalar": self.query_scalar()
-                if scale is None
-                else round(scale**-2, 3),
+                "query_pre_attn_scalar": self.query_scalar() if scale is None else round(scale**-2),
             }
         if name in ("qwen2moe", "qwen3moe"):
             count = self.fields.integer(self.key("block_count"))
