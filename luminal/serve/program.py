@@ -1,4 +1,4 @@
-"""The program of a step: rows of one token and a chunk of a prompt, for any number of either.
+"""The program of a step: rows of one token and chunks of prompts, for any number of either.
 
 Its dims are symbolic, so it is compiled once for each way to choose tokens, and computes a row with
 the same bits whatever runs beside it. Sizes are rounded up to powers of 2: bindings of a few sizes
@@ -34,52 +34,51 @@ def rounded(count: int, least: int = 1) -> int:
 
 
 class StepInputs(NamedTuple):
-    """What a step's program takes; tokens of the chunk come first, then those of the rows.
+    """What a step's program takes; tokens of the chunks come first, then those of the rows.
 
-    ids, positions, blocks and offsets (chunk + rows,); table (1, length) and tables (rows, width):
-    the blocks of the chunk's text and of the rows'; chosen (prompts + rows,): the tokens whose
-    logits choose, `prompts` being 1 or 0. All int32.
+    ids, positions, blocks and offsets (prompts * chunk + rows,); heads (prompts, length) and tables
+    (rows, width): the blocks of the chunks' texts and of the rows'; chosen (prompts + rows,): the
+    tokens whose logits choose. All int32.
     """
 
     ids: Array
     positions: Array
     blocks: Array
     offsets: Array
-    table: Array
+    heads: Array
     tables: Array
     chosen: Array
-
-    @property
-    def dims(self) -> dict[str, int]:
-        """Sizes that are those of no array."""
-        rows = len(self.tables)
-        return {"chunk": len(self.ids) - rows, "prompts": len(self.chosen) - rows}
 
 
 LEAST_CHUNK = 16  # a shorter chunk takes about as long
 LEAST_COLUMNS = 16  # so do fewer tokens that penalties adjust
 
 
+def chunk_of(step: Step) -> int:
+    """How many tokens each chunk of a step has with what is padded."""
+    return rounded(max((row.count for row in step.chunks), default=0), LEAST_CHUNK)
+
+
 def inputs_of(step: Step, pool: BlockPool) -> StepInputs:
     """The arrays of a step."""
-    prompts = [] if step.chunk is None else [step.chunk]
-    length = sum(rounded(row.count, LEAST_CHUNK) for row in prompts)
-    rows, decodes = rounded(len(step.decodes)), step.decodes
-    ids, positions, blocks = (np.zeros(length + rows, np.int32) for _ in range(3))
+    prompts, rows, chunk = rounded(len(step.chunks)), rounded(len(step.decodes)), chunk_of(step)
+    ids, positions, blocks = (np.zeros(prompts * chunk + rows, np.int32) for _ in range(3))
     blocks[:] = pool.count
-    table, tables = _tables(prompts, 1, pool), _tables(decodes, rows, pool)
-    for row in prompts:
+    heads, tables = _tables(step.chunks, prompts, pool), _tables(step.decodes, rows, pool)
+    for number, row in enumerate(step.chunks):
+        own = slice(number * chunk, number * chunk + row.count)
         places = np.arange(row.start, row.start + row.count, dtype=np.int32)
-        ids[: row.count] = row.text.tokens[row.start : row.start + row.count]
-        positions[: row.count], blocks[: row.count] = places, table[0, places // pool.size]
-    own = slice(length, length + len(decodes))
-    ids[own] = [row.text.tokens[row.start] for row in decodes]
-    positions[own] = [row.start for row in decodes]
-    blocks[own] = tables[range(len(decodes)), positions[own] // pool.size]
-    offsets = positions % pool.size
-    last = [row.count - 1 for row in prompts]
-    chosen = np.array([*last, *range(length, length + rows)], np.int32)
-    return StepInputs(ids, positions, blocks, offsets, table, tables, chosen)
+        ids[own] = row.text.tokens[row.start : row.start + row.count]
+        positions[own], blocks[own] = places, heads[number, places // pool.size]
+    count = len(step.decodes)
+    own = slice(prompts * chunk, prompts * chunk + count)
+    ids[own] = [row.text.tokens[row.start] for row in step.decodes]
+    positions[own] = [row.start for row in step.decodes]
+    blocks[own] = tables[range(count), positions[own] // pool.size]
+    last = [number * chunk + row.count - 1 for number, row in enumerate(step.chunks)]
+    last += [0] * (prompts - len(step.chunks))
+    chosen = np.array([*last, *range(prompts * chunk, len(ids))], np.int32)
+    return StepInputs(ids, positions, blocks, positions % pool.size, heads, tables, chosen)
 
 
 def _tables(rows: Sequence[Row], count: int, pool: BlockPool) -> Array:
@@ -154,16 +153,16 @@ class StepProgram:
         chunk = graph.dim("chunk", 0, rounded(most, LEAST_CHUNK))
         longest = rounded(self.pool.needed(self.context))
         width, length = (graph.dim(name, 1, longest) for name in ("width", "length"))
-        prompts = graph.dim("prompts", 0, 1)
-        tokens = (chunk + rows,)
+        prompts = graph.dim("prompts", 0, rounded(max_rows))
+        tokens = (prompts * chunk + rows,)
         ids, positions, blocks, offsets = (
             graph.tensor(tokens, dtype=dtypes.int32, name=name)
             for name in ("ids", "positions", "blocks", "offsets")
         )
         tables = graph.tensor((rows, width), dtype=dtypes.int32, name="tables")
-        table = graph.tensor((1, length), dtype=dtypes.int32, name="table")
+        heads = graph.tensor((prompts, length), dtype=dtypes.int32, name="heads")
         chosen = graph.tensor((prompts + rows,), dtype=dtypes.int32, name="chosen")
-        places = Places(blocks, offsets, (Segment(table, chunk), Segment(tables, 1)))
+        places = Places(blocks, offsets, (Segment(heads, chunk), Segment(tables, 1)))
         caches = [PagedCache.of(cache, places) for cache in self.caches]
         hidden = self.model.model(ids, caches, positions)
         inputs = declared(graph, prompts + rows, features, self.vocab_size)
@@ -203,6 +202,10 @@ class StepProgram:
             self._copy({"sources": sources.copy(), "targets": targets.copy()})
         inputs = inputs_of(step, self.pool)
         features = next(way for way in WAYS if set(needed).issubset(way))
-        choices = choice_inputs(draws, len(inputs.chosen), features, self.vocab_size)
-        found = self._steps[features](inputs._asdict() | choices, dims=inputs.dims)
-        return Choices(**{name: array[: len(draws)] for name, array in found.items()})
+        chunks, prompts = len(step.chunks), len(inputs.heads)
+        placed = [*draws[:chunks], *[NOBODY] * (prompts - chunks), *draws[chunks:]]
+        choices = choice_inputs(placed, len(inputs.chosen), features, self.vocab_size)
+        given = inputs._asdict() | choices
+        found = self._steps[features](given, dims={"chunk": chunk_of(step)})
+        own = [*range(chunks), *range(prompts, prompts + len(step.decodes))]
+        return Choices(**{name: array[own] for name, array in found.items()})

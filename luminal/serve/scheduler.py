@@ -2,7 +2,7 @@
 
 Yu et al., Orca, OSDI 2022; Agrawal et al., arXiv 2308.16369 (chunks of prompts beside decoding).
 No I/O, no clock, no arrays. A step runs the next token of every text that has read its prompt, and
-a chunk of one prompt, each prompt in its turn. Texts are admitted in the order of their arrival
+chunks of some prompts, each prompt in its turn. Texts are admitted in the order of their arrival
 while there are rows and blocks for them. Where blocks run out, the text that arrived last gives its
 own back and is computed again later; so the oldest always goes on, and everyone's turn comes.
 
@@ -74,23 +74,26 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one run computes: rows of one token, a chunk of a prompt.
+    """What one run computes: rows of one token, chunks of prompts.
 
     Before anything is written, blocks are copied: (from, to) pairs.
     """
 
     decodes: tuple[Row, ...]
-    chunk: Row | None
+    chunks: tuple[Row, ...]
     copies: tuple[tuple[int, int], ...]
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """All rows, the chunk first."""
-        return self.decodes if self.chunk is None else (self.chunk, *self.decodes)
+        """All rows, the chunks first."""
+        return (*self.chunks, *self.decodes)
 
 
 class Scheduler:
-    """Plans steps for at most `max_rows` texts at a time, `chunk` tokens of prompts a step."""
+    """Plans steps for at most `max_rows` texts at a time.
+
+    `chunk`: chunks have so many tokens together, each counted as the longest of them.
+    """
 
     def __init__(self, pool: BlockPool, max_rows: int, chunk: int) -> None:
         for name, value in (("max_rows", max_rows), ("chunk", chunk)):
@@ -139,31 +142,35 @@ class Scheduler:
         """The next step; None if there is nothing to run. `done` must follow before another."""
         self._admit()
         copies: list[tuple[int, int]] = []
-        decodes, chunk = [], None
-        turn = self._next_prompt()
+        decodes, chunks = [], []
+        counts = self._next_prompts()
         for text in self._oldest_first():
-            if text.reads and text is not turn:
+            if text.reads and text.number not in counts:
                 continue
             if not self._make_room(text, copies):
                 continue
-            if text is turn:
-                count = min(text.prompt - text.computed, self.chunk)
-                chunk = Row(text, text.computed, count)
+            if text.reads:
+                chunks.append(Row(text, text.computed, counts[text.number]))
             else:
                 decodes.append(Row(text, text.computed, 1))
-        if decodes or chunk is not None:
-            return Step(tuple(decodes), chunk, tuple(copies))
-        return self.step() if self._running else None  # the prompt whose turn it was gave way
+        if decodes or chunks:
+            return Step(tuple(decodes), tuple(chunks), tuple(copies))
+        return self.step() if self._running else None  # the prompts whose turn it was gave way
 
-    def _next_prompt(self) -> Text | None:
-        """The text that has waited longest to read more of its prompt."""
+    def _next_prompts(self) -> dict[int, int]:
+        """How many tokens are read of prompts, by number: those that have waited longest."""
         prompts = [text for text in self._running.values() if text.reads]
-        if not prompts:
-            return None
-        text = min(prompts, key=lambda each: (each.turn, each.number))
+        counts: dict[int, int] = {}
+        longest = 0
         self._turns += 1
-        text.turn = self._turns
-        return text
+        for text in sorted(prompts, key=lambda each: (each.turn, each.number)):
+            count = min(text.prompt - text.computed, self.chunk)
+            longest = max(longest, count)
+            if (len(counts) + 1) * longest > self.chunk:
+                break
+            counts[text.number] = count
+            text.turn = self._turns
+        return counts
 
     def _oldest_first(self) -> Iterator[Text]:
         """The running texts, without those that lose their blocks meanwhile."""

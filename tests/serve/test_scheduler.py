@@ -62,7 +62,7 @@ class Machine:
                 written.append(where)
                 before = computed(row.text, position)[:-1]
                 token = row.text.tokens[position]
-                self.memory[where] = (*before, token if row is step.chunk else ~token)
+                self.memory[where] = (*before, token if row in step.chunks else ~token)
                 self.computed += 1
         assert len(set(written)) == len(written), "two texts write to one place"
         for row in step.rows:
@@ -85,7 +85,8 @@ class Machine:
                 )
             )
             assert len(step.decodes) <= self.scheduler.max_rows
-            assert step.chunk is None or step.chunk.count <= self.scheduler.chunk
+            longest = max((row.count for row in step.chunks), default=0)
+            assert len(step.chunks) * longest <= self.scheduler.chunk
             self.scheduler.done(step, self.run(step))
         return step
 
@@ -203,6 +204,21 @@ def test_short_prompts_pass_a_long_one_in_turns() -> None:
     assert steps == 4
     assert long.finish is None
     machine.finish([long])
+
+
+def test_short_prompts_are_read_side_by_side() -> None:
+    """A chunk counts as the longest of its step: 5 + 5 + 5 are too many for 12."""
+    machine = Machine(blocks=64, size=4, rows=4, chunk=12)
+    texts = [Text([0] * count, count + 1) for count in (3, 5, 4)]
+    for text in texts:
+        machine.scheduler.add(text)
+    first = machine.scheduler.step()
+    assert first is not None
+    assert [row.text for row in first.chunks] == texts[:2]
+    machine.scheduler.done(first, [0, 0])
+    second = machine.scheduler.step()
+    assert second is not None
+    assert [row.text for row in second.chunks] == texts[2:]
 
 
 def test_what_is_cancelled_within_a_step_is_left_aside() -> None:
