@@ -148,7 +148,10 @@ def check_texts_in_step(theirs: Any, model: Decoder, backend: str) -> None:
 
 
 def check_greedy_tokens(theirs: Any, folder: Path, backend: str) -> None:
-    """The 30 likeliest tokens after five, one after the other; two programs are compiled."""
+    """The 30 likeliest tokens after five, then eight after prompts of three lengths at once.
+
+    Two programs are compiled for a text alone, and two for a batch.
+    """
     write_tokenizer(folder)
     language_model = load(folder, backend=backend, context=LONGEST)
     prompt = [3, 14, 15, 9, 26]
@@ -159,6 +162,13 @@ def check_greedy_tokens(theirs: Any, folder: Path, backend: str) -> None:
         logits = expected(theirs, np.array([prompt + found[:count]]))[0, -1]
         assert token == logits.argmax(), f"token {count} of {found}"
     assert len(found) == 30
+    prompts = [prompt, prompt[:2], [*prompt, *found[:6]]]
+    batch = language_model.complete(prompts, 8)
+    for ids, completion in zip(prompts, batch, strict=True):
+        logits = expected(theirs, np.array([[*ids, *completion.tokens]]))[0]
+        wanted = logits[len(ids) - 1 : -1].argmax(-1)
+        np.testing.assert_array_equal(completion.tokens, wanted)
+    assert lm.compile_count() - before <= 4
 
 
 def write_tokenizer(folder: Path) -> None:
