@@ -30,6 +30,7 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.results import Results
 from luminal.search.options import CompilationMode
 
+MOST_ROWS = 64  # texts of a batch: each has caches of the whole context
 MAX_CONTEXT = 4096  # positions the caches hold by default: more costs memory few prompts need
 
 
@@ -128,7 +129,7 @@ class LanguageModel:
         logprobs: bool = False,
         **options: Any,
     ) -> list[Completion]:
-        """`n` continuations of each prompt, which are computed side by side.
+        """`n` continuations of each prompt, which are computed side by side, 64 at a time.
 
         Options as for `stream`; of the continuations of a prompt each has the next seed. What a
         text becomes does not depend on the others. `logprobs`: with log-probabilities.
@@ -296,23 +297,24 @@ class LanguageModel:
     ) -> Iterator[list[tuple[int, str]]]:
         """Of every step the new tokens and the characters they make certain."""
         self.stats.begin(len(texts), sum(text.draw.prompt for text in texts))
-        generation, is_first = object(), True
-        self._current = generation
+        generation = self._current = object()
         if self._prefix is not None and len(texts) == 1:
             self._prefix.restore(self.programs, texts[0])
-        while any(text.reason is None for text in texts):
-            if self._current is not generation:
-                raise GraphError(
-                    "stream: another text was started on this model; finish one before the next"
-                )
-            with self._timed(is_first):
-                if draft is not None and not is_first:
-                    pushed = accepted(self.programs, texts[0], draft, self.stats)
-                else:
-                    pushed = _pushed(texts, self.programs.read(texts, features))
-            self.stats.new_tokens = sum(len(text.tokens) for text in texts)
-            is_first = False
-            yield pushed
+        for begin in range(0, len(texts), MOST_ROWS):
+            group, is_first = texts[begin : begin + MOST_ROWS], True
+            while any(text.reason is None for text in group):
+                if self._current is not generation:
+                    raise GraphError(
+                        "stream: another text was started on this model; finish one before the next"
+                    )
+                with self._timed(is_first):
+                    if draft is not None and not is_first:
+                        pushed = accepted(self.programs, group[0], draft, self.stats)
+                    else:
+                        pushed = _pushed(group, self.programs.read(group, features))
+                self.stats.new_tokens = sum(len(text.tokens) for text in texts)
+                is_first = False
+                yield pushed
 
     @contextmanager
     def _timed(self, is_first: bool) -> Iterator[None]:

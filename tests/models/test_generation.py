@@ -61,6 +61,17 @@ def test_batches_of_models_with_other_caches(name: str, tmp_path: Path) -> None:
             other.save_prompt("A", tmp_path / "prompt.safetensors")
 
 
+def test_many_prompts_are_read_in_groups(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = model.generate(PROMPTS, 5)
+    monkeypatch.setattr("luminal.models.generate.MOST_ROWS", 3)
+    other = language_model()
+    assert other.generate(PROMPTS, 5) == expected
+    assert other.programs.rows == 4
+    assert (other.stats.texts, other.stats.new_tokens) == (4, 20)
+
+
 def test_texts_end_one_by_one(model: LanguageModel) -> None:
     whole = model.generate(PROMPTS, 14)
     stops = [whole[0][4:6], whole[2][7:9]]
