@@ -17,6 +17,7 @@ from luminal.loaders.gguf_models.table import GGUFArchitecture
 from luminal.loaders.mapped import Array
 from luminal.loaders.shown import shown
 from luminal.models.architectures.deepseek import LatentConfig
+from luminal.models.architectures.mamba import MambaConfig
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig, Rotary
 from luminal.nn.rotary_scaling import Scaled, scaled_frequencies
 
@@ -66,6 +67,8 @@ def metadata_of(config: DecoderConfig, architecture: GGUFArchitecture) -> dict[s
     for layer in config.layers[:1]:
         if isinstance(layer.mixer, LatentConfig):
             found |= _latent(layer.mixer, layer.rotary)
+        if isinstance(layer.mixer, MambaConfig):
+            found |= _states(layer.mixer)
     return found | _windows(config.layers, architecture) | _rope(config.layers)
 
 
@@ -101,6 +104,20 @@ def _latent(mixer: LatentConfig, rotary: Rotary | None) -> dict[str, Any]:
     if sharper:
         found["rope.scaling.yarn_log_multiplier"] = decimal(0.1 * sharper)
     return found
+
+
+def _states(mixer: MambaConfig) -> dict[str, Any]:
+    """Of layers of a state space, which have no heads and no feed-forward part."""
+    return {
+        "attention.head_count": 0,
+        "attention.head_count_kv": 0,
+        "feed_forward_length": 0,
+        "ssm.conv_kernel": mixer.width,
+        "ssm.inner_size": mixer.inner,
+        "ssm.state_size": mixer.states,
+        "ssm.time_step_rank": mixer.rank,
+        "ssm.dt_b_c_rms": mixer.norm_eps is not None,
+    }
 
 
 def _logit_scale(scale: float | None, keys: Mapping[str, str]) -> float | None:

@@ -57,7 +57,9 @@ def _is_of(file: GGUFFile, architecture: GGUFArchitecture) -> bool:
 
 
 def heads_of(file: GGUFFile, architecture: GGUFArchitecture, path: Path) -> Heads:
-    """As the metadata says."""
+    """As the metadata says, where there is attention."""
+    if "attention.head_count" not in architecture.keys:
+        return Heads(1, 1)
     fields = Fields(file.metadata, path, "the metadata")
     queries = fields.integer(f"{architecture.name}.attention.head_count")
     return Heads(queries, fields.integer(f"{architecture.name}.attention.head_count_kv", queries))
@@ -82,7 +84,8 @@ class _Reader:
                 f"{self.fields.path}: tensor 'token_embd.weight' is missing or no matrix"
             )
         for key in _NEEDED:
-            self.fields.integer(self.key(key))
+            if key in architecture.keys:
+                self.fields.integer(self.key(key))
         found: dict[str, Any] = {
             "architectures": [architecture.hugging_face],
             "model_type": architecture.model_type,

@@ -100,6 +100,23 @@ def _flat(array: Array, heads: Heads) -> Array:
     return array.reshape(-1)
 
 
+def _of_one_channel(array: Array, heads: Heads) -> Array:
+    return array[:, None] if array.ndim == 2 else array
+
+
+def _of_its_channel(array: Array, heads: Heads) -> Array:
+    return array[:, 0] if array.ndim == 3 else array
+
+
+def _logarithms(array: Array, heads: Heads) -> Array:
+    with np.errstate(all="ignore"):  # a damaged file may hold anything
+        return np.log(-array.astype(np.float32))
+
+
+def _negative_powers(array: Array, heads: Heads) -> Array:
+    return -np.exp(array.astype(np.float32))
+
+
 class Joined(NamedTuple):
     """One weight of Hugging Face's that the file has in two `parts`, with their ends; `written` is
     None where it is written whole.
@@ -157,3 +174,5 @@ TRANSPOSED_EXPERTS = Change(
     lambda array, heads: array.swapaxes(1, 2), lambda array, heads: array.swapaxes(1, 2)
 )
 ONE_ROW = Change(_as_row, _flat)
+BY_CHANNEL = Change(_of_one_channel, _of_its_channel)
+LOGARITHMS = Change(_logarithms, _negative_powers)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from luminal.loaders.gguf_models.rearranged import (
+    BY_CHANNEL,
     GATE_BIASES_IN_TURN,
     GATES_FIRST,
     GATES_IN_TURN,
@@ -18,6 +19,7 @@ from luminal.loaders.gguf_models.rearranged import (
     INTERLEAVED_KEYS,
     INTERLEAVED_QUERIES,
     KEYS_AND_VALUES,
+    LOGARITHMS,
     ONE_ROW,
     PLUS_ONE,
     TRANSPOSED,
@@ -188,6 +190,33 @@ _FALCON_NAMES = {
     "transformer.ln_f": "output_norm",
     "lm_head": "output",
 }
+
+_MAMBA_KEYS = {
+    "embedding_length": "hidden_size",
+    "block_count": "num_hidden_layers",
+    "attention.layer_norm_rms_epsilon": "layer_norm_epsilon",
+    "ssm.conv_kernel": "conv_kernel",
+    "ssm.inner_size": "intermediate_size",
+    "ssm.state_size": "state_size",
+    "ssm.time_step_rank": "time_step_rank",
+}
+_MAMBA_LAYERS = {
+    "norm": "attn_norm",
+    "mixer.in_proj": "ssm_in",
+    "mixer.conv1d": "ssm_conv1d",
+    "mixer.x_proj": "ssm_x",
+    "mixer.dt_proj": "ssm_dt",
+    "mixer.A_log": "ssm_a",
+    "mixer.D": "ssm_d",
+    "mixer.out_proj": "ssm_out",
+}
+_MAMBA_NAMES = {
+    "backbone.embeddings": "token_embd",
+    "backbone.norm_f": "output_norm",
+    "lm_head": "output",
+}
+_MAMBA_FLAGS = {"use_bias": "ssm_in.bias", "use_conv_bias": "ssm_conv1d.bias"}
+_MAMBA_CHANGES = {"ssm_conv1d": BY_CHANNEL, "ssm_a": LOGARITHMS}
 
 ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
     GGUFArchitecture(
@@ -683,6 +712,31 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         },
         _NAMES,
         flags=_BIASES,
+    ),
+    GGUFArchitecture(
+        "FalconMambaForCausalLM",
+        "mamba",
+        "falcon_mamba",
+        _MAMBA_KEYS,
+        _MAMBA_LAYERS,
+        _MAMBA_NAMES,
+        prefix="backbone.layers.*.",
+        flags=_MAMBA_FLAGS,
+        changes=_MAMBA_CHANGES,
+        rotary=False,
+        only_with="ssm.dt_b_c_rms",
+    ),
+    GGUFArchitecture(
+        "MambaForCausalLM",
+        "mamba",
+        "mamba",
+        _MAMBA_KEYS,
+        _MAMBA_LAYERS,
+        _MAMBA_NAMES,
+        prefix="backbone.layers.*.",
+        flags=_MAMBA_FLAGS,
+        changes=_MAMBA_CHANGES,
+        rotary=False,
     ),
 )
 """Those of one name in the order in which they are tried."""
