@@ -233,7 +233,7 @@ def test_an_architecture_that_is_not_known(tmp_path: Path) -> None:
     saved("llama", tmp_path)
     path = tmp_path / "config.json"
     path.write_text(path.read_text().replace("LlamaForCausalLM", "RwkvForCausalLM"))
-    with pytest.raises(LoadError, match="'RwkvForCausalLM' is not supported; supported are Bloom"):
+    with pytest.raises(LoadError, match=r"'RwkvForCausalLM' is not supported; .* like .*LM"):
         read_decoder(tmp_path)
 
 

@@ -32,7 +32,7 @@ GUARDS = [(rule, guard) for rule in RULES for guard in rule.guards]
 PLAIN = [(rule, guard) for rule, guard in GUARDS if not rule.handler]
 SMALL = [(rule, guard) for rule, guard in GUARDS if notation.is_growth(guard)]
 SOUND = [(rule, guard) for rule, guard in GUARDS if not notation.is_growth(guard)]
-MOST = {"llama": 550, "moe": 200}  # nodes; of the other programs 80
+MOST = {"llama": 550, "moe": 220}  # nodes; of the other programs 80
 
 
 def named(value: Rule | str) -> str:

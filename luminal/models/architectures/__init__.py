@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +121,10 @@ def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:
         case [str(name)] if name in ARCHITECTURES:
             return ARCHITECTURES[name]
         case [name] | name:
+            like = ", ".join(get_close_matches(str(name), ARCHITECTURES, cutoff=0))
             raise LoadError(
-                f"{path}: architecture {shown(name)} is not supported; supported are "
-                f"{', '.join(ARCHITECTURES)}"
+                f"{path}: architecture {shown(name)} is not supported; of those in docs/models.md "
+                f"its name is most like {like}"
             )
 
 
