@@ -12,7 +12,7 @@ from tests.models.small_models import language_model, llama, twin
 @pytest.mark.parametrize(
     ("width", "room", "penalty", "ends"),
     [
-        (1, 6, 1.0, {0}),
+        pytest.param(1, 6, 1.0, {0}, marks=pytest.mark.long),
         (3, 7, 1.0, {0, 7, 21, 33}),
         pytest.param(3, 12, 1.0, {0}, marks=pytest.mark.long),
         pytest.param(4, 16, 0.0, {0, 5, 40}, marks=pytest.mark.long),
