@@ -111,11 +111,11 @@ class Temperature:
 class Attention(CausalAttention):
     """Causal attention. Names of the projections as in Hugging Face's Llama.
 
-    `bias`: of q, k and v; `output_bias`: of the last projection, `bias` by default. `limit` clamps
-    q, k and v. `q_norm`, `k_norm`, `v_norm`: over head_dim features each, or over those of all
-    heads, as their shape is. `key_values`: values are the keys before their norm and turn. `scale`:
-    1 / sqrt(head_dim) by default. `gate`: what is attended is times the
-    sigmoid of a projection of x (Qiu et al., arXiv 2505.06708). `options`: CausalAttention's.
+    `bias`: of q, k and v; `output_bias`: of the last projection, `bias` by default. `q_norm`,
+    `k_norm`, `v_norm`: over head_dim features each, or over those of all heads, as their shape is.
+    `limit` clamps q, k and v after their norms. `key_values`: values are the keys before their norm
+    and turn. `scale`: 1 / sqrt(head_dim) by default. `gate`: what is attended is times the sigmoid
+    of a projection of x (Qiu et al., arXiv 2505.06708). `options`: CausalAttention's.
     """
 
     def __init__(
@@ -187,12 +187,12 @@ class Attention(CausalAttention):
 
     def _heads(self, x: Tensor, count: int, norm: RMSNorm | HeadNorm | None = None) -> Tensor:
         """(..., s, count * head_dim) to (..., count, s, head_dim)."""
-        if self.limit is not None:
-            x = x.clamp(-self.limit, self.limit)
         split = x.unflatten(-1, (count, self.head_dim))
         if norm is not None:
             each = norm.normalized_shape == (self.head_dim,)
             split = norm(split) if each else norm(x).unflatten(-1, (count, self.head_dim))
+        if self.limit is not None:
+            split = split.clamp(-self.limit, self.limit)
         return split.transpose(-2, -3)
 
 

@@ -65,7 +65,7 @@ class GatedDeltaNet(Module):
         heads = self.key_heads, self.group
         q, k = (_unit(each.unflatten(-1, (self.key_heads, 1, self.key_dim))) for each in (q, k))
         v = v.unflatten(-1, (*heads, self.value_dim))
-        rate = self.read(self.A_log, x).exp()
+        rate = self.read(self.A_log, x).cast(x.dtype).exp()
         steps = (self.in_proj_a(x) + self.read(self.dt_bias, x)).softplus()
         kept = (-rate * steps).exp().unflatten(-1, heads)
         share = self.in_proj_b(x).sigmoid().unflatten(-1, heads)

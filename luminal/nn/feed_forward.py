@@ -78,12 +78,20 @@ class FeedForward(Module):
 
 
 class GatedFeedForward(Module):
-    """`down(activation(gate(x)) * up(x))`. Shazeer, arXiv 2002.05202."""
+    """`down(activation(gate(x)) * up(x))`, or of what an `activation` of both makes of them.
+
+    Shazeer, arXiv 2002.05202.
+    """
 
     def __init__(
-        self, hidden: int, inner: int, activation: str, bias: bool = False, dtype: Any = float32
+        self,
+        hidden: int,
+        inner: int,
+        activation: str | GatedActivation,
+        bias: bool = False,
+        dtype: Any = float32,
     ) -> None:
-        self.activation = gated(activation)
+        self.activation = gated(activation) if isinstance(activation, str) else activation
         self.gate_proj = Linear(hidden, inner, bias, dtype)
         self.up_proj = Linear(hidden, inner, bias, dtype)
         self.down_proj = Linear(inner, hidden, bias, dtype)

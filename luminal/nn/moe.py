@@ -12,7 +12,7 @@ from luminal.frontend.binary import where
 from luminal.frontend.handle import work_dtype
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
-from luminal.nn.feed_forward import GatedActivation, SwiGLU, gated
+from luminal.nn.feed_forward import GatedActivation, GatedFeedForward, gated
 from luminal.nn.init import Draw
 from luminal.nn.linear import Linear, near_zero
 from luminal.nn.module import Module
@@ -172,12 +172,13 @@ class Experts(Module):
 
 
 class MoE(Module):
-    """Router, experts, and `shared` inner width of a SwiGLU block that sees every token (0: none).
+    """Router, experts, and `shared` inner width of a block that sees every token (0: none).
 
     Shazeer et al., arXiv 1701.06538; shared experts: Dai et al., arXiv 2401.06066. Parameters as in
     Hugging Face's Mixtral and DeepSeek: `gate`, `experts`, `shared_experts`. `router`: in place of
-    the Router that `top_k`, `scoring`, `normalize` and `scale` make. `activation` and `bias` are
-    those of `Experts`. `weighted_inputs`: what an expert reads is weighted, not what it gives.
+    the Router that `top_k`, `scoring`, `normalize` and `scale` make. `activation`: of all experts,
+    SwiGLU's by default; `bias`: see `Experts`. `weighted_inputs`: what an expert reads is weighted,
+    not what it gives.
     """
 
     def __init__(
@@ -198,9 +199,11 @@ class MoE(Module):
         bias: bool = False,
         weighted_inputs: bool = False,
     ) -> None:
+        activation = activation or gated("silu")
         self.gate = router or Router(hidden, experts, top_k, scoring, normalize, scale, dtype)
         self.experts = Experts(hidden, inner, experts, dtype, activation=activation, bias=bias)
-        self.shared_experts = SwiGLU(hidden, shared, dtype=dtype) if shared else None
+        block = GatedFeedForward(hidden, shared, activation, dtype=dtype) if shared else None
+        self.shared_experts = block
         both = shared and shared_gate
         self.shared_expert_gate = Linear(hidden, 1, False, dtype) if both else None
         self.weighted_inputs = weighted_inputs

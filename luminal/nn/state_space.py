@@ -62,7 +62,7 @@ class Mamba(Module):
             parts = [part.rms_norm((-1,), None, self.norm_eps) for part in parts]
         dt, into, out = parts
         dt = self.dt_proj(dt).softplus()
-        rate = -self.read(self.A_log, x).exp()
+        rate = -self.read(self.A_log, x).cast(x.dtype).exp()
 
         def step(state: Tensor, xs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
             dt, u, into, out = xs
@@ -134,7 +134,7 @@ class Mamba2(Module):
         u = u.unflatten(-1, (*by_group, self.head_dim))
         into, out = (each.unflatten(-1, (self.groups, self.states)) for each in (into, out))
         dt = (dt + self.read(self.dt_bias, x)).softplus()
-        kept = (dt * -self.read(self.A_log, x).exp()).exp().unflatten(-1, by_group)
+        kept = (dt * -self.read(self.A_log, x).cast(x.dtype).exp()).exp().unflatten(-1, by_group)
         added = u * dt.unflatten(-1, by_group).unsqueeze(-1)
 
         def step(state: Tensor, xs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:

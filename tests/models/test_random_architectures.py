@@ -1,16 +1,19 @@
-"""Random legal configurations of every architecture: logits as transformers'."""
+"""Other legal configurations of every architecture: logits as transformers', or refused."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from luminal.errors import LoadError
 from luminal.models.architectures import read_decoder
-from tests.models.test_architectures import check_logits, saved
+from tests.models.test_architectures import check_logits, check_one_length, saved
 from tests.models.tiny_architectures import TINY, VARIANTS, Tiny
 
 transformers = pytest.importorskip("transformers")
@@ -119,3 +122,60 @@ def test_random_configuration(
     print(tiny.options)
     theirs = saved("random", tmp_path)
     check_logits(theirs, read_decoder(tmp_path), "reference")
+
+
+WITHOUT_EFFECT = (
+    "add_cross_attention",
+    "architectures",
+    "bos_token_id",
+    "dtype",
+    "eos_token_id",
+    "initializer_range",
+    "is_decoder",
+    "model_type",
+    "pad_token_id",
+    "per_layer_config",
+    "transformers_version",
+    "use_cache",
+    "vocab_size",
+)
+"""Keys that change no logits, or cannot be changed alone."""
+ACTIVATIONS = ("relu", "gelu", "gelu_pytorch_tanh", "quick_gelu")
+
+
+def others(key: str, value: Any) -> list[Any]:
+    """Values of another kind or size, legal or not."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, 2 * value] if value else [1, 2]
+    if isinstance(value, float):
+        return [value / 2] if 1e-2 < value <= 1 else [1.7 * value + 0.1]
+    if isinstance(value, str):
+        return list(ACTIVATIONS) if "act" in key else []
+    return [True, 3, 0.5] if value is None else []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TINY)
+def test_every_key_alone(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each key of the saved `config.json` with other values: the same logits, or refused."""
+    saved(name, tmp_path)
+    keys = json.loads((tmp_path / "config.json").read_text())
+    wrong = []
+    for key, value in keys.items():
+        for other in [] if key in WITHOUT_EFFECT else others(key, value):
+            changed = TINY[name]._replace(options={**TINY[name].options, key: other})
+            monkeypatch.setitem(VARIANTS, "changed", changed)
+            folder = tmp_path / f"{key}-{other}"
+            try:
+                theirs = saved("changed", folder)
+                check_one_length(theirs, theirs, 5)
+            except Exception:
+                continue
+            try:
+                with contextlib.suppress(LoadError):
+                    check_one_length(theirs, read_decoder(folder), 17)
+            except Exception as error:
+                wrong.append(f"{key}={other!r}: {type(error).__name__} {str(error)[:80]}")
+    assert not wrong, wrong

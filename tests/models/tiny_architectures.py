@@ -182,7 +182,7 @@ TINY = {
     ),
     "olmo": Tiny("OlmoConfig", "OlmoForCausalLM", {**SIZES, "clip_qkv": 0.5}),
     "olmo3": Tiny("Olmo3Config", "Olmo3ForCausalLM", {**SIZES, **WINDOW}),
-    "olmoe": Tiny("OlmoeConfig", "OlmoeForCausalLM", {**SIZES, **EXPERTS}),
+    "olmoe": Tiny("OlmoeConfig", "OlmoeForCausalLM", {**SIZES, **EXPERTS, "clip_qkv": 0.5}),
     "qwen2_moe": Tiny(
         "Qwen2MoeConfig",
         "Qwen2MoeForCausalLM",
@@ -424,22 +424,3 @@ VARIANTS = {
 
 RECURRENT = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "mamba", "falcon_mamba", "mamba2")
 """They keep what they read as it comes: their texts are not padded."""
-UNLIKE = (
-    "bloom",
-    "cohere",
-    "deepseek_v3",
-    "falcon",
-    "gemma3",
-    "gemma4",
-    "gemma4_moe",
-    "gpt2",
-    "gpt_oss",
-    "llama4",
-    "mamba",
-    "mamba2",
-    "mistral",
-    "olmo3",
-    "qwen3_moe",
-    "qwen3_next",
-)
-"""Those that together have every kind of layer and of weight's name."""

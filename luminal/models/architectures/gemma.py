@@ -39,22 +39,22 @@ def config(fields: Fields) -> DecoderConfig:
     return _decoder(fields, layers_of(fields))
 
 
-def _later(fields: Fields, layers: tuple[LayerConfig, ...], qk_norm: str | None) -> DecoderConfig:
-    """Gemma 2 and 3: norms before and after, soft-caps, a scale of queries of its own."""
+def _later(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:
+    """Gemma 2 and 3: norms before and after, a soft-cap, a scale of queries of its own."""
     return _decoder(
         fields,
         layers,
         norm_place="both",
-        qk_norm=qk_norm,
         query_scale=fields.number("query_pre_attn_scalar", 256) ** -0.5,
-        attention_softcap=fields.number_or_none("attn_logit_softcapping"),
         logit_softcap=fields.number_or_none("final_logit_softcapping"),
+        **changes,
     )
 
 
 def config2(fields: Fields) -> DecoderConfig:
-    """Of Gemma 2: layers 0, 2, ... slide."""
-    return _later(fields, layers_of(fields, lambda layer: layer % 2 == 0), None)
+    """Of Gemma 2: layers 0, 2, ... slide, and scores have a soft-cap."""
+    layers = layers_of(fields, lambda layer: layer % 2 == 0)
+    return _later(fields, layers, attention_softcap=fields.number_or_none("attn_logit_softcapping"))
 
 
 def config3(fields: Fields) -> DecoderConfig:
@@ -62,7 +62,7 @@ def config3(fields: Fields) -> DecoderConfig:
     pattern = fields.integer("sliding_window_pattern", 6)
     near = Fields({"rope_theta": fields.number("rope_local_base_freq", 1e4)}, fields.path)
     layers = layers_of_two_rotaries(fields, lambda layer: (layer + 1) % pattern != 0, near, 1e6)
-    return _later(fields, layers, "head")
+    return _later(fields, layers, qk_norm="head")
 
 
 _NAMES = {
