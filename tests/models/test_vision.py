@@ -58,8 +58,8 @@ TINY = {
             "downsample_in_first_stage": True,
         },
     ),
-    "mobilenet_v1": Tiny("MobileNetV1", {"depth_multiplier": 0.1, **LABELS}, size=33),
-    "mobilenet_v2": Tiny("MobileNetV2", {"depth_multiplier": 0.1, **LABELS}, size=33),
+    "mobilenet_v1": Tiny("MobileNetV1", {"depth_multiplier": 0.1, **LABELS}, size=36),
+    "mobilenet_v2": Tiny("MobileNetV2", {"depth_multiplier": 0.1, **LABELS}, size=36),
     "convnext": Tiny(
         "ConvNext", {"hidden_sizes": [8, 12, 16], "depths": [1, 2, 1], "num_stages": 3, **LABELS}
     ),
@@ -92,10 +92,13 @@ VARIANTS = {
 
 
 def random(model: Any) -> Any:
-    """The model with no weight and no statistic left at 0 or 1."""
+    """The model with no weight and no statistic left at 0 or 1; images still tell at its end."""
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
+            if parameter.ndim == 4:
+                torch.nn.init.normal_(parameter, std=1.5 * parameter[0].numel() ** -0.5)
+            else:
+                parameter.add_(torch.randn_like(parameter) * 0.1)
         for name, buffer in model.named_buffers():
             if name.endswith("running_mean"):
                 buffer.copy_(torch.randn_like(buffer) * 0.1)

@@ -46,7 +46,10 @@ def saved(kind: str, folder: Path) -> Any:
     ).eval()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.05)
+            if parameter.ndim == 4:
+                torch.nn.init.normal_(parameter, std=1.5 * parameter[0].numel() ** -0.5)
+            else:
+                parameter.add_(torch.randn_like(parameter) * 0.05)
         for path, buffer in model.named_buffers():
             if path.endswith("running_mean"):
                 buffer.copy_(torch.randn_like(buffer) * 0.1)
