@@ -738,5 +738,28 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         changes=_MAMBA_CHANGES,
         rotary=False,
     ),
+    GGUFArchitecture(
+        "ArceeForCausalLM",
+        "arcee",
+        "arcee",
+        _OWN_HEADS,
+        _NORMS_BEFORE | _ATTENTION | {"mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"},
+        _NAMES,
+        flags=_BIASES | {"mlp_bias": "ffn_up.bias"},
+        changes=_INTERLEAVED,
+    ),
+    GGUFArchitecture(
+        "SeedOssForCausalLM",
+        "seed_oss",
+        "seed_oss",
+        _OWN_HEADS,
+        _LLAMA | {"post_attention_layernorm": "post_attention_norm"},
+        _NAMES,
+        flags={
+            **_BIASES,
+            "attention_out_bias": "attn_output.bias",
+            "mlp_bias": "ffn_up.bias",
+        },
+    ),
 )
 """Those of one name in the order in which they are tried."""
