@@ -67,7 +67,7 @@ def convert(
     elif place.suffix == ".safetensors":
         save_safetensors(place, _floats(checkpoint, kind), {"format": "pt"})
     else:
-        _write_folder(place, checkpoint, path, kind)
+        _write_folder(place, checkpoint, path, kind, given=tokenizer is not None)
 
 
 def _checked(dtype: str | None, place: Path) -> str | None:
@@ -185,7 +185,9 @@ def _tokenizer_text(checkpoint: Checkpoint, path: Path, given: bool) -> str:
     return checkpoint.tokenizer.to_json()
 
 
-def _write_folder(place: Path, checkpoint: Checkpoint, path: Path, kind: str | None) -> None:
+def _write_folder(
+    place: Path, checkpoint: Checkpoint, path: Path, kind: str | None, given: bool
+) -> None:
     """A folder; what a folder has beside its weights comes along."""
     weights = _floats(checkpoint, kind)
     config = dict(checkpoint.config)
@@ -198,8 +200,8 @@ def _write_folder(place: Path, checkpoint: Checkpoint, path: Path, kind: str | N
                 if file.suffix in (".json", ".jinja", ".model", ".txt") and file.is_file():
                     shutil.copyfile(file, folder / file.name)
             (folder / f"{_WEIGHTS}.index.json").unlink(missing_ok=True)
-        elif checkpoint.tokenizer is not None:
-            text = _tokenizer_text(checkpoint, path, given=False)
+        if checkpoint.tokenizer is not None and (given or not path.is_dir()):
+            text = _tokenizer_text(checkpoint, path, given)
             (folder / "tokenizer.json").write_text(text, encoding="utf-8")
             _write_json(folder / "tokenizer_config.json", _tokenizer_settings(checkpoint))
             ends = {"eos_token_id": sorted(checkpoint.tokenizer.eos_ids)}

@@ -181,6 +181,19 @@ def test_dtypes(folder: Path, tmp_path: Path) -> None:
     assert BLOCKS["Q8_0"].size == 32
 
 
+def test_another_tokenizer_goes_along(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(tokenizer_json("bert"))
+    convert(folder, tmp_path / "m.gguf")
+    for source in (folder, tmp_path / "m.gguf"):
+        for target in ("x", "x.gguf"):
+            place = tmp_path / f"{source.stem}_{source.is_dir()}_{target}"
+            convert(source, place, tokenizer=other)
+            found = load_checkpoint(place).tokenizer
+            assert found is not None
+            assert found.encode("hello, world") == read_tokenizer(other).encode("hello, world")
+
+
 def test_gguf_to_gguf_keeps_what_is_packed(folder: Path, tmp_path: Path) -> None:
     convert(folder, tmp_path / "q.gguf", "q8_0")
     file = read_gguf(tmp_path / "q.gguf")
