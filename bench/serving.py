@@ -59,15 +59,16 @@ def rows() -> Rows:
     if not FOLDER.is_dir():
         yield Skipped("serve tinystories-656k", "no ../shared/data/tinystories-656k")
         return
-    yield from _served("tinystories-656k", FOLDER)
+    yield from _served("tinystories-656k", FOLDER, 0.5)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "llama-100m"
         tokenizer = (FOLDER / "tokenizer.json").read_text("utf-8")
         write_folder(folder, Llama(LARGE), tokenizer)
-        yield from _served("a random Llama of 88M", folder)
+        yield from _served("a random Llama of 88M", folder, 3)
 
 
-def _served(name: str, folder: Path) -> Rows:
+def _served(name: str, folder: Path, late: float) -> Rows:
+    """`late`: the seconds to a first token that are the target, where all begin at once."""
     command = [sys.executable, "-m", "luminal.cli.main", "serve", str(folder), "--context", "512"]
     with _server(command) as port:
         one, many = (_round(port, folder.name, count) for count in SECONDS)
@@ -79,7 +80,7 @@ def _served(name: str, folder: Path) -> Rows:
     yield Row(f"serve {name}: {CLIENTS} clients to 1", ratio, 4, "x", (ratio, ratio), detail)
     spread = (min(many.firsts), max(many.firsts))
     detail = f"alone {statistics.median(one.firsts):.3g} s"
-    yield Row(f"serve {name}: first token, 95%", many.late, 1, "s", spread, detail)
+    yield Row(f"serve {name}: first token, 95%", many.late, late, "s", spread, detail)
     yield _beside_llama_cpp(name, folder, many)
 
 

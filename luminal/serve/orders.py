@@ -48,12 +48,12 @@ class Order:
     """A checked request. `count` texts for each prompt; text i of all has the sampling's seed + i.
 
     `logprobs`: so many likeliest tokens come with each token; None: no log-probabilities.
-    `new_tokens`: None for as many as there is room for. `schema`: the JSON schema of all text.
+    `schema`: the JSON schema of all text.
     """
 
     prompts: tuple[tuple[int, ...], ...]
     count: int
-    new_tokens: int | None
+    new_tokens: int
     sampling: Sampling
     stops: tuple[str, ...]
     logprobs: int | None
@@ -127,7 +127,7 @@ def chat(body: Fields, words: Vocabulary, limits: Limits) -> Order:
         limits,
         prompts=(tuple(ids),),
         count=count,
-        new_tokens=new,
+        new_tokens=min(limits.new_tokens, max(1, words.context - len(ids))) if new is None else new,
         logprobs=top if wanted else None,
         schema=schema,
         tools=names,
@@ -160,11 +160,11 @@ def _order(body: Fields, words: Vocabulary, limits: Limits, **own: Any) -> Order
             "n", f"{len(prompts)} prompts times {own['count']} texts; at most {limits.texts}"
         )
     for ids in prompts:
-        if len(ids) + (own["new_tokens"] or 1) > words.context:
+        if len(ids) + own["new_tokens"] > words.context:
             raise ApiError(
                 400,
                 f"This model's maximum context length is {words.context} tokens; the prompt has "
-                f"{len(ids)}, and {own['new_tokens'] or 1} were asked for. Shorten one of them.",
+                f"{len(ids)}, and {own['new_tokens']} were asked for. Shorten one of them.",
                 "max_tokens" if len(ids) < words.context else "prompt",
                 "context_length_exceeded",
             )

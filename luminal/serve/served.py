@@ -60,11 +60,10 @@ class Served:
     def _job(
         self, order: Order, prompt: tuple[int, ...], number: int, constraint: Constraint | None
     ) -> Job:
-        room = self.context - len(prompt)
         text = Text(
             self.tokenizer,
             prompt,
-            room if order.new_tokens is None else min(room, order.new_tokens),
+            order.new_tokens,
             order.sampling_of(number),
             order.stops,
             None if constraint is None else constraint.matcher(self.tokenizer, self.vocab_size),
