@@ -16,6 +16,10 @@ from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.sampling import words_of
 
 
+class ConstraintError(InputError):
+    """A constraint that makes no sense, is too large, or that no text can match."""
+
+
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """A grammar of llguidance; `what` it is, for messages."""
@@ -24,56 +28,75 @@ class Constraint:
     grammar: str
 
     def matcher(self, tokenizer: Tokenizer, vocab_size: int) -> GrammarMatcher:
-        """For one text of a model with so many tokens. Raises InputError for a wrong grammar."""
-        table = _table(tokenizer)
-        matcher = _llguidance().LLMatcher(table, self.grammar, log_level=0)
-        if matcher.is_error():
-            raise InputError(f"{self.what}: {matcher.get_error().strip()}")
-        return GrammarMatcher(matcher, vocab_size)
+        """For one text of a model with so many tokens. Raises ConstraintError."""
+        made = _llguidance().LLMatcher(_table(tokenizer), self.grammar, log_level=0)
+        return GrammarMatcher(self.what, made, vocab_size)
 
 
-def json_schema(schema: Mapping[str, Any] | str) -> Constraint:
+def json_schema(schema: Mapping[str, Any] | bool | str) -> Constraint:
     """JSON that a schema allows, without white space that it need not have; `{}` allows any JSON.
 
-    Raises InputError for what is no JSON.
+    Raises ConstraintError for what is no JSON or no schema.
     """
     try:
-        text = schema if isinstance(schema, str) else json.dumps(schema)
-        json.loads(text)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"json_schema: it is no JSON: {error}") from None
+        value = json.loads(schema) if isinstance(schema, str) else schema
+        text = json.dumps({} if value is True else value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConstraintError(f"json_schema: it is no JSON: {error}") from None
     options = {"whitespace_flexible": False}  # white space has no end
-    grammar = _llguidance().LLMatcher.grammar_from_json_schema(text, overrides=options)
+    try:
+        grammar = _llguidance().LLMatcher.grammar_from_json_schema(text, overrides=options)
+    except ValueError as error:
+        raise ConstraintError(f"json_schema: it is no schema: {_first_line(error)}") from None
     return Constraint("json_schema", grammar)
 
 
 def regex(pattern: str) -> Constraint:
     """All of a text matches `pattern`, in the syntax of Rust's regex, without look-around."""
     if not isinstance(pattern, str):
-        raise InputError(f"regex: {pattern!r} is no pattern; give a str")
+        raise ConstraintError(f"regex: {pattern!r} is no pattern; give a str")
     return Constraint("regex", _llguidance().LLMatcher.grammar_from_regex(pattern))
 
 
 class GrammarMatcher:
-    """Follows one text; see `luminal.models.text.Matcher`."""
+    """Follows one text; see `luminal.models.text.Matcher`. Raises ConstraintError, at once or late:
+    what a grammar takes of time and memory shows only when it is followed.
+    """
 
-    def __init__(self, matcher: Any, vocab_size: int) -> None:
-        self._matcher, self._bytes = matcher, 4 * words_of(vocab_size)
+    def __init__(self, what: str, matcher: Any, vocab_size: int) -> None:
+        self._what, self._matcher, self._bytes = what, matcher, 4 * words_of(vocab_size)
+        self._check()
+        matcher.compute_bitmask()
+        if self.complete and not matcher.is_accepting():
+            raise ConstraintError(f"{what}: no text matches it: {_first_line(matcher.get_error())}")
 
     def allowed(self) -> Array:
         """A bit for every token id, uint32 (ceil(vocab_size / 32),)."""
         bits = self._matcher.compute_bitmask()[: self._bytes]
+        self._check()
         return np.frombuffer(bits.ljust(self._bytes, b"\0"), np.uint32)
 
     def accept(self, token: int) -> None:
-        """Takes the token that came. Raises InputError where none could fit."""
+        """Takes the token that came."""
         if not self._matcher.consume_token(token):
-            raise InputError("constraint: no tokens of the model spell what must come next")
+            raise ConstraintError(
+                f"{self._what}: no tokens of the model spell what must come next, or it is too "
+                f"large: {_first_line(self._matcher.get_error())}"
+            )
 
     @property
     def complete(self) -> bool:
         """Can nothing but an end token come?"""
         return bool(self._matcher.is_stopped())
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise ConstraintError(f"{self._what}: {_first_line(self._matcher.get_error())}")
+
+
+def _first_line(error: Any) -> str:
+    """What is wrong, without the library's own state."""
+    return str(error).strip().partition("\n")[0]
 
 
 _tables: weakref.WeakKeyDictionary[Tokenizer, Any] = weakref.WeakKeyDictionary()

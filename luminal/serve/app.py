@@ -296,6 +296,8 @@ class Work:
             seconds = self._api.limits.seconds
             raise ApiError(504, f"It took more than {seconds:g} s", code="timeout")
         choice = self._of[event.job]
+        if event.error is not None and event.is_fault:
+            raise ApiError(400, event.error, "response_format", "invalid_value")
         if event.error is not None:
             raise ApiError(500, event.error, code="model_error")
         if "first_token_seconds" not in self._noted:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from luminal.errors import InputError, LuminalError
 from luminal.loaders.tokenizer import Tokenizer
+from luminal.models.constraints import ConstraintError
 from luminal.models.decoder import Decoder
 from luminal.models.sampling import features_of
 from luminal.models.text import Ranked, Text
@@ -64,7 +65,8 @@ class Job:
 class Event(NamedTuple):
     """What a step added to a job: characters that are certain, and the token.
 
-    `reason`: set by the last event. `error`: what went wrong instead.
+    `reason`: set by the last event. `error`: what went wrong instead, and whether what was asked
+    for `is_fault` of it.
     """
 
     job: Job
@@ -74,6 +76,7 @@ class Event(NamedTuple):
     top: tuple[Ranked, ...] = ()
     reason: str | None = None
     error: str | None = None
+    is_fault: bool = False
 
 
 class Load(NamedTuple):
@@ -239,7 +242,7 @@ class Engine:
             piece = job.text.push(token, logprob, top)
         except LuminalError as error:
             self._cancel([job])
-            return Event(job, error=str(error))
+            return Event(job, error=str(error), is_fault=isinstance(error, ConstraintError))
         if job.text.reason is not None:
             self._cancel([job])
         ends = token in self.tokenizer.eos_ids

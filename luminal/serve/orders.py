@@ -377,7 +377,8 @@ def _response_schema(body: Fields) -> Any:
     form = body.object("response_format")
     if form is None:
         return None
-    kind = form.choice("type", ("text", "json_object", "json_schema"), "text")
+    form.needed("type")
+    kind = form.choice("type", ("text", "json_object", "json_schema"), "")
     found: Any = {"type": "object"} if kind == "json_object" else None
     if kind == "json_schema":
         about = form.object("json_schema")

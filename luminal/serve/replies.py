@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from luminal.loaders.token_bytes import bytes_of, text_of
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.serve.engine import Event, Job
 from luminal.serve.tool_calls import calls_in
@@ -107,7 +108,7 @@ class Completions:
 
     def _shown(self, token: int | None) -> str:
         assert token is not None
-        return self.tokenizer.decode([token])
+        return text_of(self.tokenizer, token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +195,9 @@ class Chats:
 
     def _ranked(self, token: int | None, logprob: float | None) -> dict[str, Any]:
         assert token is not None
-        text = self.tokenizer.decode([token])
-        return {"token": text, "logprob": logprob, "bytes": [*text.encode()]}
+        text = text_of(self.tokenizer, token)
+        own = bytes_of(self.tokenizer, token)
+        return {"token": text, "logprob": logprob, "bytes": [*own]}
 
 
 def to_json(value: Any) -> bytes:

@@ -16,6 +16,7 @@ from luminal.serve.app import make_app
 from tests.serve.running import CONTEXT, LIMITS, Running, asked
 
 PROMPT = "Once upon a time"
+MESSAGES = [{"role": "user", "content": "a"}]
 
 
 def greedy(client: Any, prompt: str = PROMPT, tokens: int = 12, **more: Any) -> Any:
@@ -146,6 +147,37 @@ def test_a_text_obeys_a_schema(client: Any) -> None:
         assert choice.finish_reason == "stop"
 
 
+def nested(depth: int) -> dict[str, Any]:
+    """A schema of objects in objects."""
+    found: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        found = {"type": "object", "properties": {"a": found}, "required": ["a"]}
+    return found
+
+
+MANY: dict[str, Any] = {f"n{number}": {} for number in range(1500)}
+SCHEMAS: dict[str, tuple[Any, str]] = {
+    "loop": ({"$ref": "#"}, "json_schema: "),
+    "deep": (nested(300), "json_schema: it is no schema: recursion limit exceeded"),
+    "no type": ({"type": "king"}, "json_schema: Invalid type: king"),
+    "nothing": ({"type": "integer", "minimum": 5, "maximum": 3}, "Unsatisfiable schema"),
+    "wide": ({"type": "object", "properties": MANY}, "json_schema: "),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schemas_that_cannot_be_followed(server: Running, name: str) -> None:
+    """At once, or where the text meets what is too large."""
+    schema, message = SCHEMAS[name]
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    body = {"model": "tiny", "messages": MESSAGES, "response_format": form, "temperature": 0}
+    answer = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert (error["param"], message in error["message"]) == ("response_format", True)
+    assert "\n" not in error["message"]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_required_call(client: Any, stream: bool) -> None:
     function = {"name": "note", "description": "Notes a person", "parameters": SCHEMA}
@@ -227,7 +259,6 @@ def test_request_ids(server: Running) -> None:
 
 
 OK: dict[str, Any] = {"model": "tiny", "prompt": "a", "max_tokens": 1}
-MESSAGES = [{"role": "user", "content": "a"}]
 WRONG: dict[str, tuple[str, dict[str, Any], int, str]] = {
     "no model": ("completions", {"prompt": "a"}, 400, "model: it is missing"),
     "other model": ("completions", OK | {"model": "gpt"}, 404, "'gpt' does not exist; there is"),
@@ -273,6 +304,12 @@ WRONG: dict[str, tuple[str, dict[str, Any], int, str]] = {
         {"model": "tiny", "messages": MESSAGES, "response_format": {"type": "json_schema"}},
         400,
         "response_format.json_schema.schema: None is no schema",
+    ),
+    "form": (
+        "chat/completions",
+        {"model": "tiny", "messages": MESSAGES, "response_format": {}},
+        400,
+        "response_format.type: it is missing",
     ),
     "tool": (
         "chat/completions",

@@ -1,0 +1,35 @@
+"""What one token adds to a text: its characters, and its bytes where it is half a character."""
+
+from __future__ import annotations
+
+import re
+
+from luminal.loaders.tokenizer import Tokenizer
+
+_FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")
+_PRINTED = (*range(33, 127), *range(161, 173), *range(174, 256))
+"""The bytes that byte-level vocabularies write as themselves, in Latin-1 (GPT-2's `encoder.py`)."""
+
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTED]
+_BYTES = {chr(byte): byte for byte in _PRINTED} | {
+    chr(256 + number): byte for number, byte in enumerate(_OTHERS)
+}
+
+
+def text_of(tokenizer: Tokenizer, token: int) -> str:
+    """The characters that a token adds inside a text: a space in front counts."""
+    once = tokenizer.decode([token])
+    return tokenizer.decode([token, token])[len(once) :]
+
+
+def bytes_of(tokenizer: Tokenizer, token: int) -> bytes:
+    """The token's own bytes, which with those of its neighbours make up the characters."""
+    text = text_of(tokenizer, token)
+    if "\N{REPLACEMENT CHARACTER}" not in text:
+        return text.encode()
+    name = tokenizer.name_of(token)
+    if found := _FALLBACK.fullmatch(name):
+        return bytes.fromhex(found[1])
+    if all(letter in _BYTES for letter in name):
+        return bytes(_BYTES[letter] for letter in name)
+    return text.encode()
