@@ -111,6 +111,66 @@ def test_nonsense_10000_times(server: Running) -> None:
     check_nonsense(server, 10_000)
 
 
+SCHEMAS = st.recursive(
+    st.sampled_from(["string", "integer", "boolean", "null", "king"]).map(
+        lambda kind: {"type": kind}
+    )
+    | st.fixed_dictionaries({"enum": st.lists(VALUES, max_size=3)})
+    | st.fixed_dictionaries(
+        {"$ref": st.sampled_from(["#", "#/properties/a", "file:///etc/passwd"])}
+    )
+    | st.fixed_dictionaries(
+        {"pattern": st.text("a(){1,9}|*[", max_size=8), "type": st.just("string")}
+    )
+    | VALUES,
+    lambda inner: (
+        st.fixed_dictionaries(
+            {"type": st.just("array"), "items": inner, "minItems": st.integers(-1, 9)}
+        )
+        | st.fixed_dictionaries({"anyOf": st.lists(inner, max_size=3)})
+        | st.fixed_dictionaries(
+            {
+                "type": st.just("object"),
+                "properties": st.dictionaries(st.text("ab", max_size=2), inner, max_size=3),
+                "required": st.lists(st.text("ab", max_size=2), max_size=2),
+            }
+        )
+    ),
+    max_leaves=6,
+)
+
+
+def check_schemas(server: Running, count: int) -> None:
+    with httpx.Client(base_url=server.url) as client:
+
+        @settings(
+            max_examples=count,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            database=None,
+        )
+        @given(SCHEMAS, st.booleans())
+        def answers(schema: Any, in_tool: bool) -> None:
+            form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+            tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+            asks: dict[str, Any] = {"response_format": form}
+            if in_tool:
+                asks = {"tools": [tool], "tool_choice": "required"}
+            answer = client.post("/v1/chat/completions", content=json.dumps(CHAT | asks))
+            assert answer.status_code in (200, 400), answer.text
+
+        answers()
+
+
+def test_any_schema_is_followed_or_refused(server: Running) -> None:
+    check_schemas(server, 40)
+
+
+@pytest.mark.long
+def test_2000_schemas(server: Running) -> None:
+    check_schemas(server, 2000)
+
+
 def test_bytes_that_are_no_http(server: Running) -> None:
     for sent in (b"\0" * 50, b"GET / HTTP/9\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\n"):
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
