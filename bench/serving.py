@@ -94,7 +94,9 @@ def _beside_llama_cpp(name: str, folder: Path, ours: Round) -> Row | Skipped:
         subprocess.run(convert, check=True, capture_output=True)
         threads = str(config.get("LUMINAL_THREADS"))
         command = [sys.executable, "-m", "llama_cpp.server", "--model", str(file)]
-        with _server([*command, "--n_threads", threads, "--n_ctx", "512"]) as port:
+        command += ["--n_threads", threads, "--n_ctx", "512"]
+        # By default a new request cuts off the one that runs.
+        with _server([*command, "--interrupt_requests", "False"]) as port:
             theirs = _round(port, folder.name, CLIENTS)
     ratio = ours.speed / theirs.speed
     detail = f"{ours.speed:.0f} against {theirs.speed:.0f} tokens/s"
