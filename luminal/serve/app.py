@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from luminal.loaders.tokenizer import StreamDecoder
 from luminal.serve import orders
 from luminal.serve.engine import Event, Job
 from luminal.serve.errors import ApiError
@@ -37,6 +38,11 @@ Feed = asyncio.Queue[Event | None]
 """Events of a request's texts; None: its time is over."""
 
 Read = Callable[[Fields, orders.Vocabulary, Limits], Order]
+
+
+def ended() -> ApiError:
+    """What texts end with that are still being written when the server ends."""
+    return ApiError(503, "The server ends; ask another", code="server_ends")
 
 
 def make_app(served: Served, limits: Limits, keys: Sequence[str] = ()) -> ASGIApp:
@@ -160,6 +166,9 @@ class Api:
     async def _body(self, request: Request) -> bytes:
         """A request of at most so many bytes."""
         most, got = self.limits.body, bytearray()
+        said = request.headers.get("content-length", "")
+        if said.isdecimal() and len(said) < 20 and int(said) > most:
+            raise ApiError(413, f"body: more than {most} bytes", code="too_large")
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 async for part in request.stream():
@@ -182,7 +191,10 @@ class Api:
         start = time.perf_counter()
         jobs = [job for group in groups for job in group]
         self._check_queue(len(jobs))
-        choices = [Choice(job, number) for number, job in enumerate(jobs)]
+        choices = [
+            Choice(job, number, StreamDecoder(self.served.tokenizer, job.place.tokens))
+            for number, job in enumerate(jobs)
+        ]
         feed: Feed = asyncio.Queue()
         for job in jobs:
             self._feeds[job] = feed
@@ -199,6 +211,8 @@ class Api:
                 if not whole.done():
                     return Response(status_code=499)  # nobody reads it
                 await whole
+            except asyncio.CancelledError:
+                raise ended() from None
             finally:
                 gone.cancel()
                 whole.cancel()
@@ -304,7 +318,7 @@ class Work:
             seconds = time.perf_counter() - self._start
             self._noted["first_token_seconds"] = round(seconds, 4)
             self._api.metrics.first_token.observe(seconds)
-        choice.events.append(event)
+        choice.add(event)
         self._left -= event.reason is not None
         return choice, event
 
@@ -335,6 +349,13 @@ class Stream(Response):
                     )
                 if sent.done():
                     await sent
+            except asyncio.CancelledError:  # the server ends before the text does
+                sent.cancel()
+                await asyncio.wait((sent,))
+                data = _lines([ended().body()]) + b"data: [DONE]\n\n"
+                with contextlib.suppress(TimeoutError, OSError):
+                    async with asyncio.timeout(1):
+                        await send({"type": "http.response.body", "body": data})
             finally:
                 gone.cancel()
                 sent.cancel()

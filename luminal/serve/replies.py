@@ -9,18 +9,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from luminal.loaders.token_bytes import bytes_of, text_of
-from luminal.loaders.tokenizer import Tokenizer
+from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
+from luminal.models.text import Ranked
 from luminal.serve.engine import Event, Job
 from luminal.serve.tool_calls import calls_in
 
 
 @dataclass(slots=True)
 class Choice:
-    """One of a request's texts, as its events come."""
+    """One of a request's texts, as its events come.
+
+    `offsets`: where the text of each token with a log-probability begins.
+    """
 
     job: Job
     index: int
+    decoder: StreamDecoder
     events: list[Event] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    _length: int = 0
+
+    def add(self, event: Event) -> None:
+        """Takes what a step added."""
+        self.events.append(event)
+        if event.token is not None and event.logprob is not None:
+            self.offsets.append(self._length)
+            self._length += len(self.decoder.push(event.token))
 
     @property
     def text(self) -> str:
@@ -62,7 +76,10 @@ class Completions:
 
     def whole(self, choices: Sequence[Choice], used: dict[str, Any]) -> dict[str, Any]:
         """The answer that is no stream."""
-        made = [self._choice(each.index, each.text, each.events, each.reason) for each in choices]
+        made = [
+            self._choice(each, each.text, each.reason, self._logprobs(each.events, each.offsets))
+            for each in choices
+        ]
         return self._object(made) | {"usage": used}
 
     def begin(self, choice: Choice) -> list[dict[str, Any]]:
@@ -73,7 +90,8 @@ class Completions:
         """Those of an event."""
         if not event.piece and event.reason is None and event.logprob is None:
             return []
-        return [self._object([self._choice(choice.index, event.piece, [event], event.reason)])]
+        logprobs = self._logprobs([event], choice.offsets[-1:])
+        return [self._object([self._choice(choice, event.piece, event.reason, logprobs)])]
 
     def end(self, used: dict[str, Any]) -> dict[str, Any]:
         """The last chunk, where the use of tokens is asked for."""
@@ -84,31 +102,38 @@ class Completions:
         return about | {"model": self.model, "choices": choices}
 
     def _choice(
-        self, index: int, text: str, events: Sequence[Event], reason: str | None
+        self, choice: Choice, text: str, reason: str | None, logprobs: dict[str, Any] | None
     ) -> dict[str, Any]:
-        logprobs = self._logprobs(events)
-        return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
+        made = {"index": choice.index, "text": text, "logprobs": logprobs}
+        return made | {"finish_reason": reason}
 
-    def _logprobs(self, events: Sequence[Event]) -> dict[str, Any] | None:
+    def _logprobs(self, events: Sequence[Event], offsets: Sequence[int]) -> dict[str, Any] | None:
         given = [event for event in events if event.token is not None]
         if not any(event.logprob is not None for event in given):
             return None
-        tokens = [self._shown(event.token) for event in given]
-        ends = [0]
-        for token in tokens:
-            ends.append(ends[-1] + len(token))
         return {
-            "tokens": tokens,
+            "tokens": [shown(self.tokenizer, event.token) for event in given],
             "token_logprobs": [event.logprob for event in given],
-            "top_logprobs": [
-                {self._shown(token): logprob for token, logprob in event.top} for event in given
-            ],
-            "text_offset": ends[:-1],
+            "top_logprobs": [self._by_text(event.top) for event in given],
+            "text_offset": [*offsets],
         }
 
-    def _shown(self, token: int | None) -> str:
-        assert token is not None
-        return text_of(self.tokenizer, token)
+    def _by_text(self, top: Sequence[Ranked]) -> dict[str, float]:
+        """Log-probabilities by text; of tokens that read alike the less likely go by their ids."""
+        found: dict[str, float] = {}
+        for token, logprob in top:
+            text = shown(self.tokenizer, token)
+            found[f"token_id:{token}" if text in found else text] = logprob
+        return found
+
+
+def shown(tokenizer: Tokenizer, token: int | None) -> str:
+    """A token as completions name it: its characters, or its bytes where they are none."""
+    assert token is not None
+    text = text_of(tokenizer, token)
+    if "\N{REPLACEMENT CHARACTER}" not in text:
+        return text or tokenizer.name_of(token)
+    return "bytes:" + "".join(f"\\x{byte:02x}" for byte in bytes_of(tokenizer, token))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -299,16 +301,16 @@ def test_few_blocks_change_no_text(server: Running, client: Any) -> None:
 # --- processes
 
 
-@pytest.mark.long
-def test_sigterm_finishes_what_runs(tmp_path: Path) -> None:
-    """A stream goes on to its end; nobody new is let in; the process ends well."""
+@contextmanager
+def serving(tmp_path: Path, drain: int) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    """`luminal serve` of the shipped model in a process, and a client of it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     keys = tmp_path / "keys"
     keys.write_text("right\n", "utf-8")
     command = [sys.executable, "-m", "luminal.cli.main", "serve", str(models.SHIPPED)]
-    options = ["--port", str(port), "--keys", str(keys), "--name", "m", "--drain", "20"]
+    options = ["--port", str(port), "--keys", str(keys), "--name", "m", "--drain", str(drain)]
     with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as process:
         try:
             url = f"http://127.0.0.1:{port}"
@@ -319,20 +321,43 @@ def test_sigterm_finishes_what_runs(tmp_path: Path) -> None:
                 except httpx.ConnectError:
                     time.sleep(0.05)
             with openai.OpenAI(base_url=f"{url}/v1", api_key="right", max_retries=0) as client:
-                stream = client.completions.create(
-                    model="m", prompt="To be", max_tokens=200, temperature=0, stream=True
-                )
-                parts = [next(stream)]
-                process.send_signal(signal.SIGTERM)
-                parts += list(stream)
-                assert parts[-1].choices[0].finish_reason in ("length", "stop")
-            assert process.wait(20) in (0, -signal.SIGTERM)
-            assert process.stderr is not None
-            lines = [json.loads(line) for line in process.stderr.read().splitlines()]
-            (request,) = [line for line in lines if line.get("path") == "/v1/completions"]
-            assert (request["status"], request["new_tokens"]) == (200, len(parts))
+                yield process, client
         finally:
             process.kill()
+
+
+def begun(client: Any) -> Any:
+    """A stream whose first part has come."""
+    stream = client.completions.create(
+        model="m", prompt="To be", max_tokens=200, temperature=0, stream=True
+    )
+    next(stream)
+    return stream
+
+
+@pytest.mark.long
+def test_sigterm_finishes_what_runs(tmp_path: Path) -> None:
+    """A stream goes on to its end; the process ends well, and its log is JSON."""
+    with serving(tmp_path, drain=20) as (process, client):
+        stream = begun(client)
+        process.send_signal(signal.SIGTERM)
+        parts = list(stream)
+        assert parts[-1].choices[0].finish_reason in ("length", "stop")
+        assert process.wait(20) in (0, -signal.SIGTERM)
+        assert process.stderr is not None
+        lines = [json.loads(line) for line in process.stderr.read().splitlines()]
+    (request,) = [line for line in lines if line.get("path") == "/v1/completions"]
+    assert (request["status"], request["new_tokens"]) == (200, len(parts) + 1)
+
+
+@pytest.mark.long
+def test_what_does_not_end_in_time_is_told(tmp_path: Path) -> None:
+    with serving(tmp_path, drain=0) as (process, client):
+        stream = begun(client)
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(openai.APIError, match="The server ends; ask another"):
+            list(stream)
+        assert process.wait(20) in (0, -signal.SIGTERM)
 
 
 @pytest.mark.long

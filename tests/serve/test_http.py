@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from contextlib import ExitStack
 from typing import Any
@@ -355,6 +356,12 @@ def test_other_paths_and_methods(server: Running) -> None:
 
 
 def test_a_body_above_the_limit(server: Running) -> None:
+    """At once, where its length is said before."""
+    with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
+        connection.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 30000\r\n\r\n"
+        )
+        assert connection.recv(100).startswith(b"HTTP/1.1 413")
     body = json.dumps(OK | {"prompt": "a" * 30_000})
     answer = httpx.post(f"{server.url}/v1/completions", content=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
