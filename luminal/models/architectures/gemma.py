@@ -17,14 +17,15 @@ from luminal.models.decoder_config import DecoderConfig, LayerConfig
 
 
 def _decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:
-    """What the three share. Their first files say "gelu" where they mean that by tanh."""
+    """What the three share. A `hidden_act` "gelu", of the first files, means that by tanh."""
     refuse(fields, use_bidirectional_attention=False)
     bias = fields.flag("attention_bias", False)
-    named = fields.text("hidden_activation", fields.text("hidden_act", "gelu"))
+    legacy = fields.text("hidden_act", "gelu")
+    legacy = "gelu_pytorch_tanh" if legacy == "gelu" else legacy
     return decoder(
         fields,
         layers,
-        activation="gelu_pytorch_tanh" if named == "gelu" else named,
+        activation=fields.text("hidden_activation", legacy),
         norm="zero_centered_rms",
         embedding_scale=math.sqrt(fields.integer("hidden_size")),
         attention_bias=bias,
