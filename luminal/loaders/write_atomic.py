@@ -23,9 +23,11 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
     It lies in the same folder, and its bytes are on disk before it is renamed: whoever reads
     `path`, also after a crash, finds the old file or the new one. Maps of the old file stay valid.
-    Raises InputError where the folder cannot be written to.
+    Raises InputError where the folder cannot be written to, or `path` is a folder.
     """
     target = Path(path).expanduser().resolve()  # a link stays a link
+    if target.is_dir():
+        raise InputError(f"{path}: is a folder; name a file")
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

@@ -6,8 +6,10 @@ does, and counts as its log-probability over its length to the power of a penalt
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from luminal.errors import InputError
 from luminal.models.choice import TOP_LOGPROBS
@@ -49,6 +51,9 @@ def beam_search(
     A `length_penalty` above 0 favours long texts. Raises InputError for a width beyond what the
     programs rank.
     """
+    penalty: Any = length_penalty
+    if not isinstance(penalty, Real) or not math.isfinite(penalty):
+        raise InputError(f"length_penalty: {penalty!r} is no finite number")
     ends = model.tokenizer.eos_ids
     spare = max(2, 1 + len(ends)) * checked_count("width", width, 1)  # some may end in this step
     if spare > min(TOP_LOGPROBS, model.model.config.vocab_size):
@@ -60,10 +65,11 @@ def beam_search(
     room = model.room(ids, max_tokens)
     rows = [_Step(0.0, number, ()) for number in range(width)]
     finished: list[tuple[float, tuple[int, ...]]] = []
-    read = 0
+    read, own = 0, model.programs.begin()
     for length in range(1, room + 1):
         texts = [_text(model, ids, row.tokens, read) for row in rows]
-        found = model.programs.read(texts, _FEATURES)
+        with model.programs.turn(own):
+            found = model.programs.read(texts, _FEATURES)
         read = texts[0].read
         first = rows[:1] if length == 1 else rows  # all rows are the prompt at first
         steps = sorted(_continued(first, found), key=lambda step: -step.logprob)[:spare]
@@ -79,7 +85,8 @@ def beam_search(
             len(finished) == width and rows[0].logprob / length**length_penalty <= finished[-1][0]
         ):
             break
-        model.programs.reorder([row.parent for row in rows])
+        with model.programs.turn(own):
+            model.programs.reorder([row.parent for row in rows])
     return [Beam(_written(model, ids, tokens), tokens, score) for score, tokens in finished]
 
 

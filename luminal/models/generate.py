@@ -10,7 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from luminal.errors import GraphError, InputError, LoadError
+from luminal.errors import InputError, LoadError
 from luminal.frontend.generator import checked_seed
 from luminal.frontend.handle import Array
 from luminal.loaders.checkpoint import folder_config, load_checkpoint, locate
@@ -55,7 +55,6 @@ class LanguageModel:
         self.stats = Stats()
         self.chat_template: ChatTemplate | None = None
         self.programs = Programs(model, self.context, mode, backend)
-        self._current: object = None  # the generation that the caches belong to
         self._prefix: Prompt | None = None
 
     def __repr__(self) -> str:
@@ -191,8 +190,7 @@ class LanguageModel:
         the model has no template, or its template refuses the messages.
         """
         text = self._text(self.chat_prompt(messages, tools), max_tokens, **options)
-        self.programs.resume(text)
-        return (piece for step in self._begun([text]) for _, piece in step if piece)
+        return (piece for step in self._begun([text], resume=True) for _, piece in step if piece)
 
     def chat_prompt(self, messages: Messages, tools: Any = None) -> list[int]:
         """The ids that a chat becomes by the model's template, up to where the answer begins."""
@@ -236,9 +234,9 @@ class LanguageModel:
     def save_prompt(self, prompt: str | Sequence[int], path: str | Path) -> None:
         """Writes the keys and values of a prompt to a file, for `load_prompt`."""
         text = self._text(prompt, 1)
-        self._current = object()
-        self.programs.read([text], ())
-        write_prompt(path, self.programs, text)
+        with self.programs.turn(self.programs.begin()):
+            self.programs.read([text], ())
+            write_prompt(path, self.programs, text)
 
     def load_prompt(self, path: str | Path) -> int:
         """Single texts that begin with the file's prompt go on from there; its number of tokens.
@@ -282,7 +280,11 @@ class LanguageModel:
         return min(checked_count("max_tokens", max_tokens, 0), self.context - len(ids) + 1)
 
     def _begun(
-        self, texts: Sequence[Text], logprobs: bool = False, draft: Draft | None = None
+        self,
+        texts: Sequence[Text],
+        logprobs: bool = False,
+        draft: Draft | None = None,
+        resume: bool = False,
     ) -> Iterator[list[tuple[int, str]]]:
         """Steps of these texts; what one text alone needs is compiled now."""
         features = features_of(text.draw for text in texts)
@@ -290,24 +292,23 @@ class LanguageModel:
             features = *features, "top_logprobs"
         if len(texts) == 1:
             self.compile(features)
-        return self._steps(texts, features, draft)
+        return self._steps(texts, features, draft, resume)
 
     def _steps(
-        self, texts: Sequence[Text], features: Features, draft: Draft | None
+        self, texts: Sequence[Text], features: Features, draft: Draft | None, resume: bool
     ) -> Iterator[list[tuple[int, str]]]:
         """Of every step the new tokens and the characters they make certain."""
         self.stats.begin(len(texts), sum(text.draw.prompt for text in texts))
-        generation = self._current = object()
-        if self._prefix is not None and len(texts) == 1:
-            self._prefix.restore(self.programs, texts[0])
+        own = self.programs.begin()
+        with self.programs.turn(own):
+            if resume:
+                self.programs.resume(texts[0])
+            if self._prefix is not None and len(texts) == 1:
+                self._prefix.restore(self.programs, texts[0])
         for begin in range(0, len(texts), MOST_ROWS):
             group, is_first = texts[begin : begin + MOST_ROWS], True
             while any(text.reason is None for text in group):
-                if self._current is not generation:
-                    raise GraphError(
-                        "stream: another text was started on this model; finish one before the next"
-                    )
-                with self._timed(is_first):
+                with self.programs.turn(own), self._timed(is_first):
                     if draft is not None and not is_first:
                         pushed = accepted(self.programs, group[0], draft, self.stats)
                     else:

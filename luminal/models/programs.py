@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from luminal.dtypes import int32
+from luminal.errors import GraphError
+from luminal.forks import rlock
 from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import State
@@ -45,8 +48,28 @@ class Programs:
         self._made: dict[tuple[str, Features], Executable] = {}
         self.seconds = 0.0  # of compiling
         self._last: Text | None = None  # whose keys and values the caches of one text hold
+        self._owner: object = None  # what began last
+        self._lock = rlock()
 
     # --- running
+
+    def begin(self) -> object:
+        """The caches are for what begins now; what began before it has no turn any more."""
+        with self._lock:
+            self._owner = object()
+            return self._owner
+
+    @contextmanager
+    def turn(self, owner: object) -> Iterator[None]:
+        """A step of what began, while no other thread has one. Raises GraphError where something
+        else began since.
+        """
+        with self._lock:
+            if self._owner is not owner:
+                raise GraphError(
+                    "stream: another text was started on this model; finish one before the next"
+                )
+            yield
 
     @property
     def rewinds(self) -> bool:

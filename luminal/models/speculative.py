@@ -66,10 +66,11 @@ class ModelDraft:
         room = min(self.count, most, model.context - len(draw.tokens))
         text = Text(model.tokenizer, draw.tokens, max(room, 0), draw.sampling)
         text.draw.prompt = draw.prompt
-        model.programs.resume(text)
         features = features_of([text.draw])
-        while text.reason is None:
-            text.push(int(model.programs.read([text], features)["tokens"][0]))
+        with model.programs.turn(model.programs.begin()):
+            model.programs.resume(text)
+            while text.reason is None:
+                text.push(int(model.programs.read([text], features)["tokens"][0]))
         return text.tokens
 
 

@@ -117,6 +117,15 @@ def test_a_chat_reads_only_what_is_new(folder: Path) -> None:
     assert found == "".join(load(folder, context=120).stream(ids, 8))
 
 
+def test_a_chat_that_is_read_after_another_text(folder: Path) -> None:
+    model: LanguageModel = load(folder, context=120)
+    question = [{"role": "user", "content": "Once upon a time there was"}]
+    answer = model.chat(question, 8)
+    pieces = model.stream_chat(question, 8)
+    model.generate("Something else that lies in the caches then", 4)
+    assert "".join(pieces) == answer
+
+
 def test_names_of_special_tokens(folder: Path) -> None:
     config = {"eos_token": {"content": "<end>"}, "pad_token": "<pad>", "add_bos_token": True}
     (folder / "tokenizer_config.json").unlink(missing_ok=True)

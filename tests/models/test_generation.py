@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.models import LanguageModel, PromptLookup
+from luminal.models import LanguageModel, ModelDraft, PromptLookup, Sampling, beam_search
 from luminal.models.architectures import read_decoder
+from luminal.models.sampling import Draw
 from tests.models.small_models import VOCABULARY, Letters, language_model, twin
 from tests.models.test_architectures import saved
 
@@ -154,9 +157,35 @@ def test_what_makes_no_sense_is_refused(model: LanguageModel) -> None:
     assert model.embed([]).shape == (0, 32)
 
 
-def test_another_text_ends_the_first(model: LanguageModel) -> None:
+BEGINS: dict[str, Callable[[LanguageModel, Path], object]] = {
+    "generate": lambda model, path: model.generate("B", 2),
+    "stream": lambda model, path: next(model.stream("B", 2)),
+    "complete": lambda model, path: model.complete(["B", "CD"], 2),
+    "beam": lambda model, path: beam_search(model, "B", width=1, max_tokens=2),
+    "beams": lambda model, path: beam_search(model, "B", width=2, max_tokens=2),
+    "save_prompt": lambda model, path: model.save_prompt("BCD", path / "prompt"),
+    "draft": lambda model, path: ModelDraft(model).propose(Draw(Sampling(), [2, 3, 4], 3), 3),
+}
+
+
+@pytest.mark.parametrize("name", BEGINS)
+def test_another_text_ends_the_first(model: LanguageModel, name: str, tmp_path: Path) -> None:
     first = model.stream("A", 5)
     next(first)
-    model.generate("B", 2)
+    BEGINS[name](model, tmp_path)
     with pytest.raises(lm.GraphError, match="another text was started on this model"):
         next(first)
+
+
+def test_threads_get_their_own_text_or_are_refused(model: LanguageModel) -> None:
+    prompts = ["AB", "CDE", "F", "GHIJ"]
+    alone = [model.generate(prompt, 6) for prompt in prompts]
+
+    def write(number: int) -> bool:
+        try:
+            return model.generate(prompts[number], 6) == alone[number]
+        except lm.GraphError:
+            return True
+
+    with ThreadPoolExecutor(len(prompts)) as pool:
+        assert all(pool.map(write, [0, 1, 2, 3] * 5))
