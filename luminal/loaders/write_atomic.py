@@ -23,11 +23,14 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
     It lies in the same folder, and its bytes are on disk before it is renamed: whoever reads
     `path`, also after a crash, finds the old file or the new one. Maps of the old file stay valid.
-    Raises InputError where the folder cannot be written to, or `path` is a folder.
+    Raises InputError where the folder cannot be written to, or `path` is a folder or
+    no regular file.
     """
     target = Path(path).expanduser().resolve()  # a link stays a link
-    if target.is_dir():
+    if os.path.isdir(target):
         raise InputError(f"{path}: is a folder; name a file")
+    if os.path.exists(target) and not os.path.isfile(target):  # root could replace /dev/null
+        raise InputError(f"{path}: is there and no regular file; name another")
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

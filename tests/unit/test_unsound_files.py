@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import LoadError
+from luminal.errors import InputError, LoadError
 from luminal.loaders import tokenizer as tokenizers_module
 from luminal.loaders.checkpoint import read_tokenizer
 from luminal.loaders.gguf import read_gguf
@@ -456,3 +456,16 @@ def test_a_tokenizer_that_blows_up_texts(folder: Path, part: str) -> None:
     rewrite(folder / "tokenizer.json", **{part: {"type": "Sequence", f"{part}s": [step] * 5}})
     with refused(f"its {part} may make a text 10000000000 times as long"):
         read_tokenizer(folder)
+
+
+def test_no_device_is_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(InputError, match="a: is there and no regular file; name another"):
+        lm.save(tmp_path / "a", {"x": np.zeros(1)})
+    assert (tmp_path / "a").is_fifo()
+    assert list(tmp_path.iterdir()) == [tmp_path / "a"]
+
+
+def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written: File name too long"):
+        lm.save(tmp_path / ("a" * 300), {"x": np.zeros(1)})
