@@ -43,6 +43,7 @@ REFUSED = {
     "deepseek_v3": "GGUF files of deepseek2 cannot say layers=",
     "opt": "'OPTForCausalLM' has no place in GGUF files; these have Mixtral",
     "smollm3": "GGUF files of smollm3 cannot say layers=.* read as .*; keep the folder",
+    "olmoe_clamped": "GGUF files of olmoe cannot say projection_limit=",
     "llama_dynamic": "GGUF files of llama cannot say layers=",
     "falcon_in_sequence": "post_attention_layernorm.bias: GGUF files of falcon have no name",
 }

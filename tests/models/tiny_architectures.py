@@ -182,7 +182,7 @@ TINY = {
     ),
     "olmo": Tiny("OlmoConfig", "OlmoForCausalLM", {**SIZES, "clip_qkv": 0.5}),
     "olmo3": Tiny("Olmo3Config", "Olmo3ForCausalLM", {**SIZES, **WINDOW}),
-    "olmoe": Tiny("OlmoeConfig", "OlmoeForCausalLM", {**SIZES, **EXPERTS, "clip_qkv": 0.5}),
+    "olmoe": Tiny("OlmoeConfig", "OlmoeForCausalLM", {**SIZES, **EXPERTS}),
     "qwen2_moe": Tiny(
         "Qwen2MoeConfig",
         "Qwen2MoeForCausalLM",
@@ -359,6 +359,7 @@ TEXT_PARTS = {
 ROPE = {"rope_theta": 10000.0, "factor": 4.0}
 VARIANTS = {
     **TEXT_PARTS,
+    "olmoe_clamped": TINY["olmoe"]._replace(options={**SIZES, **EXPERTS, "clip_qkv": 0.5}),
     "llama_with_biases": TINY["llama"]._replace(
         options={**SIZES, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}
     ),
