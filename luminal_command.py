@@ -5,6 +5,7 @@ It stands outside of the package, since to import any part of that takes half a 
 
 import os
 import signal
+import sys
 
 INTERRUPTED = 130  # as in luminal.cli.main, which is not imported yet
 
@@ -20,5 +21,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, _leave)
     from luminal.cli.main import main as run
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    run()
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        run()
+    except KeyboardInterrupt:  # before or after what typer guards
+        print("luminal: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)

@@ -83,7 +83,7 @@ def opened(url: str) -> Iterator[Page]:
         os.dup2(13, 3)
         os.dup2(14, 4)
 
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
             [PROGRAM, *SWITCHES, f"--user-data-dir={profile}"],
             stderr=subprocess.DEVNULL,

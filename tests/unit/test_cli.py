@@ -263,7 +263,8 @@ def test_ctrl_c_at_the_start_is_one_line(seconds: float) -> None:
         assert process.stdout.readline() == "begun\n"
         time.sleep(seconds)
         process.send_signal(signal.SIGINT)
-        error = process.communicate()[1]
-    assert process.returncode in (0, 130)
+        said, error = process.communicate()
+    ended = "LUMINAL_THREADS" in said  # then Python itself, which ends, may die of the signal
+    assert process.returncode in (0, 130, -signal.SIGINT if ended else 0)
     assert error in ("", "luminal: interrupted\n")
     assert (process.returncode == 130) == bool(error)
