@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from luminal.dtypes import float32, promote
 from luminal.frontend.tensor import Tensor
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
-from luminal.nn import Module
 from luminal.nn.cache import Positions
-from luminal.nn.recurrent_cache import RecurrentCache, before
+from luminal.nn.recurrent_cache import RecurrentCache, RecurrentLayer
 from luminal.nn.rwkv import ChannelMix, TimeMix
 
 
@@ -27,7 +25,7 @@ class Rwkv7Block:
         return Rwkv7Layer(config, self.ranks, dtype)
 
 
-class Rwkv7Layer(Module):
+class Rwkv7Layer(RecurrentLayer):
     """Time and channel mixing, each after a norm and added to what came in."""
 
     def __init__(
@@ -50,7 +48,7 @@ class Rwkv7Layer(Module):
         first: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """(..., s, hidden) to the same shape, and the first layer's values."""
-        timed, mixed, memory = before(cache, x, positions, self.shapes)
+        timed, mixed, memory = self.before(cache, x, positions)
         normed = self.input_layernorm(x)
         y, timed, memory, first = self.self_attn(normed, timed, memory, first)
         x = x + y
@@ -58,9 +56,3 @@ class Rwkv7Layer(Module):
         if cache is not None:
             cache.keep((timed, mixed, memory))
         return x + y, first
-
-    def make_cache(
-        self, max_len: int, dtype: Any = float32, name: str = "cache", batch: int | None = None
-    ) -> RecurrentCache:
-        """An empty cache, of one text or a batch of them; it holds a text of any length."""
-        return RecurrentCache.make(self.shapes, promote(dtype, float32), name, batch)

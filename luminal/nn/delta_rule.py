@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.dtypes import float32, promote
+from luminal.dtypes import float32
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.cache import Positions
 from luminal.nn.causal_convolution import CausalConvolution
 from luminal.nn.linear import Linear
-from luminal.nn.module import Module
 from luminal.nn.norm import RMSNorm
-from luminal.nn.recurrent_cache import RecurrentCache, before, stepped
+from luminal.nn.recurrent_cache import RecurrentCache, RecurrentLayer, stepped
 
 
-class GatedDeltaNet(Module):
+class GatedDeltaNet(RecurrentLayer):
     """`key_heads` of queries and keys, each of a group of the `value_heads`.
 
     A head's memory, (key_dim, value_dim), decays; what it says of a key is corrected towards the
@@ -50,6 +49,7 @@ class GatedDeltaNet(Module):
         self.A_log = init.parameter((value_heads,), init.zeros, dtype)
         self.norm = RMSNorm(value_dim, eps, dtype=dtype)
         self.out_proj = Linear(values, hidden, False, dtype)
+        self.shapes = self.conv1d.kept, (self.key_heads, self.group, self.key_dim, self.value_dim)
 
     def forward(
         self,
@@ -59,7 +59,7 @@ class GatedDeltaNet(Module):
         positions: Positions = 0,
     ) -> Tensor:
         """x (..., s, hidden) to the same shape."""
-        window, memory = before(cache, x, positions, self._shapes())
+        window, memory = self.before(cache, x, positions)
         mixed, window = self.conv1d(self.in_proj_qkv(x), window)
         q, k, v = mixed.silu().split(self.sizes, -1)
         heads = self.key_heads, self.group
@@ -84,15 +84,6 @@ class GatedDeltaNet(Module):
             cache.keep((window, memory))
         gate = self.in_proj_z(x).unflatten(-1, (*heads, self.value_dim)).silu()
         return self.out_proj((self.norm(y) * gate).flatten(-3))  # type: ignore[no-any-return]
-
-    def _shapes(self) -> tuple[tuple[int, ...], ...]:
-        return self.conv1d.kept, (self.key_heads, self.group, self.key_dim, self.value_dim)
-
-    def make_cache(
-        self, max_len: int, dtype: Any = float32, name: str = "cache", batch: int | None = None
-    ) -> RecurrentCache:
-        """An empty cache, of one text or a batch of them; it holds a text of any length."""
-        return RecurrentCache.make(self._shapes(), promote(dtype, float32), name, batch)
 
 
 def _unit(x: Tensor) -> Tensor:

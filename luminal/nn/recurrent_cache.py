@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from luminal.dtypes import bool_
+from luminal.dtypes import bool_, float32, promote
 from luminal.errors import InputError
 from luminal.frontend.binary import where
 from luminal.frontend.creation import position
@@ -15,7 +15,10 @@ from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import State
 from luminal.nn.cache import Positions
+from luminal.nn.module import Module
 from luminal.shape.expression import const
+
+Shapes = Sequence[tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class RecurrentCache:
 
     @classmethod
     def make(
-        cls, shapes: Sequence[tuple[int, ...]], dtype: Any, name: str, batch: int | None = None
+        cls, shapes: Shapes, dtype: Any, name: str, batch: int | None = None
     ) -> RecurrentCache:
         """One State for each shape; without `batch` of one text."""
         rows = () if batch is None else (batch,)
@@ -74,16 +77,24 @@ class RecurrentCache:
             graph.assign(state, kept)
 
 
-def before(
-    cache: RecurrentCache | None,
-    x: Tensor,
-    positions: Positions,
-    shapes: Sequence[tuple[int, ...]],
-) -> list[Tensor]:
-    """What the cache kept, or zeros of the shapes for each row of x (..., s, features)."""
-    if cache is not None:
-        return cache.before(x, positions)
-    return [x.graph.zeros((*x.extents[:-2], *shape), x.dtype) for shape in shapes]
+class RecurrentLayer(Module):
+    """What takes the place of a decoder's attention and keeps values of the positions before; of
+    one text those of its `shapes`.
+    """
+
+    shapes: Shapes
+
+    def before(self, cache: RecurrentCache | None, x: Tensor, positions: Positions) -> list[Tensor]:
+        """What the cache kept, or zeros for each row of x (..., s, features)."""
+        if cache is not None:
+            return cache.before(x, positions)
+        return [x.graph.zeros((*x.extents[:-2], *shape), x.dtype) for shape in self.shapes]
+
+    def make_cache(
+        self, max_len: int, dtype: Any = float32, name: str = "cache", batch: int | None = None
+    ) -> RecurrentCache:
+        """An empty cache, of one text or a batch of them; it holds a text of any length."""
+        return RecurrentCache.make(self.shapes, promote(dtype, float32), name, batch)
 
 
 def stepped(

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.dtypes import float32, promote
+from luminal.dtypes import float32
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.cache import Positions
 from luminal.nn.causal_convolution import CausalConvolution
 from luminal.nn.linear import Linear
-from luminal.nn.module import Module
-from luminal.nn.recurrent_cache import RecurrentCache, before, stepped
+from luminal.nn.recurrent_cache import RecurrentCache, RecurrentLayer, stepped
 
 
-class Mamba(Module):
+class Mamba(RecurrentLayer):
     """Each of `inner` channels has a state of `states` numbers; `rank` features say the time step.
 
     `norm_eps`: time steps and both projections of the state are normed (Zuo et al., arXiv
@@ -44,6 +43,7 @@ class Mamba(Module):
         self.A_log = init.parameter((inner, states), init.zeros, dtype)
         self.D = init.parameter((inner,), init.ones, dtype)
         self.out_proj = Linear(inner, hidden, bias, dtype)
+        self.shapes = self.conv1d.kept, (self.inner, self.states)
 
     def forward(
         self,
@@ -53,7 +53,7 @@ class Mamba(Module):
         positions: Positions = 0,
     ) -> Tensor:
         """x (..., s, hidden) to the same shape."""
-        window, state = before(cache, x, positions, self._shapes())
+        window, state = self.before(cache, x, positions)
         u, gate = self.in_proj(x).chunk(2, -1)
         u, window = self.conv1d(u, window)
         u = u.silu()
@@ -76,17 +76,8 @@ class Mamba(Module):
         y = (y + u * self.read(self.D, x)) * gate.silu()
         return self.out_proj(y)  # type: ignore[no-any-return]
 
-    def _shapes(self) -> tuple[tuple[int, ...], ...]:
-        return self.conv1d.kept, (self.inner, self.states)
 
-    def make_cache(
-        self, max_len: int, dtype: Any = float32, name: str = "cache", batch: int | None = None
-    ) -> RecurrentCache:
-        """An empty cache, of one text or a batch of them; it holds a text of any length."""
-        return RecurrentCache.make(self._shapes(), promote(dtype, float32), name, batch)
-
-
-class Mamba2(Module):
+class Mamba2(RecurrentLayer):
     """`heads` of `head_dim` channels have one rate each; `groups` of them share projections.
 
     Names as in Hugging Face's Mamba2, whose mixer's norm is `gated_norm` here.
@@ -115,6 +106,8 @@ class Mamba2(Module):
         self.D = init.parameter((heads,), init.ones, dtype)
         self.gated_norm = init.parameter((self.inner,), init.ones, dtype)
         self.out_proj = Linear(self.inner, hidden, bias, dtype)
+        by_group = self.groups, self.heads // self.groups
+        self.shapes = self.conv1d.kept, (*by_group, self.head_dim, self.states)
 
     def forward(
         self,
@@ -124,7 +117,7 @@ class Mamba2(Module):
         positions: Positions = 0,
     ) -> Tensor:
         """x (..., s, hidden) to the same shape."""
-        window, state = before(cache, x, positions, self._shapes())
+        window, state = self.before(cache, x, positions)
         sizes = self.inner, self.conv1d.channels, self.heads
         gate, mixed, dt = self.in_proj(x).split(sizes, -1)
         mixed, window = self.conv1d(mixed, window)
@@ -150,13 +143,3 @@ class Mamba2(Module):
         gated = (y + skipped).flatten(-3) * gate.silu()
         normed = gated.unflatten(-1, (self.groups, -1)).rms_norm((-1,), None, self.eps).flatten(-2)
         return self.out_proj(normed * self.read(self.gated_norm, x))  # type: ignore[no-any-return]
-
-    def _shapes(self) -> tuple[tuple[int, ...], ...]:
-        by_group = self.groups, self.heads // self.groups
-        return self.conv1d.kept, (*by_group, self.head_dim, self.states)
-
-    def make_cache(
-        self, max_len: int, dtype: Any = float32, name: str = "cache", batch: int | None = None
-    ) -> RecurrentCache:
-        """An empty cache, of one text or a batch of them; it holds a text of any length."""
-        return RecurrentCache.make(self._shapes(), promote(dtype, float32), name, batch)
