@@ -16,9 +16,11 @@ def _leave(number: int, frame: object) -> None:
     os._exit(INTERRUPTED)
 
 
+signal.signal(signal.SIGINT, _leave)
+
+
 def main() -> None:
     """Runs the command."""
-    signal.signal(signal.SIGINT, _leave)
     from luminal.cli.main import main as run
 
     try:
