@@ -31,23 +31,32 @@ def index_form(op: str, args: Sequence[Term], dtype: DType) -> Expression | None
     """`op(args)` as an Expression, or None if it is not one or its value may leave `dtype`."""
     if not any(arg.op == "Index" for arg in args):
         return None
-    values = [_expression(arg) for arg in args]
-    exact = [v for v in values if v is not None]
-    if len(exact) < len(values):
+    values = [exact(arg) for arg in args]
+    known = [v for v in values if v is not None]
+    if len(known) < len(values):
         return None
-    if op == "Cast" and (dtype.is_int or dtype is args[0].dtype):
-        formed = exact[0]
-    elif len(exact) == 2 and args[0].dtype.kind == "bool" and op in _BOOLEAN:
-        formed = _BOOLEAN[op](*exact)
-    elif len(exact) == 2 and args[0].dtype.is_int and op in _INTEGER:
-        formed = _INTEGER[op](*exact)
+    formed = combined(op, args[0].dtype, known, dtype)
+    return formed if formed is not None and fits(formed, dtype) else None
+
+
+def combined(
+    op: str, operands: DType, values: Sequence[Expression], dtype: DType
+) -> Expression | None:
+    """`op` of the exact values of operands of one dtype."""
+    if op == "Cast" and (dtype.is_int or dtype is operands):
+        formed = values[0]
+    elif len(values) == 2 and operands.kind == "bool" and op in _BOOLEAN:
+        formed = _BOOLEAN[op](*values)
+    elif len(values) == 2 and operands.is_int and op in _INTEGER:
+        formed = _INTEGER[op](*values)
     else:
         return None
-    return formed if _fits(formed, dtype) and _size(formed) <= MAX_OPS else None
+    return formed if _size(formed) <= MAX_OPS else None
 
 
-def _expression(term: Term) -> Expression | None:
-    if term.op == "Index" and _fits(term.attrs, term.dtype):
+def exact(term: Term) -> Expression | None:
+    """The Expression that an integer term is."""
+    if term.op == "Index" and fits(term.attrs, term.dtype):
         value: Expression = term.attrs
         return value
     if term.op == "Literal" and not term.dtype.is_float:
@@ -55,7 +64,8 @@ def _expression(term: Term) -> Expression | None:
     return None
 
 
-def _fits(value: Expression, dtype: DType) -> bool:
+def fits(value: Expression, dtype: DType) -> bool:
+    """Can the dtype hold all that the value can be?"""
     if dtype.kind == "bool":
         return value.is_condition
     if not dtype.is_int:

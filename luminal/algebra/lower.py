@@ -18,6 +18,7 @@ from luminal.algebra import axes
 from luminal.algebra.axes import Atom, Dimension
 from luminal.algebra.frames import linear, spread
 from luminal.algebra.index_form import index_form
+from luminal.algebra.ranges import Ranges
 from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, Terms, term_order
 from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph, Sink, topological
@@ -102,6 +103,7 @@ class _Lowering:
     def __init__(self, trained: Collection[Parameter] = ()) -> None:
         self.trained = trained
         self.terms = Terms()
+        self.ranges = Ranges()
         self.frames: dict[Value, list[Dimension]] = {}
         self.edges: dict[Node, list[Edge]] = {}
         self.built: dict[Value, Term] = {}
@@ -317,12 +319,16 @@ class _Lowering:
         for k in range(len(node.types)):
             value = Value(node, k)
             self.shapes.setdefault(self.built[value], self.named(self.frames[value]))
+            self.ranges.note(self.built[value])
 
     def pointwise(self, op: str, args: Sequence[Term], dtype: dtypes.DType) -> Term:
         """An Expression where it is one; a Select that is decided is its choice."""
         formed = index_form(op, args, dtype)
         if formed is not None:
             return self.terms.index(formed, dtype)
+        decided = self.ranges.decided(op, args)
+        if decided is not None:
+            return self.terms.boolean(const(decided))
         if op == "Select" and args[0].op == "Literal":
             return args[1] if args[0].attrs.value(args[0].dtype) else args[2]
         return self.terms.pointwise(op, args, dtype)
@@ -347,9 +353,9 @@ class _Lowering:
         x = self.term(source)
         frame = self.named(read.frame)
         where = self.positions(read.shape, frame)
-        tensors = [
-            self.terms.pointwise("Cast", (t,), dtypes.int64) for t in map(self.term, indices)
-        ]
+        tensors = [self.pointwise("Cast", (self.term(index),), dtypes.int64) for index in indices]
+        for tensor in tensors:
+            self.ranges.note(tensor)
         entries: list[Any] = []
         conditions: list[Expression] = []
         checks: list[Term] = []
@@ -362,7 +368,9 @@ class _Lowering:
             else:
                 entries.append(tensors[entry])
                 checks += self.in_range(tensors[entry], extent)
-        x = self.terms.at(x, self.substitution(self.named(source.frame), entries, where))
+        at = self.substitution(self.named(source.frame), entries, where)
+        known = all(check.op == "Literal" and any(check.attrs.data) for check in checks)
+        x = self.terms.at(x, at, [i for i in at.values() if known and isinstance(i, Term)])
         checks.append(self.terms.boolean(all_of(conditions)))
         for check in checks:
             x = self.choose(check, x)
@@ -372,7 +380,7 @@ class _Lowering:
         below = self.terms.index(const(-1), dtypes.int64)
         above = self.terms.index(extent, dtypes.int64)
         pairs = ((below, x), (x, above))
-        return [self.terms.pointwise("LessThan", pair, dtypes.bool_) for pair in pairs]
+        return [self.pointwise("LessThan", pair, dtypes.bool_) for pair in pairs]
 
     def build_opaque(self, node: Node) -> None:
         edges = self.edges[node]

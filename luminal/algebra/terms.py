@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -207,8 +207,16 @@ class Terms:
         phase = x.phase if _static(bound) else Phase.RUN
         return self._make(op, (x,), axis_order(bound), x.axes - bound, x.dtype, phase)
 
-    def at(self, x: Term, substitution: Mapping[Symbol, Expression | Term]) -> Term:
-        """`x` with axes replaced; identities and axes that x lacks drop out, literals have none."""
+    def at(
+        self,
+        x: Term,
+        substitution: Mapping[Symbol, Expression | Term],
+        inside: Collection[Term] = (),
+    ) -> Term:
+        """`x` with axes replaced; identities and axes that x lacks drop out, literals have none.
+
+        `inside`: integer terms that are known to be positions along their axes.
+        """
         kept = [(a, i) for a, i in substitution.items() if a in x.axes and i is not a]
         if not kept:
             return x
@@ -218,7 +226,7 @@ class Terms:
         axes = set(x.axes) - {a for a, _ in kept}
         for a, i in kept:
             if isinstance(i, Term):
-                attrs.append((a, Slot(len(terms))))
+                attrs.append((a, Slot(len(terms), inside=i in inside)))
                 terms.append(i)
                 axes |= i.axes
             else:

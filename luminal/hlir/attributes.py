@@ -25,7 +25,16 @@ T = TypeVar("T")
 class Slot(int):
     """In an index map: the number of an index tensor among the operands. It equals no Expression,
     so that maps with the literal index 0 and with tensor 0 in one place are different keys.
+
+    `inside`: what the tensor holds is known to be positions that exist.
     """
+
+    inside: bool
+
+    def __new__(cls, number: int, *, inside: bool = False) -> Slot:
+        slot = super().__new__(cls, number)
+        slot.inside = inside
+        return slot
 
 
 class InputAttrs(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any
 from luminal import dtypes
 from luminal.algebra.terms import Axes, Term, axis_order
 from luminal.dtypes import DType
+from luminal.hlir.attributes import Slot
 from luminal.kernel.blocks import Blocks
 from luminal.kernel.computed_index import compute
 from luminal.kernel.group import Group, Place
@@ -306,11 +307,13 @@ class Evaluator:
         values = {a: v for a, v in env.values.items() if a in at.args[0].axes}
         guards = [env.guard]
         for a, position in at.attrs:
-            if isinstance(position, int):
+            if isinstance(position, Slot):
                 index: Expression = self.bind(self.evaluate(at.args[1 + position], env))
             else:
                 index = position.substitute(env.values)
             values[a] = index
+            if isinstance(position, Slot) and position.inside:
+                continue
             assert a.extent is not None
             guards += [c for c in (index >= 0, index < a.extent) if not self.holds(c)]
         return Env(values, all_of(guards), base=False)

@@ -196,7 +196,9 @@ class _Namer:
         return tuple(self.ranks[a] for a in axes)
 
     def index(self, position: Expression | int) -> Hashable:
-        return position if isinstance(position, int) else self.expression(position)
+        if isinstance(position, Expression):
+            return self.expression(position)
+        return int(position), isinstance(position, Slot) and position.inside
 
     def expression(self, expression: Expression) -> Expression:
         return expression.substitute(self.axes)

@@ -1,0 +1,88 @@
+"""What integer terms can be, where they are positions that a sort gives: then what a gather would
+check of them is known, and negative ones need not be counted from the end.
+
+The range of a term is an Expression in positions of sorted rows, each a symbol bounded by the row's
+extent; a term is somewhere in that range, but equal ranges are not equal terms. So they are only
+compared with literals and dims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from luminal.algebra.frames import extent_of
+from luminal.algebra.index_form import combined, exact, fits
+from luminal.algebra.terms import Term
+from luminal.dtypes import DType
+from luminal.shape.expression import Expression, Symbol, axis
+from luminal.shape.prove import prove
+
+
+class Ranges:
+    """The ranges of one program's terms."""
+
+    def __init__(self) -> None:
+        self.known: dict[Term, Expression] = {}
+
+    def note(self, term: Term) -> None:
+        """To be told of each term that computes integers, operands first."""
+        if term.dtype.is_int:
+            found = self._range(term)
+            if found is not None:
+                self.known.setdefault(term, found)
+
+    def decided(self, op: str, args: Sequence[Term]) -> bool | None:
+        """What a comparison gives everywhere, if that is known."""
+        if op not in ("LessThan", "Equal"):
+            return None
+        compared = self._combined(op, args, args[0].dtype)
+        return None if compared is None else prove(compared)
+
+    def _range(self, term: Term) -> Expression | None:
+        if term.op == "Sort" and term.attrs.index == 1:
+            row = term.attrs.result[term.attrs.hlir.axis]
+            return axis(f"sorted{len(self.known)}", extent_of(row))
+        if term.op == "Scatter" and term.attrs.hlir.mode == "set":
+            return self._union(*term.args[:2])
+        found = self._combined(term.op, term.args, term.dtype) if term.is_pointwise else None
+        return found if found is not None and fits(found, term.dtype) else None
+
+    def _of(self, term: Term) -> Expression | None:
+        """The range of a term, read anywhere, or 0 where it is not read."""
+        while term not in self.known and term.op in ("At", "Select"):
+            if term.op == "Select" and not _is_zero(term.args[2]):
+                return None
+            masked = term.op == "Select"
+            term = term.args[1 if masked else 0]
+            if masked and not self._holds_zero(term):
+                return None
+        return self.known.get(term)
+
+    def _holds_zero(self, term: Term) -> bool:
+        found = self._of(term)
+        return found is not None and found.interval.lo == 0
+
+    def _combined(self, op: str, args: Sequence[Term], dtype: DType) -> Expression | None:
+        """Of one range and of what is the same everywhere."""
+        ranges = [self._of(arg) for arg in args]
+        if sum(found is not None for found in ranges) != 1:
+            return None
+        values: list[Expression] = []
+        for arg, found in zip(args, ranges, strict=True):
+            value = exact(arg) if found is None else found
+            if value is None or (found is None and arg.axes):
+                return None
+            values.append(value)
+        return combined(op, args[0].dtype, values, dtype)
+
+    def _union(self, dest: Term, source: Term) -> Expression | None:
+        found, other = self._of(dest), self._of(source)
+        other = exact(source) if other is None else other
+        if other is None or not isinstance(found, Symbol) or found.extent is None:
+            return None
+        inside = prove(other >= 0) and prove(other < found.extent)
+        return found if inside else None
+
+
+def _is_zero(term: Term) -> bool:
+    return term.op == "Literal" and not any(term.attrs.data)
