@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from luminal.codegen.llvm_builder import I64, PTR, FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_cast import memory_type
 from luminal.codegen.llvm_control import counted
+from luminal.codegen.llvm_keys import ordered_bits
 from luminal.dtypes import DType
 
 BUCKETS = 256
@@ -58,17 +59,6 @@ class RadixSort:
     def put(self, row: IRValue, at: IRValue, value: IRValue) -> None:
         self.b.store(value, self.b.gep(row, at, value.type), value.type.bits // 8)
 
-    def ordered(self, key: IRValue) -> IRValue:
-        """The key as an unsigned integer in the same order: -0 as +0, every NaN the greatest."""
-        b, last = self.b, self.b.const(self.bits, self.type.bits - 1)
-        sign = b.const_bits(self.bits, 1 << (self.type.bits - 1))
-        if not self.dtype.is_float:
-            return b.binary("xor", key, sign) if self.dtype.is_signed else key
-        zero = b.fcmp("oeq", key, b.const(self.type, 0.0))
-        bits = b.select(zero, b.const(self.bits, 0), b.cast("bitcast", key, self.bits))
-        flipped = b.binary("xor", bits, b.binary("or", b.binary("ashr", bits, last), sign))
-        return b.select(b.fcmp("uno", key, key), b.const(self.bits, -1), flipped)
-
     def bucket(self, bits: IRValue, shift: IRValue) -> IRValue:
         """Where the byte of `bits` from bit `shift` on is counted."""
         b = self.b
@@ -94,7 +84,7 @@ class RadixSort:
 
         def count_key(i: IRValue, _: list[IRValue]) -> list[IRValue]:
             key = self.get(source, b.binary("mul", i, stride), self.type)
-            bits = self.ordered(key)
+            bits = ordered_bits(b, self.dtype, key)
             self.put(keys, i, bits)
             self.put(order, i, i)
             for shift in range(0, self.type.bits, 8):

@@ -64,6 +64,7 @@ class Placement:
         self.blocks = self.values.blocks
         self.pending = [*group.reductions]
         self.in_run: Range | None = None  # first and end of a run of rows
+        self.run_starts: dict[Symbol, Expression] = {}  # the rows' axes at the first of a run
 
     def run(self) -> Placed:
         is_packed = self.schedule.packed_along is not None
@@ -183,7 +184,8 @@ class Placement:
         first = self.blocks.fresh_axis(extent)
         end = opaque(f"end_{first.name}", 1, extent.interval.hi)
         self.values.named.add(end)
-        env = env.bind(rows.positions(first))
+        self.run_starts = rows.positions(first)
+        env = env.bind(self.run_starts)
         places = (self.group.reads[key] for key in schedule.keys)
         keys = tuple(
             (self.values.operand(place, Role.IN), self.values.canonical(place.offset(env.values)))
@@ -331,7 +333,12 @@ class Placement:
     def operands(self, reduction: Term, x: Term, env: Env) -> tuple[Tile, ...]:
         """The reduced value, or the two factors of a contraction."""
         read = x.args if self.is_fused(reduction, x) else (x,)
-        return tuple(self.values.evaluate(term, env) for term in read)
+        return tuple(self.operand(term, env) for term in read)
+
+    def operand(self, term: Term, env: Env) -> Tile:
+        """A reduced value or a factor, which a run of rows may have in common."""
+        is_shared = term in self.schedule.shared
+        return self.values.evaluate(term, env.bind(self.run_starts) if is_shared else env)
 
     def is_fused(self, reduction: Term, x: Term) -> bool:
         """Is `x` a product that is multiplied and added in one step?"""
@@ -345,7 +352,7 @@ class Placement:
         if self.is_fused(reduction, x):
             condition, pair = factors(x, self.is_at_hand)
             if condition is not None:
-                tiles = tuple(self.values.evaluate(factor, env) for factor in pair)
+                tiles = tuple(self.operand(factor, env) for factor in pair)
                 return tiles, self.values.evaluate(condition, env)
         return self.operands(reduction, x, env), None
 

@@ -60,9 +60,10 @@ class Schedule:
     chunk (0: not cut). `sequential`: the axes of reductions, outermost first; `inner`: the axes of
     stores inside the grid, outermost first. `tiles` holds the tiles other than 1. `packs`: terms
     copied once per tile of the axis `packed_along` into a strip that the reduction then reads;
-    where they depend on `rows` by the `keys`, once per run of rows of the same keys. `lines`: the
-    reduced axis along which packed factors lie in memory, if not along the columns, and how many
-    positions of it are packed together.
+    where they depend on `rows` by the `keys`, once per run of rows of the same keys. `shared`:
+    factors that are read where they lie, for such a run once. `lines`: the reduced axis along which
+    packed factors lie in memory, if not along the columns, and how many positions of it are packed
+    together.
     """
 
     axes: tuple[LoopAxis, ...]
@@ -74,6 +75,7 @@ class Schedule:
     packed_along: Symbol | None = None
     rows: Symbol | None = None
     keys: tuple[Term, ...] = ()
+    shared: tuple[Term, ...] = ()
     lines: tuple[Symbol, int] | None = None
 
     def tile(self, loop: LoopAxis) -> TileChoice:
@@ -303,31 +305,45 @@ class _Rules:
         packed: bool,
     ) -> Schedule:
         """The loops of a register tile: the columns' factors packed, or either axis outside."""
-        packs = self.strips.factors(columns, rows)
-        packs = packs if packs and self.pick("pack", int(packed), (1 - packed,)) else ()
+        found = self.strips.factors(columns, rows)
+        packs = found if found and self.pick("pack", int(packed), (1 - packed,)) else ()
+        keys = self.strips.in_runs(columns, rows) if packs == found else ()
+        shared = self.strips.shared(columns, rows) if keys else packs
         pair = [columns, rows]
         block = self.row_block(order, columns, rows, tiles)
         chunk = self.contraction_chunk()
-        if packs:  # a strip serves all that does not change it
-            free = self.strips.free(packs, pair)
+        if shared:  # a strip, or a panel, serves all that does not change it
+            free = self.strips.free(shared, pair)
             order = [x for x in order if x not in free]
             pair = [columns, *free, rows]
             strips = -(-columns.estimate // tiles[columns.symbol].size) * _positions(order)
             if free and strips >= SHARES * self.target.cores // 2:  # enough: none is packed twice
                 inside = [rows, *free, *self.sequential]
                 chunk = tiles[columns.symbol].size * _positions(inside) * self.facts.operations
-        else:  # what is walked again for every step of the outer loop should stay in cache
+        else:
+            if any(self.is_read_once(access) for access in self.accesses):
+                chunk = CHUNK_WORK
+            # what is walked again for every step of the outer loop should stay in cache
             stays = columns.estimate * self.row_bytes() <= self.target.l2_bytes // 2
             outer = ("rows", "columns") if stays else ("columns", "rows")
             if self.pick("outer", outer[0], outer) == "rows":
                 pair = [rows, columns]
-        if not packs:
+        if not shared:
             return self.done([*order, *pair], tiles, chunk)
-        found = self.done([*order, *pair], tiles, chunk, packs, columns.symbol, (rows, block))
-        keys, lines = self.strips.in_runs(columns, rows), None
-        if tiles[columns.symbol].vector > 1:
-            lines = self.strips.lines(packs, columns, tiles[columns.symbol].vector)
-        return replace(found, rows=rows.symbol if keys else None, keys=keys, lines=lines)
+        made = self.done([*order, *pair], tiles, chunk, packs, columns.symbol, (rows, block))
+        lanes = tiles[columns.symbol].vector
+        return replace(
+            made,
+            rows=rows.symbol if keys else None,
+            keys=keys,
+            shared=tuple(factor for factor in shared if factor not in packs),
+            lines=self.strips.lines(packs, columns, lanes) if lanes > 1 else None,
+        )
+
+    def is_read_once(self, access: Access) -> bool:
+        """Is it a factor whose every element is loaded for a single multiplication?"""
+        moved = (access.moves(x) or x.symbol in access.chosen for x in self.axes if x.estimate > 1)
+        return access.is_factor and all(moved)
 
     def row_block(
         self,
@@ -423,11 +439,10 @@ class _Rules:
                     kept[vector.symbol] = self.stream_tile(vector, knob="store_streams")
         kept = {s: t for s, t in kept.items() if t.size > 1}
         wanted = self.pick("chunk", chunk_work, (chunk_work * 4, chunk_work // 4))
-        in_panels = (x.symbol for x in order if any(a.panel(x) for a in self.accesses))
+        grid = self.chunks(order, kept, wanted, block, along)
         if along is None:
+            in_panels = (x.symbol for x in order if any(a.panel(x) for a in self.accesses))
             along = next((symbol for symbol in in_panels if symbol in kept), None)
-        rows = block if along is not None else (None, 0)
-        grid = self.chunks(order, kept, wanted, rows, along if packs else None)
         sequential = tuple(self.sequential)
         return Schedule(self.axes, grid, sequential, tuple(inner), kept, packs, along)
 

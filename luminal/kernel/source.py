@@ -6,35 +6,70 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from luminal.algebra.terms import Frame, Term
-from luminal.shape.expression import Symbol
+from luminal.shape.expression import Expression, Symbol, opaque
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """`term` as a product reads it: its axes go by other `names` there, after so many `casts`.
 
-    `reader` is the lowest of these operations, if there is one.
+    `reader` is the lowest of these operations, if there is one. `starts` are axes of the term of
+    which it reads a part, and where that begins; `chosen` are those at which integers say where.
     """
 
     term: Term
     names: Mapping[Symbol, Symbol] = field(default_factory=dict)
     casts: int = 0
     reader: Term | None = None
+    starts: Mapping[Symbol, int] = field(default_factory=dict)
+    chosen: frozenset[Symbol] = frozenset()
 
     def renamed(self, frame: Frame) -> Frame:
         """Dimensions of the term by the names that the product knows."""
         return tuple(tuple(self.names.get(a, a) for a in dimension) for dimension in frame)
 
 
-def source_of(factor: Term, is_read: Callable[[Term], bool]) -> Source | None:
-    """Down to what is read or computed; None where an At does more than rename."""
+def source_of(
+    factor: Term, is_read: Callable[[Term], bool], *, parts: bool = False
+) -> Source | None:
+    """Down to what is read or computed; None where an At does more than rename, or with `parts`
+    than to take a part of an axis or what integers choose.
+    """
     names: dict[Symbol, Symbol] = {}
     reader, casts = None, 0
+    starts: dict[Symbol, int] = {}
+    chosen: set[Symbol] = set()
     while factor.op in ("Cast", "At") and not is_read(factor):
         if factor.op == "At":
-            if not all(isinstance(index, Symbol) for _, index in factor.attrs):
-                return None
-            names |= {axis: names.get(index, index) for axis, index in factor.attrs}
+            for axis, index in factor.attrs:
+                if isinstance(index, int):
+                    chosen.add(axis)
+                    names[axis] = opaque(f"chosen_{axis.name}")
+                    continue
+                name, start = _part(index)
+                if name is None or (start and not parts):
+                    return None
+                names[axis] = names.get(name, name)
+                if start or name in starts or name.extent != axis.extent:
+                    starts[axis] = start + starts.get(name, 0)
+        if chosen and not parts:
+            return None
         casts += factor.op == "Cast"
         reader, factor = factor, factor.args[0]
-    return Source(factor, names, casts, reader)
+    return Source(factor, names, casts, reader, starts, frozenset(chosen))
+
+
+def _part(index: Expression) -> tuple[Symbol | None, int]:
+    """The axis and the number that an index is the sum of, if it is."""
+    for symbol in index.symbols():
+        start = index - symbol
+        if start.is_const:
+            return symbol, start.value
+    return None, 0
+
+
+def unmasked(factor: Term, is_read: Callable[[Term], bool]) -> Term:
+    """What a factor is where it is not a literal."""
+    while factor.op == "Select" and factor.args[2].op == "Literal" and not is_read(factor):
+        factor = factor.args[1]
+    return factor

@@ -32,9 +32,14 @@ class Strips:
     target: Target
 
     def factors(self, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
-        """Those that depend on the columns and not on the rows, unless they lie in panels."""
-        found: list[Term] = []
+        """Those shared by the rows, unless they lie in panels."""
         in_panels = {a.source for a in self.accesses if a.panel(columns)}
+        shared = self.shared(columns, rows)
+        return tuple(f for f in shared if in_panels.isdisjoint(self.terms(f)))
+
+    def shared(self, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
+        """Those that depend on the columns and not on the rows, but perhaps by keys."""
+        found: list[Term] = []
         for reduction in self.group.reductions:
             (product,) = reduction.args
             if product.op != "Mul" or product in self.group.reads:
@@ -42,9 +47,7 @@ class Strips:
             for factor in factors(product, self.group.reads.__contains__)[1]:
                 reads_it = not factor.axes.isdisjoint(columns.members)
                 bound = not factor.axes.isdisjoint(reduction.attrs)
-                packed = not in_panels.isdisjoint(self.terms(factor))
-                shared = self.keys(factor, columns, rows) is not None
-                if reads_it and bound and not packed and shared:
+                if reads_it and bound and self.keys(factor, columns, rows) is not None:
                     found.append(factor)
         return tuple(dict.fromkeys(found))
 
@@ -76,8 +79,8 @@ class Strips:
         return tuple(found)
 
     def in_runs(self, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
-        """The keys of all factors to pack."""
-        keys = (self.keys(factor, columns, rows) for factor in self.factors(columns, rows))
+        """The keys of all shared factors."""
+        keys = (self.keys(factor, columns, rows) for factor in self.shared(columns, rows))
         return tuple(dict.fromkeys(key for found in keys for key in found or ()))
 
     def lines(

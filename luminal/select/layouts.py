@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from math import gcd
 
 from luminal.algebra.terms import Axes, Frame, Phase, Term
 from luminal.dtypes import bfloat16
 from luminal.hlir.ops import Value
 from luminal.kernel.lanes import FULL, lanes_used
 from luminal.kernel.pairs import in_pairs, last_axis
-from luminal.kernel.source import Source, source_of
+from luminal.kernel.source import Source, source_of, unmasked
 from luminal.program.buffers import ROW_MAJOR, Layout
 from luminal.program.selection import Selection
 from luminal.select.weights import upper
@@ -32,7 +33,8 @@ SMALL_WEIGHT = 1 << 15  # elements: below, the copy costs more compile time than
 @dataclass(frozen=True, slots=True)
 class Gene:
     """A weight, the edges through which contractions read it, the layouts these may read, as it is
-    first, and the one they read now. `rows`: how many results share an element of the weight.
+    first, and the one they read now. `rows`: how many results share an element of the weight;
+    `read`: how many of its elements the edges read, together.
     """
 
     weight: Term
@@ -40,15 +42,25 @@ class Gene:
     layouts: tuple[Layout, ...]
     now: Layout
     rows: int
+    read: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A factor of a contraction that is a weight in memory, perhaps cast and under other names."""
+    """A factor of a contraction that is a weight in memory, perhaps cast and under other names, a
+    part of it, or one of several `matrices` that integers choose.
+    """
 
     weight: Term
     edge: Edge
     frame: Frame  # of the weight, in the axes of the contraction
+    parts: tuple[int | None, ...]  # where the part of each dimension begins; None: it is whole
+    matrices: int
+
+    @property
+    def elements(self) -> int:
+        """How many are read."""
+        return self.matrices * upper(a for dimension in self.frame for a in dimension if a.extent)
 
 
 def by_rule(
@@ -80,7 +92,7 @@ def _pays(gene: Gene, target: Target) -> bool:
     neighbours along the sum lie together; else from far apart, which only a cache hides.
     """
     elements = upper(gene.weight.axes)
-    if elements < SMALL_WEIGHT:
+    if elements < SMALL_WEIGHT or 2 * gene.read < elements:
         return False
     if gene.rows >= PANEL_ROWS:
         return True
@@ -118,17 +130,23 @@ def genes(
                 if layout is not None:
                     key = (read.weight, layout)
                     rows = upper(term.axes - {a for dimension in read.frame for a in dimension})
+                    rows //= read.matrices
                     held = selection.choices[read.weight].layouts
                     now = held[selection.reads.get(read.edge, 0)]
                     offered: tuple[Layout, ...] = (ROW_MAJOR, layout)
                     pair = _pairs(term, read, selection) if may_pair else None
                     if pair is not None:
                         offered += (in_pairs(layout, pair),)
-                    old = found.get(key, Gene(read.weight, (), offered, now, 0))
+                    old = found.get(key, Gene(read.weight, (), offered, now, 0, 0))
                     edges = tuple(dict.fromkeys((*old.edges, read.edge)))
                     offered = min(old.layouts, offered, key=len)
-                    rows = max(old.rows, rows)
-                    found[key] = replace(old, edges=edges, layouts=offered, rows=rows)
+                    found[key] = replace(
+                        old,
+                        edges=edges,
+                        layouts=offered,
+                        rows=max(old.rows, rows),
+                        read=old.read + read.elements * (read.edge not in old.edges),
+                    )
     return tuple(gene for gene in found.values() if not arguments or _covers(gene, users))
 
 
@@ -202,7 +220,7 @@ def _pairs(contraction: Term, read: _Read, selection: Selection) -> int | None:
     frame = _frame(others[0], selection) if len(others) == 1 else None
     if len(sources) != 2 or not frame:
         return None
-    inner = last_axis(frame[-1])
+    inner = last_axis(others[0].renamed(frame)[-1])
     for k, dimension in enumerate(read.frame):
         if inner in contraction.attrs and inner is last_axis(dimension):
             return k
@@ -210,25 +228,33 @@ def _pairs(contraction: Term, read: _Read, selection: Selection) -> int | None:
 
 
 def _reads(contraction: Term, selection: Selection, arguments: Set[Value]) -> Iterator[_Read]:
-    """The factors that are weights, below casts and pure renames."""
+    """The factors that are weights, below casts and other names."""
     (product,) = contraction.args
     if selection.is_stored(product):
         return
     for k, factor in enumerate(product.args):
-        source = source_of(factor, selection.is_stored)
-        frame = _frame(source, selection) if source is not None else None
-        if source is None or frame is None or not _is_weight(source.term, selection, arguments):
+        source = source_of(unmasked(factor, selection.is_stored), selection.is_stored, parts=True)
+        own = _frame(source, selection) if source is not None else None
+        if source is None or own is None or not _is_weight(source.term, selection, arguments):
             continue
         edge = (product, k) if source.reader is None else (source.reader, 0)
-        yield _Read(source.term, edge, frame)
+        parts = tuple(_start(source, dimension) for dimension in own)
+        yield _Read(source.term, edge, source.renamed(own), parts, upper(source.chosen))
+
+
+def _start(source: Source, dimension: Axes) -> int | None:
+    """Where the part of a dimension begins that is read."""
+    starts = [source.starts[axis] for axis in dimension if axis in source.starts]
+    if not starts:
+        return None
+    return starts[0] if len(dimension) == 1 else -1  # several axes are read in no single piece
 
 
 def _frame(source: Source, selection: Selection) -> Frame | None:
-    """The dimensions in memory of what a contraction reads, in its axes; None if it is inlined."""
+    """The dimensions in memory of what a contraction reads; None if it is inlined."""
     term = source.term
-    if not term.is_leaf and term not in selection.frames:
-        return None
-    return source.renamed(term.attrs.frame if term.is_leaf else selection.frames[term])
+    frame: Frame | None = term.attrs.frame if term.is_leaf else selection.frames.get(term)
+    return frame
 
 
 def _columns(contraction: Term, selection: Selection, users: Mapping[Term, list[Edge]]) -> Axes:
@@ -256,8 +282,11 @@ def _panels(read: _Read, contraction: Term, columns: Axes, target: Target) -> La
     if len(along) != 1 or not summed or along[0] in summed:
         return None
     positions = upper(read.frame[along[0]])
-    if positions < lanes:
+    size = lanes * min(VECTORS, -(-positions // lanes))
+    start = read.parts[along[0]]
+    if start is not None and gcd(start, positions) % size:
+        size = lanes  # a part begins and ends with a panel
+    if positions < lanes or (start is not None and gcd(start, positions) % size):
         return None
     others = [k for k in range(len(read.frame)) if k not in (*along, *summed)]
-    size = lanes * min(VECTORS, -(-positions // lanes))
     return Layout((*others, *along, *summed), ((along[0], size),))

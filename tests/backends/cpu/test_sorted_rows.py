@@ -1,4 +1,4 @@
-"""Rows on both sides of the length from which they are sorted by radix: order and exact bits."""
+"""Rows sorted by rank and, from some length on, by radix: order and exact bits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import luminal as lm
 from luminal.codegen.llvm_sort import RADIX_FROM
 
-LENGTHS = (RADIX_FROM - 1, RADIX_FROM, 1500)
+LENGTHS = (1, 17, RADIX_FROM - 1, RADIX_FROM, 1500)
 DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 
