@@ -1,4 +1,4 @@
-"""Positions that a sort gives are known to be in range: nothing checks them; all else is checked."""
+"""Positions that a sort gives are in range, so that nothing checks them; all else is checked."""
 
 from __future__ import annotations
 
