@@ -64,10 +64,10 @@ class ConvNorm(Module):
         return y if self.activation is None else self.activation(y)
 
     def _around(self, size: int) -> tuple[int, int]:
-        """Zeros before and after, which a dilated kernel's further reach does not count."""
+        """Zeros before and after."""
         config = self.config
         total = max(config.kernel - (size % config.stride or config.stride), 0)
-        return total // 2, total - total // 2
+        return total // 2 * config.dilation, (total - total // 2) * config.dilation
 
 
 @dataclass(frozen=True, slots=True)

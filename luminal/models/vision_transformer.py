@@ -60,7 +60,7 @@ class VisionTransformer(Module):
         x = self.patches(images)
         x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
         height, width = x.extents[-2:]
-        positions = self.read(self.positions, x)
+        positions = self.read(self.positions, x).cast(x.dtype)
         first = (self.read(self.first, x) + positions[0]).expand(x.extents[0], 1, x.extents[1])
         x = x.flatten(2).mT + self._at(positions[1:], height.value, width.value)
         x = concat((first, x), 1)

@@ -18,6 +18,7 @@ from luminal.cli.main import main
 from luminal.errors import InputError, LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.image import preparation_of, read_image
+from luminal.models.convolutional import ConvConfig, ConvNorm
 from luminal.models.families import read_model
 from luminal.models.image_text import ImageTextModel
 
@@ -88,6 +89,9 @@ VARIANTS = {
         },
         size=32,
     ),
+    "mobilenet_v2_dilated_same": Tiny(
+        "MobileNetV2", {"depth_multiplier": 0.1, "output_stride": 8}, size=36
+    ),
 }
 
 
@@ -149,6 +153,51 @@ def test_outputs_are_those_of_transformers(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TINY | VARIANTS)
 def test_compiled_outputs(name: str, tmp_path: Path) -> None:
     check_outputs(name, tmp_path, "cpu")
+
+
+@pytest.mark.parametrize("dilation", [1, 2, 4])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_zeros_around_as_many_as_tensorflow_has(stride: int, dilation: int) -> None:
+    from transformers.models.mobilenet_v2.modeling_mobilenet_v2 import apply_tf_padding
+
+    conv = ConvNorm(ConvConfig(1, 1, 3, stride, dilation=dilation, same=True))
+    pixels = np.random.default_rng(0).standard_normal((1, 1, 10, 11)).astype(np.float32)
+    theirs = torch.nn.Conv2d(1, 1, 3, stride, dilation=dilation, bias=False)
+    with torch.no_grad():
+        theirs.weight.copy_(torch.from_numpy(conv.conv.weight.numpy()))
+        wanted = theirs(apply_tf_padding(torch.from_numpy(pixels), theirs)).numpy()
+    graph = lm.Graph()
+    conv.eval()(graph.tensor(pixels.shape, lm.float32, "x")).output("out")
+    found = graph.compile("reference")(x=pixels)["out"]
+    close(found, np.maximum(wanted, 0) / np.sqrt(1 + 1e-5, dtype=np.float32))
+
+
+def check_sixteen_bits(name: str, folder: Path) -> None:
+    """Weights of 16 bits give what the same numbers give in 32: values are rounded nowhere."""
+    saved(name, folder)
+    path, size = folder / "model.safetensors", (TINY | VARIANTS)[name].size
+    narrow = {
+        key: np.array(array).astype(lm.bfloat16.numpy) for key, array in lm.load(path).items()
+    }
+    pixels = np.random.default_rng(0).standard_normal((2, 3, size, size)).astype(np.float32)
+    made = []
+    for dtype in (lm.bfloat16, lm.float32):
+        lm.save(path, {key: array.astype(dtype.numpy) for key, array in narrow.items()})
+        graph = lm.Graph()
+        read_model(folder)(graph.tensor(pixels.shape, lm.float32, "images")).output("out")
+        made.append(graph.compile("reference")(images=pixels)["out"])
+    np.testing.assert_allclose(*made, rtol=0, atol=1e-5 * np.abs(made[1]).max())
+
+
+@pytest.mark.parametrize("name", ["vit", "dinov2"])
+def test_weights_of_sixteen_bits(name: str, tmp_path: Path) -> None:
+    check_sixteen_bits(name, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TINY)
+def test_weights_of_sixteen_bits_of_all(name: str, tmp_path: Path) -> None:
+    check_sixteen_bits(name, tmp_path)
 
 
 def picture(width: int, height: int, folder: Path, name: str = "a.png") -> Path:
