@@ -67,7 +67,7 @@ def _by_onnx(
     from luminal.loaders.checkpoint import folder_config
     from luminal.loaders.fields import Fields
     from luminal.loaders.image import IMAGENET, read_image
-    from luminal.models.families.settings import labels_of
+    from luminal.models.families.settings import are_independent, labels_of
     from luminal.models.image_model import folder_preparation, likeliest
 
     model = onnx_inputs.load_model(path).compile(mode=mode, backend=backend)
@@ -80,13 +80,16 @@ def _by_onnx(
     prepare = replace(IMAGENET, crop=(height, width), shortest=round(min(height, width) * 8 / 7))
     if (path.parent / "preprocessor_config.json").exists():
         prepare = folder_preparation(path.parent)
-    labels = None
+    labels, independent = None, False
     if (path.parent / "config.json").exists():
-        labels = labels_of(Fields(folder_config(path.parent), path.parent / "config.json"))
+        fields = Fields(folder_config(path.parent), path.parent / "config.json")
+        labels, independent = labels_of(fields), are_independent(fields)
     for image in images:
         logits = next(iter(model({name: prepare(read_image(image))[None]}).values()))[0]
         if labels is None or len(labels) != len(logits):
             labels = [str(number) for number in range(len(logits))]
-        if (logits >= 0).all() and abs(float(logits.sum()) - 1) < 1e-3:  # probabilities already
+        if (
+            not independent and (logits >= 0).all() and abs(float(logits.sum()) - 1) < 1e-3
+        ):  # probabilities already
             logits = np.log(np.maximum(logits, 1e-30))
-        yield likeliest(logits, labels, top)
+        yield likeliest(logits, labels, top, independent)

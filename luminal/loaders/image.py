@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from luminal.errors import InputError, LoadError
-from luminal.loaders.fields import Fields
+from luminal.loaders.fields import MOST, Fields
+from luminal.loaders.mapped import open_file
 from luminal.loaders.shown import shown
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _BILINEAR = 2  # Pillow's number of the filter
+_FILTERS = 5  # the last of these numbers
+_MOST_SIDE = 8192  # of what a model takes: more would fill the memory
 _CONVNEXT = "ConvNextImageProcessor", "ConvNextFeatureExtractor"
 _UNCROPPED = 384  # ConvNeXt's: images of at least this size are not cropped
 
@@ -28,13 +32,39 @@ def read_image(path: Path) -> Image:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ModuleNotFoundError:
         raise InputError(f"{path}: reading images needs Pillow; install luminal[image]") from None
-    try:
-        with Image.open(path) as file:
-            return ImageOps.exif_transpose(file).convert("RGB")
-    except FileNotFoundError:
-        raise LoadError(f"{path}: no such file") from None
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
-        raise LoadError(f"{path}: no image that Pillow reads: {error}") from None
+    with open_file(path) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a large image, or tags that nobody reads
+        try:
+            with Image.open(file) as image:
+                return as_rgb(ImageOps.exif_transpose(image))
+        except UnidentifiedImageError:
+            raise LoadError(f"{path}: no image that Pillow reads") from None
+        except (OSError, Image.DecompressionBombError) as error:
+            raise LoadError(f"{path}: no image that Pillow reads: {error}") from None
+        except InputError as error:
+            raise LoadError(f"{path}: {error}") from None
+
+
+def as_rgb(image: Image) -> Image:
+    """With 8 bits a channel, of 16 the upper ones. Raises InputError for what is no image, is
+    empty, or has values of no known range.
+    """
+    from PIL import Image
+
+    if not isinstance(image, Image.Image):
+        raise InputError(f"images: {shown(image)} is none; give a file or an image of Pillow")
+    if not all(image.size):
+        raise InputError(f"images: one of {image.size} pixels is empty; give one with some")
+    if image.mode in _OPEN_RANGES:
+        raise InputError(
+            f"images: values of mode {image.mode!r} have no known range; give 8 or 16 bits"
+        )
+    if image.mode.startswith("I;16"):  # Pillow cuts them off at 255
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    return image.convert("RGB")
+
+
+_OPEN_RANGES = ("I", "F")  # Pillow's modes of 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +155,11 @@ def preparation_of(fields: Fields) -> Preparation:
     return Preparation(
         size,
         shortest,
-        fields.integer("resample", _BILINEAR, least=0),
+        fields.integer("resample", _BILINEAR, least=0, most=_FILTERS),
         crop,
         fields.number("rescale_factor", 1 / 255) if fields.flag("do_rescale", True) else 1.0,
         _channels(fields, "image_mean") if normal else (0.0,) * 3,
-        _channels(fields, "image_std") if normal else (1.0,) * 3,
+        _channels(fields, "image_std", least=1e-6) if normal else (1.0,) * 3,
     )
 
 
@@ -139,19 +169,25 @@ _SQUARE = ("ViT", "DeiT")  # whose integer size is that of both sides, also wher
 def _size(fields: Fields, key: str, square: bool) -> tuple[tuple[int, int] | None, int | None]:
     """Height and width, or the shorter side; an integer is that of both if `square`."""
     if type(fields.values.get(key)) is int:
-        side = fields.integer(key)
+        side = fields.integer(key, most=_MOST_SIDE)
         return ((side, side), None) if square else (None, side)
     section = fields.section(key)
     if "shortest_edge" in section.values:
-        return None, section.integer("shortest_edge")
+        return None, section.integer("shortest_edge", most=_MOST_SIDE)
     if not section:
         raise LoadError(f"{fields.path}: no {key} in it")
-    return (section.integer("height"), section.integer("width")), None
+    height, width = (section.integer(side, most=_MOST_SIDE) for side in ("height", "width"))
+    return (height, width), None
 
 
-def _channels(fields: Fields, key: str) -> tuple[float, ...]:
+def _channels(fields: Fields, key: str, least: float = -MOST) -> tuple[float, ...]:
     found = fields.values.get(key, [0.5] * 3)
-    numbers = isinstance(found, list) and all(type(each) in (int, float) for each in found)
+    numbers = isinstance(found, list) and all(
+        type(each) in (int, float) and least <= each <= MOST for each in found
+    )
     if not numbers or len(found) != 3:
-        raise LoadError(f"{fields.path}: {key} is {shown(found)}; it must be a list of 3 numbers")
+        raise LoadError(
+            f"{fields.path}: {key} is {shown(found)}; it must be a list of 3 numbers, each at "
+            f"least {least:g}"
+        )
     return tuple(map(float, found))

@@ -13,11 +13,12 @@ from luminal import dtypes
 from luminal.errors import InputError, LoadError
 from luminal.loaders.checkpoint import folder_config
 from luminal.loaders.fields import Fields
-from luminal.loaders.image import Preparation, preparation_of, read_image
+from luminal.loaders.image import Preparation, as_rgb, preparation_of, read_image
 from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown
-from luminal.models.families.settings import labels_of
+from luminal.models.families.settings import are_independent, labels_of
+from luminal.models.sampling import checked_count
 from luminal.nn import Module
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
@@ -94,19 +95,19 @@ class ImageEncoder:
 
 def prepared(images: Sequence[Picture], prepare: Preparation) -> Iterator[Array]:
     """Batches of images, (b, 3, height, width). Raises InputError where there are none."""
-    if isinstance(images, str | Path) or not images:
+    if not isinstance(images, Sequence) or isinstance(images, str) or not images:
         raise InputError(f"images: got {shown(images)}; give a list of images")
     for at in range(0, len(images), BATCH):
         yield np.stack([prepare(opened(each)) for each in images[at : at + BATCH]])
 
 
 def opened(image: Picture) -> Image:
-    """A file's image, or the image itself."""
-    return read_image(Path(image)) if isinstance(image, str | Path) else image
+    """A file's image, or the image itself, in RGB. Raises LoadError, InputError."""
+    return read_image(Path(image)) if isinstance(image, str | Path) else as_rgb(image)
 
 
 class ImageClassifier(ImageEncoder):
-    """A module whose vectors are logits of `labels`."""
+    """A module whose vectors are logits of `labels`; see `likeliest`."""
 
     def __init__(
         self,
@@ -115,24 +116,32 @@ class ImageClassifier(ImageEncoder):
         labels: Sequence[str],
         mode: CompilationMode | str = "fast",
         backend: str = "cpu",
+        independent: bool = False,
     ) -> None:
         super().__init__(model, prepare, mode, backend)
-        self.labels = labels
+        self.labels, self.independent = labels, independent
 
     @classmethod
     def of_folder(cls, folder: Path, model: Module, mode: Any, backend: str) -> ImageClassifier:
         """With the preparation and labels of its folder. Raises LoadError."""
         fields = Fields(folder_config(folder), folder / "config.json")
-        return cls(model, folder_preparation(folder), labels_of(fields), mode, backend)
+        prepare, labels = folder_preparation(folder), labels_of(fields)
+        return cls(model, prepare, labels, mode, backend, are_independent(fields))
 
     def classify(self, images: Sequence[Picture], top: int = 5) -> list[list[Guess]]:
-        """The `top` likeliest labels of each image, the likeliest first."""
-        return [likeliest(logits, self.labels, top) for logits in self.embed(images)]
+        """The `top` likeliest labels of each image, the likeliest first. Raises InputError."""
+        checked_count("top", top, 1)
+        return [
+            likeliest(logits, self.labels, top, self.independent) for logits in self.embed(images)
+        ]
 
 
-def likeliest(logits: Array, labels: Sequence[str], top: int) -> list[Guess]:
-    """By the softmax of logits (labels,)."""
-    wide = np.exp(logits.astype(np.float64) - logits.max())
-    shares = wide / wide.sum()
+def likeliest(
+    logits: Array, labels: Sequence[str], top: int, independent: bool = False
+) -> list[Guess]:
+    """By the softmax of logits (labels,); by their sigmoids if the labels are `independent`."""
+    wide = logits.astype(np.float64)
+    total = np.logaddexp(wide, 0) if independent else np.logaddexp.reduce(wide)
+    shares = np.exp(wide - total)
     order = np.argsort(-shares, kind="stable")[:top]
     return [Guess(labels[number], float(shares[number])) for number in order]

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from luminal import dtypes
-from luminal.errors import LoadError
+from luminal.errors import InputError, LoadError
 from luminal.loaders.checkpoint import folder_tokenizer
 from luminal.loaders.image import Preparation
+from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models import embed, image_model
 from luminal.models.clip import Clip
 from luminal.models.image_model import Guess, folder_preparation, likeliest, prepared
+from luminal.models.sampling import checked_count
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
 from luminal.session import Graph, compile
@@ -79,6 +81,8 @@ class ImageTextModel:
     def embed_texts(self, texts: Sequence[str]) -> Array:
         """(len(texts), width) of length 1; long texts are cut. Raises InputError."""
         longest = self.model.config.max_position_embeddings
+        if isinstance(texts, str):
+            raise InputError(f"texts: got {shown(texts)}; give a list of texts")
         tokens = [embed.tokens_of(self.tokenizer, text, longest) for text in texts]
         found = np.empty((len(tokens), self.model.config.width), np.float32)
         for rows, ids, lengths in embed.in_batches(tokens):
@@ -94,5 +98,8 @@ class ImageTextModel:
     def classify(
         self, images: Sequence[Picture], labels: Sequence[str], top: int = 5
     ) -> list[list[Guess]]:
-        """The `top` texts that fit each image best, the best first."""
+        """The `top` texts that fit each image best, the best first. Raises InputError."""
+        checked_count("top", top, 1)
+        if not labels:
+            raise InputError("classify: there are no labels; give some texts")
         return [likeliest(logits, labels, top) for logits in self.similarity(images, labels)]

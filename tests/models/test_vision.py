@@ -20,6 +20,7 @@ from luminal.loaders.fields import Fields
 from luminal.loaders.image import preparation_of, read_image
 from luminal.models.convolutional import ConvConfig, ConvNorm
 from luminal.models.families import read_model
+from luminal.models.image_model import opened
 from luminal.models.image_text import ImageTextModel
 
 torch = pytest.importorskip("torch")
@@ -347,7 +348,7 @@ def test_the_command_classify(
         wanted += [f"{file}:", *(f"{each.probability:7.2%}  {each.label}" for each in found)]
     assert run(capsys, monkeypatch, *files, *options) == [*wanted, ""]
     assert "--label is for CLIP" in run(capsys, monkeypatch, *files, *options, "--label", "x")[-1]
-    assert "no such file" in run(capsys, monkeypatch, tmp_path / "b.png", *options)[-1]
+    assert "No such file" in run(capsys, monkeypatch, tmp_path / "b.png", *options)[-1]
     assert "no image" in run(capsys, monkeypatch, tmp_path / "config.json", *options)[-1]
 
 
@@ -399,6 +400,10 @@ DAMAGED: dict[str, tuple[str, dict[str, Any], str]] = {
     "depths": ("config.json", {"depths": [1, 10**9]}, "depths is .* all must be from 1 to"),
     "kind": ("config.json", {"layer_type": "wide"}, "layer_type 'wide' is not"),
     "mean": ("preprocessor_config.json", {"image_mean": 1}, "image_mean is 1; it must be a list"),
+    "filter": ("preprocessor_config.json", {"resample": 9}, "resample is 9, it must be at most 5"),
+    "size": ("preprocessor_config.json", {"size": 10**9}, "size is 1000000000, it must be at most"),
+    "side": ("preprocessor_config.json", {"size": {"height": 10**9, "width": 1}}, "at most 8192"),
+    "std": ("preprocessor_config.json", {"image_std": [0, 1, 1]}, "image_std is .* at least 1e-06"),
     "open": ("preprocessor_config.json", {"size": {"shortest_edge": 9}}, "depends on the image"),
 }
 
@@ -418,6 +423,83 @@ def test_no_images(tmp_path: Path) -> None:
     saved("resnet", tmp_path)
     with_preparation(tmp_path)
     loaded = lm.models.load(tmp_path, backend="reference")
-    for nothing in ([], "a.png"):
+    image = Image.new("RGB", (5, 5))
+    for nothing in ([], "a.png", image, iter([image]), np.zeros((1, 5, 5, 3))):
         with pytest.raises(InputError, match="give a list of images"):
             loaded.classify(nothing)
+    for other in (np.zeros((5, 5, 3), np.uint8), b"a.png", None):
+        with pytest.raises(InputError, match="give a file or an image of Pillow"):
+            loaded.classify([other])
+    with pytest.raises(InputError, match=r"\(0, 5\) pixels is empty"):
+        loaded.classify([Image.new("RGB", (0, 5))])
+    with pytest.raises(InputError, match="top: 0 is not 1 or above"):
+        loaded.classify([image], top=0)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGBA", "CMYK", "YCbCr", "I;16"])
+def test_images_of_any_mode(mode: str, tmp_path: Path) -> None:
+    colours = read_image(picture(30, 20, tmp_path))
+    if mode == "I;16":
+        colours = colours.convert("L")
+        image = Image.fromarray(np.asarray(colours).astype(np.uint16) * 256 + 77)
+    else:
+        image = colours.convert("RGBA" if mode == "PA" else "RGB").convert(mode)
+    wanted = np.asarray((colours if mode == "I;16" else image).convert("RGB"))
+    assert image.mode == mode
+    np.testing.assert_array_equal(np.asarray(opened(image)), wanted)
+    if mode not in ("PA", "YCbCr"):
+        image.save(tmp_path / "a.tif")
+        np.testing.assert_array_equal(np.asarray(opened(tmp_path / "a.tif")), wanted)
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_values_of_no_known_range(mode: str, tmp_path: Path) -> None:
+    Image.new(mode, (5, 5)).save(tmp_path / "a.tif")
+    with pytest.raises(LoadError, match=f"a.tif: .* mode '{mode}' have no known range; give 8 or"):
+        read_image(tmp_path / "a.tif")
+
+
+def test_a_large_image_is_read_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = picture(30, 20, tmp_path)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 400)
+    assert read_image(path).size == (30, 20)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 200)
+    with pytest.raises(LoadError, match="exceeds limit"):
+        read_image(path)
+
+
+KINDS = {
+    "one": {"id2label": {0: "cat"}},
+    "independent": {**LABELS, "problem_type": "multi_label_classification"},
+    "exclusive": {**LABELS, "problem_type": "single_label_classification"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_probabilities_of_labels(kind: str, tmp_path: Path) -> None:
+    config = transformers.ViTConfig(**VIT | KINDS[kind])
+    theirs = random(transformers.ViTForImageClassification(config))
+    theirs.save_pretrained(tmp_path)
+    with_preparation(tmp_path)
+    image = read_image(picture(30, 20, tmp_path))
+    processor = transformers.ViTImageProcessorPil.from_pretrained(tmp_path)
+    pipeline = transformers.pipeline(
+        "image-classification", model=theirs, image_processor=processor
+    )
+    wanted = pipeline(image, top_k=2)
+    (found,) = lm.models.load(tmp_path, backend="reference").classify([image], top=2)
+    assert [each.label for each in found] == [each["label"] for each in wanted]
+    for own, other in zip(found, wanted, strict=True):
+        assert own.probability == pytest.approx(other["score"], rel=1e-3)
+
+
+def test_what_texts_must_not_be(tmp_path: Path) -> None:
+    saved_clip(tmp_path)
+    loaded = lm.models.load(tmp_path, backend="reference")
+    image = Image.new("RGB", (5, 5))
+    with pytest.raises(InputError, match="texts: got 'w1'; give a list of texts"):
+        loaded.similarity([image], "w1")
+    with pytest.raises(InputError, match="there are no labels; give some texts"):
+        loaded.classify([image], [])

@@ -29,3 +29,9 @@ def labels_of(fields: Fields) -> list[str]:
     if missing:
         raise LoadError(f"{fields.path}: id2label has no text for {missing[0]}")
     return [names[str(number)] for number in range(len(names))]
+
+
+def are_independent(fields: Fields) -> bool:
+    """Whether a classifier's labels have each a probability of their own, as one label has."""
+    kind = fields.text("problem_type", "")
+    return kind == "multi_label_classification" or len(labels_of(fields)) == 1
