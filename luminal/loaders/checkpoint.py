@@ -159,6 +159,19 @@ def folder_chat_template(folder: Path) -> str | None:
     return found
 
 
+def folder_processor(folder: Path, kind: str) -> Fields | None:
+    """How inputs are prepared: the part `kind` of its `processor_config.json` (what transformers
+    saves since its fifth version), else its `preprocessor_config.json`; None where neither is.
+    """
+    path = folder / "processor_config.json"
+    if is_there(path):
+        part = Fields(read_json(path), path).section(kind)
+        if part:
+            return part
+    path = folder / "preprocessor_config.json"
+    return Fields(read_json(path), path) if is_there(path) else None
+
+
 def folder_tensors(folder: Path) -> dict[str, Array]:
     """Every tensor of the safetensors in a folder. Raises LoadError where there are none."""
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"

@@ -11,11 +11,9 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import InputError, LoadError
-from luminal.loaders.checkpoint import folder_config
+from luminal.loaders.checkpoint import folder_config, folder_processor
 from luminal.loaders.fields import Fields
 from luminal.loaders.image import Preparation, as_rgb, preparation_of, read_image
-from luminal.loaders.json_file import read_json
-from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown
 from luminal.models.families.settings import are_independent, labels_of
 from luminal.models.sampling import checked_count
@@ -42,13 +40,15 @@ class Guess:
 
 
 def folder_preparation(folder: Path) -> Preparation:
-    """Of its `preprocessor_config.json`. Raises LoadError where there is none."""
-    path = folder / "preprocessor_config.json"
-    if not is_there(path):
-        raise LoadError(f"{folder}: no {path.name} in it")
-    found = preparation_of(Fields(read_json(path), path))
+    """By the settings in it. Raises LoadError where there are none."""
+    fields = folder_processor(folder, "image_processor")
+    if fields is None:
+        raise LoadError(f"{folder}: no preprocessor_config.json in it")
+    found = preparation_of(fields)
     if found.shape is None:
-        raise LoadError(f"{path}: the shape of what it makes depends on the image; give crop_size")
+        raise LoadError(
+            f"{fields.path}: the shape of what it makes depends on the image; give crop_size"
+        )
     return found
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import InputError, LoadError
-from luminal.loaders.checkpoint import folder_tokenizer
+from luminal.loaders.checkpoint import folder_processor, folder_tokenizer
 from luminal.loaders.fields import Fields
 from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import is_there
@@ -151,12 +151,13 @@ class Transcriber:
         tokenizer = folder_tokenizer(folder, count)
         if tokenizer is None:
             raise LoadError(f"{folder}: no tokenizer.json in it")
-        path, heard = folder / "generation_config.json", folder / "preprocessor_config.json"
-        for each in (path, heard):
-            if not is_there(each):
-                raise LoadError(f"{folder}: no {each.name} in it")
+        path = folder / "generation_config.json"
+        if not is_there(path):
+            raise LoadError(f"{folder}: no {path.name} in it")
         tokens = SpeechTokens.of_fields(Fields(read_json(path), path), count)
-        fields = Fields(read_json(heard), heard)
+        fields = folder_processor(folder, "feature_extractor")
+        if fields is None:
+            raise LoadError(f"{folder}: no preprocessor_config.json in it")
         log_mel = LogMel(
             fields.integer("feature_size", 80),
             fields.integer("n_fft", 400),
@@ -165,7 +166,7 @@ class Transcriber:
         )
         if log_mel.mels != model.config.num_mel_bins:
             raise LoadError(
-                f"{heard}: feature_size is {log_mel.mels}, the model takes "
+                f"{fields.path}: feature_size is {log_mel.mels}, the model takes "
                 f"{model.config.num_mel_bins}"
             )
         return cls(model, tokenizer, tokens, log_mel, mode, backend)

@@ -236,6 +236,26 @@ def test_what_models_take_of_images(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
 
+def test_settings_of_processors(tmp_path: Path) -> None:
+    saved_clip(tmp_path)
+    (tmp_path / "preprocessor_config.json").unlink()
+    settings = transformers.CLIPImageProcessorPil(size={"shortest_edge": 30}, crop_size=SIZE)
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "tokenizer.json")
+    )
+    transformers.CLIPProcessor(settings, tokenizer).save_pretrained(tmp_path)
+    image = read_image(picture(61, 40, tmp_path))
+    found = lm.models.load(tmp_path, backend="reference").prepare(image)
+    close(found, settings(image, return_tensors="np")["pixel_values"][0])
+    path = tmp_path / "processor_config.json"
+    path.write_text(json.dumps({"processor_class": "CLIPProcessor"}))  # as before
+    with pytest.raises(LoadError, match=r"no preprocessor_config.json in it"):
+        lm.models.load(tmp_path)
+    path.write_text(json.dumps({"image_processor": 1}))
+    with pytest.raises(LoadError, match="image_processor is 1, it must be an object"):
+        lm.models.load(tmp_path)
+
+
 def with_preparation(folder: Path, size: int = SIZE) -> None:
     settings = transformers.ViTImageProcessorPil(size={"height": size, "width": size})
     settings.save_pretrained(folder)

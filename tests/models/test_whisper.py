@@ -164,6 +164,17 @@ def test_transcripts_are_those_of_transformers(name: str, tmp_path: Path) -> Non
     check_transcript(tmp_path, "reference", seconds, **options)
 
 
+def test_settings_of_processors(tmp_path: Path) -> None:
+    saved(tmp_path)
+    (tmp_path / "preprocessor_config.json").unlink()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "tokenizer.json")
+    )
+    transformers.WhisperProcessor(extractor(), tokenizer).save_pretrained(tmp_path)
+    loaded = lm.models.load(tmp_path, backend="reference")
+    assert loaded.log_mel == LogMel(SIZES["num_mel_bins"])
+
+
 @pytest.mark.long
 def test_compiled_logits_and_transcripts(tmp_path: Path) -> None:
     check_logits(tmp_path, "cpu")
