@@ -25,6 +25,7 @@ _DTYPES = {
 }
 """Format and bits: the dtype, the value of silence, that of full scale."""
 
+_MOST_RATE = 1_000_000  # of a damaged file: sound has less than 400 kHz
 _ZERO_CROSSINGS = 32  # of the sinc on either side: the stop band lies below the noise of 16 bits
 _BLOCK = 16384  # outputs at once: NumPy may copy the windows of all
 _BETA = 9.0  # of the Kaiser window: about 90 dB
@@ -33,7 +34,8 @@ _BETA = 9.0  # of the Kaiser window: about 90 dB
 def read_wav(path: Path) -> tuple[Array, int]:
     """Samples (count,) in float32 from -1 to 1, the mean of all channels, and how many a second.
 
-    Raises LoadError for a file that is no WAVE, is cut off, or is compressed.
+    What is there of samples that are cut off is read. Raises LoadError for a file that is no WAVE,
+    ends before its samples, is compressed, or has samples that are no finite numbers.
     """
     with open_file(path) as file:
         data = file.read()
@@ -56,7 +58,10 @@ def read_wav(path: Path) -> tuple[Array, int]:
             f"{path}: format {kind} of {bits} bits is not supported; PCM of 8, 16, 24 or 32 bits "
             "and floats of 32 or 64 are"
         )
-    return _floats(samples, kind, bits, channels), rate
+    found = _floats(samples, kind, bits, channels)
+    if not np.isfinite(found).all():
+        raise LoadError(f"{path}: samples are NaN or infinite; the file is damaged")
+    return found, rate
 
 
 def _layout(body: bytes, path: Path) -> tuple[int, int, int, int]:
@@ -66,8 +71,11 @@ def _layout(body: bytes, path: Path) -> tuple[int, int, int, int]:
     kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
     if kind == _EXTENSIBLE and len(body) >= 26:
         (kind,) = struct.unpack_from("<H", body, 24)
-    if not channels or not rate:
-        raise LoadError(f"{path}: {channels} channels at {rate} Hz; both must be at least 1")
+    if not channels or not 0 < rate <= _MOST_RATE:
+        raise LoadError(
+            f"{path}: {channels} channels at {rate} Hz; there must be at least one, at 1 to "
+            f"{_MOST_RATE} Hz"
+        )
     return kind, channels, rate, bits
 
 
@@ -80,8 +88,9 @@ def _floats(samples: bytes, kind: int, bits: int, channels: int) -> Array:
         wide = np.zeros((len(samples) // 3, 4), np.uint8)
         wide[:, 1:] = np.frombuffer(samples, np.uint8).reshape(-1, 3)
         samples = wide.tobytes()
-    found = (np.frombuffer(samples, name).astype(np.float64) - silence) / full
-    mixed: Array = found.reshape(-1, channels).mean(1).astype(np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):  # such samples are refused
+        found = (np.frombuffer(samples, name).astype(np.float64) - silence) / full
+        mixed: Array = found.reshape(-1, channels).mean(1).astype(np.float32)
     return mixed
 
 

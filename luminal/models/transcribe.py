@@ -209,11 +209,17 @@ class Transcriber:
     def _samples(self, sound: str | Path | Array) -> Array:
         if isinstance(sound, str | Path):
             return resampled(*read_wav(Path(sound)), self.log_mel.rate)
+        if not isinstance(sound, np.ndarray):
+            raise InputError(
+                f"transcribe: sound is a {type(sound).__name__}; give a file or an array of NumPy"
+            )
         if sound.ndim != 1 or sound.dtype.kind != "f":
             raise InputError(
                 f"transcribe: sound is {sound.dtype} of shape {sound.shape}; it must be floats of "
                 f"shape (count,), {self.log_mel.rate} a second"
             )
+        if not np.isfinite(sound).all():
+            raise InputError("transcribe: sound holds NaN or infinities; all must be finite")
         return sound
 
     def _check(self, language: str | None, task: str) -> None:

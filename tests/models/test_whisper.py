@@ -191,6 +191,11 @@ def test_what_a_transcript_is_not_made_of(tmp_path: Path) -> None:
         loaded.transcribe(noise(1), task="sing")
     with pytest.raises(InputError, match=r"sound is float32 of shape \(2, 8000\)"):
         loaded.transcribe(noise(1).reshape(2, -1))
+    with pytest.raises(InputError, match=r"sound is a list; give a file or an array of NumPy"):
+        loaded.transcribe([0.0, 1.0])
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(InputError, match=r"sound holds NaN or infinities; all must be finite"):
+            loaded.transcribe(np.append(noise(1), np.float32(wrong)))
     (tmp_path / "preprocessor_config.json").unlink()
     with pytest.raises(LoadError, match=r"no preprocessor_config.json in it"):
         lm.models.load(tmp_path)
@@ -241,6 +246,9 @@ BROKEN = {
     "text": (b"not a sound at all", "no WAVE file"),
     "compressed": (riff(85, 1, 8000, 0, b"mp3"), "format 85 of 0 bits is not supported"),
     "silent": (riff(1, 0, 8000, 16, b""), "0 channels at 8000 Hz"),
+    "fast": (riff(1, 1, 2**31, 8, b"12"), "1 channels at 2147483648 Hz; there must be at least"),
+    "nan": (riff(3, 1, 8000, 32, struct.pack("<f", np.nan)), "samples are NaN or infinite"),
+    "infinite": (riff(3, 1, 8000, 64, struct.pack("<d", 1e300)), "samples are NaN or infinite"),
     "short": (riff(1, 1, 8000, 16, b"")[:24], "the file is cut off"),
     "empty": (b"RIFF\0\0\0\0WAVE", "no format or no samples"),
 }
