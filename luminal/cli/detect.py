@@ -23,7 +23,7 @@ def command(
 ) -> None:
     """Print a line for each thing: how sure it is, what it is, its box in pixels."""
     from luminal import models
-    from luminal.loaders.image import read_image
+    from luminal.loaders.image import image_format, read_image, write_image
     from luminal.models.detect import Detector, drawn
 
     if model.endswith(".onnx"):
@@ -35,11 +35,10 @@ def command(
     if not isinstance(loaded, Detector):
         raise InputError(f"detect: {model} is a {type(loaded).__name__}; give a detector")
     picture = read_image(image)
+    if output is not None:
+        image_format(output)  # what is wrong with it is said before the work is done
     found = loaded.detect(picture, confidence, iou)
     for each in found:
         typer.echo(str(each))
     if output is not None:
-        try:
-            drawn(picture, found).save(output)
-        except (OSError, ValueError) as error:  # ValueError: its ending names no kind of image
-            raise InputError(f"--output {output}: cannot be written: {error}") from None
+        write_image(output, drawn(picture, found))

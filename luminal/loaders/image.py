@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from luminal.errors import InputError, LoadError
 from luminal.loaders.fields import MOST, Fields
 from luminal.loaders.mapped import open_file
 from luminal.loaders.shown import shown
+from luminal.loaders.write_atomic import replacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -65,6 +67,29 @@ def as_rgb(image: Image) -> Image:
 
 
 _OPEN_RANGES = ("I", "F")  # Pillow's modes of 32 bits
+
+
+def image_format(path: Path) -> str:
+    """Pillow's name of the format of a file to write, by its ending. Raises InputError."""
+    from PIL import Image
+
+    name = Image.registered_extensions().get(path.suffix.lower())
+    if name not in Image.SAVE:
+        raise InputError(f"{path}: no image that Pillow writes ends so; name a .png or .jpg")
+    return name
+
+
+def write_image(path: Path, image: Image) -> None:
+    """In the format of its ending, the whole file or none of it. Raises InputError."""
+    name, content = image_format(path), io.BytesIO()
+    try:
+        image.save(content, name)
+        with replacing(path) as file:
+            file.write(content.getbuffer())
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: the format has no place for it
+        raise InputError(f"{path}: cannot be written: {shown(error)}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import luminal as lm
 from luminal.cli.main import main
 from luminal.errors import InputError, LoadError
 from luminal.loaders.fields import Fields
-from luminal.loaders.image import preparation_of, read_image
+from luminal.loaders.image import preparation_of, read_image, write_image
 from luminal.models.convolutional import ConvConfig, ConvNorm
 from luminal.models.families import read_model
 from luminal.models.image_model import opened
@@ -488,6 +488,39 @@ def test_a_large_image_is_read_without_a_word(
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 200)
     with pytest.raises(LoadError, match="exceeds limit"):
         read_image(path)
+
+
+@pytest.mark.parametrize("ending", ["png", "JPG", "gif", "tif", "pdf"])
+def test_images_are_written_by_their_ending(ending: str, tmp_path: Path) -> None:
+    image = read_image(picture(30, 20, tmp_path))
+    path = tmp_path / f"b.{ending}"
+    write_image(path, image)
+    if ending != "pdf":
+        assert read_image(path).size == image.size
+    assert path.stat().st_size > 100
+
+
+def test_images_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = read_image(picture(30, 20, tmp_path))
+    (tmp_path / "folder.png").mkdir()
+    for name, message in (
+        ("b.txt", "no image that Pillow writes ends so; name a .png or .jpg"),
+        ("b", "no image that Pillow writes"),
+        ("folder.png", "is a folder"),
+        ("none/b.png", "cannot be written: No such file"),
+    ):
+        with pytest.raises(InputError, match=f"{name}: {message}"):
+            write_image(tmp_path / name, image)
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "b.png").write_bytes(b"before")
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(InputError, match=r"b.png: cannot be written: .*No space left"):
+        write_image(tmp_path / "b.png", image)
+    assert (tmp_path / "b.png").read_bytes() == b"before"
+    assert {each.name for each in tmp_path.iterdir()} == {"a.png", "b.png", "folder.png"}
 
 
 KINDS = {

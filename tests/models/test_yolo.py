@@ -273,7 +273,9 @@ def test_the_command_detect(
     before, after = (np.asarray(read_image(tmp_path / name)) for name in ("a.png", "b.png"))
     assert after.shape == before.shape
     assert (after != before).any()
-    assert "--output" in run(monkeypatch, *words, "-o", tmp_path / "b.nothing")
+    capsys.readouterr()
+    assert "b.nothing: no image that" in run(monkeypatch, *words, "-o", tmp_path / "b.nothing")
+    assert capsys.readouterr().out == ""
 
 
 def exported(folder: Path, count: int = len(LABELS)) -> Path:
