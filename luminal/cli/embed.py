@@ -11,6 +11,7 @@ import numpy as np
 import typer
 
 from luminal.errors import InputError
+from luminal.loaders.write_atomic import replacing
 
 
 def command(
@@ -32,14 +33,21 @@ def command(
     encoder = models.load(model, mode=mode, backend=backend)
     if not isinstance(encoder, TextEncoder | models.LanguageModel):
         raise InputError(f"embed: {model} is a {type(encoder).__name__}; give a model of texts")
-    given = texts or [line.rstrip("\r\n") for line in sys.stdin]
+    given = texts or _lines()
     vectors = encoder.embed(given)
     if output is None:
         for text, vector in zip(given, vectors, strict=True):
             typer.echo(json.dumps({"text": text, "vector": vector.tolist()}))
         return
     try:
-        with output.open("wb") as file:
+        with replacing(output) as file:
             np.save(file, vectors)
     except OSError as error:
         raise InputError(f"--output {output}: cannot be written: {error.strerror}") from None
+
+
+def _lines() -> list[str]:
+    try:
+        return [line.rstrip("\r\n") for line in sys.stdin]
+    except UnicodeDecodeError as error:
+        raise InputError(f"embed: the input is no {error.encoding}: {error.reason}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import os
 import sys
 from typing import Annotated
@@ -80,6 +81,8 @@ app.add_typer(cache.app, name="cache")
 def main() -> None:
     """Run the command. A LuminalError becomes one message on stderr and exit status 1."""
     debug = 0
+    if sys.stdin is None:  # it is closed
+        sys.stdin = io.StringIO()
     try:
         debug = config.get("LUMINAL_DEBUG")
         app()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import tokenizers
 
-from luminal.errors import LoadError
+from luminal.errors import InputError, LoadError
 from luminal.loaders.fields import MAX_SIZE
 from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import is_there
@@ -162,6 +162,12 @@ class HuggingFaceTokenizer:
 
     def encode(self, text: str, bare: bool = False) -> list[int]:
         """See Tokenizer.encode; the file's post-processor adds the BOS."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"text {shown(text)}: its character {error.start} is half of a pair; give UTF-8"
+            ) from None
         with library_errors(self._path):
             ids: list[int] = self._inner.encode(text, add_special_tokens=not bare).ids
         if max(ids, default=0) >= self.vocab_size:

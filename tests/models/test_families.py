@@ -279,6 +279,43 @@ def test_the_command_embed(
     close(np.load(tmp_path / "vectors.npy"), wanted)
 
 
+def fails(monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+    """The error of a command."""
+    monkeypatch.setattr("sys.argv", ["luminal", *words])
+    with pytest.raises(SystemExit) as done:
+        main()
+    return str(done.value.code)
+
+
+def test_texts_that_are_no_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved("bert", tmp_path)
+    with_tokenizer(tmp_path)
+    words = "embed", "--model", str(tmp_path), "--backend", "reference"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\n\xff\n"), "utf-8"))
+    assert "embed: the input is no utf-8: invalid start byte" in fails(monkeypatch, *words)
+    wrong = fails(monkeypatch, *words, "ab\udcff")
+    assert wrong == r"luminal: text 'ab\udcff': its character 2 is half of a pair; give UTF-8"
+    monkeypatch.setattr("sys.stdin", None)  # as where it is closed
+    assert fails(monkeypatch, *words) in ("None", "0")
+
+
+def test_vectors_are_written_whole_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved("bert", tmp_path)
+    with_tokenizer(tmp_path)
+    path = tmp_path / "vectors.npy"
+    path.write_bytes(b"before")
+
+    def fail(file: Any, array: Any) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("numpy.save", fail)
+    words = "embed", "a", "--model", str(tmp_path), "--backend", "reference", "-o", str(path)
+    assert "vectors.npy: cannot be written: No space left" in fails(monkeypatch, *words)
+    assert path.read_bytes() == b"before"
+    assert not list(tmp_path.glob("*.tmp"))
+
+
 COMMANDS = {
     "generate": ("generate --prompt x", "a language model"),
     "transcribe": ("transcribe a.wav", "a Whisper"),
