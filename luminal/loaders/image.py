@@ -23,6 +23,7 @@ Array = np.ndarray[Any, Any]
 
 _BILINEAR = 2  # Pillow's number of the filter
 _FILTERS = 5  # the last of these numbers
+_MOST_LENGTH = 1 << 18  # of an image that is cropped then
 _MOST_SIDE = 8192  # of what a model takes: more would fill the memory
 _CONVNEXT = "ConvNextImageProcessor", "ConvNextFeatureExtractor"
 _UNCROPPED = 384  # ConvNeXt's: images of at least this size are not cropped
@@ -109,10 +110,15 @@ class Preparation:
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     def __call__(self, image: Image) -> Array:
-        """(3, height, width) in float32."""
+        """(3, height, width) in float32. Raises InputError for an image far longer than wide."""
         if self.shortest is not None:
             short, long = sorted(image.size)
             other = int(self.shortest * long / short)
+            if other > _MOST_LENGTH:
+                raise InputError(
+                    f"images: one of {image.size} pixels is too long: its shorter side becomes "
+                    f"{self.shortest}, the other {other}; give one of at most {_MOST_LENGTH}"
+                )
             wide = image.width > image.height
             image = image.resize(
                 (other, self.shortest) if wide else (self.shortest, other), self.resample

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,8 @@ class TextEncoder:
         Texts of more than `max_tokens` tokens are cut; those that end every text stay. Raises
         InputError for what is no text.
         """
+        if not isinstance(texts, Iterable):
+            raise InputError(f"embed: {shown(texts)} is no text; give strings")
         rows = [texts] if isinstance(texts, str) else texts
         tokens = [tokens_of(self.tokenizer, text, self.max_tokens) for text in rows]
         found = np.empty((len(tokens), self.model.config.layers.hidden_size), np.float32)

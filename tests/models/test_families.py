@@ -211,8 +211,9 @@ def test_what_is_no_text(tmp_path: Path) -> None:
     with_tokenizer(tmp_path)
     encoder = lm.models.load(tmp_path, backend="reference")
     np.testing.assert_array_equal(encoder.embed("a b"), encoder.embed(["a b"])[0])
-    with pytest.raises(InputError, match="embed: 7 is no text"):
-        encoder.embed([7])
+    for other in ([7], 7):
+        with pytest.raises(InputError, match="embed: 7 is no text"):
+            encoder.embed(other)
 
 
 @pytest.mark.parametrize(

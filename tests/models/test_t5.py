@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,15 @@ def test_texts(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="the text has 41 tokens; the model takes 1 to 40"):
         loaded.generate("w5 " * 41)
+
+
+@pytest.mark.parametrize("key", ["n_positions", "relative_attention_max_distance"])
+def test_positions_that_no_memory_holds(key: str, tmp_path: Path) -> None:
+    saved("t5", tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: 10**9}))
+    with pytest.raises(LoadError, match=f"{key} is 1000000000, it must be at most 131072"):
+        read_model(tmp_path)
 
 
 def test_distances_must_exceed_buckets(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import luminal as lm
 from luminal.cli.main import main
 from luminal.errors import InputError, LoadError
 from luminal.loaders.fields import Fields
-from luminal.loaders.image import preparation_of, read_image, write_image
+from luminal.loaders.image import IMAGENET, preparation_of, read_image, write_image
 from luminal.models.convolutional import ConvConfig, ConvNorm
 from luminal.models.families import read_model
 from luminal.models.image_model import opened
@@ -470,6 +470,11 @@ def test_images_of_any_mode(mode: str, tmp_path: Path) -> None:
     if mode not in ("PA", "YCbCr"):
         image.save(tmp_path / "a.tif")
         np.testing.assert_array_equal(np.asarray(opened(tmp_path / "a.tif")), wanted)
+
+
+def test_images_far_longer_than_wide() -> None:
+    with pytest.raises(InputError, match=r"\(3, 4000\) pixels is too long: .* the other 341333"):
+        IMAGENET(Image.new("RGB", (3, 4000)))
 
 
 @pytest.mark.parametrize("mode", ["I", "F"])

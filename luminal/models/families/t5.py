@@ -14,6 +14,7 @@ from luminal.models.t5 import T5, T5Config
 from luminal.models.text_to_text import TextToText
 from luminal.models.transformer import TransformerConfig
 
+_MOST_POSITIONS = 1 << 17  # a damaged file may speak of any number, and caches have as many
 _EMBEDDING, _OUTPUT = "embed_tokens.weight", "lm_head.weight"
 _NAMES: Names = (
     (r"^(encoder|decoder)\.embed_tokens\.", None),  # `shared` again
@@ -57,7 +58,7 @@ def _part(fields: Fields, layers: int, crossed: bool) -> TransformerConfig:
 def _model(fields: Fields) -> T5:
     layers = layer_count(fields, "num_layers")
     further = fields.values.get("num_decoder_layers")
-    farthest = fields.integer("relative_attention_max_distance", 128)
+    farthest = fields.integer("relative_attention_max_distance", 128, most=_MOST_POSITIONS)
     buckets = fields.integer("relative_attention_num_buckets", 32, least=4)
     if farthest <= buckets:
         raise LoadError(
@@ -67,7 +68,7 @@ def _model(fields: Fields) -> T5:
     return T5(
         T5Config(
             fields.integer("vocab_size"),
-            fields.integer("n_positions", 512),
+            fields.integer("n_positions", 512, most=_MOST_POSITIONS),
             buckets,
             farthest,
             fields.flag("scale_decoder_outputs", fields.flag("tie_word_embeddings", True)),
