@@ -48,7 +48,7 @@ def read_wav(path: Path) -> tuple[Array, int]:
         if name == b"fmt ":
             layout = _layout(body, path)
         elif name == b"data":
-            samples = body
+            samples = body if size else data[place + 8 :]  # 0 until a recording has ended
         place += 8 + size + size % 2
     if layout is None or samples is None:
         raise LoadError(f"{path}: no format or no samples in it; the file is cut off")

@@ -233,6 +233,15 @@ def test_kinds_of_samples(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, SOUND.astype(np.float32))
 
 
+@pytest.mark.parametrize("size", [0, 2**32 - 1])
+def test_recordings_that_have_not_ended(size: int, tmp_path: Path) -> None:
+    kind, bits, samples = SAMPLES["int16"]
+    data = riff(kind, 1, 8000, bits, samples)
+    place = data.index(b"data") + 4
+    (tmp_path / "a.wav").write_bytes(data[:place] + struct.pack("<I", size) + data[place + 4 :])
+    np.testing.assert_array_equal(read_wav(tmp_path / "a.wav")[0], SOUND.astype(np.float32))
+
+
 def test_channels_are_mixed(tmp_path: Path) -> None:
     with wave.open(str(tmp_path / "a.wav"), "wb") as file:
         file.setnchannels(2)
