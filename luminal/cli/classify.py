@@ -64,7 +64,7 @@ def _by_onnx(
     images: Sequence[Path], path: Path, top: int, mode: str, backend: str
 ) -> Iterator[list[Guess]]:
     """One image at a time; settings and labels are those of the folder, where it has any."""
-    from luminal.loaders.checkpoint import folder_config, folder_processor
+    from luminal.loaders.checkpoint import folder_config, has_processor
     from luminal.loaders.fields import Fields
     from luminal.loaders.image import IMAGENET, read_image
     from luminal.models.families.settings import are_independent, labels_of
@@ -78,7 +78,7 @@ def _by_onnx(
         raise InputError(f"classify: {path} takes {name}{shape}; it must be (1, 3, h, w)")
     height, width = (n if isinstance(n, int) else _OPEN_SIZE for n in sizes)
     prepare = replace(IMAGENET, crop=(height, width), shortest=round(min(height, width) * 8 / 7))
-    if folder_processor(path.parent, "image_processor") is not None:
+    if has_processor(path.parent):
         prepare = folder_preparation(path.parent)
     labels, independent = None, False
     if (path.parent / "config.json").exists():

@@ -131,11 +131,15 @@ def folder_config(folder: Path) -> dict[str, Any]:
     return read_json(folder / "config.json")
 
 
-def folder_tokenizer(folder: Path, count: int) -> HuggingFaceTokenizer | None:
-    """Its tokenizer, None where there is none; the model has `count` tokens."""
+def folder_tokenizer(folder: Path, count: int) -> HuggingFaceTokenizer:
+    """Its tokenizer, for a model of `count` tokens. Raises LoadError where there is none."""
     found = _own_tokenizer(folder)
-    if found is not None:
-        _check_ids(found, count, folder)
+    if found is None:
+        raise LoadError(
+            f"{folder}: no tokenizer.json in it; save_pretrained of a tokenizer of transformers "
+            "writes one, also from vocab.txt or spiece.model"
+        )
+    _check_ids(found, count, folder)
     return found
 
 
@@ -159,9 +163,10 @@ def folder_chat_template(folder: Path) -> str | None:
     return found
 
 
-def folder_processor(folder: Path, kind: str) -> Fields | None:
+def folder_processor(folder: Path, kind: str) -> Fields:
     """How inputs are prepared: the part `kind` of its `processor_config.json` (what transformers
-    saves since its fifth version), else its `preprocessor_config.json`; None where neither is.
+    saves since its fifth version), else its `preprocessor_config.json`. Raises LoadError where
+    there is neither.
     """
     path = folder / "processor_config.json"
     if is_there(path):
@@ -169,7 +174,18 @@ def folder_processor(folder: Path, kind: str) -> Fields | None:
         if part:
             return part
     path = folder / "preprocessor_config.json"
-    return Fields(read_json(path), path) if is_there(path) else None
+    if not is_there(path):
+        raise LoadError(
+            f"{folder}: no {path.name} in it; save_pretrained of the model's processor of "
+            "transformers writes one"
+        )
+    return Fields(read_json(path), path)
+
+
+def has_processor(folder: Path) -> bool:
+    """Whether a folder says how inputs are prepared."""
+    names = "processor_config.json", "preprocessor_config.json"
+    return any(is_there(folder / name) for name in names)
 
 
 def folder_tensors(folder: Path) -> dict[str, Array]:

@@ -131,8 +131,6 @@ class TextEncoder:
     def of_folder(cls, folder: Path, model: Encoder, mode: Any, backend: str) -> TextEncoder:
         """With the tokenizer and pooling of its folder. Raises LoadError."""
         tokenizer = folder_tokenizer(folder, model.config.vocab_size)
-        if tokenizer is None:
-            raise LoadError(f"{folder}: no tokenizer.json in it")
         return cls(model, tokenizer, folder_pooling(folder), mode, backend)
 
     def __repr__(self) -> str:

@@ -42,8 +42,6 @@ class Guess:
 def folder_preparation(folder: Path) -> Preparation:
     """By the settings in it. Raises LoadError where there are none."""
     fields = folder_processor(folder, "image_processor")
-    if fields is None:
-        raise LoadError(f"{folder}: no preprocessor_config.json in it")
     found = preparation_of(fields)
     if found.shape is None:
         raise LoadError(

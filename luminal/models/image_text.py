@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from luminal import dtypes
-from luminal.errors import InputError, LoadError
+from luminal.errors import InputError
 from luminal.loaders.checkpoint import folder_tokenizer
 from luminal.loaders.image import Preparation
 from luminal.loaders.shown import shown
@@ -47,8 +47,6 @@ class ImageTextModel:
     def of_folder(cls, folder: Path, model: Clip, mode: Any, backend: str) -> ImageTextModel:
         """With the preparation and tokenizer of its folder. Raises LoadError."""
         tokenizer = folder_tokenizer(folder, model.config.vocab_size)
-        if tokenizer is None:
-            raise LoadError(f"{folder}: no tokenizer.json in it")
         return cls(model, folder_preparation(folder), tokenizer, mode, backend)
 
     def __repr__(self) -> str:

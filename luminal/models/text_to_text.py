@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from luminal import dtypes
-from luminal.errors import InputError, LoadError
+from luminal.errors import InputError
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.checkpoint import folder_config, folder_tokenizer
 from luminal.loaders.fields import Fields
@@ -46,8 +46,6 @@ class TextToText:
         """With the tokenizer of its folder. Raises LoadError."""
         count = model.config.vocab_size
         tokenizer = folder_tokenizer(folder, count)
-        if tokenizer is None:
-            raise LoadError(f"{folder}: no tokenizer.json in it")
         fields = Fields(folder_config(folder), folder / "config.json")
         start = fields.id_or_none("decoder_start_token_id", count)
         if start is None:

@@ -149,15 +149,11 @@ class Transcriber:
         """With the tokenizer and settings of its folder. Raises LoadError."""
         count = model.config.vocab_size
         tokenizer = folder_tokenizer(folder, count)
-        if tokenizer is None:
-            raise LoadError(f"{folder}: no tokenizer.json in it")
         path = folder / "generation_config.json"
         if not is_there(path):
             raise LoadError(f"{folder}: no {path.name} in it")
         tokens = SpeechTokens.of_fields(Fields(read_json(path), path), count)
         fields = folder_processor(folder, "feature_extractor")
-        if fields is None:
-            raise LoadError(f"{folder}: no preprocessor_config.json in it")
         log_mel = LogMel(
             fields.integer("feature_size", 80),
             fields.integer("n_fft", 400),

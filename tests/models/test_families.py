@@ -233,6 +233,12 @@ def test_what_modules_must_not_say(modules: str, message: str, tmp_path: Path) -
         folder_pooling(tmp_path)
 
 
+def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
+    saved("bert", tmp_path)
+    with pytest.raises(LoadError, match=r"no tokenizer.json in it; save_pretrained .* writes one"):
+        lm.models.load(tmp_path)
+
+
 def test_an_architecture_that_is_not_known(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"architectures": ["BigBirdModel"]}')
     with pytest.raises(LoadError, match=r"architectures is \['BigBirdModel'\]; supported are Bert"):
