@@ -45,7 +45,7 @@ class Tokenizer(Protocol):
     def encode(self, text: str, bare: bool = False) -> list[int]:
         """The ids of a prompt, with the BOS in front where the model was trained with one.
 
-        `bare`: the text's own ids only.
+        `bare`: the text's own ids only. Raises InputError for half a surrogate pair.
         """
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -164,9 +164,9 @@ class HuggingFaceTokenizer:
         """See Tokenizer.encode; the file's post-processor adds the BOS."""
         try:
             text.encode()
-        except UnicodeEncodeError as error:
+        except UnicodeEncodeError as error:  # from a command line that is no UTF-8
             raise InputError(
-                f"text {shown(text)}: its character {error.start} is half of a pair; give UTF-8"
+                f"text: character {error.start} is no text ({text[error.start]!a}); give UTF-8"
             ) from None
         with library_errors(self._path):
             ids: list[int] = self._inner.encode(text, add_special_tokens=not bare).ids

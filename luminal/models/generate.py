@@ -156,7 +156,10 @@ class LanguageModel:
 
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The prompt's tokens; raises InputError if there are none or too many for the context."""
-        ids = self._encoded(prompt) if isinstance(prompt, str) else _checked_ids(prompt, self.model)
+        if isinstance(prompt, str):
+            ids = self.tokenizer.encode(prompt)
+        else:
+            ids = _checked_ids(prompt, self.model)
         if not ids:
             raise InputError("prompt: it has no tokens; give some text")
         if len(ids) > self.context:
@@ -164,15 +167,6 @@ class LanguageModel:
                 f"prompt: {len(ids)} tokens, but the context is {self.context}; shorten it"
             )
         return ids
-
-    def _encoded(self, prompt: str) -> list[int]:
-        try:
-            prompt.encode()
-        except UnicodeEncodeError as error:  # from a command line that is no UTF-8
-            raise InputError(
-                f"prompt: character {error.start} is no text ({prompt[error.start]!a}); give UTF-8"
-            ) from None
-        return self.tokenizer.encode(prompt)
 
     # --- chats
 

@@ -301,7 +301,7 @@ def test_texts_that_are_no_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\n\xff\n"), "utf-8"))
     assert "embed: the input is no utf-8: invalid start byte" in fails(monkeypatch, *words)
     wrong = fails(monkeypatch, *words, "ab\udcff")
-    assert wrong == r"luminal: text 'ab\udcff': its character 2 is half of a pair; give UTF-8"
+    assert wrong == r"luminal: text: character 2 is no text ('\udcff'); give UTF-8"
     monkeypatch.setattr("sys.stdin", None)  # as where it is closed
     assert fails(monkeypatch, *words) in ("None", "0")
 

@@ -188,7 +188,7 @@ def test_an_interrupt_is_one_line(
 def test_a_prompt_that_is_no_text(monkeypatch: pytest.MonkeyPatch, shared_data: Path) -> None:
     model = ["--model", str(shared_data / "tinystories-656k"), "--prompt", "Once \udcff"]
     message = str(run(monkeypatch, "generate", *model))
-    assert message == r"luminal: prompt: character 5 is no text ('\udcff'); give UTF-8"
+    assert message == r"luminal: text: character 5 is no text ('\udcff'); give UTF-8"
 
 
 def test_what_a_continuation_must_match(
