@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import StreamDecoder
 from luminal.serve import orders
 from luminal.serve.engine import Event, Job
@@ -31,8 +32,7 @@ from luminal.serve.replies import Chats, Choice, Completions, to_json, usage
 from luminal.serve.served import Served
 
 PAGE = Path(__file__).parent / "page" / "index.html"
-BODY_SECONDS = 30.0  # a request's body must be there within
-STALL_SECONDS = 60.0  # a client that reads nothing for so long is given up
+GRACE_SECONDS = 5.0  # that a client may read later than its texts must end
 Replies = Completions | Chats
 Feed = asyncio.Queue[Event | None]
 """Events of a request's texts; None: its time is over."""
@@ -75,6 +75,7 @@ class Api:
             Exception: _failed,
         }
         inner = Starlette(routes=routes, lifespan=self._life, exception_handlers=handlers)
+        inner.router.redirect_slashes = False
         self.app = Front(inner, keys, self.metrics)
 
     @contextlib.asynccontextmanager
@@ -131,10 +132,9 @@ class Api:
 
     def _check_model(self, name: Any) -> None:
         if name != self.served.name:
-            shown = name if isinstance(name, str) else "this"
             raise ApiError(
                 404,
-                f"The model {shown[:100]!a} does not exist; there is {self.served.name!r}",
+                f"The model {shown(name)} does not exist; there is {self.served.name!r}",
                 "model",
                 "model_not_found",
             )
@@ -169,14 +169,10 @@ class Api:
         said = request.headers.get("content-length", "")
         if said.isdecimal() and len(said) < 20 and int(said) > most:
             raise ApiError(413, f"body: more than {most} bytes", code="too_large")
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                async for part in request.stream():
-                    got += part
-                    if len(got) > most:
-                        raise ApiError(413, f"body: more than {most} bytes", code="too_large")
-        except TimeoutError:
-            raise ApiError(408, f"body: it did not come within {BODY_SECONDS:g} s") from None
+        async for part in request.stream():
+            got += part
+            if len(got) > most:
+                raise ApiError(413, f"body: more than {most} bytes", code="too_large")
         return bytes(got)
 
     def _fields(self, body: bytes) -> Fields:
@@ -202,7 +198,7 @@ class Api:
             self.served.engine.submit(group)
         work = Work(self, order, choices, feed, start, request.scope["luminal"])
         if order.stream:
-            return Stream(work, replies)
+            return Stream(work, replies, self.limits.seconds + GRACE_SECONDS)
         async with work:
             gone = asyncio.ensure_future(_gone(request.receive))
             whole = asyncio.ensure_future(work.finish())
@@ -329,24 +325,25 @@ class Work:
 
 
 class Stream(Response):
-    """Server-sent events of a request's texts, sent as they come until the client goes."""
+    """Server-sent events of a request's texts, sent as they come until the client goes.
 
-    def __init__(self, work: Work, replies: Replies) -> None:
-        self._work, self._replies = work, replies
-        self._since: float | None = None  # what is being sent now waits for the client
+    After `seconds` nothing more is sent: the client has not read that its time was over.
+    """
+
+    def __init__(self, work: Work, replies: Replies, seconds: float) -> None:
+        self._work, self._replies, self._seconds = work, replies, seconds
         self.background = None
         self.status_code = 200
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends all; what the client does not read in time is given up."""
+        """Sends all."""
         async with self._work:
             gone = asyncio.ensure_future(_gone(receive))
             sent = asyncio.ensure_future(self._send(send))
             try:
-                while not (gone.done() or sent.done() or self._stalls()):
-                    await asyncio.wait(
-                        (gone, sent), timeout=STALL_SECONDS / 4, return_when=asyncio.FIRST_COMPLETED
-                    )
+                await asyncio.wait(
+                    (gone, sent), timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED
+                )
                 if sent.done():
                     await sent
             except asyncio.CancelledError:  # the server ends before the text does
@@ -361,10 +358,6 @@ class Stream(Response):
                 sent.cancel()
                 await asyncio.gather(gone, sent, return_exceptions=True)
 
-    def _stalls(self) -> bool:
-        """Whether the client has read nothing for long, while there was something to read."""
-        return self._since is not None and time.perf_counter() - self._since > STALL_SECONDS
-
     async def _send(self, send: Send) -> None:
         headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -373,9 +366,7 @@ class Stream(Response):
         with contextlib.suppress(OSError):
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             async for data in self._data():
-                self._since = time.perf_counter()
                 await send({"type": "http.response.body", "body": data, "more_body": True})
-                self._since = None
             await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
 
     async def _data(self) -> AsyncIterator[bytes]:
@@ -415,15 +406,18 @@ def _json(value: Any, status: int = 200) -> Response:
 
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    retry = {"retry-after": "1"} if error.status in (429, 503) else None
-    body = to_json(error.body())
-    return Response(body, error.status, retry, media_type="application/json")
+    answer = _json(error.body(), error.status)
+    if error.status in (429, 503):
+        answer.headers["retry-after"] = "1"
+    return answer
 
 
 async def _no_such_path(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path[:200]}: {error.detail}"
-    return await _refused(request, ApiError(error.status_code, message))
+    message = f"{request.method} {shown(request.scope['path'])}: {error.detail}"
+    answer = await _refused(request, ApiError(error.status_code, message))
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 async def _went(_: Request, error: Exception) -> Response:

@@ -10,6 +10,8 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from luminal.serve.connection import Connection
+
 BACKLOG = 256  # connections that wait to be accepted
 
 
@@ -52,6 +54,7 @@ def make_server(app: ASGIApp, host: str, port: int, drain: int) -> uvicorn.Serve
             timeout_graceful_shutdown=drain,
             access_log=False,
             log_config=None,
+            http=Connection,
             ws="none",
             server_header=False,
         )

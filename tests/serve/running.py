@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import tokenizers
+import uvicorn
 
 import luminal as lm
 from luminal.loaders.tokenizer import HuggingFaceTokenizer
@@ -73,6 +74,12 @@ class Running:
     url: str
     port: int
     served: Served
+    server: uvicorn.Server
+
+    @property
+    def clients(self) -> list[Any]:
+        """The addresses of who is connected."""
+        return [each.client for each in self.server.server_state.connections]
 
     def client(self, key: str = "none") -> Any:
         """The official client."""
@@ -105,7 +112,7 @@ def running(served: Served) -> Iterator[Running]:
         assert thread.is_alive()
         time.sleep(0.005)
     try:
-        yield Running(f"http://127.0.0.1:{port}", port, served)
+        yield Running(f"http://127.0.0.1:{port}", port, served, server)
     finally:
         server.should_exit = True
         thread.join(20)

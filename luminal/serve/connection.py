@@ -1,0 +1,107 @@
+"""A client's connection: what is no HTTP is refused like other requests, and waiting has an end.
+
+It builds on uvicorn's protocol over h11; uvicorn would choose another one where that is installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from luminal.serve.errors import ApiError
+from luminal.serve.replies import to_json
+
+REQUEST_SECONDS = 30.0  # a request, its body too, must be there within
+STALL_SECONDS = 60.0  # a client that reads nothing for so long is given up
+LINGER_SECONDS = 2.0  # a client may go on to send, after it was refused, so that it reads the error
+
+
+class Connection(H11Protocol):
+    """One of uvicorn's, with limits of time, and errors in OpenAI's form."""
+
+    _request: asyncio.TimerHandle | None = None
+    _answer: asyncio.TimerHandle | None = None
+    _unread = 0
+    _refused = False
+
+    def connection_made(self, transport: Any) -> None:
+        """A client has come."""
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(0)  # writing is paused while anything is not sent
+        self._await_request()
+
+    def data_received(self, data: bytes) -> None:
+        """It has sent something."""
+        if not self._refused:
+            super().data_received(data)
+            self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        super().connection_lost(exc)
+        for timer in (self._request, self._answer):
+            if timer is not None:
+                timer.cancel()
+
+    # --- what the client sends
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers what h11 does not understand."""
+        self._refuse(ApiError(400, "This is no request of HTTP/1.1 with at most 64 KiB of headers"))
+
+    def _await_request(self) -> None:
+        """The time of a request begins with the connection; of another, with its first byte."""
+        wanting = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        if wanting and self._request is None:
+            self._request = self.loop.call_later(REQUEST_SECONDS, self._late)
+        elif not wanting and self._request is not None:
+            self._request.cancel()
+            self._request = None
+
+    def _late(self) -> None:
+        self._refuse(ApiError(408, f"The request did not come within {REQUEST_SECONDS:g} s"))
+
+    def _refuse(self, error: ApiError) -> None:
+        """Ends the connection, with an error where no answer has begun."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()
+            return
+        body = to_json(error.body())
+        lines = (
+            f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",
+            "content-type: application/json",
+            f"content-length: {len(body)}",
+            "connection: close",
+            "",
+            "",
+        )
+        self.transport.write("\r\n".join(lines).encode() + body)
+        self._refused = True
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    # --- what it reads
+
+    def pause_writing(self) -> None:
+        """What was written waits for the client."""
+        super().pause_writing()
+        self._await_reading()
+
+    def resume_writing(self) -> None:
+        """All was sent."""
+        super().resume_writing()
+        if self._answer is not None:
+            self._answer.cancel()
+
+    def _await_reading(self) -> None:
+        self._unread = self.transport.get_write_buffer_size()
+        self._answer = self.loop.call_later(STALL_SECONDS, self._stalls)
+
+    def _stalls(self) -> None:
+        if self.transport.get_write_buffer_size() < self._unread:
+            self._await_reading()
+        else:
+            self.transport.abort()
