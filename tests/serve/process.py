@@ -1,0 +1,101 @@
+"""`luminal serve` in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+
+from luminal import models
+
+KEY = "right"
+NAME = "tiny"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A server that runs, and the file of its log."""
+
+    popen: subprocess.Popen[str]
+    port: int
+    log: Path
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self) -> Any:
+        """The official client."""
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=KEY, max_retries=0, timeout=60)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Those of the log."""
+        return [json.loads(line) for line in self.log.read_text("utf-8").splitlines()]
+
+    def resident(self) -> int:
+        """Its memory, in bytes."""
+        pages = int(Path(f"/proc/{self.popen.pid}/statm").read_text("utf-8").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def files(self) -> int:
+        """How many files and sockets it has open."""
+        return len(list(Path(f"/proc/{self.popen.pid}/fd").iterdir()))
+
+    def metrics(self) -> dict[str, float]:
+        """Its figures by their names."""
+        found = httpx.get(f"{self.url}/metrics", headers={"authorization": f"Bearer {KEY}"}).text
+        lines = [line.rsplit(" ", 1) for line in found.splitlines() if line[0] != "#"]
+        return {name: float(value) for name, value in lines}
+
+    def is_idle(self, within: float = 10.0) -> bool:
+        """Whether no text holds a block, soon."""
+        end = time.monotonic() + within
+        while time.monotonic() < end:
+            now = self.metrics()
+            texts = now["luminal_running"] + now["luminal_waiting"]
+            if texts == 0 and now["luminal_free_blocks"] == now["luminal_blocks"]:
+                return True
+            time.sleep(0.05)
+        return False
+
+
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def serving(
+    place: Path, *options: str, model: Path = models.SHIPPED, waits: bool = True
+) -> Iterator[Process]:
+    """A server of a model that has come up, if this `waits`; its files are in `place`."""
+    keys, log, port = place / "keys", place / "log", free_port()
+    keys.write_text(f"{KEY}\n", "utf-8")
+    command = [sys.executable, "-m", "luminal.cli.main", "serve", str(model), *options]
+    command += ["--port", str(port), "--keys", str(keys), "--name", NAME]
+    with log.open("w") as file, subprocess.Popen(command, stderr=file, text=True) as popen:
+        try:
+            found = Process(popen, port, log)
+            while waits and popen.poll() is None:
+                try:
+                    httpx.get(f"{found.url}/health")
+                    break
+                except httpx.ConnectError:
+                    time.sleep(0.05)
+            yield found
+        finally:
+            popen.kill()
