@@ -72,6 +72,7 @@ class Api:
             ApiError: _refused,
             HTTPException: _no_such_path,
             ClientDisconnect: _went,
+            RecursionError: _too_deep,
             Exception: _failed,
         }
         inner = Starlette(routes=routes, lifespan=self._life, exception_handlers=handlers)
@@ -422,6 +423,11 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
 
 async def _went(_: Request, error: Exception) -> Response:
     return Response(status_code=499)  # the client, before its request was there
+
+
+async def _too_deep(request: Request, error: Exception) -> Response:
+    """Of a body: whoever walks it, its parser, a chat template or a schema, goes as deep as it."""
+    return await _refused(request, ApiError(400, "body: lists or objects nest too deeply"))
 
 
 async def _failed(request: Request, error: Exception) -> Response:

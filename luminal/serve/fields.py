@@ -12,11 +12,13 @@ from luminal.serve.errors import ApiError, refused
 
 
 def parse(body: bytes) -> Fields:
-    """The object in a body. Raises ApiError where it holds anything else."""
+    """The object in a body. Raises ApiError where it holds anything else, or RecursionError."""
     try:
-        value = json.loads(body.decode(), parse_constant=_no_number)
-    except RecursionError:
-        raise ApiError(400, "body: lists or objects nest too deeply") from None
+        value = decoded(body.decode())
+    except UnicodeEncodeError:
+        raise ApiError(
+            400, "body: a text has half a surrogate pair, which is no character"
+        ) from None
     except ValueError as error:
         raise ApiError(400, f"body: it is not JSON: {shown(error)}") from None
     if not isinstance(value, dict):
@@ -24,17 +26,16 @@ def parse(body: bytes) -> Fields:
     return Fields(value)
 
 
+def decoded(text: str) -> Any:
+    """JSON whose texts, keys too, can be written as UTF-8. Raises ValueError or RecursionError."""
+    value = json.loads(text, parse_constant=_no_number)
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
 def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no number of JSON")
-
-
-def well_formed(name: str, text: str) -> str:
-    """The text; raises ApiError where it has half a surrogate pair, which is no character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise refused(name, f"character {error.start} is half a surrogate pair") from None
-    return text
 
 
 class Fields:
@@ -95,13 +96,13 @@ class Fields:
         return float(value)
 
     def text(self, field: str) -> str | None:
-        """A text of whole characters."""
+        """A text."""
         value = self.get(field)
         if value is None:
             return None
         if not isinstance(value, str):
             raise refused(self.name(field), f"{shown(value)} is no text")
-        return well_formed(self.name(field), value)
+        return value
 
     def choice(self, field: str, allowed: Iterable[str], default: str) -> str:
         """One of a few words."""

@@ -34,7 +34,8 @@ def load(
         raise InputError(f"serve: {path} is no language model of the kind that is served")
     if context is not None and context > loaded.context:
         raise InputError(
-            f"--context {context}: the model takes texts of at most {loaded.context} tokens"
+            f"--context {context}: the model takes texts of at most {loaded.context} tokens; give "
+            "no more, or leave it out"
         )
     most = CACHE_BYTES // bytes_per_token(loaded.model)
     if cache is None:

@@ -6,7 +6,6 @@ https://platform.openai.com/docs/api-reference has the fields. `top_k`, `min_p` 
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from typing import Any, Protocol
 from luminal.loaders.shown import shown
 from luminal.models.sampling import Sampling
 from luminal.serve.errors import ApiError, refused
-from luminal.serve.fields import Fields, object_of, well_formed
+from luminal.serve.fields import Fields, decoded, object_of
 
 DEFAULT_TOKENS = 16
 """`max_tokens` of a completion, where OpenAI's documentation has the same number."""
@@ -198,7 +197,7 @@ def _prompts(value: Any, words: Vocabulary, name: str = "prompt") -> tuple[tuple
 
 def _prompt(value: Any, words: Vocabulary, name: str) -> tuple[int, ...]:
     if isinstance(value, str):
-        ids = words.encode(well_formed(name, value))
+        ids = words.encode(value)
     elif isinstance(value, list) and all(type(each) is int for each in value):
         ids = value
         for each in ids:
@@ -218,7 +217,7 @@ def _stops(value: Any) -> tuple[str, ...]:
         raise refused(
             "stop", f"{shown(value)} is no text and no list of at most {MOST_STOPS} texts"
         )
-    return tuple(well_formed("stop", each) for each in given)
+    return tuple(given)
 
 
 def _sampling(body: Fields, words: Vocabulary) -> Sampling:
@@ -315,7 +314,7 @@ def _call(call: Fields) -> dict[str, Any]:
 def _arguments(text: str) -> Any:
     """The object that a call was made with, as templates read it; a text that is none as it is."""
     try:
-        value = json.loads(text)
+        value = decoded(text)
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, dict) else text

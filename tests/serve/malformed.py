@@ -57,7 +57,7 @@ CHAT: Tree = SAMPLING | {
                 {
                     "id": "call_1",
                     "type": "function",
-                    "function": {"name": "note", "arguments": "{}"},
+                    "function": {"name": "note", "arguments": '{"name": "Ann"}'},
                 }
             ],
         },
@@ -105,6 +105,7 @@ VALUES: tuple[Callable[[Draw], Any], ...] = (
     lambda draw: draw.choice(["json_object", "json_schema", "grammar", "required", "none", "auto"]),
     lambda draw: draw.choice(["{{ 1/0 }}", "${x}", "../../x", "<end>", "</s>", "<|im_end|>", "%s"]),
     lambda draw: draw.choice(["a", "\u00e9", "\U0001f600", "e\u0301"]) * draw.choice([100, 9000]),
+    lambda draw: draw.choice(['{"a": "\\ud800"}', "[" * 9000, '{"a": NaN}', '{"a": 1e999}', "[1]"]),
     lambda draw: [],
     lambda draw: {},
     lambda draw: [draw.choice([None, 0, "a", [], {}, True, 1.5, -1])] * draw.choice([1, 5, 3000]),

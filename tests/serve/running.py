@@ -42,7 +42,10 @@ CONFIG = DecoderConfig(
 )
 
 
-TEMPLATE = "{% for m in messages %}{{ m.role[0] }}: {{ m.content }}\n{% endfor %}a:"
+TEMPLATE = (
+    "{% for m in messages %}{{ m.role[0] }}: {{ m.content }}\n{% endfor %}"
+    "{{ (tools | tojson)[:1] if tools }}a:"
+)
 
 
 def characters() -> HuggingFaceTokenizer:

@@ -341,12 +341,26 @@ def test_errors_name_the_field_and_the_rule(server: Running, name: str) -> None:
         (b'{"model": NaN}', "NaN is no number of JSON"),
         (b"[" * 9000, "nest too deeply"),
         (b'{"a": ' + b"9" * 5000 + b"}", "it is not JSON"),
+        (b'{"tools": [{"\\uD800": 1}]}', "half a surrogate pair"),
+        (b'{"\\ud83d\\ude00": 1}', "model: it is missing"),
     ],
-    ids=["empty", "bytes", "list", "nan", "deep", "digits"],
+    ids=["empty", "bytes", "list", "nan", "deep", "digits", "half", "pair"],
 )
 def test_bodies_that_are_no_objects(server: Running, body: bytes, message: str) -> None:
     answer = httpx.post(f"{server.url}/v1/completions", content=body)
     assert (answer.status_code, message in answer.json()["error"]["message"]) == (400, True)
+
+
+def test_whoever_walks_a_body_may_find_it_too_deep(server: Running) -> None:
+    """What the parser can just read is too deep for those that walk it with more on the stack."""
+    found = set()
+    start = '{"model":"tiny","messages":[{"role":"user","content":"a"}],"max_tokens":1,"tools":'
+    for depth in range(956, 996):
+        deep = '{"a":' * depth + "1" + "}" * depth
+        body = start + '[{"function":{"name":"f","parameters":' + deep + "}}]}"
+        answer = httpx.post(f"{server.url}/v1/chat/completions", content=body)
+        found.add((answer.status_code, answer.json().get("error", {}).get("message")))
+    assert found == {(200, None), (400, "body: lists or objects nest too deeply")}
 
 
 def test_other_paths_and_methods(server: Running) -> None:

@@ -21,14 +21,14 @@ from tests.serve.running import Running
 
 OK = {"model": "tiny", "prompt": "Once", "max_tokens": 12, "temperature": 0}
 TEMPLATE = (
-    "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ m.tool_calls | tojson }}\n{% endfor %}"
-    "{{ tools | tojson }}a:"
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ (m.tool_calls or []) | tojson }}\n"
+    "{% endfor %}{{ (tools or []) | tojson }}a:"
 )
 
 
 def check(port: int, request: Request) -> None:
     """Sends it; an answer to it is a good one, or an error in OpenAI's form."""
-    with socket.create_connection(("127.0.0.1", port), 30) as connection:
+    with socket.create_connection(("127.0.0.1", port), 60) as connection:
         connection.sendall(request.data)
         if request.leaves:
             return
