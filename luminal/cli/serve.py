@@ -49,7 +49,7 @@ def command(
     known = [] if keys is None else _read_keys(keys)
     try:
         from luminal.serve.app import make_app
-        from luminal.serve.server import log_as_json, make_server
+        from luminal.serve.server import bound, log_as_json, run
     except ImportError as error:
         raise InputError(
             f"serve: {error.name} is not installed; pip install 'luminal[serve]'"
@@ -59,9 +59,10 @@ def command(
 
     sys.setswitchinterval(SWITCH)
     log_as_json()
+    sockets = bound(host, port)  # before the model is loaded, which takes its time
     served = load(model, tokenizer, name, context, cache, rows=rows, chunk=chunk, backend=backend)
     limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)
-    make_server(make_app(served, limits, known), host, port, drain).run()
+    run(make_app(served, limits, known), sockets, drain)
 
 
 def _read_keys(path: Path) -> list[str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import socket
 import time
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from luminal.errors import InputError
 from luminal.serve.connection import Connection
 
+LOG = logging.getLogger("luminal.serve")
 BACKLOG = 256  # connections that wait to be accepted
 
 
@@ -43,13 +47,59 @@ def log_as_json(level: str = "INFO") -> None:
         logger.setLevel(level)
 
 
-def make_server(app: ASGIApp, host: str, port: int, drain: int) -> uvicorn.Server:
+def bound(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of the host; none listens yet. Raises InputError."""
+    found: list[socket.socket] = []
+    try:
+        addresses = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+        )
+        for number, (family, *_, address) in enumerate(addresses, 1):
+            try:
+                found.append(_bound(family, address))
+            except OSError as error:
+                lacks = error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as IPv6
+                if not lacks or (number == len(addresses) and not found):
+                    raise
+    except (OSError, UnicodeError) as error:
+        for each in found:
+            each.close()
+        why = error.strerror if isinstance(error, OSError) else "it is no name of a machine"
+        raise InputError(
+            f"serve: cannot listen on {host!r}, port {port}: {why}; choose others with --host and "
+            "--port"
+        ) from None
+    return found
+
+
+def _bound(family: int, address: Any) -> socket.socket:
+    """Raises OSError."""
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        found.bind(address)
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+def run(app: ASGIApp, sockets: list[socket.socket], drain: int) -> None:
+    """Serves on bound sockets until SIGTERM or Ctrl-C."""
+    for each in sockets:
+        name, port = each.getsockname()[:2]
+        host = f"[{name}]" if each.family == socket.AF_INET6 else name
+        LOG.info("Listens on http://%s:%d", host, port)
+    make_server(app, drain).run(sockets)
+
+
+def make_server(app: ASGIApp, drain: int) -> uvicorn.Server:
     """A server; `drain`: seconds that running requests have after SIGTERM or Ctrl-C."""
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            host=host,
-            port=port,
             backlog=BACKLOG,
             timeout_graceful_shutdown=drain,
             access_log=False,

@@ -110,7 +110,7 @@ VALUES: tuple[Callable[[Draw], Any], ...] = (
     lambda draw: {},
     lambda draw: [draw.choice([None, 0, "a", [], {}, True, 1.5, -1])] * draw.choice([1, 5, 3000]),
     lambda draw: {f"k{number}": number for number in range(draw.choice([1, 5, 2000]))},
-    lambda draw: nested(draw.choice([2, 60, 900]), draw.choice(["list", "dict"])),
+    lambda draw: nested(draw.choice([2, 60, 300]), draw.choice(["list", "dict"])),
     lambda draw: {"type": draw.choice(["text", "image_url", "function", "json_schema", "king"])},
     lambda draw: schema(draw),
 )

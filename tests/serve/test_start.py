@@ -1,0 +1,72 @@
+"""What `luminal serve` refuses before it compiles anything."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from luminal import models
+from luminal.cli import serve
+from luminal.errors import InputError
+from luminal.serve.served import Served
+from luminal.serve.server import bound
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port on which somebody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        yield found.getsockname()[1]
+
+
+def test_a_port_in_use(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known before the model is read: here is none."""
+    monkeypatch.setattr("luminal.serve.server.log_as_json", lambda: None)
+    monkeypatch.setattr("sys.setswitchinterval", lambda seconds: None)
+    with pytest.raises(InputError, match=rf"'127.0.0.1', port {taken}: Address already in use; "):
+        serve.command("no such model", port=taken, host="127.0.0.1", keys=None)
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["first", "last"])
+def test_an_address_that_the_machine_lacks(monkeypatch: pytest.MonkeyPatch, order: int) -> None:
+    """Such as that of IPv6: the others are enough."""
+    given = [(socket.AF_INET, 0, 0, "", (host, 0)) for host in ("8.8.8.8", "127.0.0.1")]
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: given[::order])
+    (found,) = bound("both", 0)
+    assert found.getsockname()[0] == "127.0.0.1"
+    found.close()
+
+
+HOSTS = {
+    "name": ("no.such.host.invalid", "cannot listen on 'no.such.host.invalid', port 0: "),
+    "address": ("8.8.8.8", "Cannot assign requested address; choose others with --host and --port"),
+    "label": ("a" * 99, "it is no name of a machine; choose others"),
+    "dots": ("..", "it is no name of a machine; choose others"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_hosts_that_this_machine_is_not(name: str) -> None:
+    host, message = HOSTS[name]
+    with pytest.raises(InputError, match=message):
+        bound(host, 0)
+
+
+def test_a_context_above_the_models_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from luminal.serve.load import load
+
+    monkeypatch.setattr(Served, "__init__", None)  # nothing is compiled before
+    with pytest.raises(
+        InputError,
+        match="--context 513: the model takes texts of at most 512 tokens; give no more, or leave",
+    ):
+        load(str(models.SHIPPED), context=513)
+
+
+def test_keys_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text(" \n\n", "utf-8")
+    with pytest.raises(InputError, match="it has no key; write one a line"):
+        serve.command("no such model", keys=tmp_path / "keys")
