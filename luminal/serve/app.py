@@ -152,7 +152,7 @@ class Api:
         """POST /v1/chat/completions."""
         order, groups = await self._ordered(request, orders.chat)
         about = self.served.name, int(time.time()), self.served.tokenizer
-        return await self._written(request, order, groups, Chats(*about, order.tools))
+        return await self._written(request, order, groups, Chats(*about, order.tools, order.calls))
 
     async def _ordered(self, request: Request, read: Read) -> tuple[Order, list[list[Job]]]:
         """What is asked for, and its jobs; long prompts are read beside the event loop."""

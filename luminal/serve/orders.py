@@ -61,6 +61,8 @@ class Order:
     schema: Any = None
     tools: tuple[str, ...] = ()
     """The names of the functions that the text may call."""
+    calls: int | None = None
+    """Of so many of its calls a text is told; None: of all."""
 
     def sampling_of(self, number: int) -> Sampling:
         """How text `number` of all chooses."""
@@ -130,6 +132,7 @@ def chat(body: Fields, words: Vocabulary, limits: Limits) -> Order:
         logprobs=top if wanted else None,
         schema=schema,
         tools=names,
+        calls=None if body.flag("parallel_tool_calls", True) else 1,
     )
     body.end()
     return order
@@ -146,7 +149,9 @@ def embeddings(
         if len(ids) > words.context:
             raise refused("input", f"{len(ids)} tokens; at most {words.context}")
     form = body.choice("encoding_format", ("float", "base64"), "float")
-    body.ignore("model", "user", "dimensions")
+    if body.get("dimensions") is not None:
+        raise refused("dimensions", "it is not supported; leave it out")
+    body.ignore("model", "user")
     body.end()
     return prompts, form
 
@@ -174,7 +179,7 @@ def _order(body: Fields, words: Vocabulary, limits: Limits, **own: Any) -> Order
         options.ignore("include_obfuscation")
         options.end()
     body.ignore("model", "user", "metadata", "store", "service_tier", "safety_identifier")
-    body.ignore("prompt_cache_key", "parallel_tool_calls")
+    body.ignore("prompt_cache_key", "prompt_cache_retention")
     return Order(
         sampling=_sampling(body, words),
         stops=_stops(body.get("stop")),
@@ -343,18 +348,33 @@ def _form(body: Fields, tools: list[dict[str, Any]]) -> tuple[Any, tuple[str, ..
     """The schema that all of the text obeys, if there is one, and the functions it may call."""
     names = tuple(tool["function"]["name"] for tool in tools)
     choice = body.get("tool_choice")
+    schema = _response_schema(body)
     if isinstance(choice, dict):
-        wanted = object_of(choice, "tool_choice").object("function")
-        name = None if wanted is None else wanted.text("name")
-        if name not in names:
-            raise refused("tool_choice", f"{shown(name)} is none of the tools")
-        return _call_schema(tools, (str(name),)), (str(name),)
-    choice = body.choice("tool_choice", ("none", "auto", "required"), "auto" if tools else "none")
-    if choice == "required":
-        if not tools:
-            raise refused("tool_choice", "a call is required, but there are no tools")
-        return _call_schema(tools, names), names
-    return _response_schema(body), names if choice == "auto" else ()
+        names = (_chosen(object_of(choice, "tool_choice"), names),)
+    else:
+        words = ("none", "auto", "required")
+        choice = body.choice("tool_choice", words, "auto" if tools else "none")
+    if choice in ("none", "auto"):
+        return schema, names if choice == "auto" else ()
+    if not tools:
+        raise refused("tool_choice", "a call is required, but there are no tools")
+    if schema is not None:
+        raise refused(
+            "response_format", "all of the text is a required call; leave one of them out"
+        )
+    return _call_schema(tools, names), names
+
+
+def _chosen(choice: Fields, names: Sequence[str]) -> str:
+    """The function that must be called."""
+    choice.choice("type", ("function",), "function")
+    function = choice.object("function") or object_of(None, choice.name("function"))
+    name = function.text("name")
+    if name not in names:
+        raise refused("tool_choice", f"{shown(name)} is none of the tools")
+    function.end()
+    choice.end()
+    return str(name)
 
 
 def _call_schema(tools: list[dict[str, Any]], names: Sequence[str]) -> Any:

@@ -138,12 +138,16 @@ def shown(tokenizer: Tokenizer, token: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Chats:
-    """The form of `/v1/chat/completions`. `tools`: the functions that a text may call."""
+    """The form of `/v1/chat/completions`.
+
+    `tools`: the functions that a text may call; of so many `calls` it tells (None: of all).
+    """
 
     model: str
     created: int
     tokenizer: Tokenizer
     tools: tuple[str, ...] = ()
+    calls: int | None = None
     id: str = field(default_factory=lambda: "chatcmpl-" + secrets.token_hex(12))
 
     def whole(self, choices: Sequence[Choice], used: dict[str, Any]) -> dict[str, Any]:
@@ -170,7 +174,7 @@ class Chats:
 
     def _told(self, choice: Choice) -> list[dict[str, Any]]:
         """All of a text that may call functions, at its end."""
-        calls = calls_in(choice.text, self.tools)
+        calls = calls_in(choice.text, self.tools)[: self.calls]
         delta: dict[str, Any] = {"content": choice.text}
         if calls:
             delta = {"tool_calls": [{"index": k} | call for k, call in enumerate(calls)]}
@@ -198,7 +202,7 @@ class Chats:
 
     def _message(self, choice: Choice) -> dict[str, Any]:
         text, reason = choice.text, choice.reason
-        calls = calls_in(text, self.tools) if self.tools else []
+        calls = calls_in(text, self.tools)[: self.calls] if self.tools else []
         message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
         if calls:
             message |= {"content": None, "tool_calls": calls}

@@ -1,8 +1,14 @@
-"""Log-probabilities of tokens that are parts of characters, or read alike."""
+"""Log-probabilities of tokens that are parts of characters, or read alike; calls of functions."""
 
 from __future__ import annotations
 
-from luminal.serve.replies import Completions, shown
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from luminal.serve.engine import Event
+from luminal.serve.replies import Chats, Choice, Completions, shown
 from tests.unit.test_token_bytes import byte_fallback, byte_level
 
 
@@ -18,3 +24,15 @@ def test_tokens_that_read_alike_do_not_replace_each_other() -> None:
     letter, byte = 2, 6 + ord("a")
     found = Completions("m", 0, tokenizer)._by_text([(letter, -1.0), (byte, -2.0), (4, -3.0)])
     assert found == {"a": -1.0, f"token_id:{byte}": -2.0, "~": -3.0}
+
+
+@pytest.mark.parametrize("most", [None, 1], ids=["parallel", "one"])
+def test_of_several_calls_all_or_one_are_told(most: int | None) -> None:
+    """In a whole answer as in a stream."""
+    job: Any = SimpleNamespace()
+    end = Event(job, '<tool_call>{"name": "f"}</tool_call>' * 3, reason="stop")
+    choice = Choice(job, 0, job, [end])
+    chats = Chats("m", 0, byte_level(), ("f",), most)
+    whole = chats.whole([choice], {})["choices"][0]["message"]["tool_calls"]
+    told = chats.chunks(choice, end)[0]["choices"][0]["delta"]["tool_calls"]
+    assert (len(whole), len(told)) == ((3, 3) if most is None else (1, 1))
