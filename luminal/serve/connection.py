@@ -6,6 +6,7 @@ It builds on uvicorn's protocol over h11; uvicorn would choose another one where
 from __future__ import annotations
 
 import asyncio
+import resource
 from http import HTTPStatus
 from typing import Any
 
@@ -18,6 +19,8 @@ from luminal.serve.replies import to_json
 REQUEST_SECONDS = 30.0  # a request, its body too, must be there within
 STALL_SECONDS = 60.0  # a client that reads nothing for so long is given up
 LINGER_SECONDS = 2.0  # a client may go on to send, after it was refused, so that it reads the error
+BACKLOG = 256  # connections that wait to be accepted, which then happens at once
+SPARE_FILES = BACKLOG + 32  # what a process may open besides the connections that it knows of
 
 
 class Connection(H11Protocol):
@@ -29,8 +32,10 @@ class Connection(H11Protocol):
     _refused = False
 
     def connection_made(self, transport: Any) -> None:
-        """A client has come."""
+        """A client has come; it is sent away where the process would have no files for others."""
         super().connection_made(transport)
+        if len(self.connections) + SPARE_FILES > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
+            transport.abort()
         transport.set_write_buffer_limits(0)  # writing is paused while anything is not sent
         self._await_request()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import resource
 import socket
 import time
 from typing import Any
@@ -13,10 +14,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from luminal.errors import InputError
-from luminal.serve.connection import Connection
+from luminal.serve.connection import BACKLOG, SPARE_FILES, Connection
 
 LOG = logging.getLogger("luminal.serve")
-BACKLOG = 256  # connections that wait to be accepted
 
 
 class JsonLines(logging.Formatter):
@@ -87,11 +87,18 @@ def _bound(family: int, address: Any) -> socket.socket:
 
 
 def run(app: ASGIApp, sockets: list[socket.socket], drain: int) -> None:
-    """Serves on bound sockets until SIGTERM or Ctrl-C."""
+    """Serves on bound sockets until SIGTERM or Ctrl-C, as many clients as the system allows."""
     for each in sockets:
         name, port = each.getsockname()[:2]
         host = f"[{name}]" if each.family == socket.AF_INET6 else name
         LOG.info("Listens on http://%s:%d", host, port)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if most <= SPARE_FILES:
+        raise InputError(
+            f"serve: the process may open {most} files, which must be more than {SPARE_FILES}; "
+            "raise `ulimit -n`"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     make_server(app, drain).run(sockets)
 
 

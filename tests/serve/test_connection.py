@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -114,6 +115,16 @@ def test_the_time_of_a_request_does_not_count_its_answer(
         answer = connection.getresponse()
         assert (answer.status, bool(answer.read())) == (200, True)
     connection.close()
+
+
+def test_there_is_an_end_of_connections(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before that of files, which would stop and flood the log."""
+    with monkeypatch.context() as patch:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        patch.setattr("luminal.serve.connection.SPARE_FILES", limit)
+        with connected(server) as connection:
+            assert connection.recv(1) == b""
+    assert httpx.get(f"{server.url}/health").status_code == 200
 
 
 @pytest.mark.parametrize("size", [1, 50, 10_000], ids=["bytes", "parts", "at once"])

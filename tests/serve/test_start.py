@@ -12,7 +12,7 @@ from luminal import models
 from luminal.cli import serve
 from luminal.errors import InputError
 from luminal.serve.served import Served
-from luminal.serve.server import bound
+from luminal.serve.server import bound, run
 
 
 @pytest.fixture
@@ -53,6 +53,12 @@ def test_hosts_that_this_machine_is_not(name: str) -> None:
     host, message = HOSTS[name]
     with pytest.raises(InputError, match=message):
         bound(host, 0)
+
+
+def test_a_process_that_may_open_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda which: (64, 288))
+    with pytest.raises(InputError, match="may open 288 files, which must be more than 288; raise"):
+        run(None, [], 0)  # type: ignore[arg-type]
 
 
 def test_a_context_above_the_models_own(monkeypatch: pytest.MonkeyPatch) -> None:
