@@ -65,11 +65,15 @@ def bound(host: str, port: int) -> list[socket.socket]:
         for each in found:
             each.close()
         why = error.strerror if isinstance(error, OSError) else "it is no name of a machine"
-        raise InputError(
-            f"serve: cannot listen on {host!r}, port {port}: {why}; choose others with --host and "
-            "--port"
-        ) from None
+        raise _no_listening(host, port, why) from None
     return found
+
+
+def _no_listening(host: str, port: int, why: str | None) -> InputError:
+    return InputError(
+        f"serve: cannot listen on {host!r}, port {port}: {why}; "
+        "choose others with --host and --port"
+    )
 
 
 def _bound(family: int, address: Any) -> socket.socket:
@@ -90,6 +94,10 @@ def run(app: ASGIApp, sockets: list[socket.socket], drain: int) -> None:
     """Serves on bound sockets until SIGTERM or Ctrl-C, as many clients as the system allows."""
     for each in sockets:
         name, port = each.getsockname()[:2]
+        try:
+            each.listen(BACKLOG)
+        except OSError as error:  # another process has bound it too, and was faster
+            raise _no_listening(name, port, error.strerror) from None
         host = f"[{name}]" if each.family == socket.AF_INET6 else name
         LOG.info("Listens on http://%s:%d", host, port)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

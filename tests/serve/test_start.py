@@ -30,6 +30,17 @@ def test_a_port_in_use(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
         serve.command("no such model", port=taken, host="127.0.0.1", keys=None)
 
 
+def test_two_that_start_at_once() -> None:
+    """Both are bound; who comes second to listen is told."""
+    (first,) = bound("127.0.0.1", 0)
+    port = first.getsockname()[1]
+    (second,) = bound("127.0.0.1", port)
+    with first, second:
+        first.listen()
+        with pytest.raises(InputError, match=f"'127.0.0.1', port {port}: Address already in use"):
+            run(None, [second], 0)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("order", [1, -1], ids=["first", "last"])
 def test_an_address_that_the_machine_lacks(monkeypatch: pytest.MonkeyPatch, order: int) -> None:
     """Such as that of IPv6: the others are enough."""
