@@ -82,6 +82,13 @@ class Programs:
             held = self._last.draw.tokens[: self._last.read]
             text.read = min(_shared(held, text.draw.tokens), len(text.draw.tokens) - 1)
 
+    @contextmanager
+    def filling(self, text: Text) -> Iterator[None]:
+        """The caches of one text come to hold what `text` has read; nothing known if this fails."""
+        self._last = None
+        yield
+        self._last = text
+
     def read(self, texts: Sequence[Text], features: Features) -> Results:
         """Reads what is unread of each text; chooses the next token of each, row by row.
 
@@ -94,8 +101,9 @@ class Programs:
         ids = text.unread
         inputs = self._choices([text.draw], features)
         program = decode if len(ids) == 1 else prefill
-        found = program({"ids": ids, **inputs}, dims={"past": text.read})
-        text.read, self._last = len(text.draw.tokens), text
+        with self.filling(text):
+            found = program({"ids": ids, **inputs}, dims={"past": text.read})
+            text.read = len(text.draw.tokens)
         return found
 
     def verify(self, text: Text, proposed: Sequence[int]) -> list[int]:
@@ -111,8 +119,9 @@ class Programs:
         program = self.program(("verify", features), lambda: self._record_verify(features))
         ids = np.concatenate((text.unread, np.array(proposed, np.int32)))
         inputs = {"ids": ids, **self._choices(draws, features)}
-        found = program(inputs, dims={"past": text.read})["tokens"]
-        text.read, self._last = len(text.draw.tokens), text
+        with self.filling(text):
+            found = program(inputs, dims={"past": text.read})["tokens"]
+            text.read = len(text.draw.tokens)
         return [int(token) for token in found]
 
     def _read_batch(self, texts: Sequence[Text], features: Features) -> Results:

@@ -38,10 +38,11 @@ class Prompt:
         count = len(self.ids)
         if tuple(text.draw.tokens[:count]) != self.ids:
             return
-        for state, array in zip(states_of(programs.caches), self.arrays, strict=True):
-            with state.lock:
-                state.buffer[..., :count, :] = array
-        text.read = min(count, len(text.draw.tokens) - 1)
+        with programs.filling(text):
+            for state, array in zip(states_of(programs.caches), self.arrays, strict=True):
+                with state.lock:
+                    state.buffer[..., :count, :] = array
+            text.read = min(count, len(text.draw.tokens) - 1)
 
 
 def write_prompt(path: str | Path, programs: Programs, text: Text) -> None:

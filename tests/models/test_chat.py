@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import sys
@@ -12,8 +13,10 @@ import pytest
 
 import luminal as lm
 from luminal.cli.main import main
-from luminal.models import LanguageModel, load
+from luminal.models import LanguageModel, PromptLookup, load
 from luminal.models.chat_template import ChatTemplate
+from luminal.runtime.executable import Executable
+from tests.models.small_models import language_model
 
 pytest.importorskip("jinja2")
 
@@ -124,6 +127,39 @@ def test_a_chat_that_is_read_after_another_text(folder: Path) -> None:
     pieces = model.stream_chat(question, 8)
     model.generate("Something else that lies in the caches then", 4)
     assert "".join(pieces) == answer
+
+
+INTERRUPTED = {
+    "chat": lambda model, path: model.chat("ABXYZ", 6),
+    "text": lambda model, path: model.generate("QRSTUVWXYZ", 6),
+    "draft": lambda model, path: model.generate("QRQRQRQRQR", 6, draft=PromptLookup()),
+    "prompt of a file": lambda model, path: (model.load_prompt(path), model.generate("XYZZZZ", 0)),
+}
+
+
+@pytest.mark.parametrize("run", range(3))
+@pytest.mark.parametrize("kind", INTERRUPTED)
+def test_a_chat_after_a_text_that_was_interrupted(
+    kind: str, run: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After any of its runs, before anything is noted of it: the caches hold another text."""
+    model, path, runs = language_model(), tmp_path / "prompt.safetensors", [0]
+    model.chat_template = ChatTemplate("{{ messages[0].content }}")
+    model.save_prompt("XYZ", path)
+    expected = model.chat("ABCDEFGH", 6)
+    original = Executable.__call__
+
+    def interrupted(self: Executable, *args: Any, **named: Any) -> Any:
+        found = original(self, *args, **named)
+        runs[0] += 1
+        if runs[0] == run + 1:
+            raise KeyboardInterrupt
+        return found
+
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+        patched.setattr(Executable, "__call__", interrupted)
+        INTERRUPTED[kind](model, path)
+    assert model.chat("ABCDEFGH", 6) == expected
 
 
 def test_names_of_special_tokens(folder: Path) -> None:
