@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from luminal.errors import InputError
@@ -17,7 +18,7 @@ from luminal.loaders.mapped import Array
 from luminal.loaders.shown import shown
 from luminal.loaders.write_gguf import NAMES
 from luminal.models.architectures import architecture_of
-from luminal.models.architectures.architecture import DERIVED
+from luminal.models.architectures.architecture import DERIVED, tie
 from luminal.models.gguf_metadata import check_same, metadata_of, rotary_tensors
 
 
@@ -35,8 +36,8 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
     sources = {name: each for name, each in plain.items() if not DERIVED.fullmatch(name)}
     tensors = gguf_tensors(sources, to, heads) | rotary_tensors(config)
     if config.tie_word_embeddings and "output.weight" in tensors:
-        output = tensors.pop("output.weight")
-        tensors.setdefault("token_embd.weight", output)  # one name of the two may be all there is
+        tie(tensors, "token_embd.weight", "output.weight")
+        config = replace(config, tie_word_embeddings="output.weight" not in tensors)
     metadata = {
         "general.architecture": to.name,
         **{f"{to.name}.{key}": value for key, value in metadata_of(config, to).items()},

@@ -272,7 +272,7 @@ DAMAGED = {
     "activation": ({"hidden_act": "sine"}, "activation 'sine' is not known"),
     "bias": ({"attention_bias": True}, "missing: model.layers.0.self_attn.q_proj.bias"),
     "quantised": ({"quantization_config": {"bits": 4}}, "quantization_config is not supported"),
-    "odd_rotary": ({"partial_rotary_factor": 0.7}, "rotary: 5 features of head_dim 8"),
+    "partly_rotary": ({"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5 is not supported"),
 }
 
 

@@ -179,3 +179,94 @@ def test_every_key_alone(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
             except Exception as error:
                 wrong.append(f"{key}={other!r}: {type(error).__name__} {str(error)[:80]}")
     assert not wrong, wrong
+
+
+LAYER_TYPES = {"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 3}
+FOREIGN: dict[str, dict[str, Any]] = {
+    "layer_types": LAYER_TYPES,
+    "partial_rotary_factor": {"partial_rotary_factor": 0.5},
+    "rope_parameters": {"rope_parameters": {"partial_rotary_factor": 0.5}},
+    "rope_scaling": {"rope_scaling": {"rope_type": "linear", "factor": 3.0}},
+    "tie_word_embeddings": {"tie_word_embeddings": True},
+    "hidden_activation": {"hidden_activation": "relu"},
+}
+MORE_FOREIGN: dict[str, Any] = {
+    "activation": "relu",
+    "attention_bias": True,
+    "attention_chunk_size": 3,
+    "attention_multiplier": 3.0,
+    "attn_logit_softcapping": 1.0,
+    "clip_qkv": 0.1,
+    "embedding_multiplier": 3.0,
+    "final_logit_softcapping": 1.0,
+    "floor_scale": 3,
+    "head_dim": 4,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 0.3,
+    "layer_norm_epsilon": 0.3,
+    "lm_head_bias": True,
+    "logit_scale": 0.5,
+    "logits_scaling": 3.0,
+    "max_window_layers": 0,
+    "mlp_bias": True,
+    "no_rope_layer_interval": 2,
+    "no_rope_layers": [0, 1],
+    "norm_topk_prob": True,
+    "num_key_value_heads": 1,
+    "original_max_position_embeddings": 8,
+    "qk_layernorm": True,
+    "query_pre_attn_scalar": 3,
+    "residual_multiplier": 3.0,
+    "rms_norm_eps": 0.3,
+    "rope_local_base_freq": 33.0,
+    "rope_theta": 77.0,
+    "rotary_emb_base": 100.0,
+    "rotary_pct": 0.5,
+    "routed_scaling_factor": 3.0,
+    "scale_emb": 3.0,
+    "sliding_window": 3,
+    "sliding_window_pattern": 2,
+    "use_bias": True,
+    "use_qk_norm": True,
+    "use_sliding_window": True,
+}
+
+
+def check_foreign_keys(name: str, folder: Path, foreign: dict[str, dict[str, Any]]) -> None:
+    """A `config.json` with a key that other architectures have: as transformers reads it, or
+    refused.
+    """
+    theirs = type(saved(name, folder))
+    path = folder / "config.json"
+    plain = json.loads(path.read_text())
+    wrong = []
+    for key, change in foreign.items():
+        changed = {**plain, **change}
+        if key == "rope_parameters":
+            changed[key] = {**(plain.get(key) or {}), **change[key]}
+        path.write_text(json.dumps(changed))
+        try:
+            model, info = theirs.from_pretrained(folder, output_loading_info=True)
+            check_one_length(model.eval(), model, 13)
+        except Exception:
+            continue
+        if any(info.values()):
+            continue  # it has or lacks weights then
+        try:
+            with contextlib.suppress(LoadError):
+                check_one_length(model, read_decoder(folder), 13)
+        except Exception as error:
+            wrong.append(f"{key}: {type(error).__name__} {str(error)[:80]}")
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma"])
+def test_keys_that_other_architectures_have(name: str, tmp_path: Path) -> None:
+    check_foreign_keys(name, tmp_path, FOREIGN)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TINY)
+def test_all_keys_that_other_architectures_have(name: str, tmp_path: Path) -> None:
+    more = {key: {key: value} for key, value in MORE_FOREIGN.items()}
+    check_foreign_keys(name, tmp_path, FOREIGN | more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
 from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown
 from luminal.models.architectures.arcee import ARCEE
-from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.architecture import OUTPUT, Architecture
 from luminal.models.architectures.bloom import BLOOM
 from luminal.models.architectures.cohere import COHERE, COHERE2
 from luminal.models.architectures.deepseek import DEEPSEEK2, DEEPSEEK3
@@ -144,6 +145,8 @@ def decoder_of(checkpoint: Checkpoint) -> Decoder:
     try:
         config = architecture.config(Fields(checkpoint.config, path))
         weights = architecture.weights(checkpoint.tensors, config)
+        if OUTPUT in weights:
+            config = replace(config, tie_word_embeddings=False)
         model = Decoder(config)
     except (InputError, ShapeError) as error:
         raise LoadError(f"{path}: {error}") from error

@@ -20,7 +20,13 @@ _FUSED = re.compile(r"(.*)\.(qkv_proj|gate_up_proj)\.(weight|bias)")
 _EXPERT = re.compile(r"(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
 DERIVED = re.compile(r".*(rotary_emb\.inv_freq|\.attn\.(masked_)?bias|\.attention\.(masked_)?bias)")
 """Frequencies and masks that old checkpoints carry."""
-_EMBEDDING, _OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
+_EMBEDDING, OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
+
+
+def tie(tensors: dict[str, Array], embedding: str, output: str) -> None:
+    """Leaves one of the two, whichever was saved; both where they differ, as transformers does."""
+    if np.array_equal(tensors.setdefault(embedding, tensors[output]), tensors[output]):
+        del tensors[output]
 
 
 def _kept(name: str, array: Array) -> Array:
@@ -51,7 +57,10 @@ class Architecture:
     unpacked: Callable[[Tensors], Tensors] = dict
 
     def weights(self, tensors: Tensors, config: DecoderConfig) -> dict[str, Array]:
-        """The arrays under the names of a Decoder; views where rows are only taken apart."""
+        """The arrays under the names of a Decoder; views where rows are only taken apart.
+
+        A `lm_head.weight` among them is not that of the embedding, whatever `config` says.
+        """
         found: dict[str, Array] = {}
         experts: dict[str, dict[tuple[str, int], Array]] = {}
         for theirs, array in self.unpacked(tensors).items():
@@ -73,9 +82,8 @@ class Architecture:
                 found.update((self.divided or self._parts)(name, array, config))
         for path, arrays in experts.items():
             found.update(_stacked(path, arrays))
-        if config.tie_word_embeddings and _OUTPUT in found:
-            output = found.pop(_OUTPUT)
-            found.setdefault(_EMBEDDING, output)  # one name of the two may be all that was saved
+        if config.tie_word_embeddings and OUTPUT in found:
+            tie(found, _EMBEDDING, OUTPUT)
         return found
 
     def _renamed(self, name: str) -> str:

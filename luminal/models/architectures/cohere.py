@@ -9,7 +9,7 @@ from typing import Any
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of, refuse, rotary_of
+from luminal.models.architectures.settings import decoder, layers_of, refuse, rotary_of, windows_of
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 
 
@@ -26,7 +26,7 @@ def config2(fields: Fields) -> DecoderConfig:
     pattern = fields.integer("sliding_window_pattern", 4)
     layers = layers_of(
         fields,
-        lambda layer: (layer + 1) % pattern != 0,
+        windows_of(fields, lambda layer: (layer + 1) % pattern != 0),
         rotary_of(fields, interleaved=True),
     )
     return _decoder(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of
+from luminal.models.architectures.settings import decoder, layers_of, windows_of
 from luminal.models.decoder_config import DecoderConfig
 
 
@@ -14,7 +14,9 @@ def config(fields: Fields) -> DecoderConfig:
     """Of a `config.json`; without a window at all every layer is rotary."""
     hybrid = fields.values.get("sliding_window") is not None
     pattern = fields.integer("sliding_window_pattern", 4) if hybrid else 0
-    layers = layers_of(fields, lambda layer: hybrid and (layer + 1) % pattern != 0)
+    layers = layers_of(
+        fields, windows_of(fields, lambda layer: hybrid and (layer + 1) % pattern != 0)
+    )
     if hybrid:
         layers = tuple(
             layer if layer.window is not None else replace(layer, rotary=None) for layer in layers

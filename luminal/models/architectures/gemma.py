@@ -12,20 +12,20 @@ from luminal.models.architectures.settings import (
     layers_of,
     layers_of_two_rotaries,
     refuse,
+    windows_of,
 )
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 
+_GELU = "gelu_pytorch_tanh"
+
 
 def _decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:
-    """What the three share. A `hidden_act` "gelu", of the first files, means that by tanh."""
+    """What the three share."""
     refuse(fields, use_bidirectional_attention=False)
     bias = fields.flag("attention_bias", False)
-    legacy = fields.text("hidden_act", "gelu")
-    legacy = "gelu_pytorch_tanh" if legacy == "gelu" else legacy
     return decoder(
         fields,
         layers,
-        activation=fields.text("hidden_activation", legacy),
         norm="zero_centered_rms",
         embedding_scale=math.sqrt(fields.integer("hidden_size")),
         attention_bias=bias,
@@ -36,8 +36,10 @@ def _decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) ->
 
 
 def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json` of Gemma 1."""
-    return _decoder(fields, layers_of(fields))
+    """Of a `config.json` of Gemma 1, whose `hidden_act` "gelu" means that by tanh."""
+    activation = fields.text("hidden_act", _GELU)
+    activation = _GELU if activation == "gelu" else activation
+    return _decoder(fields, layers_of(fields), activation=activation)
 
 
 def _later(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:
@@ -45,6 +47,7 @@ def _later(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> D
     return _decoder(
         fields,
         layers,
+        activation=fields.text("hidden_activation", _GELU),
         norm_place="both",
         query_scale=fields.number("query_pre_attn_scalar", 256) ** -0.5,
         logit_softcap=fields.number_or_none("final_logit_softcapping"),
@@ -54,7 +57,7 @@ def _later(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> D
 
 def config2(fields: Fields) -> DecoderConfig:
     """Of Gemma 2: layers 0, 2, ... slide, and scores have a soft-cap."""
-    layers = layers_of(fields, lambda layer: layer % 2 == 0)
+    layers = layers_of(fields, windows_of(fields, lambda layer: layer % 2 == 0))
     return _later(fields, layers, attention_softcap=fields.number_or_none("attn_logit_softcapping"))
 
 

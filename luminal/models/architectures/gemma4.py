@@ -49,7 +49,7 @@ def _layers(fields: Fields) -> tuple[LayerConfig, ...]:
     if fields.values.get("use_bidirectional_attention") == "all":
         raise LoadError(f"{fields.path}: use_bidirectional_attention='all' is not supported")
     count = layer_count(fields)
-    windows = windows_of(fields, count, lambda layer: (layer + 1) % 6 != 0)
+    windows = [*windows_of(fields, lambda layer: (layer + 1) % 6 != 0)]
     windows[-1] = None
     readers = fields.integer("num_kv_shared_layers", 0, least=0)
     keeping = count - readers
@@ -61,7 +61,7 @@ def _layers(fields: Fields) -> tuple[LayerConfig, ...]:
     wide, kv_heads = _global_heads(fields, windows, both)
     rope = fields.section("rope_parameters")
     near = rotary_of(fields, rope.section("sliding_attention"))
-    far = rotary_of(fields, rope.section("full_attention"), width=wide)
+    far = rotary_of(fields, rope.section("full_attention"), share=1.0, width=wide)
     wider = 2 if fields.flag("use_double_wide_mlp", False) else 1
     found = []
     for number, window in enumerate(windows):

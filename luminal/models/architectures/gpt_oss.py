@@ -11,7 +11,7 @@ from luminal.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture, Tensors
-from luminal.models.architectures.settings import decoder, later, layers_of, refuse
+from luminal.models.architectures.settings import decoder, later, layers_of, refuse, windows_of
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
 
 
@@ -23,7 +23,7 @@ def config(fields: Fields) -> DecoderConfig:
     bias = fields.flag("attention_bias", True)
     return decoder(
         fields,
-        later(layers_of(fields, lambda layer: layer % 2 == 0), 0, experts=True),
+        later(layers_of(fields, windows_of(fields, lambda layer: layer % 2 == 0)), 0, experts=True),
         norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
         attention_bias=bias,
         output_bias=bias,

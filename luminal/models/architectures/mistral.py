@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import always, decoder, later, layers_of
+from luminal.models.architectures.settings import (
+    decoder,
+    later,
+    layers_of,
+    rope_section,
+    same_windows,
+)
 from luminal.models.decoder_config import DecoderConfig
 from luminal.nn.attention import Temperature
 
 
 def config(fields: Fields) -> DecoderConfig:
     """Of a `config.json`; Ministral 3 has a temperature of queries among its rotary parameters."""
-    layers = layers_of(fields, always(fields))
-    rope = fields.section("rope_parameters")
+    layers = layers_of(fields, same_windows(fields))
+    rope = rope_section(fields)
     scale = rope.number_or_none("llama_4_scaling_beta")
     if scale is not None:
         length = rope.integer("original_max_position_embeddings")

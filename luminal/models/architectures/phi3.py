@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import always, decoder, layers_of
+from luminal.models.architectures.settings import decoder, layers_of, rotary_of, same_windows
 from luminal.models.decoder_config import DecoderConfig
 
 
 def config(fields: Fields) -> DecoderConfig:
     """Of a `config.json`."""
     eps = fields.number("rms_norm_eps", 1e-5, most=1)
-    return decoder(fields, layers_of(fields, always(fields)), norm_eps=eps)
+    layers = layers_of(fields, same_windows(fields), rotary_of(fields, share=1.0))
+    return decoder(fields, layers, norm_eps=eps)
 
 
 PHI3 = Architecture(config)

@@ -15,7 +15,14 @@ from luminal.frontend.movement import concat
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import always, decoder, later, layers_of, refuse
+from luminal.models.architectures.settings import (
+    decoder,
+    later,
+    layers_of,
+    refuse,
+    rope_section,
+    same_windows,
+)
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
 from luminal.nn.moe import Router, Routes
 
@@ -59,13 +66,13 @@ class MixedExperts(ExpertsConfig):
 
 def config(fields: Fields) -> DecoderConfig:
     """Of a `config.json`."""
-    scaling = fields.section("rope_parameters") or fields.section("rope_scaling")
+    scaling = rope_section(fields)
     refuse(scaling, rope_type="default", type="default")
     refuse(fields, num_experts_per_tok=2)
     bias = fields.flag("attention_bias", False)
     return decoder(
         fields,
-        later(layers_of(fields, always(fields)), 0, experts=True),
+        later(layers_of(fields, same_windows(fields)), 0, experts=True),
         norm="layer",
         norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
         attention_bias=bias,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of
+from luminal.models.architectures.settings import decoder, layers_of, windows_of
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig
 
 
@@ -21,14 +21,19 @@ def later_layers(fields: Fields) -> Callable[[int], bool]:
 
 def config(fields: Fields) -> DecoderConfig:
     """Of a `config.json`."""
-    return decoder(fields, layers_of(fields, later_layers(fields)), attention_bias=True)
+    return decoder(
+        fields, layers_of(fields, windows_of(fields, later_layers(fields))), attention_bias=True
+    )
 
 
 def config_of_experts(fields: Fields) -> DecoderConfig:
     """Of Qwen2-MoE; of the first `max_window_layers` every other one slides."""
     used = fields.flag("use_sliding_window", False)
     last = fields.integer("max_window_layers", 28, least=0)
-    layers = layers_of(fields, lambda layer: used and layer < last and (layer + 1) % 2 != 0)
+    layers = layers_of(
+        fields,
+        windows_of(fields, lambda layer: used and layer < last and (layer + 1) % 2 != 0),
+    )
     return decoder(
         fields,
         sparse_layers(fields, layers),

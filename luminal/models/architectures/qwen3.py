@@ -5,21 +5,21 @@ from __future__ import annotations
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.qwen2 import later_layers, sparse_layers
-from luminal.models.architectures.settings import always, decoder, layers_of
+from luminal.models.architectures.settings import decoder, layers_of, same_windows, windows_of
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
 
 
 def config(fields: Fields) -> DecoderConfig:
     """Of a `config.json`."""
     bias = fields.flag("attention_bias", False)
-    layers = layers_of(fields, later_layers(fields))
+    layers = layers_of(fields, windows_of(fields, later_layers(fields)))
     return decoder(fields, layers, qk_norm="head", attention_bias=bias, output_bias=bias)
 
 
 def config_of_experts(fields: Fields) -> DecoderConfig:
     """Of a `config.json` of Qwen3-MoE."""
     windowed = fields.flag("use_sliding_window", False)
-    layers = layers_of(fields, always(fields) if windowed else None)
+    layers = layers_of(fields, same_windows(fields) if windowed else None)
     counted = "num_experts" if fields.values.get("num_experts") else "num_local_experts"
     bias = fields.flag("attention_bias", False)
     return decoder(

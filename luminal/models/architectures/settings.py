@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,8 @@ _SCALINGS: Mapping[str, tuple[str, ...]] = {
 """Kinds of scaling, and the numbers that each needs."""
 MAX_LAYERS = 4096  # a damaged file may speak of any number
 MAX_HEADS = 1 << 16  # as many features of a head: tables of that length are made at once
+Windows = Sequence[int | None]
+"""Of each layer, None for one that sees all."""
 _OPTIONS = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
 
 
@@ -88,14 +90,12 @@ def layer_count(fields: Fields, key: str = "num_hidden_layers") -> int:
 
 
 def layers_of(
-    fields: Fields,
-    windows: Callable[[int], bool] | None = None,
-    rotary: Rotary | None = None,
+    fields: Fields, windows: Windows | None = None, rotary: Rotary | None = None
 ) -> tuple[LayerConfig, ...]:
-    """Layers with one rotary embedding; `windows`: which have a window, where no key says so."""
+    """Layers with one rotary embedding and these windows, none by default."""
     rotary = rotary or rotary_of(fields)
-    number = layer_count(fields)
-    return tuple(LayerConfig(window, rotary) for window in windows_of(fields, number, windows))
+    each = windows or (None,) * layer_count(fields)
+    return tuple(LayerConfig(window, rotary) for window in each)
 
 
 def kinds_of(fields: Fields, number: int, *known: str) -> list[str] | None:
@@ -111,22 +111,22 @@ def kinds_of(fields: Fields, number: int, *known: str) -> list[str] | None:
     return kinds
 
 
-def windows_of(
-    fields: Fields, number: int, windows: Callable[[int], bool] | None = None
-) -> list[int | None]:
-    """Each layer's sliding window, by `layer_types`, else by `windows` (None: no layer has one)."""
+def windows_of(fields: Fields, slides: Callable[[int], bool]) -> Windows:
+    """Each layer's sliding window, by `layer_types`, where no key says so by `slides`."""
+    number = layer_count(fields)
     kinds = kinds_of(fields, number, "full_attention", "sliding_attention")
     if kinds is None:
-        slides = [windows is not None and windows(layer) for layer in range(number)]
+        found = [slides(layer) for layer in range(number)]
     else:
-        slides = [kind == "sliding_attention" for kind in kinds]
-    return [fields.integer("sliding_window") if slide else None for slide in slides]
+        found = [kind == "sliding_attention" for kind in kinds]
+    return [fields.integer("sliding_window") if each else None for each in found]
 
 
-def always(fields: Fields) -> Callable[[int], bool]:
-    """Every layer slides if there is a `sliding_window`."""
-    found = fields.values.get("sliding_window") is not None
-    return lambda layer: found
+def same_windows(fields: Fields) -> Windows:
+    """The `sliding_window` of every layer, if there is one; such models have no `layer_types`."""
+    given = fields.values.get("sliding_window") is not None
+    window = fields.integer("sliding_window") if given else None
+    return [window] * layer_count(fields)
 
 
 def later(layers: tuple[LayerConfig, ...], first: int, **changes: Any) -> tuple[LayerConfig, ...]:
@@ -138,49 +138,55 @@ def later(layers: tuple[LayerConfig, ...], first: int, **changes: Any) -> tuple[
 
 
 def layers_of_two_rotaries(
-    fields: Fields, windows: Callable[[int], bool], before: Fields, theta: float = 10000.0
+    fields: Fields, slides: Callable[[int], bool], before: Fields, theta: float = 10000.0
 ) -> tuple[LayerConfig, ...]:
     """Layers with a window turn by other angles than those without.
 
     `before`: the parameters of those with a window in files before `rope_parameters`.
     """
     rope = fields.section("rope_parameters")
-    if rope.values.get("full_attention") is None:
-        near, far = before, rotary_of(fields, theta=theta)
-    else:
-        near = rope.section("sliding_attention")
-        far = rotary_of(fields, rope.section("full_attention"))
-    local = rotary_of(fields, near)
-    found = windows_of(fields, layer_count(fields), windows)
-    return tuple(LayerConfig(window, far if window is None else local) for window in found)
+    near = {**before.values, **rope.section("sliding_attention").values}
+    far = {**rope.section("full_attention").values, **fields.section("rope_scaling").values}
+    local = rotary_of(fields, Fields(near, fields.path))
+    whole = rotary_of(fields, Fields(far, fields.path), theta)
+    found = windows_of(fields, slides)
+    return tuple(LayerConfig(window, whole if window is None else local) for window in found)
 
 
 def rotary_of(
     fields: Fields,
     rope: Fields | None = None,
     theta: float = 10000.0,
-    share: float = 1.0,
+    share: float | None = None,
     interleaved: bool = False,
     width: int | None = None,
 ) -> Rotary:
-    """From `rope_parameters`, or `rope_theta`, `rope_scaling` and `partial_rotary_factor`.
+    """From `rope_scaling` and `rope_theta`, or `rope_parameters`, which has both.
 
-    `width`: features of a head, of which a share is turned; by default `head_dim`.
+    `share`: of each head's `width` features (`head_dim` by default) that turn, where no
+    `partial_rotary_factor` says so; None where the whole head does, and all else is refused.
     """
-    if rope is None:
-        rope = fields.section("rope_parameters") or fields.section("rope_scaling")
+    rope = rope_section(fields) if rope is None else rope
 
     def number(key: str, default: float, least: float = 0) -> float:
         where = rope if rope.values.get(key) is not None else fields
         return where.number(key, default, least)
 
-    share = number("partial_rotary_factor", share)
+    if share is None:
+        refuse(fields, partial_rotary_factor=1)
+        refuse(rope, partial_rotary_factor=1)
+    share = 1.0 if share is None else number("partial_rotary_factor", share)
     scaling = _scaling(fields, rope)
     width = width or head_dim(fields)
     dims = int(width * share)
     if scaling is not None and scaling["rope_type"] == "proportional":
         scaling["partial_rotary_factor"], dims = share, width
     return Rotary(number("rope_theta", theta, 1), scaling, dims, interleaved, width)
+
+
+def rope_section(fields: Fields) -> Fields:
+    """The older `rope_scaling`, where a file has both, as transformers takes them."""
+    return fields.section("rope_scaling") or fields.section("rope_parameters")
 
 
 def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
@@ -195,7 +201,7 @@ def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
         return None
     positions = fields.integer("max_position_embeddings", 2048)
     original = "original_max_position_embeddings"
-    where = rope if rope.values.get(original) is not None else fields
+    where = fields if fields.values.get(original) is not None else rope
     found: dict[str, Any] = {"rope_type": kind, original: where.integer(original, positions)}
     if kind == "dynamic":  # Hugging Face's grows from the longest text the model takes
         found[original] = positions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import always, decoder, layers_of, plain
+from luminal.models.architectures.settings import decoder, layers_of, plain, same_windows
 from luminal.models.decoder_config import DecoderConfig
 
 
@@ -13,7 +13,7 @@ def config(fields: Fields) -> DecoderConfig:
     bias = fields.flag("use_bias", True)
     return decoder(
         fields,
-        layers_of(fields, always(fields)),
+        layers_of(fields, same_windows(fields)),
         activation=fields.text("hidden_act", "gelu_pytorch_tanh"),
         norm_eps=fields.number("norm_epsilon", 1e-5, most=1),
         **plain(bias),
