@@ -26,12 +26,14 @@ from luminal.session import Graph, compile
 TOP_LOGPROBS = 20  # as many as OpenAI's interface may be asked for
 NOT_A_NUMBER = -1
 """The token where logits are NaN."""
+NOTHING_LEFT = -2
+"""The token where options leave none, or make logits infinite."""
 
 Inputs = Mapping[str, Tensor]
 
 
 class Chosen(NamedTuple):
-    """`tokens` (rows,) int32, NOT_A_NUMBER where a logit is.
+    """`tokens` (rows,) int32, NOT_A_NUMBER where a logit is, NOTHING_LEFT where none may come.
 
     With the feature "top_logprobs" `logprobs` (rows,) of these tokens in the model's own
     distribution, and the likeliest ones: `top_tokens` and `top_logprobs` (rows, n), n at most 20.
@@ -74,12 +76,15 @@ def choose(logits: Tensor, features: Iterable[str], inputs: Inputs) -> Chosen:
     x = _adjusted(plain, inputs) if "listed" in inputs else plain
     if "allowed" in inputs:
         x = where(_bits(inputs["allowed"], x), x, -math.inf)
-    tokens = x.argmax(-1)
+    tokens, greatest = x.argmax(-1), x.amax(-1)
     if "temperature" in inputs:
         temperature = inputs["temperature"]
         greedy = temperature == 0
-        drawn = _drawn(x / where(greedy, 1, temperature).unsqueeze(-1), inputs)
+        below = x - greatest.unsqueeze(-1)  # finite over any temperature
+        drawn = _drawn(below / where(greedy, 1, temperature).unsqueeze(-1), inputs)
         tokens = where(greedy, tokens, drawn)
+    if x is not plain:
+        tokens = where(greatest.isfinite(), tokens, NOTHING_LEFT)
     tokens = where(plain.isnan().any(-1), NOT_A_NUMBER, tokens).cast(int32)
     if "top_logprobs" not in features:
         return Chosen(tokens)

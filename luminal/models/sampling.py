@@ -16,6 +16,7 @@ import numpy as np
 
 from luminal.errors import InputError
 from luminal.frontend.generator import checked_seed
+from luminal.loaders.shown import shown
 
 Array = np.ndarray[Any, Any]
 
@@ -62,20 +63,24 @@ class Sampling:
         for name, (least, most, text) in _RANGES.items():
             value = getattr(self, name)
             if not _is_number(value, Real) or not least <= value <= most:
-                raise InputError(f"{name}: {value!r} is not {text}")
+                raise InputError(f"{name}: {shown(value)} is not {text}")
         if self.top_k is not None:
             checked_count("top_k", self.top_k, 1, "; leave it out to allow all")
         if not isinstance(self.logit_bias, Mapping):
             raise InputError(f"logit_bias: {self.logit_bias!r} is no dict of token ids to numbers")
         for token, bias in self.logit_bias.items():
             checked_count("logit_bias: token", token, 0)
-            if not _is_number(bias, Real) or math.isnan(bias):
+            if not _is_number(bias, Real):
                 raise InputError(f"logit_bias: {bias!r} of token {token} is no number")
+            if not (-_FINITE <= bias <= _FINITE or bias == -math.inf):
+                raise InputError(
+                    f"logit_bias: {shown(bias)} of token {token} is no finite 32-bit float; "
+                    "-inf forbids a token, 100 makes it all but sure"
+                )
         checked_seed("generate", self.seed)
 
 
-_TINY = np.nextafter(0, 1)
-_FINITE = np.finfo(np.float32).max
+_TINY, _FINITE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 _RANGES = {
     "temperature": (0, _FINITE, "0 or above"),
     "top_p": (_TINY, 1, "above 0 and at most 1"),

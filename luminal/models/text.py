@@ -10,7 +10,7 @@ import numpy as np
 from luminal.errors import InputError
 from luminal.frontend.handle import Array
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
-from luminal.models.choice import NOT_A_NUMBER
+from luminal.models.choice import NOT_A_NUMBER, NOTHING_LEFT
 from luminal.models.sampling import Draw, Sampling
 from luminal.models.stops import Stops
 
@@ -100,12 +100,17 @@ class Text:
     def push(self, token: int, logprob: float | None = None, top: tuple[Ranked, ...] = ()) -> str:
         """Characters that are certain now; all that is left where this ends the text.
 
-        Raises InputError for the token that stands for a logit that is no number.
+        Raises InputError for the tokens that stand for logits of which none can be chosen.
         """
         if token == NOT_A_NUMBER:
             raise InputError(
                 "logits: the model computes NaN; its weights are damaged, or overflow in their "
                 "dtype: load the model's original file"
+            )
+        if token == NOTHING_LEFT:
+            raise InputError(
+                "logits: no token may come, or some are infinite, after logit_bias, penalties and "
+                "constraint; weaken them"
             )
         piece = ""
         if token in self._ends:

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import luminal as lm
-from luminal.models.choice import FILTERS, NOT_A_NUMBER, Chooser, choose, declared
+from luminal.models.choice import FILTERS, NOT_A_NUMBER, NOTHING_LEFT, Chooser, choose, declared
 from luminal.models.sampling import Draw, Sampling, arrays, features_of
 
 VOCABULARY = 70
@@ -200,6 +200,32 @@ def test_a_logit_that_is_no_number() -> None:
     for sampling in (Sampling(), Sampling(temperature=1)):
         tokens = chosen(logits, [Draw(sampling)] * 4)["tokens"]
         np.testing.assert_array_equal(tokens == NOT_A_NUMBER, [False, True, False, False])
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_options_that_leave_nothing(backend: str, temperature: float) -> None:
+    none = dict.fromkeys(range(VOCABULARY), -math.inf)
+    most = dict.fromkeys(range(VOCABULARY), float(np.finfo(np.float32).max))
+    logits = LOGITS.copy()
+    logits[2, 5] = np.finfo(np.float32).max
+    biases = [{}, none, most, {number: -math.inf for number in none if number != 7}]
+    draws = [Draw(Sampling(temperature=temperature, logit_bias=each)) for each in biases]
+    tokens = chosen(logits, draws, backend)["tokens"]
+    np.testing.assert_array_equal(tokens[1:], [NOTHING_LEFT, NOTHING_LEFT, 7])
+    assert tokens[0] >= 0
+    draws = [Draw(Sampling(temperature=temperature), allowed=np.zeros(3, np.uint32))]
+    assert chosen(LOGITS[:1], draws, backend)["tokens"] == [NOTHING_LEFT]
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-30, 1e-38, 1e-45, 1e-60])
+@pytest.mark.parametrize(
+    "filters", [{}, {"top_p": 0.9}, {"min_p": 0.1}, {"typical_p": 0.9}], ids=str
+)
+def test_a_low_temperature_takes_the_likeliest(temperature: float, filters: Any) -> None:
+    draws = [Draw(Sampling(temperature=temperature, seed=seed, **filters)) for seed in range(4)]
+    tokens = chosen(LOGITS, draws, "cpu")["tokens"]
+    np.testing.assert_array_equal(tokens, LOGITS.argmax(-1))
 
 
 def test_the_cpu_chooses_as_the_reference() -> None:
