@@ -150,6 +150,8 @@ class HuggingFaceTokenizer:
         self.eos_ids = eos_ids
         # Ids may have gaps, so their count is no bound.
         self.vocab_size = max(inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        if self.vocab_size == 0:
+            raise LoadError(f"{path}: the tokenizer has no tokens; the file is damaged")
 
     def to_json(self) -> str:
         """The text of a `tokenizer.json`."""

@@ -6,20 +6,21 @@ does, and counts as its log-probability over its length to the power of a penalt
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from luminal.errors import InputError
+from luminal.loaders.shown import shown
 from luminal.models.choice import TOP_LOGPROBS
-from luminal.models.sampling import checked_count
+from luminal.models.sampling import checked_count, is_number
 from luminal.models.text import Text
 from luminal.runtime.results import Results
 
 if TYPE_CHECKING:
     from luminal.models.generate import LanguageModel
 
+MOST_PENALTY = 32  # a length of 31 bits to its power is a float
 _FEATURES = ("top_logprobs",)
 
 
@@ -52,8 +53,10 @@ def beam_search(
     programs rank.
     """
     penalty: Any = length_penalty
-    if not isinstance(penalty, Real) or not math.isfinite(penalty):
-        raise InputError(f"length_penalty: {penalty!r} is no finite number")
+    if not is_number(penalty, Real) or not abs(penalty) <= MOST_PENALTY:
+        raise InputError(
+            f"length_penalty: {shown(penalty)} is no number from {-MOST_PENALTY} to {MOST_PENALTY}"
+        )
     ends = model.tokenizer.eos_ids
     spare = max(2, 1 + len(ends)) * checked_count("width", width, 1)  # some may end in this step
     if spare > min(TOP_LOGPROBS, model.model.config.vocab_size):

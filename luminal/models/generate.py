@@ -23,7 +23,7 @@ from luminal.models.families import family_of, read_family
 from luminal.models.programs import Features, Programs
 from luminal.models.prompt_cache import Prompt, read_prompt, write_prompt
 from luminal.models.sampling import SETTINGS, Sampling, checked_count, features_of
-from luminal.models.speculative import Draft, accepted, check_rewinds
+from luminal.models.speculative import Draft, ModelDraft, accepted, check_rewinds
 from luminal.models.stats import Stats
 from luminal.models.text import Completion, Constraint, Ranked, Text
 from luminal.runtime.executable import Executable
@@ -111,6 +111,8 @@ class LanguageModel:
         if draft is not None:
             _check_kind("draft", draft, "propose", "models.PromptLookup or models.ModelDraft")
             check_rewinds(self.programs)
+            if isinstance(draft, ModelDraft) and draft.model is self:
+                raise InputError("draft: a model proposes nothing to itself; load it once more")
             if text.draw.allowed is not None:
                 raise InputError(
                     "draft: a constraint asks for one token at a time; give one of both"
@@ -342,7 +344,7 @@ def _pushed(texts: Sequence[Text], found: Results) -> list[tuple[int, str]]:
 
 
 def _check_kind(what: str, given: Any, method: str, makers: str) -> None:
-    if not hasattr(given, method):
+    if isinstance(given, type) or not hasattr(given, method):
         raise InputError(f"{what}: {given!r} is none; make one with {makers}")
 
 
@@ -367,11 +369,17 @@ def load(
 
     A LanguageModel, or for `luminal.models.families` what runs them.
 
-    `tokenizer`: a tokenizer file, where the model has none. Raises LoadError.
+    `tokenizer`: a tokenizer file, where the model has none; `context`: see LanguageModel, which
+    alone takes these two. Raises LoadError, and InputError for one of them with another model.
     """
     start = time.perf_counter()
     place = locate(path)
     if place.is_dir() and family_of(folder_config(place)) is not None:
+        for name, value in {"tokenizer": tokenizer, "context": context}.items():
+            if value is not None:
+                raise InputError(
+                    f"{path}: no language model, which alone takes {name}=; leave it out"
+                )
         return read_family(place, mode, backend)
     checkpoint = load_checkpoint(place, tokenizer)
     model = decoder_of(checkpoint)

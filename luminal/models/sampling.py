@@ -23,14 +23,15 @@ Array = np.ndarray[Any, Any]
 
 def checked_count(name: str, value: Any, least: int, fix: str = "") -> int:
     """An int of at least so many; raises InputError that names the option."""
-    if not _is_number(value, Integral):
+    if not is_number(value, Integral):
         raise InputError(f"{name}: {value!r} is no int{fix}")
     if value < least:
         raise InputError(f"{name}: {value} is not {least} or above{fix}")
     return int(value)
 
 
-def _is_number(value: Any, kind: type) -> bool:
+def is_number(value: Any, kind: type) -> bool:
+    """Of a kind in `numbers`; True and False are none."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
@@ -62,7 +63,7 @@ class Sampling:
     def __post_init__(self) -> None:
         for name, (least, most, text) in _RANGES.items():
             value = getattr(self, name)
-            if not _is_number(value, Real) or not least <= value <= most:
+            if not is_number(value, Real) or not least <= value <= most:
                 raise InputError(f"{name}: {shown(value)} is not {text}")
         if self.top_k is not None:
             checked_count("top_k", self.top_k, 1, "; leave it out to allow all")
@@ -70,7 +71,7 @@ class Sampling:
             raise InputError(f"logit_bias: {self.logit_bias!r} is no dict of token ids to numbers")
         for token, bias in self.logit_bias.items():
             checked_count("logit_bias: token", token, 0)
-            if not _is_number(bias, Real):
+            if not is_number(bias, Real):
                 raise InputError(f"logit_bias: {bias!r} of token {token} is no number")
             if not (-_FINITE <= bias <= _FINITE or bias == -math.inf):
                 raise InputError(

@@ -6,9 +6,13 @@ and the text's seed, so a proposed token is right or is not: the text is the one
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from luminal.errors import InputError
+from luminal.loaders.shown import shown
 from luminal.models.programs import MOST_PROPOSED, Programs
 from luminal.models.sampling import Draw, checked_count, features_of
 from luminal.models.stats import Stats
@@ -85,7 +89,8 @@ def check_rewinds(programs: Programs) -> None:
 def accepted(programs: Programs, text: Text, draft: Draft, stats: Stats) -> list[tuple[int, str]]:
     """The tokens of one check, pushed: the proposed ones that are right, and one more."""
     room = min(text.room - len(text.tokens) - 1, MOST_PROPOSED)
-    proposed = draft.propose(text.draw, room) if room > 0 else []
+    size = programs.model.config.vocab_size
+    proposed = _checked(draft.propose(text.draw, room), room, size) if room > 0 else []
     pushed = []
     for number, token in enumerate(programs.verify(text, proposed)):
         pushed.append((token, text.push(token)))
@@ -96,3 +101,13 @@ def accepted(programs: Programs, text: Text, draft: Draft, stats: Stats) -> list
     text.read = len(text.draw.tokens) - 1  # what was proposed and right is in the caches
     stats.proposed += len(proposed)
     return pushed
+
+
+def _checked(proposed: Any, most: int, size: int) -> list[int]:
+    """What a draft proposes: it may be anybody's."""
+    if not isinstance(proposed, Sequence | np.ndarray) or len(proposed) > most:
+        raise InputError(f"draft: it proposes {shown(proposed)}; at most {most} token ids may be")
+    found = [checked_count("draft: token", each, 0) for each in proposed]
+    if max(found, default=0) >= size:
+        raise InputError(f"draft: token {max(found)} is not below {size}, the vocabulary's size")
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import luminal as lm
@@ -59,3 +61,9 @@ def test_beams_end_at_end_tokens() -> None:
 def test_a_width_beyond_what_is_ranked_is_refused() -> None:
     with pytest.raises(lm.InputError, match="width: 11 beams and 1 end tokens need 22 ranked"):
         beam_search(language_model(), "A", 11)
+
+
+@pytest.mark.parametrize("penalty", [float("nan"), 1000, -(10**400), "1", True], ids=str)
+def test_a_penalty_that_is_none(penalty: Any) -> None:
+    with pytest.raises(lm.InputError, match=r"length_penalty: .* is no number from -32 to 32"):
+        beam_search(language_model(), "EFG", length_penalty=penalty)

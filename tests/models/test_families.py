@@ -214,6 +214,9 @@ def test_what_is_no_text(tmp_path: Path) -> None:
     for other in ([7], 7):
         with pytest.raises(InputError, match="embed: 7 is no text"):
             encoder.embed(other)
+    for option in ({"tokenizer": tmp_path}, {"context": 8}):
+        with pytest.raises(InputError, match=r"no language model, which alone takes (tok|con)\w+="):
+            lm.models.load(tmp_path, **option)
 
 
 @pytest.mark.parametrize(

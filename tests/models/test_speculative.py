@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+import luminal as lm
 from luminal.models import LanguageModel, ModelDraft, PromptLookup
 from luminal.models.sampling import Draw, Sampling
 from tests.models.small_models import language_model, llama
@@ -64,3 +67,37 @@ def test_lookup_proposes_what_followed_the_longest_end() -> None:
     assert proposed([1, 2, 3, 7, 2, 5, 8, 9, 2], 1) == [5]
     assert proposed([1, 2, 3]) == []
     assert proposed([1]) == []
+
+
+class Proposing:
+    """A draft that always proposes this."""
+
+    def __init__(self, proposed: Any) -> None:
+        self.proposed = proposed
+
+    def propose(self, draw: Draw, most: int) -> Any:
+        return self.proposed
+
+
+@pytest.mark.parametrize(
+    ("proposed", "message"),
+    [
+        (None, "it proposes None; at most 7 token ids may be"),
+        ([1] * 8, r"it proposes \[1, 1, .*; at most 7 token ids may be"),
+        ("ab", "token: 'a' is no int"),
+        ([1.5], "token: 1.5 is no int"),
+        ([-1], "token: -1 is not 0 or above"),
+        ([64], "token 64 is not below 64, the vocabulary's size"),
+    ],
+    ids=str,
+)
+def test_what_a_draft_must_not_propose(model: LanguageModel, proposed: Any, message: str) -> None:
+    with pytest.raises(lm.InputError, match=f"draft: {message}"):
+        model.generate(PROMPT, 9, draft=Proposing(proposed))
+
+
+def test_what_is_no_draft(model: LanguageModel) -> None:
+    with pytest.raises(lm.InputError, match=r"draft: .*PromptLookup.* is none; make one"):
+        model.generate(PROMPT, 9, draft=PromptLookup)  # type: ignore[arg-type]
+    with pytest.raises(lm.InputError, match="draft: a model proposes nothing to itself"):
+        model.generate(PROMPT, 9, draft=ModelDraft(model))

@@ -300,6 +300,10 @@ def test_what_cannot_be_found_is_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(LoadError, match="not a tokenizer the tokenizers library reads"):
         read_tokenizer(tmp_path)
+    empty = '{"version": "1.0", "model": {"type": "BPE", "vocab": {}, "merges": []}}'
+    (tmp_path / "tokenizer.json").write_text(empty)
+    with pytest.raises(LoadError, match=r"tokenizer\.json: the tokenizer has no tokens"):
+        read_tokenizer(tmp_path)
     for text, message in (("{", "not JSON"), ("[]", "holds a JSON list, it must hold an object")):
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(LoadError, match=rf"config\.json: {message}"):
