@@ -30,8 +30,11 @@ from luminal.cli import (
     transcribe,
 )
 from luminal.errors import LuminalError
+from luminal.loaders.shown import shown
 
 INTERRUPTED = 130  # the status of a process that Ctrl-C ended: 128 + SIGINT
+
+UNREAD = 141  # of one whose output nobody reads any more: 128 + SIGPIPE
 
 app = typer.Typer(
     name="luminal",
@@ -83,6 +86,8 @@ def main() -> None:
     debug = 0
     if sys.stdin is None:  # it is closed
         sys.stdin = io.StringIO()
+    if sys.stdout is None:  # it is closed: whoever writes there shall hear of it
+        sys.stdout = open(os.devnull)  # noqa: SIM115
     try:
         debug = config.get("LUMINAL_DEBUG")
         app()
@@ -93,12 +98,18 @@ def main() -> None:
     except SystemExit as done:
         if done.code == INTERRUPTED:  # typer ends a command so, without a word
             print("luminal: interrupted", file=sys.stderr)
+        if isinstance(done.__context__, BrokenPipeError):  # typer says 1
+            sys.exit(UNREAD)
         raise
+    except UnicodeDecodeError as error:  # of the input, or a file that is an option
+        if debug >= 1:
+            raise
+        sys.exit(f"luminal: {shown(error.object)} is no UTF-8 from byte {error.start} on")
     except OSError as error:  # of the output: commands turn others into errors that name a file
         if debug >= 1 or error.filename is not None:
             raise
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (what is left would fail again)
-        sys.exit(f"luminal: the output cannot be written: {error.strerror}")
+        sys.exit(f"luminal: the output cannot be written: {error.strerror or error}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -172,6 +173,39 @@ def test_an_output_that_is_full_is_one_line() -> None:
         )
     assert done.returncode == 1
     assert done.stderr == "luminal: the output cannot be written: No space left on device\n"
+
+
+WRITE = """
+import sys, typer
+from luminal.cli import main
+main.app.command("write")(lambda: typer.echo("x"))
+sys.argv[1:] = ["write"]
+main.main()"""
+
+
+def test_an_output_that_nobody_reads_ends_as_sigpipe_does() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", WRITE]
+    done = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_an_output_that_is_closed_is_one_line() -> None:
+    command = ["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, WRITE]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    expected = "luminal: the output cannot be written: not writable\n"
+    assert (done.returncode, done.stderr) == (1, expected)
+
+
+def test_an_option_s_file_that_is_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_bytes(b'{"type\xff')
+    options = ["--prompt", "a", "--json-schema", str(tmp_path / "schema.json")]
+    message = str(run(monkeypatch, "generate", *options))
+    assert message == "luminal: b'{\"type\\xff' is no UTF-8 from byte 6 on"
 
 
 def test_an_interrupt_is_one_line(
