@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,17 +50,24 @@ def command(
     begun = [{"role": "system", "content": system}] if system else []
     loaded.chat_prompt([*begun, {"role": "user", "content": "?"}])  # what is wrong is said now
     if sys.stdin.isatty():
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401 (lines are edited and remembered by it)
         typer.echo(HELP, err=True)
     options = {"max_tokens": max_tokens, "temperature": temperature, "top_p": top_p, "seed": seed}
     history = [*begun]
-    while (line := _line()) is not None:
-        if line == "/exit":
-            break
+    while (line := _line()) is not None and line != "/exit":
         if line == "/reset":
             history = [*begun]
         elif line:
-            history.append({"role": "user", "content": line})
-            history.append({"role": "assistant", "content": _answer(loaded, history, options)})
+            asked = [*history, {"role": "user", "content": line}]
+            try:
+                answer = _answer(loaded, asked, options)
+            except InputError as error:
+                if not sys.stdin.isatty():
+                    raise
+                typer.echo(f"luminal: {error} (left out; /reset forgets the chat)", err=True)
+                continue
+            history = [*asked, {"role": "assistant", "content": answer}]
             if stats:
                 typer.echo(loaded.stats.text(), err=True)
 
@@ -69,6 +77,8 @@ def _line() -> str | None:
     try:
         return input("> " if sys.stdin.isatty() else "").strip()
     except (EOFError, KeyboardInterrupt):
+        if sys.stdin.isatty():
+            typer.echo()  # the prompt is an open line
         return None
 
 

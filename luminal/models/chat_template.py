@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from luminal.errors import InputError
 from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import is_there
+from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import Tokenizer
 
 Messages = str | Sequence[Mapping[str, Any]]
@@ -31,14 +32,12 @@ class ChatTemplate:
     def render(self, messages: Messages, tools: Any = None) -> str:
         """The text, up to where the answer begins. Raises InputError with the template's words."""
         template, given = self._template, _checked(messages)
-        import jinja2
-
         try:
             text: str = template.render(
                 messages=given, tools=tools, add_generation_prompt=True, **self.tokens
             )
-        except (jinja2.TemplateError, TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"chat template: {error}") from None
+        except Exception as error:  # it is a program, which may raise anything
+            raise _template_error(error) from None
         return text
 
     @cached_property
@@ -68,8 +67,8 @@ class ChatTemplate:
         environment.globals.update(raise_exception=_refuse, strftime_now=_now)
         try:
             return environment.from_string(self.source)
-        except jinja2.TemplateError as error:
-            raise InputError(f"chat template: {error}") from None
+        except Exception as error:  # deeply nested ones are no TemplateErrors
+            raise _template_error(error) from None
 
 
 def special_tokens(place: Path, tokenizer: Tokenizer) -> dict[str, str]:
@@ -91,12 +90,23 @@ def special_tokens(place: Path, tokenizer: Tokenizer) -> dict[str, str]:
 def _checked(messages: Messages) -> list[Mapping[str, Any]]:
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]
-    for number, message in enumerate(messages):
+    if not isinstance(messages, Iterable):
+        raise InputError(f"messages: {shown(messages)} is no chat; give a text, or a list of dicts")
+    given = [*messages]
+    for number, message in enumerate(given):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise InputError(
                 f"messages: number {number} is {message!r}; each is a dict with a role and content"
             )
-    return [*messages]
+    return given
+
+
+def _template_error(error: Exception) -> InputError:
+    """In the template's own words, or those of what went wrong in it."""
+    import jinja2
+
+    own = isinstance(error, jinja2.TemplateError)
+    return InputError(f"chat template: {error if own else f'{type(error).__name__}: {error}'}")
 
 
 def _to_json(x: Any, indent: int | None = None, **options: Any) -> str:

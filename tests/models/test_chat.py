@@ -162,6 +162,30 @@ def test_a_chat_after_a_text_that_was_interrupted(
     assert model.chat("ABCDEFGH", 6) == expected
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{{ 1 / 0 }}", "ZeroDivisionError: division by zero"),
+        ("{{ '{a}'.format() }}", "KeyError: 'a'"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError: maximum recursion"),
+        ("{{ messages[5].content }}", "list object has no element 5"),
+        ("{{ " + "(" * 5000, "RecursionError: maximum recursion"),
+        ("{% for", "unexpected 'end of template'"),
+    ],
+    ids=["number", "key", "endless", "index", "deep", "half"],
+)
+def test_what_goes_wrong_in_a_template(source: str, message: str) -> None:
+    with pytest.raises(lm.InputError, match=f"chat template: {message}"):
+        ChatTemplate(source).render("hi")
+
+
+def test_what_is_no_chat() -> None:
+    template = ChatTemplate("{% for m in messages %}{{ m.content }};{% endfor %}")
+    assert template.render(each for each in CHAT[1:]) == "one\ntwo;three;"  # type: ignore[arg-type]
+    with pytest.raises(lm.InputError, match="messages: None is no chat; give a text, or a list"):
+        template.render(None)  # type: ignore[arg-type]
+
+
 def test_names_of_special_tokens(folder: Path) -> None:
     config = {"eos_token": {"content": "<end>"}, "pad_token": "<pad>", "add_bos_token": True}
     (folder / "tokenizer_config.json").unlink(missing_ok=True)
@@ -216,6 +240,51 @@ def test_an_interrupt_stops_the_answer_only(
     assert first.endswith(" [stopped]")
     assert second
     assert "[stopped]" not in second
+
+
+class Terminal(io.StringIO):
+    """Lines that a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("line", ["a " * 200, "caf\udce9"], ids=["long", "bytes"])
+def test_a_message_that_is_refused_ends_no_chat_of_a_person(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    lines = f"Once upon a time\n{line}\nThe end\n"
+    message = str(chat(monkeypatch, lines, folder))
+    capsys.readouterr()
+    monkeypatch.setattr(io, "StringIO", Terminal)
+    assert chat(monkeypatch, lines, folder) == 0
+    told = capsys.readouterr()
+    assert f"{message} (left out; /reset forgets the chat)" in told.err
+    assert len(told.out.splitlines()) == 3  # two answers, and the last prompt
+
+
+@pytest.mark.long
+def test_lines_are_edited_and_remembered(folder: Path) -> None:
+    """In a terminal of its own: the arrow up brings the last line again."""
+    import os
+    import pty
+
+    pid, terminal = pty.fork()
+    if pid == 0:
+        options = ["--model", str(folder), "--max-tokens", "2"]
+        os.execv(sys.executable, [sys.executable, "-m", "luminal.cli.main", "chat", *options])
+    seen = b""
+    for typed in (b"Once upon\n", b"\x1b[A\n", b"/exit\n"):
+        end = len(seen)
+        while b"> " not in seen[end:]:
+            seen += os.read(terminal, 4096)
+        os.write(terminal, typed)
+    with contextlib.suppress(OSError):  # it ends
+        while piece := os.read(terminal, 4096):
+            seen += piece
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert seen.count(b"Once upon") == 2
+    assert b"^[" not in seen
 
 
 def test_a_model_without_a_template(
