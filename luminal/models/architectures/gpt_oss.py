@@ -11,7 +11,14 @@ from luminal.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture, Tensors
-from luminal.models.architectures.settings import decoder, later, layers_of, refuse, windows_of
+from luminal.models.architectures.settings import (
+    decoder,
+    later,
+    layers_of,
+    refuse,
+    rotary_of,
+    windows_of,
+)
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
 
 
@@ -21,9 +28,10 @@ def config(fields: Fields) -> DecoderConfig:
     refuse(fields.section("quantization_config"), quant_method="mxfp4")
     fields = replace(fields, values={**fields.values, "quantization_config": None})
     bias = fields.flag("attention_bias", True)
+    windows = windows_of(fields, lambda layer: layer % 2 == 0)
     return decoder(
         fields,
-        later(layers_of(fields, windows_of(fields, lambda layer: layer % 2 == 0)), 0, experts=True),
+        later(layers_of(fields, windows, rotary_of(fields, theta=1.5e5)), 0, experts=True),
         norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
         attention_bias=bias,
         output_bias=bias,

@@ -8,6 +8,7 @@ from luminal.models.architectures.settings import (
     decoder,
     later,
     layers_of,
+    original_positions,
     rope_section,
     same_windows,
 )
@@ -21,7 +22,7 @@ def config(fields: Fields) -> DecoderConfig:
     rope = rope_section(fields)
     scale = rope.number_or_none("llama_4_scaling_beta")
     if scale is not None:
-        length = rope.integer("original_max_position_embeddings")
+        length = original_positions(fields, rope)
         layers = later(layers, 0, temperature=Temperature(scale, length))
     return decoder(fields, layers)
 

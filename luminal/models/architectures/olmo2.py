@@ -19,7 +19,7 @@ def config(fields: Fields) -> DecoderConfig:
 def config3(fields: Fields) -> DecoderConfig:
     """Of OLMo 3: of four layers three slide; a scaling of positions is the others'."""
     near = Fields({}, fields.path)
-    layers = layers_of_two_rotaries(fields, lambda layer: (layer + 1) % 4 != 0, near)
+    layers = layers_of_two_rotaries(fields, lambda layer: (layer + 1) % 4 != 0, near, 5e5)
     return _decoder(fields, layers)
 
 

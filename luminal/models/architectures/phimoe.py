@@ -21,6 +21,7 @@ from luminal.models.architectures.settings import (
     layers_of,
     refuse,
     rope_section,
+    rotary_of,
     same_windows,
 )
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
@@ -70,9 +71,10 @@ def config(fields: Fields) -> DecoderConfig:
     refuse(scaling, rope_type="default", type="default")
     refuse(fields, num_experts_per_tok=2)
     bias = fields.flag("attention_bias", False)
+    layers = layers_of(fields, same_windows(fields), rotary_of(fields, theta=1e6))
     return decoder(
         fields,
-        later(layers_of(fields, same_windows(fields)), 0, experts=True),
+        later(layers, 0, experts=True),
         norm="layer",
         norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
         attention_bias=bias,

@@ -25,6 +25,7 @@ MAX_LAYERS = 4096  # a damaged file may speak of any number
 MAX_HEADS = 1 << 16  # as many features of a head: tables of that length are made at once
 Windows = Sequence[int | None]
 """Of each layer, None for one that sees all."""
+_ORIGINAL = "original_max_position_embeddings"
 _OPTIONS = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
 
 
@@ -147,7 +148,7 @@ def layers_of_two_rotaries(
     rope = fields.section("rope_parameters")
     near = {**before.values, **rope.section("sliding_attention").values}
     far = {**rope.section("full_attention").values, **fields.section("rope_scaling").values}
-    local = rotary_of(fields, Fields(near, fields.path))
+    local = rotary_of(fields, Fields(near, fields.path), theta)
     whole = rotary_of(fields, Fields(far, fields.path), theta)
     found = windows_of(fields, slides)
     return tuple(LayerConfig(window, whole if window is None else local) for window in found)
@@ -189,6 +190,12 @@ def rope_section(fields: Fields) -> Fields:
     return fields.section("rope_scaling") or fields.section("rope_parameters")
 
 
+def original_positions(fields: Fields, rope: Fields, default: int | None = None) -> int:
+    """How many there were before they were scaled; the key beside the scaling is preferred."""
+    where = fields if fields.values.get(_ORIGINAL) is not None else rope
+    return where.integer(_ORIGINAL) if default is None else where.integer(_ORIGINAL, default)
+
+
 def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
     """The scaling with its numbers checked."""
     kind = rope.values.get("rope_type") or rope.values.get("type") or "default"
@@ -200,11 +207,10 @@ def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
     if kind == "default":
         return None
     positions = fields.integer("max_position_embeddings", 2048)
-    original = "original_max_position_embeddings"
-    where = fields if fields.values.get(original) is not None else rope
-    found: dict[str, Any] = {"rope_type": kind, original: where.integer(original, positions)}
+    original = original_positions(fields, rope, positions)
     if kind == "dynamic":  # Hugging Face's grows from the longest text the model takes
-        found[original] = positions
+        original = positions
+    found: dict[str, Any] = {"rope_type": kind, _ORIGINAL: original}
     if kind == "proportional":
         found["factor"] = rope.number("factor", 1.0)
     for key in _SCALINGS[kind]:
@@ -214,7 +220,7 @@ def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
             found[key] = rope.number(key)
     found["truncate"] = rope.flag("truncate", True)
     if kind == "longrope":
-        found["factor"] = rope.number("factor", positions / found[original])
+        found["factor"] = rope.number("factor", positions / original)
         for key in ("short_factor", "long_factor"):
             found[key] = rope.listed(key, float)
             if not all(1e-3 <= factor <= MOST for factor in found[key]):

@@ -7,7 +7,13 @@ from dataclasses import replace
 from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layer_count, layers_of, windows_of
+from luminal.models.architectures.settings import (
+    decoder,
+    layer_count,
+    layers_of,
+    rotary_of,
+    windows_of,
+)
 from luminal.models.decoder_config import DecoderConfig
 
 
@@ -21,7 +27,8 @@ def config(fields: Fields) -> DecoderConfig:
         raise LoadError(f"{fields.path}: no_rope_layers has {len(rotary)} of {count} layers")
     windowed = fields.flag("use_sliding_window", False)
     windowed = windowed and fields.values.get("sliding_window") is not None
-    layers = layers_of(fields, windows_of(fields, lambda number: windowed and not rotary[number]))
+    windows = windows_of(fields, lambda number: windowed and not rotary[number])
+    layers = layers_of(fields, windows, rotary_of(fields, theta=2e6))
     bias = fields.flag("attention_bias", False)
     return decoder(
         fields,
