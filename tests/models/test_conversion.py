@@ -23,6 +23,7 @@ from luminal.loaders.ggml.types import BLOCKS
 from luminal.loaders.gguf import read_gguf
 from luminal.loaders.gguf_tokenizer import WHOLE_FILE, gguf_tokenizer
 from luminal.loaders.write_gguf import save_gguf
+from luminal.loaders.write_safetensors import save_safetensors
 from luminal.models import conversion
 from luminal.models.architectures import decoder_of
 from luminal.models.chat_template import special_tokens
@@ -93,6 +94,24 @@ def folder(tmp_path: Path) -> Path:
     settings = {"chat_template": TEMPLATE, "bos_token": "<s>"}
     (place / "tokenizer_config.json").write_text(json.dumps(settings))
     return place
+
+
+def test_an_output_that_is_not_the_embedding_stays(folder: Path, tmp_path: Path) -> None:
+    """Whatever `tie_word_embeddings` says, as in transformers; in a GGUF file and back too."""
+    path = folder / "model.safetensors"
+    weights = {name: np.array(array) for name, array in load_checkpoint(folder).tensors.items()}
+    embedding = weights.setdefault("model.embed_tokens.weight", weights.get("lm_head.weight"))
+    weights["lm_head.weight"] = embedding.copy()
+    save_safetensors(path, weights)
+    assert decoder_of(load_checkpoint(folder)).config.tie_word_embeddings
+    weights["lm_head.weight"] = embedding[::-1].copy()
+    save_safetensors(path, weights)
+    convert(folder, tmp_path / "model.gguf")
+    convert(tmp_path / "model.gguf", tmp_path / "again")
+    for place in (folder, tmp_path / "model.gguf", tmp_path / "again"):
+        found = decoder_of(load_checkpoint(place)).state_dict()
+        np.testing.assert_array_equal(found["lm_head.weight"], embedding[::-1])
+        np.testing.assert_array_equal(found["model.embed_tokens.weight"], embedding)
 
 
 def same_weights(one: Path, other: Path) -> None:
