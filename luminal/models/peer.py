@@ -28,12 +28,13 @@ _TRANSFORMERS = """
 import copy, torch, transformers
 torch.set_num_threads(spec["threads"])
 transformers.utils.logging.set_verbosity_error()
-kind, dtype = transformers.AutoModelForCausalLM, getattr(torch, spec["dtype"])
+kind = transformers.AutoModelForCausalLM
 if spec["path"]:
-    model = kind.from_pretrained(spec["path"], dtype=dtype)
+    model = kind.from_pretrained(spec["path"], dtype=spec["dtype"])
 else:
     keys = spec["config"]
-    model = kind.from_config(transformers.AutoConfig.for_model(**keys), dtype=dtype)
+    config = transformers.AutoConfig.for_model(**keys)
+    model = kind.from_config(config, dtype=getattr(torch, spec["dtype"]))
 model.eval()
 read = {}
 @torch.inference_mode()

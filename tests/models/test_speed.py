@@ -62,6 +62,12 @@ def test_a_table_beside_transformers(tiny: None) -> None:
         assert word in printed
 
 
+@pytest.mark.long
+def test_a_folder_beside_transformers(shared_data: Path) -> None:
+    printed = bench("--model", str(shared_data / "tinystories-656k")).stdout
+    assert "transformers" in printed
+
+
 def test_seconds_of_all_layers() -> None:
     work = Work(1, 8)
     found = extrapolated({work: 3.0}, {work: 5.0}, (1, 2, 32))
