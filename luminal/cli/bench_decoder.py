@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from luminal.errors import InputError
+
 if TYPE_CHECKING:
     from luminal.models.decoder import Decoder
     from luminal.models.speed import Speed, Work
@@ -94,6 +96,11 @@ def _measured(asked: Asked, model: Decoder, specs: dict[str, dict[str, Any]]) ->
 
     context = min(model.longest_text, max(asked.prompts) + 1)
     prompts = [count for count in asked.prompts if count < context]
+    if not prompts:
+        raise InputError(
+            f"bench: prompts of {min(asked.prompts)} tokens or more; the model takes texts of "
+            f"{context}: give a shorter --prompt"
+        )
     works = [*(Work(count, 0) for count in prompts), *(Work(1, count) for count in prompts)]
     programs = Programs(model, context, asked.mode, asked.backend)
     with contextlib.ExitStack() as stack:

@@ -62,6 +62,12 @@ def test_a_table_beside_transformers(tiny: None) -> None:
         assert word in printed
 
 
+def test_prompts_are_shorter_than_the_context(tiny: None) -> None:
+    asked = ["bench", "--arch", "llama", "--shape", "tiny", "--prompt", "1000000"]
+    with pytest.raises(InputError, match=r"of 1000000 tokens or more; .* of 8192: give a shorter"):
+        CliRunner().invoke(app, asked, catch_exceptions=False)
+
+
 @pytest.mark.long
 def test_a_folder_beside_transformers(shared_data: Path) -> None:
     printed = bench("--model", str(shared_data / "tinystories-656k")).stdout
