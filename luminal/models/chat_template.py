@@ -105,6 +105,8 @@ def _template_error(error: Exception) -> InputError:
     """In the template's own words, or those of what went wrong in it."""
     import jinja2
 
+    if isinstance(error, RecursionError):
+        return InputError("chat template: lists or objects nest too deeply")
     own = isinstance(error, jinja2.TemplateError)
     return InputError(f"chat template: {error if own else f'{type(error).__name__}: {error}'}")
 

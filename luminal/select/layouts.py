@@ -269,7 +269,7 @@ def _columns(contraction: Term, selection: Selection, users: Mapping[Term, list[
 def _panels(read: _Read, contraction: Term, columns: Axes, target: Target) -> Layout | None:
     """Panels along the dimension of the weight that runs along the columns, if one does; else, of
     columns that leave lanes idle (a picture's 28 or 56), along the only one of its own that is not
-    summed.
+    summed. One where integers choose the positions has no neighbours.
     """
     bound = set(contraction.attrs)
     common = frozenset.intersection(*(factor.axes for factor in contraction.args[0].args))
@@ -278,7 +278,8 @@ def _panels(read: _Read, contraction: Term, columns: Axes, target: Target) -> La
     along = [k for k, axes in frame if axes and axes == columns[-len(axes) :]]
     summed = [k for k, axes in frame if not bound.isdisjoint(axes)]
     if not along and lanes_used(upper(columns), lanes) < FULL:
-        along = [k for k, axes in frame if len(axes) == 1 and common.isdisjoint(axes)]
+        own = contraction.args[0].axes - common
+        along = [k for k, axes in frame if len(axes) == 1 and own.issuperset(axes)]
     if len(along) != 1 or not summed or along[0] in summed:
         return None
     positions = upper(read.frame[along[0]])

@@ -412,8 +412,9 @@ def test_whoever_walks_a_body_may_find_it_too_deep(server: Running) -> None:
         deep = '{"a":' * depth + "1" + "}" * depth
         body = start + '[{"function":{"name":"f","parameters":' + deep + "}}]}"
         answer = httpx.post(f"{server.url}/v1/chat/completions", content=body)
-        found.add((answer.status_code, answer.json().get("error", {}).get("message")))
-    assert found == {(200, None), (400, "body: lists or objects nest too deeply")}
+        message = answer.json().get("error", {}).get("message", "")
+        found.add((answer.status_code, message.rpartition(": ")[2]))
+    assert found == {(200, ""), (400, "lists or objects nest too deeply")}
 
 
 def test_other_paths_and_methods(server: Running) -> None:

@@ -202,6 +202,27 @@ def test_weights_that_integers_choose_lie_in_panels(columns: int, order: str) ->
     assert bool(kernel.scratch) == (columns == 40)
 
 
+class Chosen(lm.nn.Module):
+    """y[i, j] = sum of x[i, k] w[chosen[j], k]: integers choose the columns."""
+
+    def __init__(self, w: Array) -> None:
+        self.w = lm.Parameter(w)
+
+    def forward(self, x: lm.Tensor, chosen: lm.Tensor) -> lm.Tensor:
+        return x @ self.read(self.w, x).take(chosen, 0).mT
+
+
+@pytest.mark.parametrize("columns", [2, 40])  # panels are sought elsewhere where columns are few
+def test_columns_that_integers_choose(columns: int) -> None:
+    rng = np.random.default_rng(0)
+    w, x = rng.normal(size=(600, 64)).astype("f4"), rng.normal(size=(3, 64)).astype("f4")
+    chosen = rng.integers(-600, 600, columns).astype(np.int32)
+    cx = lm.Graph()
+    Chosen(w)(cx.tensor((3, 64), name="x"), cx.tensor((columns,), lm.int32, "chosen")).output("y")
+    found = cx.compile("cpu")({"x": x, "chosen": chosen})["y"]
+    np.testing.assert_allclose(found, x @ w[chosen].T, rtol=0, atol=1e-4)
+
+
 def moe_report(tokens: int) -> Any:
     """What a mixture of 64 experts of 4 a token launches."""
     lm.nn.init.manual_seed(0)
