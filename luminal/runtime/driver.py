@@ -1,0 +1,122 @@
+"""A Driver: all that a device must do so that programs run on it.
+
+The runtime does the rest once for all devices (`device_runner.py`): it walks launch lists, places
+buffers, keeps weights and States. Work is queued, and what is queued runs in that order, each
+piece after the one before it has ended; only `read` and `wait` wait for it. Calls come one at a
+time, from any thread.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from luminal.kernel.tile_ir import Kernel
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Block: TypeAlias = Any
+"""Memory that a driver's `allocate` gave; what it is, only the driver knows."""
+Mark: TypeAlias = Any
+"""A moment in the queue, likewise."""
+
+
+class Place(NamedTuple):
+    """Where something starts: in a block, `offset` bytes from its first."""
+
+    block: Block
+    offset: int = 0
+
+
+class DeviceMemory(NamedTuple):
+    """Bytes of a device's memory; None where it does not say."""
+
+    total: int | None
+    free: int | None
+
+
+class Code(Protocol):
+    """A kernel as its device runs it."""
+
+    def scratch_bytes(self, params: Sequence[int]) -> int:
+        """Working memory in global memory that each worker needs, for these parameters."""
+
+
+class Driver(ABC):
+    """One device. A new one needs the abstract methods below and three facts.
+
+    `name` is the user's name for it ("opencl:0"). `workers` is how many walk the chunks of a launch
+    at most. `survives_fork`: can a forked child go on using it?
+    """
+
+    name: str
+    workers: int
+    survives_fork: bool = False
+
+    @abstractmethod
+    def memory(self) -> DeviceMemory:
+        """What there is, and how much of it is free."""
+
+    @abstractmethod
+    def allocate(self, size: int) -> Block:
+        """`size` > 0 bytes, uninitialised, aligned to 256. Raises MemoryError if there are not."""
+
+    @abstractmethod
+    def free(self, block: Block) -> None:
+        """Gives a block back, once all that is queued has run."""
+
+    @abstractmethod
+    def write(self, target: Place, source: Array) -> None:
+        """Queues a copy of a row-major array; the caller may change it after this call."""
+
+    @abstractmethod
+    def read(self, source: Place, target: Array) -> None:
+        """Copies into a row-major array once all that is queued has run, and waits for it."""
+
+    @abstractmethod
+    def copy(self, source: Place, target: Place, size: int) -> None:
+        """Queues a copy of `size` bytes within the device; the two do not overlap."""
+
+    @abstractmethod
+    def compile(self, kernel: Kernel, text: str) -> Code:
+        """The kernel's code; `text` is its canonical text, its name in every cache.
+
+        Kernels in Python do not come here. Raises CompileError that names what the device lacks.
+        """
+
+    @abstractmethod
+    def enqueue(
+        self,
+        code: Any,
+        chunks: int,
+        workers: int,
+        operands: Sequence[Place],
+        params: Sequence[int],
+        scratch: Place | None,
+    ) -> None:
+        """Queues a launch of what `compile` gave: `chunks` > 0 grid chunks, walked by `workers` of
+        1 to `self.workers`: worker w takes the chunks w, w + workers, ...
+
+        `operands` are those of the kernel's buffers, in order; offsets are multiples of their
+        dtypes' sizes. `scratch` holds `workers` times the code's `scratch_bytes`, worker w's at w
+        times that; None where it needs none.
+        """
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Until all that is queued has run. Raises what the device reports of it."""
+
+    @abstractmethod
+    def mark(self) -> Mark:
+        """Queues a note of the device's time."""
+
+    @abstractmethod
+    def seconds(self, first: Mark, last: Mark) -> float:
+        """From one mark to a later one, once both have been reached."""
+
+    def fill(self, target: Place, size: int, pattern: bytes) -> None:
+        """Queues `size` bytes of a repeated pattern (for tests: it may be slow)."""
+        count = -(-size // len(pattern))
+        self.write(target, np.frombuffer(pattern * count, np.uint8)[:size])
