@@ -1,0 +1,277 @@
+"""Expanded IR: one kernel as explicit loops over scalars and vectors.
+
+What tile IR leaves to a machine is written out: every value is a scalar or a vector of `lanes`
+elements and is defined once (SSA), an address is i64 arithmetic like any other, a tail is a loop of
+its own or a mask. A renderer walks the statements and spells each; it decides nothing.
+
+Dtypes are those that every device computes in: bool lies in memory as u8 (0 or 1), f16 and bf16 are
+u16 words everywhere and are converted by operations on bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luminal import dtypes
+from luminal.dtypes import DType
+from luminal.forks import cached_property
+from luminal.kernel.tile_ir import Buffer
+from luminal.shape.expression import Expression, Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A scalar (`lanes` 1) or a vector, of a dtype other than f16 and bf16."""
+
+    dtype: DType
+    lanes: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.dtype}" if self.lanes == 1 else f"{self.dtype}x{self.lanes}"
+
+
+def memory_dtype(dtype: DType) -> DType:
+    """What an element of a buffer is loaded and stored as."""
+    if dtype is dtypes.bool_:
+        return dtypes.uint8
+    return dtypes.uint16 if dtype.is_storage else dtype
+
+
+INDEX = Type(dtypes.int64)
+CONDITION = Type(dtypes.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a statement defines, once."""
+
+    id: int
+    type: Type
+
+    def __str__(self) -> str:
+        return f"%{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An operand known by its bits: `data` holds one element per lane, as in memory."""
+
+    type: Type
+    data: bytes
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """One NumPy element per lane."""
+        return np.frombuffer(self.data, self.type.dtype.numpy)
+
+    @property
+    def bits(self) -> tuple[int, ...]:
+        """The lanes as unsigned integers."""
+        return tuple(map(int, np.frombuffer(self.data, f"u{self.type.dtype.size}")))
+
+    def __str__(self) -> str:
+        values = self.values
+        if self.type.dtype.is_float:
+            shown = [f"{v}" if v == v else f"nan:0x{n:x}" for v, n in zip(values, self.bits)]  # noqa: B905
+        else:
+            shown = [str(v) for v in values]
+        return shown[0] if len(set(shown)) == 1 else f"({' '.join(shown)})"
+
+
+Operand = Value | Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """`out = op(args)`: a row of `operations.OPERATIONS`, lane by lane where there are lanes."""
+
+    out: Value
+    op: str
+    args: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`out = buffer[address]`, addresses in elements, which have the buffer's `memory_dtype`.
+
+    Of a scalar address a vector takes the elements that follow it, of a vector of addresses each
+    lane its own. Where `mask` (a bool per lane of out) does not hold, the lane is 0 and memory is
+    not touched: the address may be anything there.
+    """
+
+    out: Value
+    buffer: str
+    address: Operand
+    mask: Operand | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`buffer[address] = value` where `mask` holds; addresses and mask as in Load.
+
+    Lanes with addresses of their own never meet at one address.
+    """
+
+    buffer: str
+    address: Operand
+    value: Operand
+    mask: Operand | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """A loop-carried value: `inner` is `init` in the first step, then the last step's `next`.
+
+    `result` is the value after the loop (`init` if it made no step).
+    """
+
+    result: Value
+    init: Operand
+    inner: Value
+    next: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`for (index = start; index < stop; index += step)`; all are i64, step is positive."""
+
+    index: Value
+    start: Operand
+    stop: Operand
+    step: int
+    carries: tuple[Carry, ...]
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`result` is `then`, which the If's body may define, where the condition holds."""
+
+    result: Value
+    then: Operand
+    otherwise: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Runs the body where `condition`, a scalar bool, holds; `choices` are bound after it."""
+
+    condition: Operand
+    choices: tuple[Choice, ...]
+    body: tuple[Statement, ...]
+
+
+Statement = Apply | Load | Store | Loop | If
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of the kernel: the value of a dim, i64."""
+
+    symbol: Symbol
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Working memory of the worker, from byte `offset` of its part on (a multiple of 64)."""
+
+    buffer: Buffer
+    offset: Operand
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One launchable piece of code: `setup` once a worker, `body` once a chunk.
+
+    `buffers` are the operands in slot order. `scratch_bytes` a worker and the number of `chunks`
+    are Expressions in the parameters: the host evaluates them. Chunks run in any order, by any
+    worker; scratch holds nothing from one to the next.
+    """
+
+    params: tuple[Param, ...]
+    buffers: tuple[Buffer, ...]
+    scratch: tuple[Scratch, ...]
+    scratch_bytes: Expression
+    chunks: Expression
+    setup: tuple[Statement, ...]
+    chunk: Value
+    body: tuple[Statement, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """See `to_text`."""
+        return _written(self)
+
+    def statements(self) -> Iterator[Statement]:
+        """Every statement, outer before inner."""
+        stack = [*reversed(self.body), *reversed(self.setup)]
+        while stack:
+            statement = stack.pop()
+            yield statement
+            if isinstance(statement, Loop | If):
+                stack.extend(reversed(statement.body))
+
+
+def to_text(kernel: Kernel) -> str:
+    """The kernel as text: equal kernels have equal texts."""
+    return kernel.text
+
+
+def _written(kernel: Kernel) -> str:
+    params = (
+        f"{_typed(p.value)} = {p.symbol} in {p.symbol.lo}..{p.symbol.hi}" for p in kernel.params
+    )
+    lines = [f"kernel({', '.join(params)}) {{"]
+    for buffer in kernel.buffers:
+        lines.append(f"  {buffer.role.value} {buffer.name}: {buffer.dtype}[{buffer.size}]")
+    _block(kernel.setup, "  ", lines)
+    for scratch in kernel.scratch:
+        buffer = scratch.buffer
+        where = f"{buffer.dtype}[{buffer.size}] from byte {scratch.offset}"
+        lines.append(f"  scratch {buffer.name}: {where} of {kernel.scratch_bytes}")
+    lines.append(f"  chunk {_typed(kernel.chunk)} of {kernel.chunks}:")
+    _block(kernel.body, "    ", lines)
+    return "\n".join([*lines, "}"])
+
+
+def headline(statement: Statement) -> str:
+    """The statement's own printed line, without the body."""
+    lines: list[str] = []
+    _block((statement,), "", lines)
+    return lines[0]
+
+
+def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
+    for statement in body:
+        match statement:
+            case Apply(out, op, args):
+                lines.append(f"{indent}{_typed(out)} = {op} {' '.join(map(str, args))}")
+            case Load(out, buffer, address, mask):
+                where = "" if mask is None else f" if {mask}"
+                lines.append(f"{indent}{_typed(out)} = load {buffer}[{address}]{where}")
+            case Store(buffer, address, value, mask):
+                where = "" if mask is None else f" if {mask}"
+                lines.append(f"{indent}store {buffer}[{address}] <- {value}{where}")
+            case Loop(index, start, stop, step):
+                head = f"for {_typed(index)} = {start}, < {stop}, + {step}:"
+                lines.append(indent + head)
+                for carry in statement.carries:
+                    after = f"-> {carry.next}, after {_typed(carry.result)}"
+                    lines.append(f"{indent}  carry {_typed(carry.inner)} = {carry.init} {after}")
+                _block(statement.body, indent + "  ", lines)
+            case If(condition):
+                lines.append(f"{indent}if {condition}:")
+                for choice in statement.choices:
+                    arms = f"{choice.then} else {choice.otherwise}"
+                    lines.append(f"{indent}  after {_typed(choice.result)} = {arms}")
+                _block(statement.body, indent + "  ", lines)
+
+
+def _typed(value: Value) -> str:
+    return f"{value}: {value.type}"
