@@ -1,0 +1,111 @@
+"""Kernels' texts (CUDA C++, HIP, MSL) as shared libraries that run on the CPU (`launching.py`).
+
+The text itself is compiled: headers say what its dialect's words mean, and a few words that C++
+has no place for are rewritten within their line, so that lines keep their numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import platformdirs
+
+from tests.simt.cuda_text import cuda_kernels, rewritten_cuda
+from tests.simt.metal_text import metal_kernels, rewritten_metal
+from tests.simt.signature import Signature
+
+HERE = Path(__file__).parent
+RUNTIME_SOURCES = ("fibres.cpp", "shadow.cpp")
+HEADERS = ("fibres.h", "runtime.h", "cuda_kernels.h", "metal_kernels.h")
+INSTRUMENTED = ("-fsanitize=thread", "-fsanitize=bounds", "-nodefaultlibs")
+"""Reports of every access; the runtime receives them, so no sanitizer's library is linked."""
+KERNEL_FLAGS = ("-O1", "-g1", "-w", "-fno-exceptions", "-ffp-contract=off", *INSTRUMENTED)
+
+
+class TextError(Exception):
+    """The C++ compiler's complaint about a kernel's text."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A shared library made from a text, and the kernels in it by name."""
+
+    library: Path
+    dialect: str
+    kernels: Mapping[str, Signature]
+
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
+
+
+_DIALECTS = {
+    "cuda": ("cuda_kernels.h", cuda_kernels, rewritten_cuda),
+    "hip": ("cuda_kernels.h", cuda_kernels, rewritten_cuda),
+    "metal": ("metal_kernels.h", metal_kernels, rewritten_metal),
+}
+
+
+@cache
+def compiler() -> str | None:
+    """The machine's C++ compiler, or None."""
+    return shutil.which("g++") or shutil.which("clang++")
+
+
+def build(target: Path, *arguments: str | Path, text: str | None = None) -> None:
+    """Runs the C++ compiler on sources (and `text`, as its input) into `target`, which appears
+    whole or not at all. Raises TextError with what the compiler says."""
+    program = compiler()
+    assert program is not None, "no C++ compiler: tests that build skip where there is none"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(f".{os.getpid()}")
+    command = [program, "-std=c++17", "-fPIC", "-shared", *map(str, arguments), "-o", str(partial)]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TextError(done.stderr.strip())
+    partial.replace(target)
+
+
+def cached(name: str, *contents: str) -> Path:
+    """Where what is built from these contents is kept."""
+    key = hashlib.sha256("\0".join((str(compiler()), *contents)).encode()).hexdigest()[:24]
+    return platformdirs.user_cache_path("luminal-tests") / "simt" / f"{name}-{key}.so"
+
+
+def _sources(names: Sequence[str]) -> list[str]:
+    return [(HERE / name).read_text() for name in names]
+
+
+@cache
+def runtime_library() -> Path:
+    """The fibre runtime, built once."""
+    library = cached("runtime", *_sources(HEADERS[:2] + RUNTIME_SOURCES))
+    if not library.exists():
+        build(library, "-O2", *(HERE / name for name in RUNTIME_SOURCES))
+    return library
+
+
+def compile(text: str, dialect: str) -> Compiled:
+    """A module from the text of one or several kernels; `dialect` is cuda, hip or metal.
+
+    Kept by text. Raises TextError with the compiler's words where the text is none of the dialect.
+    """
+    header, kernels_of, rewritten = _DIALECTS[dialect]
+    signatures = kernels_of(text)
+    body = rewritten(_INCLUDE.sub("", text))
+    wrappers = "\n".join(signature.wrapper for signature in signatures)
+    source = f'#include "{header}"\n#line 1 "kernel"\n{body}\n#line 1 "wrapper"\n'
+    source += f"SIMT_MODULE\n{wrappers}\n"
+    library = cached("kernel", source, *KERNEL_FLAGS, *_sources(("fibres.h", header)))
+    if not library.exists():
+        build(
+            library, *KERNEL_FLAGS, "-I", HERE, "-x", "c++", "-", "-lgcc", "-lm", "-lc", text=source
+        )
+    return Compiled(library, dialect, {each.name: each for each in signatures})

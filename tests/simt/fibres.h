@@ -1,0 +1,79 @@
+// What the text of a kernel needs of the runtime. It includes nothing of the C++ library, so that a
+// kernel compiles in a tenth of a second. All state is behind functions: what a kernel reads and
+// writes itself is a device's memory, and is checked (shadow.cpp).
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+namespace simt {
+
+struct Index { unsigned x, y, z; };
+
+Index thread_index();   // within its group
+Index group_index();
+Index group_size();     // in threads
+Index group_count();
+unsigned lane();        // within its warp
+unsigned warp_size();
+void* dynamic_shared();
+
+void barrier(int line);       // of the threads of a group
+void warp_barrier(int line);  // of the lanes of a warp
+uint64_t exchange(uint64_t value, unsigned from_lane, int line);
+uint64_t ballot(bool vote, int line);
+void touch_atomic(void* address, size_t size, void* caller);
+
+#define SIMT_UNCHECKED __attribute__((noinline, no_sanitize("thread"), no_sanitize("bounds")))
+
+template <class T> inline T shuffle(T value, unsigned from_lane, int line) {
+    static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
+    uint64_t bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof value);
+    bits = exchange(bits, from_lane, line);
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// A read, a function of the old value, a write; no other fibre runs in between.
+template <class T, class Update> SIMT_UNCHECKED T atomic(T* address, Update update) {
+    touch_atomic(address, sizeof(T), __builtin_return_address(0));
+    T old = *address;
+    *address = update(old);
+    return old;
+}
+
+template <class T> SIMT_UNCHECKED T& take(void**& arguments) { return *(T*)*arguments++; }
+
+// Calls a kernel on arguments given by address. Braces fix the order in which they are taken.
+template <class... Parameters>
+SIMT_UNCHECKED void call(void (*kernel)(Parameters...), void** arguments) {
+    struct Call {
+        Call(void (*kernel)(Parameters...), Parameters... values) { kernel(values...); }
+    };
+    Call{kernel, take<Parameters>(arguments)...};
+}
+
+template <class... Parameters> constexpr unsigned count(void (*)(Parameters...)) {
+    return sizeof...(Parameters);
+}
+
+template <unsigned N> struct Sizes { unsigned bytes[N + 1]; };
+
+template <class... Parameters>
+constexpr Sizes<sizeof...(Parameters)> sizes(void (*)(Parameters...)) {
+    return {{sizeof(Parameters)..., 0}};
+}
+
+}  // namespace simt
+
+// Shared memory stands in a section of its own, whose bounds the linker knows.
+#define SIMT_SHARED static __attribute__((section("simt_shared"), used))
+extern "C" __attribute__((weak, visibility("hidden"))) char __start_simt_shared[];
+extern "C" __attribute__((weak, visibility("hidden"))) char __stop_simt_shared[];
+#define SIMT_MODULE \
+    extern "C" { char* simt_shared_bounds[2] = {__start_simt_shared, __stop_simt_shared}; }
+
+// What a launch looks up: the entry and its arguments' sizes, up to a 0.
+#define SIMT_KERNEL(name) \
+    extern "C" SIMT_UNCHECKED void call_##name(void** arguments) { simt::call(name, arguments); } \
+    extern "C" { extern constexpr auto sizes_##name = simt::sizes(name); }

@@ -1,0 +1,259 @@
+"""Launches of compiled kernels on the CPU, every access and every barrier checked.
+
+A launch runs once for each order of threads, on copies of the buffers with free space around them;
+what the orders leave must be the same bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tests.simt.compiling import Compiled, runtime_library
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Argument: TypeAlias = "Array | np.generic[Any]"
+"""A buffer, or a value."""
+ORDERS = {"ascending": 0, "descending": 1, "rotated": 2}
+GUARD = 4096
+"""Bytes on both sides of a buffer that belong to nobody: the next one is two guards away."""
+
+
+class DeviceFault(Exception):
+    """What a kernel must not do; the text names the kernel, the line and the threads."""
+
+
+class _Fault(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("is_write", ctypes.c_int),
+        ("other_is_write", ctypes.c_int),
+        ("thread", ctypes.c_uint),
+        ("other_thread", ctypes.c_uint),
+        ("line", ctypes.c_int),
+        ("other_line", ctypes.c_int),
+        ("caller", ctypes.c_void_p),
+        ("other_caller", ctypes.c_void_p),
+        ("region", ctypes.c_longlong),
+        ("offset", ctypes.c_longlong),
+        ("size", ctypes.c_ulonglong),
+    )
+
+
+class _Span(ctypes.Structure):
+    _fields_ = (("begin", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = (
+        ("kernel", ctypes.c_void_p),
+        ("arguments", ctypes.c_void_p),
+        ("groups", ctypes.c_uint * 3),
+        ("threads", ctypes.c_uint * 3),
+        ("warp_size", ctypes.c_uint),
+        ("order", ctypes.c_int),
+        ("dynamic", ctypes.c_size_t),
+        ("shared", _Span),
+        ("buffers", ctypes.POINTER(_Span)),
+        ("buffer_count", ctypes.c_size_t),
+    )
+
+
+@cache
+def _runtime() -> ctypes.CDLL:
+    return ctypes.CDLL(str(runtime_library()), mode=ctypes.RTLD_GLOBAL)
+
+
+@cache
+def _library(path: str) -> ctypes.CDLL:
+    _runtime()
+    return ctypes.CDLL(path)
+
+
+class _Memory:
+    """Copies of arguments where a kernel finds them: buffers between guards, values in a row."""
+
+    def __init__(self, arguments: Sequence[Argument]) -> None:
+        self.buffers = [_guarded(each) for each in arguments if isinstance(each, np.ndarray)]
+        buffers = iter(self.buffers)
+        addresses = [
+            np.uint64(next(buffers).ctypes.data) if isinstance(each, np.ndarray) else each
+            for each in arguments
+        ]
+        self.values = np.zeros((len(addresses), 2), np.uint64)
+        for row, value in zip(self.values.view(np.uint8), addresses, strict=True):
+            row[: value.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
+        start = self.values.ctypes.data
+        self.pointers = np.arange(len(addresses), dtype=np.uint64) * np.uint64(16) + np.uint64(
+            start
+        )
+
+    def spans(self) -> Any:
+        held = [*self.buffers, self.values]
+        return (_Span * len(held))(*(_Span(each.ctypes.data, each.nbytes) for each in held))
+
+
+def _guarded(source: Array) -> Array:
+    memory = np.empty(source.nbytes + 2 * GUARD + 256, np.uint8)
+    start = GUARD + -(memory.ctypes.data + GUARD) % 256  # where a device's allocations may start
+    copy = memory[start : start + source.nbytes].view(source.dtype).reshape(source.shape)
+    copy[...] = source
+    return copy
+
+
+def _three(shape: Sequence[int]) -> tuple[int, ...]:
+    return (*shape, 1, 1, 1)[:3]
+
+
+def _check_arguments(module: Compiled, name: str, arguments: Sequence[Argument]) -> None:
+    sizes = (ctypes.c_uint * (len(arguments) + 1)).in_dll(
+        _library(str(module.library)), f"sizes_{name}"
+    )
+    given = [8 if isinstance(each, np.ndarray) else each.nbytes for each in arguments]
+    if [*given, 0] != list(sizes):
+        raise TypeError(f"{name}: arguments of {given} bytes; its parameters have {list(sizes)}")
+
+
+def launch(
+    module: Compiled,
+    name: str,
+    grid: Sequence[int],
+    group: Sequence[int],
+    arguments: Sequence[Argument],
+    *,
+    dynamic: int = 0,
+    warp_size: int = 32,
+    orders: Sequence[str] = tuple(ORDERS),
+) -> None:
+    """Runs `grid` groups of `group` threads (up to 3 axes each) and writes the arrays among the
+    arguments; values are NumPy scalars of their parameters' types.
+
+    `dynamic` is dynamic shared memory in bytes. Raises DeviceFault at the first access outside of
+    every buffer, misaligned, or of shared memory that holds nothing; at a race, a divergent
+    barrier, a deadlock; for a group larger than the launch bounds; where orders give other bits.
+    """
+    signature = module.kernels[name]
+    threads = int(np.prod(group))
+    if threads > signature.most_threads:
+        raise DeviceFault(
+            f"{name}: launched with {threads} threads, its bound is {signature.most_threads}"
+        )
+    _check_arguments(module, name, arguments)
+    results = {
+        order: _run(module, name, _three(grid), _three(group), arguments, dynamic, warp_size, order)
+        for order in orders
+    }
+    first = results[orders[0]]
+    for order, result in results.items():
+        for number, (left, right) in enumerate(zip(first, result, strict=True)):
+            if left.tobytes() != right.tobytes():
+                raise DeviceFault(
+                    f"{name}: buffer {number} differs between threads run {orders[0]} and {order}"
+                )
+    buffers = (each for each in arguments if isinstance(each, np.ndarray))
+    for target, source in zip(buffers, first, strict=True):
+        target[...] = source
+
+
+def _run(
+    module: Compiled,
+    name: str,
+    grid: tuple[int, ...],
+    group: tuple[int, ...],
+    arguments: Sequence[Argument],
+    dynamic: int,
+    warp_size: int,
+    order: str,
+) -> list[Array]:
+    library = _library(str(module.library))
+    memory = _Memory(arguments)
+    spans = memory.spans()
+    begin, end = (ctypes.c_void_p * 2).in_dll(library, "simt_shared_bounds")
+    request = _Launch(
+        ctypes.cast(getattr(library, f"call_{name}"), ctypes.c_void_p),
+        memory.pointers.ctypes.data,
+        (ctypes.c_uint * 3)(*grid),
+        (ctypes.c_uint * 3)(*group),
+        warp_size,
+        ORDERS[order],
+        dynamic,
+        _Span(begin, (end or 0) - (begin or 0)),
+        spans,
+        len(spans),
+    )
+    fault = _Fault()
+    if _runtime().simt_launch(ctypes.byref(request), ctypes.byref(fault)):
+        sizes = [each.size for each in spans]
+        raise DeviceFault(f"{name}: {_worded(fault, module, group, grid, sizes)} ({order})")
+    return memory.buffers
+
+
+def _worded(
+    fault: _Fault,
+    module: Compiled,
+    group: tuple[int, ...],
+    grid: tuple[int, ...],
+    sizes: Sequence[int],
+) -> str:
+    thread, other = (_place(number, group, grid) for number in (fault.thread, fault.other_thread))
+    line = fault.line or _line(module, fault.caller)
+    other_line = fault.other_line or _line(module, fault.other_caller)
+    does = "writes" if fault.is_write else "reads"
+    did = "wrote" if fault.other_is_write else "read"
+    where = f"byte {fault.offset} of {_region(fault.region, sizes)}"
+    what = (
+        "nothing",
+        f"{does} {fault.size} bytes out of bounds, at {where}",
+        f"{does} {fault.size} bytes at an address that is {fault.offset} beyond a multiple of them",
+        f"{does} {where}, which {other} {did} at line {other_line} with no barrier between them",
+        f"reads {where}, which nothing has written",
+        f"indexes an array at {fault.offset}, beyond its declared size",
+        f"waits at a barrier while {other} waits at that of line {other_line}",
+        f"waits at a barrier while {other} has returned",
+        f"waits for its warp while {other} waits at line {other_line}",
+        f"waits for its warp, of which {other} waits at line {other_line}",
+        f"shuffles from {other}, which is not there",
+    )[fault.kind]
+    return f"line {line}, {thread} {what}"
+
+
+def _place(number: int, group: tuple[int, ...], grid: tuple[int, ...]) -> str:
+    which, within = divmod(number, int(np.prod(group)))
+    return f"thread {_index(within, group)} of group {_index(which, grid)}"
+
+
+def _index(number: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(number, shape, order="F"))
+
+
+def _region(number: int, sizes: Sequence[int]) -> str:
+    if number < 0:
+        return "shared memory"
+    name = "the values" if number == len(sizes) - 1 else f"buffer {number}"
+    return f"{name} ({sizes[number]} bytes)"
+
+
+def _line(module: Compiled, caller: int | None) -> str:
+    """The line of the text where a call instruction before `caller` comes from."""
+    program = shutil.which("addr2line")
+    if caller is None or program is None:
+        return "?"
+    base = _base(str(module.library))
+    command = [program, "-i", "-e", str(module.library), hex(caller - 1 - base)]
+    frames = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    lines = re.findall(r"(?:<stdin>|kernel):(\d+)", frames)
+    return lines[0] if lines else "?"
+
+
+@cache
+def _base(path: str) -> int:
+    """Where the machine has loaded a library."""
+    with open("/proc/self/maps") as maps:
+        return min(int(line.split("-")[0], 16) for line in maps if path in line)
