@@ -59,7 +59,7 @@ def compiler() -> str | None:
     return shutil.which("g++") or shutil.which("clang++")
 
 
-def build(target: Path, *arguments: str | Path, text: str | None = None) -> None:
+def write_library(target: Path, *arguments: str | Path, text: str | None = None) -> None:
     """Runs the C++ compiler on sources (and `text`, as its input) into `target`, which appears
     whole or not at all. Raises TextError with what the compiler says."""
     program = compiler()
@@ -79,17 +79,23 @@ def cached(name: str, *contents: str) -> Path:
     return platformdirs.user_cache_path("luminal-tests") / "simt" / f"{name}-{key}.so"
 
 
-def _sources(names: Sequence[str]) -> list[str]:
+def sources(names: Sequence[str]) -> list[str]:
+    """The texts of files of this folder."""
     return [(HERE / name).read_text() for name in names]
 
 
 @cache
 def runtime_library() -> Path:
     """The fibre runtime, built once."""
-    library = cached("runtime", *_sources(HEADERS[:2] + RUNTIME_SOURCES))
+    library = cached("runtime", *sources(HEADERS[:2] + RUNTIME_SOURCES))
     if not library.exists():
-        build(library, "-O2", *(HERE / name for name in RUNTIME_SOURCES))
+        write_library(library, "-O2", *(HERE / name for name in RUNTIME_SOURCES))
     return library
+
+
+def linked(library: Path) -> tuple[str, ...]:
+    """What makes the next library find this one, where it stands."""
+    return (f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}")
 
 
 def compile(text: str, dialect: str) -> Compiled:
@@ -103,9 +109,9 @@ def compile(text: str, dialect: str) -> Compiled:
     wrappers = "\n".join(signature.wrapper for signature in signatures)
     source = f'#include "{header}"\n#line 1 "kernel"\n{body}\n#line 1 "wrapper"\n'
     source += f"SIMT_MODULE\n{wrappers}\n"
-    library = cached("kernel", source, *KERNEL_FLAGS, *_sources(("fibres.h", header)))
+    runtime = runtime_library()
+    library = cached("kernel", source, str(runtime), *KERNEL_FLAGS, *sources(("fibres.h", header)))
     if not library.exists():
-        build(
-            library, *KERNEL_FLAGS, "-I", HERE, "-x", "c++", "-", "-lgcc", "-lm", "-lc", text=source
-        )
+        flags = (*KERNEL_FLAGS, "-I", HERE, "-x", "c++", "-", *linked(runtime))
+        write_library(library, *flags, "-lgcc", "-lm", "-lc", text=source)
     return Compiled(library, dialect, {each.name: each for each in signatures})

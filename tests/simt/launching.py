@@ -68,12 +68,11 @@ class _Launch(ctypes.Structure):
 
 @cache
 def _runtime() -> ctypes.CDLL:
-    return ctypes.CDLL(str(runtime_library()), mode=ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(str(runtime_library()))
 
 
 @cache
 def _library(path: str) -> ctypes.CDLL:
-    _runtime()
     return ctypes.CDLL(path)
 
 

@@ -1,0 +1,199 @@
+"""One CUDA device as a Driver: a pool of memory, one stream, modules, launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from cuda.bindings import driver as cuda
+from cuda.core import (
+    Buffer,
+    Device,
+    EventOptions,
+    LaunchConfig,
+    ObjectCode,
+    launch,
+)
+
+from luminal import tracing
+from luminal.backends.cuda import nvrtc, presence
+from luminal.errors import CompileError, LuminalError
+from luminal.kernel.tile_ir import Kernel
+from luminal.runtime import object_cache
+from luminal.runtime.driver import Array, Block, DeviceMemory, Driver, Mark, Place
+
+KERNEL = "luminal_kernel"
+"""The name of the kernel in every text."""
+GROUP = 128  # threads of a group: four warps, one for each scheduler of a multiprocessor
+GROUPS = 8  # of a multiprocessor: half of the threads it holds, which leaves 64 registers each
+
+
+class DeviceError(LuminalError, RuntimeError):
+    """The device reported that work it was given has failed."""
+
+
+class Spelled(Protocol):
+    """A kernel in CUDA C++.
+
+    Its parameters are the operands' addresses, that of the scratch memory, the kernel's parameters
+    and the number of chunks (i64). A thread is a worker: `scratch_bytes` of the scratch are its.
+    """
+
+    text: str
+
+    def scratch_bytes(self, params: Sequence[int]) -> int:
+        """As a driver's Code."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaCode:
+    """A kernel on its device, and the text that it was made of."""
+
+    spelled: Spelled
+    kernel: Any
+
+    def scratch_bytes(self, params: Sequence[int]) -> int:
+        """As a driver's Code."""
+        return self.spelled.scratch_bytes(params)
+
+
+class CudaDriver(Driver):
+    """The device `cuda:number`; `spell` makes CUDA C++ of kernels.
+
+    Raises CompileError where there is no such device.
+    """
+
+    def __init__(self, spell: Callable[[Kernel], Spelled], number: int = 0) -> None:
+        count, reason = presence.device_count(), presence.absence()
+        if number >= count:
+            raise CompileError(f"cuda:{number}: {reason or f'there are {count} devices'}")
+        self.name = f"cuda:{number}"
+        self.spell = spell
+        self.device = Device(number)
+        self.device.set_current()
+        self.architecture = _architecture(int(self.device.arch))
+        self.workers = self.device.properties.multiprocessor_count * GROUPS * GROUP
+        self.stream = self.device.create_stream()
+
+    def memory(self) -> DeviceMemory:
+        with self._reported("memory"):
+            status, free, total = cuda.cuMemGetInfo()
+            return DeviceMemory(total, free) if status == 0 else DeviceMemory(None, None)
+
+    def allocate(self, size: int) -> Block:
+        try:
+            with self._reported("allocate"):
+                return self.device.allocate(size, stream=self.stream)
+        except DeviceError as error:
+            if "OUT_OF_MEMORY" not in str(error):
+                raise
+            raise MemoryError(
+                f"{self.name}: cannot allocate {size} bytes; {self.memory().free} are free"
+            ) from None
+
+    def free(self, block: Block) -> None:
+        with self._reported("free"):
+            block.close(self.stream)
+
+    def write(self, target: Place, source: Array) -> None:
+        self._copy("write", _host(source), _part(target, source.nbytes))
+
+    def read(self, source: Place, target: Array) -> None:
+        self._copy("read", _part(source, target.nbytes), _host(target))
+        self.wait()
+
+    def copy(self, source: Place, target: Place, size: int) -> None:
+        self._copy("copy", _part(source, size), _part(target, size))
+
+    def _copy(self, what: str, source: Buffer, target: Buffer) -> None:
+        if source.size:
+            with self._reported(what):
+                target.copy_from(source, stream=self.stream)
+
+    def compile(self, kernel: Kernel, text: str) -> CudaCode:
+        if kernel.call is not None:
+            raise CompileError(
+                f"{self.name}: custom kernel {kernel.call.kernel.name!r} is LLVM IR for a CPU; "
+                "use backend 'cpu', or give a kernel in Python"
+            )
+        spelled = self.spell(kernel)
+        with self._reported("load"):
+            module = ObjectCode.from_cubin(self._cubin(spelled.text))
+            return CudaCode(spelled, module.get_kernel(KERNEL))
+
+    def _cubin(self, text: str) -> bytes:
+        objects = object_cache.default()
+        key = object_cache.key(text, self.architecture, nvrtc.version(), *nvrtc.OPTIONS)
+        code = objects.get(key)
+        if code is None:
+            with tracing.span("compile"):
+                code = nvrtc.compile(text, self.architecture).code
+            objects.put(key, code)
+        return code
+
+    def enqueue(
+        self,
+        code: Any,
+        chunks: int,
+        workers: int,
+        operands: Sequence[Place],
+        params: Sequence[int],
+        scratch: Place | None,
+    ) -> None:
+        places = [_address(operand) for operand in operands]
+        places.append(0 if scratch is None else _address(scratch))
+        group = min(GROUP, workers)
+        # Threads beyond `workers` find no chunk left, but would have no scratch memory either.
+        groups = workers // group if scratch else -(-workers // group)
+        config = LaunchConfig(grid=groups, block=group)
+        values = [np.int64(value) for value in (*params, chunks)]
+        with self._reported("launch"):
+            launch(self.stream, config, code.kernel, *places, *values)
+
+    def wait(self) -> None:
+        with self._reported("wait"):
+            self.stream.sync()
+
+    def mark(self) -> Mark:
+        with self._reported("mark"):
+            return self.stream.record(options=EventOptions(timing_enabled=True))
+
+    def seconds(self, first: Mark, last: Mark) -> float:
+        with self._reported("wait"):
+            last.sync()
+            return float(last - first) * 1e-3
+
+    @contextmanager
+    def _reported(self, what: str) -> Iterator[None]:
+        """The device is this thread's, and what it reports is a DeviceError."""
+        try:
+            self.device.set_current()
+            yield
+        except LuminalError:
+            raise
+        except Exception as error:  # CUDAError, which cuda-core does not export
+            if type(error).__name__ != "CUDAError":
+                raise
+            raise DeviceError(f"{self.name}: {what}: {error}") from None
+
+
+def _architecture(capability: int) -> str:
+    """The name that NVRTC knows a chip by, from 9.0 on with all that this chip alone can do."""
+    return f"sm_{capability}{'a' if capability >= 90 else ''}"
+
+
+def _address(place: Place) -> int:
+    return int(place.block.handle) + place.offset
+
+
+def _part(place: Place, size: int) -> Buffer:
+    """Bytes of a block. A place knows no size, so the driver checks that they are there."""
+    return Buffer.from_handle(_address(place), size)
+
+
+def _host(array: Array) -> Buffer:
+    assert array.flags.c_contiguous
+    return Buffer.from_handle(array.ctypes.data, array.nbytes)

@@ -1,0 +1,87 @@
+"""CUDA C++ to machine code by NVRTC, which needs no device."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from luminal.errors import CompileError
+
+OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
+"""A product and a sum are contracted where the text says so, and nowhere else."""
+
+
+class Cubin(NamedTuple):
+    """Machine code of one architecture, with what a thread of its kernel takes.
+
+    `registers` are of 32 bits; `stack` and `spilled` (stores and loads) are bytes.
+    """
+
+    code: bytes
+    registers: int
+    stack: int
+    spilled: int
+
+
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+def version() -> tuple[int, int]:
+    """Of the NVRTC that is installed. Raises CompileError where none is."""
+    _, major, minor = _bindings().nvrtcVersion()
+    return major, minor
+
+
+def _bindings() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()  # looks for the library
+    except (ImportError, RuntimeError):
+        raise CompileError("NVRTC is not installed; install luminal[cuda]") from None
+    return nvrtc
+
+
+def _checked(result: tuple[Any, ...]) -> Any:
+    status, *values = result
+    if status:
+        raise CompileError(f"NVRTC: {status.name}")
+    return values[0] if values else None
+
+
+def compile(text: str, architecture: str) -> Cubin:
+    """One kernel's code for an architecture such as "sm_90a".
+
+    A name with a final "a" has all that the chip can do, and what it lacks is refused. Raises
+    CompileError with NVRTC's words, and where NVRTC is not installed.
+    """
+    nvrtc = _bindings()
+    program = _checked(nvrtc.nvrtcCreateProgram(text.encode(), b"kernel", 0, [], []))
+    try:
+        options = [option.encode() for option in (f"--gpu-architecture={architecture}", *OPTIONS)]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        log = bytearray(_checked(nvrtc.nvrtcGetProgramLogSize(program)))
+        _checked(nvrtc.nvrtcGetProgramLog(program, log))
+        words = log.rstrip(b"\0").decode()
+        if status:
+            raise CompileError(f"NVRTC refuses a kernel for {architecture}:\n{words}\n{text}")
+        code = bytearray(_checked(nvrtc.nvrtcGetCUBINSize(program)))
+        _checked(nvrtc.nvrtcGetCUBIN(program, code))
+    finally:
+        _checked(nvrtc.nvrtcDestroyProgram(program))
+    return _measured(bytes(code), words)
+
+
+def _measured(code: bytes, words: str) -> Cubin:
+    """With the figures of the assembler's report. Raises CompileError where it has none."""
+    registers, stacks = _REGISTERS.findall(words), _STACK.findall(words)
+    if not registers or not stacks:
+        raise CompileError(f"NVRTC reports no registers:\n{words}")
+    frames = [tuple(map(int, found)) for found in stacks]
+    return Cubin(
+        code,
+        max(map(int, registers)),
+        max(stack for stack, _, _ in frames),
+        sum(stores + loads for _, stores, loads in frames),
+    )

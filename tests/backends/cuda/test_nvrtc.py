@@ -1,0 +1,80 @@
+"""What NVRTC makes of kernels for chips that are not here."""
+
+from __future__ import annotations
+
+import pytest
+
+from luminal.backends.cuda import nvrtc
+from luminal.errors import CompileError
+from tests.simt.samples import HISTOGRAM, PRODUCT, REDUCTION, SCAN, SORT
+
+ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a")
+TEXTS = {
+    "product": PRODUCT,
+    "reduction": REDUCTION,
+    "scan": SCAN,
+    "sort": SORT,
+    "histogram": HISTOGRAM,
+}
+SPILLING = r"""
+extern "C" __global__ void __launch_bounds__(1024) spilling(const float* from, float* to) {
+    float held[96];
+    #pragma unroll
+    for (int i = 0; i < 96; i++) held[i] = from[i * 1024 + threadIdx.x];
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < 96; i++) to[threadIdx.x * 96 + i] = held[i] * held[(i * 5 + 7) % 96];
+}
+"""
+
+
+def _is_installed() -> bool:
+    try:
+        nvrtc.version()
+    except CompileError:
+        return False
+    return True
+
+
+needs_nvrtc = pytest.mark.skipif(
+    not _is_installed(), reason="NVRTC is not installed (luminal[cuda])"
+)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("text", TEXTS.values(), ids=list(TEXTS))
+def test_the_texts_of_the_shims_are_cuda(text: str, architecture: str) -> None:
+    cubin = nvrtc.compile(text, architecture)
+    assert cubin.code[:4] == b"\x7fELF"
+    assert 8 <= cubin.registers <= 64
+    assert cubin.spilled == 0
+
+
+@needs_nvrtc
+def test_spills_are_told() -> None:
+    cubin = nvrtc.compile(SPILLING, "sm_90a")
+    assert cubin.registers == 64
+    assert cubin.spilled > 0
+
+
+@needs_nvrtc
+def test_a_refused_text_comes_with_the_compilers_words() -> None:
+    with pytest.raises(CompileError, match=r"for sm_80:\n.*kernel\(2\): error.*undefined"):
+        nvrtc.compile('extern "C" __global__ void k(int* a) {\n    a[0] = undefined;\n}', "sm_80")
+
+
+@needs_nvrtc
+def test_products_and_sums_are_contracted_where_the_text_says_so_alone() -> None:
+    text = 'extern "C" __global__ void k(float* a) { a[0] = %s; }'
+    plain = nvrtc.compile(text % "a[0] * a[1] + a[2]", "sm_80").code
+    same = nvrtc.compile(text % "__fadd_rn(__fmul_rn(a[0], a[1]), a[2])", "sm_80").code
+    fused = nvrtc.compile(text % "fmaf(a[0], a[1], a[2])", "sm_80").code
+    assert plain == same
+    assert plain != fused
+
+
+@pytest.mark.skipif(_is_installed(), reason="NVRTC is installed")
+def test_without_nvrtc_the_extra_is_named() -> None:
+    with pytest.raises(CompileError, match=r"install luminal\[cuda\]"):
+        nvrtc.compile(PRODUCT, "sm_80")

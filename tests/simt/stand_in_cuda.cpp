@@ -1,0 +1,367 @@
+// A CUDA driver (libcuda.so.1) for machines without one, with as much of it as cuda-core asks for.
+// Its one device is the CPU, its modules are shared libraries made by compiling.py, and its memory
+// is the host's, poisoned when allocated and when freed.
+//
+// Work on a stream waits until somebody waits for it, so that a missing wait shows. As in a real
+// driver a copy from the host's memory takes the bytes at once, one to it runs all that is queued
+// before; arguments are taken when a kernel is launched; the first failure of a kernel stays the
+// answer to every later call.
+#include <cuda.h>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+#include "runtime.h"
+
+#define API extern "C" __attribute__((visibility("default"))) CUresult
+#define IGNORED(name, ...) \
+    API name(__VA_ARGS__) { return CUDA_SUCCESS; }
+
+extern "C" int simt_launch(const simt::Launch*, simt::Fault*);
+
+using Work = std::function<CUresult()>;
+struct Stream { std::vector<Work> queue; };
+struct Event { double milliseconds; };
+struct Module { void* library; };
+struct Function { void (*entry)(void**); std::vector<size_t> sizes; Module* module; };
+
+constexpr size_t MEMORY = size_t(1) << 30;
+static std::map<CUdeviceptr, size_t> allocations;
+static size_t used;
+static std::vector<std::unique_ptr<Stream>> streams;
+static Stream default_stream;
+static CUcontext current;
+static int handle;  // contexts and pools are but handles
+static CUresult failed = CUDA_SUCCESS;
+
+static simt::Fault fault;  // of the kernel that failed
+
+static Stream& stream(CUstream s) { return (uintptr_t)s <= 2 ? default_stream : *(Stream*)s; }
+
+static CUresult run(Stream& stream) {
+    std::vector<Work> queue;
+    queue.swap(stream.queue);
+    for (Work& work : queue)
+        if (failed == CUDA_SUCCESS) failed = work();
+    return failed;
+}
+
+static CUresult queue(CUstream s, Work work) {
+    if (failed == CUDA_SUCCESS) stream(s).queue.push_back(std::move(work));
+    return failed;
+}
+
+static CUresult run_all() {
+    run(default_stream);
+    for (auto& each : streams) run(*each);
+    return failed;
+}
+
+// Is it memory of the device, up to its last byte? Host memory is what is no device's.
+static bool is_device(CUdeviceptr at, size_t size) {
+    auto after = allocations.upper_bound(at);
+    if (after == allocations.begin()) return false;
+    --after;
+    return at + size <= after->first + after->second;
+}
+
+static CUresult allocate(CUdeviceptr* at, size_t size) {
+    if (failed) return failed;
+    if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (size > MEMORY - used) return CUDA_ERROR_OUT_OF_MEMORY;
+    // Its own pages, with one on each side that nobody may touch.
+    size_t page = sysconf(_SC_PAGESIZE), pages = (size + page - 1) / page + 2;
+    char* memory = (char*)mmap(nullptr, pages * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    mprotect(memory + page, (pages - 2) * page, PROT_READ | PROT_WRITE);
+    *at = (CUdeviceptr)(memory + page);
+    memset((void*)*at, 0xCB, size);
+    allocations[*at] = size;
+    used += size;
+    return CUDA_SUCCESS;
+}
+
+static CUresult release(CUdeviceptr at) {
+    auto found = allocations.find(at);
+    if (found == allocations.end()) return CUDA_ERROR_INVALID_VALUE;
+    mprotect((void*)at, found->second, PROT_NONE);  // the address is never given again
+    used -= found->second;
+    allocations.erase(found);
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s) {
+    if (failed) return failed;
+    bool to_device = is_device(to, 1), from_device = is_device(from, 1);
+    auto copied = [=] {
+        if ((to_device && !is_device(to, size)) || (from_device && !is_device(from, size)))
+            return CUDA_ERROR_INVALID_VALUE;
+        memcpy((void*)to, (void*)from, size);
+        return CUDA_SUCCESS;
+    };
+    if (!from_device) {
+        auto staged = std::make_shared<std::string>((char*)from, size);
+        return queue(s, [=] {
+            if (!is_device(to, size)) return CUDA_ERROR_INVALID_VALUE;
+            memcpy((void*)to, staged->data(), size);
+            return CUDA_SUCCESS;
+        });
+    }
+    CUresult result = queue(s, copied);
+    return to_device ? result : run(stream(s));
+}
+
+static CUresult load(Module** module, const void* image) {
+    if (failed) return failed;
+    // A shared library's length stands at the end of its section headers.
+    auto bytes = (const unsigned char*)image;
+    uint64_t sections;
+    uint16_t size, count;
+    if (memcmp(bytes, "\177ELF", 4) || bytes[18] != 62) return CUDA_ERROR_INVALID_IMAGE;
+    memcpy(&sections, bytes + 0x28, 8);
+    memcpy(&size, bytes + 0x3A, 2);
+    memcpy(&count, bytes + 0x3C, 2);
+    size_t length = sections + size_t(size) * count;
+    int file = memfd_create("module", 0);
+    if (write(file, image, length) != ssize_t(length)) return CUDA_ERROR_OPERATING_SYSTEM;
+    void* library = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW);
+    close(file);
+    if (!library) return CUDA_ERROR_INVALID_IMAGE;
+    *module = new Module{library};
+    return CUDA_SUCCESS;
+}
+
+static CUresult find(Function** function, Module* module, const std::string& name) {
+    auto entry = (void (*)(void**))dlsym(module->library, ("call_" + name).c_str());
+    auto sizes = (const unsigned*)dlsym(module->library, ("sizes_" + name).c_str());
+    if (!entry) return CUDA_ERROR_NOT_FOUND;
+    *function = new Function{entry, {}, module};
+    for (; *sizes; sizes++) (*function)->sizes.push_back(*sizes);
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(const Function& function, const std::vector<std::string>& values,
+                       simt::Index grid, simt::Index block, unsigned dynamic) {
+    std::vector<void*> arguments;
+    for (const std::string& each : values) arguments.push_back((void*)each.data());
+    std::vector<simt::Span> buffers;
+    for (auto& [at, size] : allocations) buffers.push_back({(char*)at, size});
+    auto shared = (char**)dlsym(function.module->library, "simt_shared_bounds");
+    simt::Launch launch{function.entry, arguments.data(), grid, block, 32, 0, dynamic,
+                        {shared[0], size_t(shared[1] - shared[0])}, buffers.data(), buffers.size()};
+    return simt_launch(&launch, &fault) ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
+}
+
+static CUresult attribute(int* value, int which) {
+    static const std::map<int, int> values = {
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+        {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 2},
+        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+    };
+    auto found = values.find(which);
+    *value = found == values.end() ? 0 : found->second;
+    return CUDA_SUCCESS;
+}
+
+// For tests, which do after a failure what a program cannot: start anew.
+extern "C" void stand_in_reset() {
+    failed = CUDA_SUCCESS;
+    default_stream.queue.clear();
+    for (auto& each : streams) each->queue.clear();
+}
+
+// The device and its context.
+IGNORED(cuInit, unsigned)
+API cuDriverGetVersion(int* version) { return *version = 13000, CUDA_SUCCESS; }
+API cuGetErrorName(CUresult error, const char** name) {
+    switch (error) {
+        case CUDA_ERROR_INVALID_VALUE: return *name = "CUDA_ERROR_INVALID_VALUE", CUDA_SUCCESS;
+        case CUDA_ERROR_OUT_OF_MEMORY: return *name = "CUDA_ERROR_OUT_OF_MEMORY", CUDA_SUCCESS;
+        case CUDA_ERROR_LAUNCH_FAILED: return *name = "CUDA_ERROR_LAUNCH_FAILED", CUDA_SUCCESS;
+        case CUDA_ERROR_INVALID_IMAGE: return *name = "CUDA_ERROR_INVALID_IMAGE", CUDA_SUCCESS;
+        case CUDA_ERROR_NOT_FOUND: return *name = "CUDA_ERROR_NOT_FOUND", CUDA_SUCCESS;
+        default: return *name = "CUDA_ERROR_UNKNOWN", CUDA_SUCCESS;
+    }
+}
+API cuGetErrorString(CUresult, const char** text) {
+    return *text = "said by the stand-in driver", CUDA_SUCCESS;
+}
+API cuDeviceGetCount(int* count) { return *count = 1, CUDA_SUCCESS; }
+API cuDeviceGet(CUdevice* device, int number) {
+    return *device = number, number ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+API cuDeviceGetName(char* name, int size, CUdevice) {
+    return strncpy(name, "stand-in", size), CUDA_SUCCESS;
+}
+API cuDeviceGetUuid_v2(CUuuid* id, CUdevice) { return memset(id, 7, sizeof *id), CUDA_SUCCESS; }
+API cuDeviceTotalMem_v2(size_t* size, CUdevice) { return *size = MEMORY, CUDA_SUCCESS; }
+API cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
+    return attribute(value, which);
+}
+API cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
+    return *context = (CUcontext)&handle, CUDA_SUCCESS;
+}
+IGNORED(cuDevicePrimaryCtxRelease_v2, CUdevice)
+API cuCtxSetCurrent(CUcontext context) { return current = context, CUDA_SUCCESS; }
+API cuCtxGetCurrent(CUcontext* context) { return *context = current, CUDA_SUCCESS; }
+API cuCtxPushCurrent_v2(CUcontext context) { return current = context, CUDA_SUCCESS; }
+API cuCtxPopCurrent_v2(CUcontext* context) {
+    if (context) *context = current;
+    return CUDA_SUCCESS;
+}
+API cuCtxGetDevice(CUdevice* device) {
+    return *device = 0, current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+API cuCtxSynchronize() { return run_all(); }
+API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+    return *least = *greatest = 0, CUDA_SUCCESS;
+}
+
+// Memory.
+API cuMemAllocFromPoolAsync(CUdeviceptr* at, size_t size, CUmemoryPool, CUstream) {
+    return allocate(at, size);
+}
+API cuMemAllocAsync(CUdeviceptr* at, size_t size, CUstream) { return allocate(at, size); }
+API cuMemAlloc_v2(CUdeviceptr* at, size_t size) { return allocate(at, size); }
+API cuMemFree_v2(CUdeviceptr at) { return run_all(), release(at); }
+API cuMemFreeAsync(CUdeviceptr at, CUstream s) { return queue(s, [=] { return release(at); }); }
+API cuMemGetInfo_v2(size_t* free, size_t* total) {
+    return *total = MEMORY, *free = MEMORY - used, failed;
+}
+API cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice) {
+    return *pool = (CUmemoryPool)&handle, CUDA_SUCCESS;
+}
+API cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
+    return cuDeviceGetDefaultMemPool(pool, device);
+}
+IGNORED(cuMemPoolSetAttribute, CUmemoryPool, CUmemPool_attribute, void*)
+API cuMemPoolGetAttribute(CUmemoryPool, CUmemPool_attribute, void* value) {
+    return *(cuuint64_t*)value = 0, CUDA_SUCCESS;
+}
+API cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s) {
+    return copy(to, from, size, s);
+}
+API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size, CUstream s) {
+    return copy(to, (CUdeviceptr)from, size, s);
+}
+API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size, CUstream s) {
+    return copy((CUdeviceptr)to, from, size, s);
+}
+API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s) {
+    return copy(to, from, size, s);
+}
+API cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t size, CUstream s) {
+    return queue(s, [=] {
+        if (!is_device(to, size)) return CUDA_ERROR_INVALID_VALUE;
+        memset((void*)to, value, size);
+        return CUDA_SUCCESS;
+    });
+}
+API cuPointerGetAttribute(void* value, CUpointer_attribute which, CUdeviceptr at) {
+    bool is_type = which == CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    *(int*)value = is_type ? is_device(at, 1) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST : 0;
+    return CUDA_SUCCESS;
+}
+API cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void** values, CUdeviceptr at) {
+    for (unsigned i = 0; i < count; i++) cuPointerGetAttribute(values[i], which[i], at);
+    return CUDA_SUCCESS;
+}
+
+// Streams and events.
+API cuStreamCreateWithPriority(CUstream* s, unsigned, int) {
+    streams.push_back(std::make_unique<Stream>());
+    return *s = (CUstream)streams.back().get(), CUDA_SUCCESS;
+}
+API cuStreamDestroy_v2(CUstream s) { return run(stream(s)); }
+API cuStreamSynchronize(CUstream s) { return run(stream(s)); }
+API cuStreamGetCtx(CUstream, CUcontext* context) {
+    return *context = (CUcontext)&handle, CUDA_SUCCESS;
+}
+API cuStreamGetFlags(CUstream, unsigned* flags) { return *flags = 1, CUDA_SUCCESS; }
+API cuStreamGetPriority(CUstream, int* priority) { return *priority = 0, CUDA_SUCCESS; }
+API cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
+    return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
+}
+API cuEventCreate(CUevent* event, unsigned) {
+    return *event = (CUevent) new Event{-1}, CUDA_SUCCESS;
+}
+API cuEventDestroy_v2(CUevent) { return CUDA_SUCCESS; }  // work may still hold it
+API cuEventRecord(CUevent event, CUstream s) {
+    return queue(s, [=] {
+        timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        ((Event*)event)->milliseconds = now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
+        return CUDA_SUCCESS;
+    });
+}
+API cuEventSynchronize(CUevent) { return run_all(); }
+API cuEventQuery(CUevent event) {
+    return ((Event*)event)->milliseconds < 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+API cuEventElapsedTime_v2(float* milliseconds, CUevent first, CUevent last) {
+    if (cuEventQuery(first) || cuEventQuery(last)) return CUDA_ERROR_NOT_READY;
+    *milliseconds = float(((Event*)last)->milliseconds - ((Event*)first)->milliseconds);
+    return CUDA_SUCCESS;
+}
+
+// Modules and launches.
+API cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**, unsigned,
+                      CUlibraryOption*, void**, unsigned) {
+    return load((Module**)library, image);
+}
+IGNORED(cuLibraryUnload, CUlibrary)  // work may still run in it
+API cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
+    return find((Function**)kernel, (Module*)library, name);
+}
+API cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
+    return *function = (CUfunction)kernel, CUDA_SUCCESS;
+}
+API cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel, CUdevice) {
+    return *value = which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0, CUDA_SUCCESS;
+}
+API cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned dynamic,
+                   CUstream s, void** parameters, void**) {
+    auto& function = *(Function*)f;
+    if (!(grid_x && grid_y && grid_z && block_x && block_y && block_z) ||
+        block_x * block_y * block_z > 1024 || grid_y > 65535 || grid_z > 65535)
+        return CUDA_ERROR_INVALID_VALUE;
+    std::vector<std::string> values;
+    for (size_t i = 0; i < function.sizes.size(); i++)
+        values.emplace_back((char*)parameters[i], function.sizes[i]);
+    simt::Index grid{grid_x, grid_y, grid_z}, block{block_x, block_y, block_z};
+    return queue(s, [=, &function] { return launch(function, values, grid, block, dynamic); });
+}
+API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
+    return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
+                          config->blockDimX, config->blockDimY, config->blockDimZ,
+                          config->sharedMemBytes, config->hStream, parameters, nullptr);
+}
+
+// How cuda-core finds all of the above.
+API cuGetProcAddress_v2(const char* name, void** function, int, cuuint64_t,
+                        CUdriverProcAddressQueryResult* status) {
+    static void* self = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    *function = nullptr;
+    for (const char* version : {"_v2", ""})
+        if (!*function) *function = dlsym(self, (std::string(name) + version).c_str());
+    if (status)
+        *status = *function ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
