@@ -43,7 +43,7 @@ class Compiled:
     kernels: Mapping[str, Signature]
 
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 
 
 _DIALECTS = {
@@ -105,7 +105,7 @@ def compile(text: str, dialect: str) -> Compiled:
     """
     header, kernels_of, rewritten = _DIALECTS[dialect]
     signatures = kernels_of(text)
-    body = rewritten(_INCLUDE.sub("", text))
+    body = rewritten(INCLUDE.sub("", text))
     wrappers = "\n".join(signature.wrapper for signature in signatures)
     source = f'#include "{header}"\n#line 1 "kernel"\n{body}\n#line 1 "wrapper"\n'
     source += f"SIMT_MODULE\n{wrappers}\n"
