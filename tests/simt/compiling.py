@@ -27,7 +27,15 @@ RUNTIME_SOURCES = ("fibres.cpp", "shadow.cpp")
 HEADERS = ("fibres.h", "runtime.h", "cuda_kernels.h", "metal_kernels.h")
 INSTRUMENTED = ("-fsanitize=thread", "-fsanitize=bounds", "-nodefaultlibs")
 """Reports of every access; the runtime receives them, so no sanitizer's library is linked."""
-KERNEL_FLAGS = ("-O1", "-g1", "-w", "-fno-exceptions", "-ffp-contract=off", *INSTRUMENTED)
+KERNEL_FLAGS = (
+    "-O1",
+    "-g1",
+    "-gdwarf-4",
+    "-w",
+    "-fno-exceptions",
+    "-ffp-contract=off",
+    *INSTRUMENTED,
+)
 
 
 class TextError(Exception):

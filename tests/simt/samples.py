@@ -267,7 +267,7 @@ SAMPLES = {
             "divergent": Fault(
                 "threadgroup_barrier(", "if (t < 7) threadgroup_barrier(", "has returned"
             ),
-            "one-too-far": Fault("i < n;", "i <= n;", "reads 16 bytes out of bounds"),
+            "one-too-far": Fault("i < n;", "i <= n;", r"reads \d+ bytes out of bounds"),
             "threadgroup-memory": Fault(
                 "of_simds[t / 32]", "of_simds[t / 32 + 1]", "out of bounds"
             ),

@@ -28,7 +28,7 @@ def absence() -> str | None:
     """Why CUDA cannot be used here; None where it can."""
     missing = [name for name in PACKAGES if not _is_installed(name)]
     if missing:
-        return f"{' and '.join(missing)} not installed; install luminal[cuda]"
+        return f"there is no {' and no '.join(missing)}; install luminal[cuda]"
     try:
         driver = ctypes.CDLL(LIBRARY)
     except OSError:
