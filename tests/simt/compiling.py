@@ -25,6 +25,8 @@ from tests.simt.signature import Signature
 HERE = Path(__file__).parent
 RUNTIME_SOURCES = ("fibres.cpp", "shadow.cpp")
 HEADERS = ("fibres.h", "runtime.h", "cuda_kernels.h", "metal_kernels.h")
+RUNTIME_FLAGS = ("-O2", "-U_FORTIFY_SOURCE")
+"""A fortified longjmp takes a jump to another stack for a mistake."""
 INSTRUMENTED = ("-fsanitize=thread", "-fsanitize=bounds", "-nodefaultlibs")
 """Reports of every access; the runtime receives them, so no sanitizer's library is linked."""
 KERNEL_FLAGS = (
@@ -95,9 +97,9 @@ def sources(names: Sequence[str]) -> list[str]:
 @cache
 def runtime_library() -> Path:
     """The fibre runtime, built once."""
-    library = cached("runtime", *sources(HEADERS[:2] + RUNTIME_SOURCES))
+    library = cached("runtime", *RUNTIME_FLAGS, *sources(HEADERS[:2] + RUNTIME_SOURCES))
     if not library.exists():
-        write_library(library, "-O2", *(HERE / name for name in RUNTIME_SOURCES))
+        write_library(library, *RUNTIME_FLAGS, *(HERE / name for name in RUNTIME_SOURCES))
     return library
 
 

@@ -8,6 +8,7 @@
 // answer to every later call.
 #include <cuda.h>
 #include <dlfcn.h>
+#include <elf.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <cstring>
@@ -123,7 +124,7 @@ static CUresult load(Module** module, const void* image) {
     auto bytes = (const unsigned char*)image;
     uint64_t sections;
     uint16_t size, count;
-    if (memcmp(bytes, "\177ELF", 4) || bytes[18] != 62) return CUDA_ERROR_INVALID_IMAGE;
+    if (memcmp(bytes, "\177ELF", 4) || bytes[18] == EM_CUDA) return CUDA_ERROR_INVALID_IMAGE;
     memcpy(&sections, bytes + 0x28, 8);
     memcpy(&size, bytes + 0x3A, 2);
     memcpy(&count, bytes + 0x3C, 2);
