@@ -221,6 +221,18 @@ def child_environment() -> dict[str, str]:
     return environment
 
 
+@contextmanager
+def environment(**texts: str) -> Iterator[None]:
+    """Variables that a foreign library reads, set inside the block but for those the user set."""
+    added = {name: text for name, text in texts.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
 def cache_key() -> tuple[tuple[str, Value], ...]:
     """The flags that change what is compiled, with their values."""
     return tuple((flag.name, _read(flag)) for flag in FLAGS.values() if flag.enters_cache_key)

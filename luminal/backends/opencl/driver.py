@@ -1,0 +1,151 @@
+"""One OpenCL device as a Driver: an in-order queue, buffers, and launches of kernels in C."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from luminal.backends.opencl import platforms, programs
+from luminal.backends.opencl.facts import Facts
+from luminal.codegen.c_family.kernel import Spelled
+from luminal.dtypes import float64
+from luminal.errors import CompileError, LuminalError
+from luminal.kernel.tile_ir import Kernel
+from luminal.runtime.driver import Array, Block, DeviceMemory, Driver, Mark, Place
+
+NOWHERE = Place(None)
+
+
+class DeviceError(LuminalError, RuntimeError):
+    """A device reported that work it was given has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenClCode:
+    """A kernel on its device, and the text that it was made of."""
+
+    spelled: Spelled
+    kernel: Any
+
+    def scratch_bytes(self, params: Sequence[int]) -> int:
+        """As a driver's Code."""
+        return self.spelled.scratch_bytes(params)
+
+
+class OpenClDriver(Driver):
+    """The device `opencl:number`, of those `platforms` finds; `spell` makes OpenCL C of kernels.
+
+    Raises CompileError where there is no such device.
+    """
+
+    def __init__(self, spell: Callable[[Kernel], Spelled], number: int = 0) -> None:
+        devices = platforms.devices()
+        if number >= len(devices):
+            raise CompileError(f"opencl:{number}: there are {len(devices)} devices, from opencl:0")
+        self.name = f"opencl:{number}"
+        self.spell = spell
+        self.device = devices[number]
+        self.facts = Facts.of(self.device)
+        self.workers = self.facts.workers
+        self.context = cl.Context([self.device])
+        timed = cl.command_queue_properties.PROFILING_ENABLE
+        self.queue = cl.CommandQueue(self.context, properties=timed)
+
+    def memory(self) -> DeviceMemory:
+        return DeviceMemory(self.device.global_mem_size, None)
+
+    def allocate(self, size: int) -> Block:
+        try:
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, size)
+        except cl.Error as error:
+            largest = self.device.max_mem_alloc_size
+            raise MemoryError(
+                f"{self.name}: cannot allocate {size} bytes ({error}); it gives at most {largest} "
+                "at once"
+            ) from None
+
+    def free(self, block: Block) -> None:
+        block.release()
+
+    def write(self, target: Place, source: Array) -> None:
+        if source.nbytes:
+            with self._reported("write"):
+                cl.enqueue_copy(
+                    self.queue, target.block, _bytes(source), dst_offset=target.offset
+                )  # waits: the caller may change the array
+
+    def read(self, source: Place, target: Array) -> None:
+        if not target.nbytes:
+            self.wait()
+            return
+        with self._reported("read"):
+            cl.enqueue_copy(self.queue, _bytes(target), source.block, src_offset=source.offset)
+
+    def copy(self, source: Place, target: Place, size: int) -> None:
+        if size:
+            with self._reported("copy"):
+                cl.enqueue_copy(
+                    self.queue, target.block, source.block,
+                    src_offset=source.offset, dst_offset=target.offset, byte_count=size,
+                )  # fmt: skip
+
+    def compile(self, kernel: Kernel, text: str) -> OpenClCode:
+        if kernel.call is not None:
+            raise CompileError(
+                f"{self.name}: custom kernel {kernel.call.kernel.name!r} is LLVM IR for a CPU; "
+                "use backend 'cpu', or give a kernel in Python"
+            )
+        spelled = self.spell(kernel)
+        if float64 in spelled.dtypes and not self.facts.has_double:
+            raise CompileError(
+                f"{self.name}: {self.facts.name} computes no f64; cast to f32, or use backend 'cpu'"
+            )
+        built = programs.load(self.context, self.device, self.facts, spelled.text)
+        memory = [None, np.int64] * (len(kernel.buffers) + 1)
+        integers = [np.int64] * (len(kernel.params) + 2)
+        built.set_scalar_arg_dtypes([*memory, *integers])
+        return OpenClCode(spelled, built)
+
+    def enqueue(
+        self,
+        code: Any,
+        chunks: int,
+        workers: int,
+        operands: Sequence[Place],
+        params: Sequence[int],
+        scratch: Place | None,
+    ) -> None:
+        memory = [part for place in (*operands, scratch or NOWHERE) for part in place]
+        group = math.gcd(self.facts.group, workers)
+        with self._reported("launch"):
+            code.kernel.set_args(*memory, *params, code.scratch_bytes(params), chunks)
+            cl.enqueue_nd_range_kernel(self.queue, code.kernel, (workers,), (group,))
+
+    def wait(self) -> None:
+        with self._reported("wait"):
+            self.queue.finish()
+
+    def mark(self) -> Mark:
+        return cl.enqueue_marker(self.queue)
+
+    def seconds(self, first: Mark, last: Mark) -> float:
+        with self._reported("wait"):
+            last.wait()
+        return float(last.profile.end - first.profile.end) * 1e-9
+
+    @contextmanager
+    def _reported(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except cl.Error as error:
+            raise DeviceError(f"{self.name}: {what}: {error}") from None
+
+
+def _bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8)

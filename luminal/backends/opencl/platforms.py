@@ -1,0 +1,87 @@
+"""The devices of OpenCL, as pyopencl finds them.
+
+Implementations are listed by files in a folder of vendors. The wheel of Intel's implementation for
+CPUs (extra `opencl-cpu`) cannot write one there, and finds no library beside itself: its libraries
+are loaded here, and for the time of the look-up a folder lists it together with the system's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from luminal import config
+from luminal.errors import CompileError
+
+SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
+WHEEL = "intel-opencl-rt"
+LIBRARY = "libintelocl.so"
+NEEDED = ("libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so", "libtbb.so.12")
+"""Of the wheels `intel-cmplr-lib-rt` and `tbb`, each after those that it needs itself."""
+
+
+@functools.cache
+def devices() -> tuple[Any, ...]:
+    """pyopencl's devices: of every platform in its order, GPUs before CPUs.
+
+    Raises CompileError with the reason where there is none.
+    """
+    library = _wheel_library()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            if library is None:
+                found = _found()
+            else:
+                _list_vendors(Path(folder), library)
+                with config.environment(OCL_ICD_VENDORS=folder):
+                    found = _found()
+    except ImportError:
+        raise CompileError(
+            "pyopencl is not installed; install luminal[opencl], or luminal[opencl-cpu] with an "
+            "implementation for CPUs"
+        ) from None
+    if not found:
+        raise CompileError(
+            "pyopencl finds no OpenCL device; install the driver of one, or luminal[opencl-cpu]"
+        )
+    return found
+
+
+def _found() -> tuple[Any, ...]:
+    import pyopencl as cl
+
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:  # the loader's way to say that there is none
+        return ()
+    listed = [device for platform in platforms for device in platform.get_devices()]
+    return tuple(sorted(listed, key=lambda device: not device.type & cl.device_type.GPU))
+
+
+def _wheel_library() -> Path | None:
+    """Intel's implementation from its wheel, with all that it needs loaded."""
+    try:
+        files = metadata.distribution(WHEEL).files or []
+    except metadata.PackageNotFoundError:
+        return None
+    library = next((file for file in files if file.name == LIBRARY), None)
+    if library is None:
+        return None
+    path = Path(str(library.locate())).resolve()
+    try:
+        for name in NEEDED:
+            ctypes.CDLL(str(path.with_name(name)), mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return None
+    return path
+
+
+def _list_vendors(folder: Path, library: Path) -> None:
+    """Fills a folder of vendors with the system's and this library."""
+    for vendor in SYSTEM_VENDORS.glob("*.icd"):
+        (folder / vendor.name).write_bytes(vendor.read_bytes())
+    (folder / "wheel.icd").write_text(str(library))

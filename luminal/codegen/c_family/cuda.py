@@ -1,0 +1,51 @@
+"""CUDA C++, for NVRTC with --fmad=false, which does not contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+from luminal.codegen.c_family.dialect import KERNEL, Dialect
+from luminal.dtypes import DType, float32
+
+TYPES = {
+    "bool": "bool", "i8": "signed char", "u8": "unsigned char", "i16": "short",
+    "u16": "unsigned short", "i32": "int", "u32": "unsigned int", "i64": "long long",
+    "u64": "unsigned long long", "f32": "float", "f64": "double",
+}  # fmt: skip
+SUFFIXES = {"u32": "u", "i64": "ll", "u64": "ull", "f32": "f"}
+SAME_BYTES = """template <class To, class From> __device__ inline To same_bytes(From value)
+{
+    union { From from; To to; } both;
+    both.from = value;
+    return both.to;
+}"""
+
+
+class CudaCpp(Dialect):
+    """A thread is a worker."""
+
+    name = "CUDA C++"
+    types = TYPES
+    suffixes = SUFFIXES
+    space = ""
+    inline = "__device__ inline"
+    worker = "blockIdx.x * (long long)blockDim.x + threadIdx.x"
+    workers = "gridDim.x * (long long)blockDim.x"
+
+    def head(self, dtypes: AbstractSet[DType]) -> str:
+        return SAME_BYTES
+
+    def signature(self, pointers: Sequence[str], integers: Sequence[str]) -> str:
+        memory = [f"unsigned char *{name}" for name in pointers]
+        values = [f"const long long {name}" for name in integers]
+        return f'extern "C" __global__ void {KERNEL}({", ".join([*memory, *values])})'
+
+    def bitcast(self, dtype: DType, value: str) -> str:
+        return f"same_bytes<{self.types[dtype.short]}>({value})"
+
+    def function(self, operation: str, dtype: DType) -> str:
+        return super().function(operation, dtype) + ("f" if dtype == float32 else "")
+
+
+CUDA = CudaCpp()

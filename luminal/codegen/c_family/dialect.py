@@ -1,0 +1,52 @@
+"""A dialect of C: all that differs from one language of kernels to the next."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from luminal.dtypes import DType
+
+KERNEL = "luminal_kernel"
+"""The name of the kernel in every text."""
+
+
+class Dialect(ABC):
+    """One language.
+
+    `types` has the names of the dtypes it computes in, by their short names; `suffixes` what ends a
+    literal of i64, u32, u64 and f32. `space` stands before a type in global memory, `inline` before
+    a function; `worker` and `workers` are the number of this worker and of all.
+
+    A compiler must not contract a*b + c nor flush denormals, and must round division and square
+    roots correctly: what that takes stands in `head`, or in the options of the driver.
+    """
+
+    name: str
+    types: Mapping[str, str]
+    suffixes: Mapping[str, str]
+    space: str
+    inline: str
+    worker: str
+    workers: str
+
+    @abstractmethod
+    def head(self, dtypes: AbstractSet[DType]) -> str:
+        """What stands before everything else in the text of a kernel that computes in these."""
+
+    @abstractmethod
+    def signature(self, pointers: Sequence[str], integers: Sequence[str]) -> str:
+        """The kernel's, for memory under these names, then i64 values under these."""
+
+    @abstractmethod
+    def bitcast(self, dtype: DType, value: str) -> str:
+        """The same bytes as another dtype of this size."""
+
+    def function(self, operation: str, dtype: DType) -> str:
+        """The name of the function for an operation of expanded IR on floats of this dtype."""
+        return {"abs": "fabs"}.get(operation, operation)
+
+    def base(self, pointer: str) -> str:
+        """The first byte of the memory under a name of `signature`."""
+        return pointer

@@ -1,0 +1,174 @@
+"""A kernel of expanded IR as C: one walk for all dialects, which decides nothing.
+
+The kernel takes the operands' memory and the scratch memory, then as i64 its parameters, the bytes
+of scratch memory for each worker, and the number of chunks, of which each worker takes every
+`workers`-th.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from luminal.codegen.c_family.dialect import Dialect
+from luminal.codegen.c_family.spelling import (
+    EXTREMES,
+    float_extremes,
+    memory_type,
+    operand,
+    operation,
+)
+from luminal.dtypes import DType
+from luminal.expand.ir import Apply, If, Kernel, Load, Loop, Operand, Statement, Store, Value
+from luminal.kernel.tile_ir import Role
+
+SCRATCH, STRIDE, CHUNKS = "scratch", "scratch_stride", "chunks"
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """A kernel in one dialect, with what its driver must know: the dtypes that it computes in, and
+    the scratch memory of a worker.
+    """
+
+    text: str
+    dtypes: frozenset[DType]
+    expanded: Kernel
+
+    def scratch_bytes(self, params: Sequence[int]) -> int:
+        """What a worker needs for these values of the parameters."""
+        names = tuple(param.symbol.name for param in self.expanded.params)
+        return self.expanded.scratch_bytes.compiled(names)(*params)
+
+
+def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
+    """The text of a kernel that is expanded to single lanes."""
+    return Spelled(_Walk(kernel, dialect).text(), _dtypes(kernel), kernel)
+
+
+def _dtypes(kernel: Kernel) -> frozenset[DType]:
+    found = set()
+    for statement in kernel.statements():
+        if isinstance(statement, Apply):
+            found |= {value.type.dtype for value in (statement.out, *statement.args)}
+        elif isinstance(statement, Load):
+            found.add(statement.out.type.dtype)
+        elif isinstance(statement, Store):
+            found.add(statement.value.type.dtype)
+    return frozenset(found)
+
+
+class _Walk:
+    def __init__(self, kernel: Kernel, dialect: Dialect) -> None:
+        self.kernel = kernel
+        self.dialect = dialect
+        self.lines: list[str] = []
+        self.depth = 0
+
+    def text(self) -> str:
+        kernel, dialect = self.kernel, self.dialect
+        pointers = [*(f"{buffer.name}_memory" for buffer in kernel.buffers), SCRATCH]
+        integers = [*(f"v{param.value.id}" for param in kernel.params), STRIDE, CHUNKS]
+        extremes = [float_extremes(dialect, dtype, dialect.inline) for dtype in self._compared()]
+        self.lines += [dialect.head(_dtypes(kernel)), *extremes]
+        self.lines += [dialect.signature(pointers, integers), "{"]
+        self.depth = 1
+        for buffer, pointer in zip(kernel.buffers, pointers, strict=False):
+            constant = "const " if buffer.role is Role.IN else ""
+            self._pointer(buffer.name, buffer.dtype, dialect.base(pointer), constant)
+        index = dialect.types["i64"]
+        self._put(f"const {index} worker = {dialect.worker}, workers = {dialect.workers};")
+        self._block(kernel.setup)
+        for scratch in kernel.scratch:
+            start = f"{dialect.base(SCRATCH)} + worker * {STRIDE} + {self._operand(scratch.offset)}"
+            self._pointer(scratch.buffer.name, scratch.buffer.dtype, start)
+        chunk = f"v{kernel.chunk.id}"
+        self._put(f"for ({index} {chunk} = worker; {chunk} < {CHUNKS}; {chunk} += workers) {{")
+        self._inside(kernel.body)
+        return "\n".join([*self.lines, "}", ""])
+
+    def _compared(self) -> Iterator[DType]:
+        """The float dtypes of which greater or lesser ones are taken."""
+        applied = [s for s in self.kernel.statements() if isinstance(s, Apply) and s.op in EXTREMES]
+        yield from dict.fromkeys(s.out.type.dtype for s in applied if s.out.type.dtype.is_float)
+
+    def _put(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+    def _pointer(self, name: str, dtype: DType, start: str, constant: str = "") -> None:
+        element = self.dialect.types[memory_type(dtype).short]
+        pointer = f"{self.dialect.space}{constant}{element} *"
+        self._put(f"{pointer}const {name} = ({pointer})({start});")
+
+    def _operand(self, value: Operand) -> str:
+        return operand(self.dialect, value)
+
+    def _define(self, value: Value, text: str, constant: str = "const ") -> None:
+        assert value.type.lanes == 1, f"{value}: {value.type}: C takes kernels of one lane"
+        name = self.dialect.types[value.type.dtype.short]
+        self._put(f"{constant}{name} v{value.id} = {text};")
+
+    def _inside(self, body: Sequence[Statement], *last: str) -> None:
+        """The body of what was opened, then these lines and its end."""
+        self.depth += 1
+        self._block(body)
+        for line in last:
+            self._put(line)
+        self.depth -= 1
+        self._put("}")
+
+    def _block(self, body: Sequence[Statement]) -> None:
+        for statement in body:
+            match statement:
+                case Apply():
+                    self._apply(statement)
+                case Load():
+                    self._load(statement)
+                case Store():
+                    self._store(statement)
+                case Loop():
+                    self._loop(statement)
+                case If():
+                    self._if(statement)
+
+    def _apply(self, statement: Apply) -> None:
+        args = [self._operand(arg) for arg in statement.args]
+        of = statement.args[-1].type.dtype
+        self._define(
+            statement.out, operation(self.dialect, statement.op, args, of, statement.out.type)
+        )
+
+    def _load(self, statement: Load) -> None:
+        text = f"{statement.buffer}[{self._operand(statement.address)}]"
+        if statement.mask is not None:
+            text = f"{self._operand(statement.mask)} ? {text} : 0"
+        self._define(statement.out, text)
+
+    def _store(self, statement: Store) -> None:
+        place = f"{statement.buffer}[{self._operand(statement.address)}]"
+        where = "" if statement.mask is None else f"if ({self._operand(statement.mask)}) "
+        self._put(f"{where}{place} = {self._operand(statement.value)};")
+
+    def _loop(self, loop: Loop) -> None:
+        for carry in loop.carries:
+            self._define(carry.result, self._operand(carry.init), constant="")
+        index, start, stop = (
+            f"v{loop.index.id}",
+            self._operand(loop.start),
+            self._operand(loop.stop),
+        )
+        head = f"{self.dialect.types['i64']} {index} = {start}; {index} < {stop}"
+        self._put(f"for ({head}; {index} += {loop.step}) {{")
+        self.depth += 1
+        for carry in loop.carries:
+            self._define(carry.inner, f"v{carry.result.id}")
+        self.depth -= 1
+        nexts = (f"v{c.result.id} = {self._operand(c.next)};" for c in loop.carries)
+        self._inside(loop.body, *nexts)
+
+    def _if(self, statement: If) -> None:
+        for choice in statement.choices:
+            self._define(choice.result, self._operand(choice.otherwise), constant="")
+        self._put(f"if ({self._operand(statement.condition)}) {{")
+        taken = (f"v{c.result.id} = {self._operand(c.then)};" for c in statement.choices)
+        self._inside(statement.body, *taken)

@@ -1,0 +1,62 @@
+"""OpenCL C, from version 1.2 on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+from luminal.codegen.c_family.dialect import KERNEL, Dialect
+from luminal.dtypes import DType, float32, float64
+
+TYPES = {
+    "bool": "bool", "i8": "char", "u8": "uchar", "i16": "short", "u16": "ushort", "i32": "int",
+    "u32": "uint", "i64": "long", "u64": "ulong", "f32": "float", "f64": "double",
+}  # fmt: skip
+SUFFIXES = {"u32": "u", "i64": "l", "u64": "ul", "f32": "f"}
+
+FMOD = """static inline {type} fmod_{dtype}(const {type} a, const {type} b)
+{{
+    const {type} rest = fmod(a, b);
+    return fabs(rest) == fabs(b) ? copysign(0.0{suffix}, a) : rest;
+}}"""
+"""Intel's fmod gives x, not 0, for two denormals of one magnitude."""
+
+
+class OpenClC(Dialect):
+    """Memory comes as an object and a byte offset: the host knows no addresses in it."""
+
+    name = "OpenCL C"
+    types = TYPES
+    suffixes = SUFFIXES
+    space = "global "
+    inline = "static inline"
+    worker = "get_global_id(0)"
+    workers = "get_global_size(0)"
+
+    def head(self, dtypes: AbstractSet[DType]) -> str:
+        lines = ["#pragma OPENCL FP_CONTRACT OFF"]
+        if float64 in dtypes:
+            lines.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable")
+        for dtype in (float32, float64):
+            if dtype in dtypes:
+                suffix = self.suffixes.get(dtype.short, "")
+                name = self.types[dtype.short]
+                lines.append(FMOD.format(type=name, dtype=dtype, suffix=suffix))
+        return "\n".join(lines)
+
+    def signature(self, pointers: Sequence[str], integers: Sequence[str]) -> str:
+        memory = [f"global uchar *{name}, const long {name}_offset" for name in pointers]
+        values = [f"const long {name}" for name in integers]
+        return f"kernel void {KERNEL}({', '.join([*memory, *values])})"
+
+    def function(self, operation: str, dtype: DType) -> str:
+        return f"fmod_{dtype}" if operation == "fmod" else super().function(operation, dtype)
+
+    def base(self, pointer: str) -> str:
+        return f"{pointer} + {pointer}_offset"
+
+    def bitcast(self, dtype: DType, value: str) -> str:
+        return f"as_{self.types[dtype.short]}({value})"
+
+
+OPENCL = OpenClC()

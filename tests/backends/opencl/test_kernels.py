@@ -1,0 +1,155 @@
+"""Kernels in OpenCL C on a device: operations to the bit, loops, choices, masks, scratch memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from luminal import dtypes
+from luminal.dtypes import DType
+from luminal.expand.ir import Carry, Choice, If, Loop, Operand, Value
+from luminal.kernel.tile_ir import Role
+from luminal.runtime.driver import Place
+from tests.backends.opencl.devices import driver, run, tile_kernel
+from tests.backends.opencl.kernels import (
+    COMPUTED,
+    OF_THE_LIBRARY,
+    Row,
+    Writer,
+    constant,
+    edges,
+    index,
+    kernel_of,
+    rows_of,
+)
+
+Array = np.ndarray[Any, Any]
+ULPS = 4  # what OpenCL allows for functions of f64, at most
+DEVICE = driver()
+
+
+def signs(x: Array) -> Array:
+    return np.signbit(x) if x.dtype.kind == "f" else np.zeros(x.shape, bool)
+
+
+def wrong(row: Row, found: Array, wanted: Array) -> Array:
+    """The positions at which a result is another one: all NaNs are one."""
+    if row.op in OF_THE_LIBRARY:
+        with np.errstate(all="ignore"):
+            near = np.abs(found - wanted) <= ULPS * np.spacing(np.abs(wanted))
+        good = near | (found == wanted)
+    else:
+        good = (found == wanted) & (signs(found) == signs(wanted))
+    if wanted.dtype.kind == "f":
+        good |= np.isnan(found) & np.isnan(wanted)
+    return np.flatnonzero(~good)
+
+
+@pytest.mark.parametrize("dtype", COMPUTED, ids=str)
+def test_every_operation_has_the_bits_of_its_meaning(dtype: DType) -> None:
+    rows = rows_of(dtype)
+    kernel, arrays, results = kernel_of(rows)
+    run(DEVICE, kernel, arrays, len(arrays[0]))
+    left = iter(arrays)
+    for row, wanted in zip(rows, results, strict=True):
+        given = [next(left) for _ in row.operands()]
+        found = next(left)
+        bad = wrong(row, found, wanted)[:5]
+        assert not len(bad), (row, [x[bad] for x in given], found[bad], wanted[bad])
+
+
+@pytest.mark.parametrize("dtype", COMPUTED, ids=str)
+def test_literals_keep_their_bits(dtype: DType) -> None:
+    w, values = Writer(), edges(dtype)
+    for k, value in enumerate(values):
+        w.store("out", index(k), constant(dtype, value))
+    out = np.zeros_like(values)
+    run(DEVICE, w.kernel(("out", dtype, Role.OUT)), [out], 1)
+    assert out.tobytes() == values.tobytes()
+
+
+def swapped_sums(w: Writer, stop: Operand) -> tuple[Value, Value]:
+    """(a, b) = (b, a + k) for k from 0 in steps of 2: both read what the step before left."""
+    k, a, b, end_a, end_b = (w.new(dtypes.int64) for _ in range(5))
+    following = w.apply("add", a, k)
+    carries = (Carry(end_a, index(1), a, b), Carry(end_b, index(10), b, following))
+    w.body = [Loop(k, index(0), stop, 2, carries, w.taken())]
+    return end_a, end_b
+
+
+def test_carried_values_of_a_loop_change_at_once() -> None:
+    w = Writer()
+    for name, value in zip("ab", swapped_sums(w, w.chunk), strict=True):
+        w.store(name, w.chunk, value)
+    found = [np.zeros(9, np.int64) for _ in range(2)]
+    run(DEVICE, w.kernel(*((name, dtypes.int64, Role.OUT) for name in "ab")), found, 9)
+    for chunk, both in enumerate(zip(*found, strict=True)):
+        a, b = 1, 10
+        for k in range(0, chunk, 2):
+            a, b = b, a + k
+        assert both == (a, b), chunk
+
+
+def test_an_if_leaves_its_choices() -> None:
+    w = Writer()
+    odd = w.apply("ne", w.apply("and", w.chunk, index(1)), index(0))
+    head, chosen = w.taken(), w.new(dtypes.int64)
+    inside = w.apply("mul", w.chunk, index(100))
+    w.body = [*head, If(odd, (Choice(chosen, inside, w.chunk),), w.taken())]
+    w.store("out", w.chunk, chosen)
+    out = np.zeros(8, np.int64)
+    run(DEVICE, w.kernel(("out", dtypes.int64, Role.OUT)), [out], 8)
+    assert out.tolist() == [0, 100, 2, 300, 4, 500, 6, 700]
+
+
+def test_masked_accesses_touch_no_memory() -> None:
+    w = Writer()
+    below = w.apply("lt", w.chunk, index(3))
+    wild = w.apply("select", below, w.chunk, index(1 << 60))
+    w.store("out", wild, w.load("x", dtypes.float32, wild, below), below)
+    w.store("zero", w.chunk, w.load("x", dtypes.float32, wild, below))
+    x, out, zero = np.arange(1, 7, dtype=np.float32), np.full(6, 9, "f4"), np.full(6, 9, "f4")
+    buffers = (("x", Role.IN), ("out", Role.OUT), ("zero", Role.OUT))
+    run(DEVICE, w.kernel(*((n, dtypes.float32, role) for n, role in buffers)), [x, out, zero], 6)
+    assert out.tolist() == [1, 2, 3, 9, 9, 9]
+    assert zero.tolist() == [1, 2, 3, 0, 0, 0]
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8])
+def test_each_worker_has_scratch_memory_of_its_own(workers: int) -> None:
+    """Every chunk fills it with multiples of its number: in the end those of its last one."""
+    w, count, chunks = Writer(), 20, 50
+    k = w.new(dtypes.int64)
+    w.store("work", k, w.apply("mul", k, w.chunk))
+    w.body = [Loop(k, index(0), w.n, 1, (), w.taken())]
+    kernel = w.kernel(scratch=dtypes.int64, scratch_bytes=64 + 8 * w.symbol)
+    code = DEVICE.compile(tile_kernel(kernel), kernel.text)
+    stride = code.scratch_bytes((count,))
+    assert stride == 64 + 8 * count
+    scratch = DEVICE.allocate(8 + workers * stride)
+    DEVICE.enqueue(code, chunks, workers, [], (count,), Place(scratch, 8))
+    found = np.zeros((workers, stride // 8), np.int64)
+    DEVICE.read(Place(scratch, 8), found)
+    for worker, row in enumerate(found[:, 8:]):
+        last = max(range(worker, chunks, workers))
+        assert row.tolist() == [last * k for k in range(count)]
+
+
+def test_bool_and_half_lie_in_memory_as_bytes_and_words() -> None:
+    w = Writer()
+    w.store("y", w.chunk, w.load("x", dtypes.uint16, w.chunk))
+    w.store(
+        "b", w.chunk, w.apply("ne", w.load("a", dtypes.uint8, w.chunk), constant(dtypes.uint8, 0))
+    )
+    half = np.array([1.5, -2, np.inf], np.float16)
+    x, a = half.copy(), np.array([True, False, True])
+    y, b = np.zeros_like(x), np.zeros_like(a)
+    f16, bools = dtypes.float16, dtypes.bool_
+    kernel = w.kernel(
+        ("x", f16, Role.IN), ("y", f16, Role.OUT), ("a", bools, Role.IN), ("b", bools, Role.OUT)
+    )
+    run(DEVICE, kernel, [x, y, a, b], 3)
+    assert y.tobytes() == half.tobytes()
+    assert b.tolist() == a.tolist()
