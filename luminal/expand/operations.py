@@ -86,11 +86,11 @@ def _function(name: str) -> Callable[[Array], Array]:
 
 def _quotient(a: Array, b: Array) -> Array:
     down = a // b
-    return down + ((a - down * b != 0) & ((a < 0) != (b < 0))).astype(a.dtype)
+    return np.asarray(down + ((a - down * b != 0) & ((a < 0) != (b < 0))).astype(a.dtype))
 
 
 def _remainder(a: Array, b: Array) -> Array:
-    return a - _quotient(a, b) * b
+    return np.asarray(a - _quotient(a, b) * b)
 
 
 def _maximum(a: Array, b: Array) -> Array:
