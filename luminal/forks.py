@@ -32,7 +32,7 @@ def rlock() -> threading.RLock:
     return made
 
 
-class cached_property(Generic[T]):  # noqa: N801: it is used as its namesake is
+class cached_property(Generic[T]):
     """An attribute that is computed when it is first read, as `functools.cached_property`.
 
     That holds one lock for all objects of a class while it computes (until Python 3.12), which

@@ -65,9 +65,11 @@ def draw(function: Callable[[Rng], Array]) -> Array:
 
 
 def checked_seed(what: str, seed: Any) -> int:
-    """A seed as an int; raises InputError for anything but an int of 0 or above."""
+    """A seed as an int; raises InputError for anything but an int of 0 .. 2**64 - 1."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise InputError(f"{what}: seed={seed!r} is no int; give an int >= 0")
     if seed < 0:
         raise InputError(f"{what}: seed={seed} is negative; give an int >= 0")
+    if seed >= 1 << 64:
+        raise InputError(f"{what}: seed is an int of more than 64 bits; give one below 2**64")
     return int(seed)

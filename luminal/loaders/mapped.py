@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from luminal.errors import LoadError
+from luminal.errors import InputError, LoadError
 from luminal.loaders.shown import shown
 
 Array = npt.NDArray[Any]
@@ -35,7 +35,9 @@ _KINDS = (
 
 
 def given_path(path: str | Path) -> Path:
-    """A path that a user wrote, `~` and all."""
+    """A path that a user wrote, `~` and all. Raises InputError for what is none."""
+    if not isinstance(path, str | Path):
+        raise InputError(f"{shown(path)} is no path; give a str or a pathlib.Path")
     try:
         return Path(path).expanduser()
     except RuntimeError:  # there is no such user: then it is a name as any other

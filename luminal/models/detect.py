@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,10 @@ from luminal.frontend.detection import nms
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.checkpoint import folder_config
 from luminal.loaders.fields import Fields
+from luminal.loaders.shown import shown
 from luminal.models.families.settings import labels_of
 from luminal.models.image_model import opened
+from luminal.models.sampling import is_number
 from luminal.models.yolo import STRIDES, Yolo
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
@@ -76,8 +79,8 @@ class Detector:
         overlap by more than `iou` the likelier. Raises InputError, LoadError.
         """
         for name, value in (("confidence", confidence), ("iou", iou)):
-            if not 0 <= value <= 1:
-                raise InputError(f"detect: {name} is {value}; it must be from 0 to 1")
+            if not is_number(value, Real) or not 0 <= value <= 1:
+                raise InputError(f"detect: {name} is {shown(value)}; it must be from 0 to 1")
         picture = opened(image)
         pixels, scale, corner = squared(picture, self.size)
         found = self.candidates(pixels, iou)

@@ -10,6 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from luminal.backends import registry
 from luminal.errors import InputError, LoadError
 from luminal.frontend.generator import checked_seed
 from luminal.frontend.handle import Array
@@ -28,7 +29,7 @@ from luminal.models.stats import Stats
 from luminal.models.text import Completion, Constraint, Ranked, Text
 from luminal.runtime.executable import Executable
 from luminal.runtime.results import Results
-from luminal.search.options import CompilationMode
+from luminal.search.options import CompilationMode, mode_of
 
 MOST_ROWS = 64  # texts of a batch: each has caches of the whole context
 MAX_CONTEXT = 4096  # positions the caches hold by default: more costs memory few prompts need
@@ -370,9 +371,11 @@ def load(
     A LanguageModel, or for `luminal.models.families` what runs them.
 
     `tokenizer`: a tokenizer file, where the model has none; `context`: see LanguageModel, which
-    alone takes these two. Raises LoadError, and InputError for one of them with another model.
+    alone takes these two. Raises LoadError, CompileError for a mode or backend that is not here,
+    and InputError for one of the two with another model.
     """
     start = time.perf_counter()
+    mode, backend = mode_of(mode), registry.find(backend).name
     place = locate(path)
     if place.is_dir() and family_of(folder_config(place)) is not None:
         for name, value in {"tokenizer": tokenizer, "context": context}.items():

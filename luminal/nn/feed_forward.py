@@ -21,12 +21,18 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "gelu_fast": _gelu_by_tanh,
     "gelu_new": _gelu_by_tanh,
     "gelu_pytorch_tanh": _gelu_by_tanh,
+    "gelu_python": Tensor.gelu,
+    "leaky_relu": Tensor.leaky_relu,
+    "linear": lambda x: x,
+    "mish": Tensor.mish,
     "quick_gelu": lambda x: x * (x * 1.702).sigmoid(),
     "relu": Tensor.relu,
     "relu2": lambda x: x.relu().square(),
     "relu6": lambda x: x.clip(0, 6),
+    "sigmoid": Tensor.sigmoid,
     "silu": Tensor.silu,
     "swish": Tensor.silu,
+    "tanh": Tensor.tanh,
 }
 """Activations by the names that configurations of models use."""
 

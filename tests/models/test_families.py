@@ -217,6 +217,11 @@ def test_what_is_no_text(tmp_path: Path) -> None:
     for option in ({"tokenizer": tmp_path}, {"context": 8}):
         with pytest.raises(InputError, match=r"no language model, which alone takes (tok|con)\w+="):
             lm.models.load(tmp_path, **option)
+    with pytest.raises(InputError, match=r"None is no path; give a str or a pathlib.Path"):
+        lm.models.load(None)  # type: ignore[arg-type]
+    for choice in ({"mode": "x"}, {"backend": "x"}):
+        with pytest.raises(lm.CompileError, match="'x': "):
+            lm.models.load(tmp_path, **choice)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ def model(**options: Any) -> LanguageModel:
         ({"seed": None}, "seed=None is no int; give an int >= 0"),
         ({"seed": -1}, "seed=-1 is negative; give an int >= 0"),
         ({"seed": 1.5}, "seed=1.5 is no int"),
+        ({"seed": 1 << 64}, "seed is an int of more than 64 bits"),
         ({"max_tokens": -1}, "max_tokens: -1 is not 0 or above"),
         ({"max_tokens": None}, "max_tokens: None is no int"),
         ({"max_tokens": 2.5}, "max_tokens: 2.5 is no int"),

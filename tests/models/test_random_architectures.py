@@ -140,7 +140,7 @@ WITHOUT_EFFECT = (
     "vocab_size",
 )
 """Keys that change no logits, or cannot be changed alone."""
-ACTIVATIONS = ("relu", "gelu", "gelu_pytorch_tanh", "quick_gelu")
+ACTIVATIONS = ("relu", "gelu", "gelu_pytorch_tanh", "quick_gelu", "mish", "tanh", "leaky_relu")
 
 
 def others(key: str, value: Any) -> list[Any]:

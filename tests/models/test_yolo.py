@@ -220,6 +220,8 @@ def test_things_in_an_image(tmp_path: Path) -> None:
     assert lm.compile_count() - before == 1
     with pytest.raises(InputError, match=r"confidence is 2; it must be from 0 to 1"):
         loaded.detect(path, 2)
+    with pytest.raises(InputError, match=r"confidence is 'x'; it must be from 0 to 1"):
+        loaded.detect(path, "x")
 
 
 @pytest.mark.long
