@@ -1,4 +1,8 @@
-"""State and Parameter: arrays that outlive graphs and executables, and are shared by them."""
+"""State and Parameter: tensors that outlive graphs and executables, and are shared by them.
+
+Each holds a Buffer of a device. A run there takes the value over where it lies elsewhere: it moves,
+and there is never a second one that could be stale.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +22,18 @@ from luminal.dtypes import DType
 from luminal.errors import ShapeError
 from luminal.hlir import dlpack
 from luminal.hlir.data import array_of
-
-Array = np.ndarray[Any, Any]
-ALIGNMENT = 64  # bytes: one cache line and one AVX-512 register
+from luminal.hlir.memory import (
+    Array,
+    B,
+    Buffer,
+    HostBuffer,
+    MemorySpace,
+    aligned_empty,
+    aligned_zeros,
+)
 
 _ids = itertools.count()
 _versions = itertools.count(1)
-
-
-def aligned_empty(shape: Sequence[int], dtype: DType) -> Array:
-    """An uninitialised row-major array that starts on a cache line."""
-    return _aligned(np.empty, shape, dtype)
-
-
-def aligned_zeros(shape: Sequence[int], dtype: DType) -> Array:
-    """The same of zeros, whose pages are not there until they are touched."""
-    return _aligned(np.zeros, shape, dtype)
-
-
-def _aligned(make: Callable[..., Array], shape: Sequence[int], dtype: DType) -> Array:
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.size
-    raw = make(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + size].view(dtype.numpy).reshape(tuple(shape))
 
 
 def _literal_shape(what: str, shape: Sequence[int]) -> tuple[int, ...]:
@@ -103,8 +96,9 @@ class State(_Held):
     """A tensor that graphs read at the start of a run and assign for its end (a KV cache).
 
     It owns its buffer outside every executable; those whose graphs use it share it. A run holds its
-    lock, so `numpy`, `set` and `reset` wait for a run in progress. `shape`: ints; `init`: the value
-    that `reset` restores, a scalar or an array of the shape.
+    lock, so `numpy`, `set` and `reset` wait for a run in progress. The value lies on the device of
+    the last run. `shape`: ints; `init`: the value that `reset` restores, a scalar or an array of
+    the shape.
     """
 
     persistent = True  # is it part of a module's state_dict?
@@ -122,8 +116,9 @@ class State(_Held):
         self.shape = _literal_shape(self.name, shape)
         self._init = self._first(init)
         self.lock = forks.rlock()  # runs take the locks of their states in id order
-        self.buffer = aligned_zeros(self.shape, self.dtype)  # replaced only under the lock
-        self.spare: Array | None = None  # second buffer, made by runs that cannot update in place
+        # Both are replaced only under the lock.
+        self.buffer: Buffer = HostBuffer(aligned_zeros(self.shape, self.dtype))
+        self.spare: Buffer | None = None  # made by runs that cannot update in place
         if self._init.ndim or any(self._init.tobytes()):
             self.reset()
 
@@ -135,6 +130,14 @@ class State(_Held):
         found = array_of(init, self.dtype, f"{self.name}: init")
         return found if found.ndim == 0 else _checked(self.name, found, *self._type).copy()
 
+    def on(self, space: MemorySpace[B]) -> B:
+        """Its buffer there, where the value is moved first if it lies elsewhere."""
+        buffer: Any = self.buffer
+        if buffer.space is not space:
+            self.buffer = buffer = _moved(self, buffer, space)
+            self.spare = None
+        return buffer  # type: ignore[no-any-return]
+
     def numpy(self) -> Array:
         """A copy of the current value."""
         with self.lock:
@@ -144,12 +147,12 @@ class State(_Held):
         """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
         array = _checked(self.name, value, *self._type)
         with self.lock:
-            self.buffer[...] = array
+            self.buffer.write(array)
 
     def reset(self) -> None:
         """Restores the initial value."""
         with self.lock:
-            self.buffer[...] = self._init
+            self.buffer.write(self._init)
 
     def rounded(self, dtype: DType) -> State:
         """A State of its own with the value, and the initial one, rounded to `dtype`."""
@@ -171,7 +174,7 @@ class State(_Held):
 
     def __dlpack__(self, **options: Any) -> Any:
         with self.lock:
-            return dlpack.snapshot_of(self.buffer, **options)
+            return dlpack.snapshot_of(self.buffer.array, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.CPU, 0
@@ -217,16 +220,16 @@ class Parameter(_Held):
         self.shape = _literal_shape(self.name, shape_or_data)
         self.version = next(_versions)
         self.lock: threading.RLock | None = None  # from the first program on that assigns it
-        self.spare: Array | None = None  # as a State's
-        self._is_own = False  # is the array nobody else's?
-        self.array: Array | None = None
+        self.spare: Buffer | None = None  # as a State's
+        self._is_own = False  # is the buffer nobody else's?
+        self.stored: Buffer | None = None  # its value, if it has one
         if value is not None:
             self.set(value)
 
     @property
     def has_value(self) -> bool:
         """Was it set? One that draws its first value when it is read has one."""
-        return self.array is not None
+        return self.stored is not None
 
     def set(self, value: Any) -> None:
         """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
@@ -238,7 +241,7 @@ class Parameter(_Held):
         else:
             kept = array
         with self.lock or nullcontext():
-            self.array, self._is_own = kept, False
+            self.stored, self._is_own = HostBuffer(kept), False
             self.changed()
 
     def assigned(self) -> None:
@@ -248,24 +251,28 @@ class Parameter(_Held):
             self.changed()
 
     @property
-    def buffer(self) -> Array:
-        """Its array, in memory of its own from the first call on; ShapeError if it has no value."""
-        if not self._is_own:
-            own = aligned_empty(self.shape, self.dtype)
-            own[...] = self.memory
-            self.array, self._is_own = own, True
-        return self.memory
+    def buffer(self) -> Buffer:
+        """Where its value lies; raises ShapeError if there is none."""
+        if self.stored is None:
+            raise ShapeError(f"{self.name}: no value yet; call set(array) first")
+        return self.stored
 
     @buffer.setter
-    def buffer(self, array: Array) -> None:
-        self.array = array
+    def buffer(self, buffer: Buffer) -> None:
+        self.stored = buffer
+
+    def on(self, space: MemorySpace[B]) -> B:
+        """Its buffer there, nobody else's memory from the first call on, as of a State."""
+        stored: Any = self.buffer
+        if not self._is_own or stored.space is not space:
+            self.stored = stored = _moved(self, stored, space)
+            self.spare, self._is_own = None, True
+        return stored  # type: ignore[no-any-return]
 
     @property
     def memory(self) -> Array:
-        """The array itself, for runs; raises ShapeError if there is none."""
-        if self.array is None:
-            raise ShapeError(f"{self.name}: no value yet; call set(array) first")
-        return self.array
+        """The value on the host, for runs that read it: the array itself if it lies there."""
+        return self.buffer.array
 
     def changed(self) -> None:
         """Gives a new version, higher than any before."""
@@ -276,7 +283,7 @@ class Parameter(_Held):
         if not self._is_own:
             return self.memory
         with self.lock or nullcontext():
-            return self.memory.copy()
+            return self.buffer.copy()
 
     if not TYPE_CHECKING:  # or every attribute would be Any
 
@@ -289,7 +296,7 @@ class Parameter(_Held):
     def rounded(self, dtype: DType) -> Parameter:
         """A Parameter of its own with the value, if there is one, rounded to `dtype`."""
         made = Parameter(self.shape, dtype, self.name, requires_grad=self.requires_grad)
-        if self.array is not None:
+        if self.stored is not None:
             with np.errstate(over="ignore"):
                 made.set(self.numpy().astype(dtype.numpy))
         return made
@@ -300,7 +307,7 @@ class Parameter(_Held):
         copied.id = next(_ids)
         copied.lock = copied.spare = None
         if self._is_own:
-            copied.array, copied._is_own = self.numpy(), False
+            copied.stored, copied._is_own = HostBuffer(self.numpy()), False
         return copied
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -318,6 +325,26 @@ class Parameter(_Held):
 
 
 Assignable: TypeAlias = State | Parameter
+
+
+def _moved(held: Assignable, buffer: Buffer, space: MemorySpace[B]) -> B:
+    """A Buffer in `space` with the value of another."""
+    made = space.empty(held.shape, held.dtype)
+    made.write(buffer.array)
+    return made
+
+
+def spare_on(held: Assignable, space: MemorySpace[B]) -> B:
+    """Its second buffer, made at first use; the value is on that device."""
+    spare: Any = held.spare
+    if spare is None or spare.space is not space:
+        held.spare = spare = space.empty(held.shape, held.dtype)
+    return spare  # type: ignore[no-any-return]
+
+
+def exchange(held: Assignable, space: MemorySpace[Any]) -> None:
+    """After a run there that wrote the second buffer: that is the value now."""
+    held.buffer, held.spare = spare_on(held, space), held.buffer
 
 
 def how_to_read(held: Assignable) -> str:

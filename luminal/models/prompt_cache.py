@@ -15,6 +15,7 @@ import numpy as np
 
 from luminal.errors import InputError, LoadError
 from luminal.frontend.handle import Array
+from luminal.hlir.memory import HOST
 from luminal.loaders.mapped import given_path
 from luminal.loaders.safetensors_file import read_safetensors
 from luminal.loaders.write_safetensors import save_safetensors
@@ -41,7 +42,7 @@ class Prompt:
         with programs.filling(text):
             for state, array in zip(states_of(programs.caches), self.arrays, strict=True):
                 with state.lock:
-                    state.buffer[..., :count, :] = array
+                    state.on(HOST).array[..., :count, :] = array
             text.read = min(count, len(text.draw.tokens) - 1)
 
 

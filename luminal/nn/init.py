@@ -17,6 +17,7 @@ from luminal.errors import InputError, ShapeError
 from luminal.frontend.generator import manual_seed as manual_seed
 from luminal.frontend.generator import take_seed
 from luminal.frontend.handle import Array
+from luminal.hlir.memory import Buffer
 from luminal.hlir.state import Parameter
 
 Rng: TypeAlias = np.random.Generator
@@ -39,7 +40,7 @@ class DrawnParameter(Parameter):
     """A Parameter whose first value is drawn when it is first read: loading one costs no draw."""
 
     def __init__(self, shape: Shape, dtype: Any, draw: Draw, name: str | None = None) -> None:
-        self._array: Array | None = None
+        self._stored: Buffer | None = None
         self._draw = draw
         self._seed: tuple[int, ...] = take_seed()
         super().__init__(shape, dtype, name)
@@ -50,15 +51,15 @@ class DrawnParameter(Parameter):
         return True
 
     @property
-    def array(self) -> Array | None:
+    def stored(self) -> Buffer | None:
         """The value; two threads that read it first draw the same."""
-        if self._array is None:
+        if self._stored is None:
             self.set(drawn(self._draw, np.random.default_rng(self._seed), self.shape, self.dtype))
-        return self._array
+        return self._stored
 
-    @array.setter
-    def array(self, array: Array | None) -> None:
-        self._array = array
+    @stored.setter
+    def stored(self, buffer: Buffer | None) -> None:
+        self._stored = buffer
 
     def draw_with(self, draw: Draw) -> None:
         """Another way to draw, with a seed of its own; a value that was set or drawn is kept."""
@@ -66,7 +67,7 @@ class DrawnParameter(Parameter):
 
     def redraw(self, *seed: int) -> None:
         """Forgets the value; the next read draws it from `seed`."""
-        self._seed, self._array = seed, None
+        self._seed, self._stored = seed, None
         self.changed()
 
 

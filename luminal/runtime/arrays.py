@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -12,7 +11,8 @@ from luminal.dtypes import DType
 from luminal.errors import DTypeError, InputError, ShapeError
 from luminal.hlir.data import array_of, is_array
 from luminal.hlir.dlpack import imported
-from luminal.hlir.state import Parameter, aligned_empty
+from luminal.hlir.memory import aligned_empty
+from luminal.hlir.state import Parameter
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Given: TypeAlias = Mapping[Any, Any]
@@ -73,11 +73,3 @@ def fitting(name: str, parameter: Parameter, value: Any) -> Array:
     if array.shape != parameter.shape:
         raise ShapeError(f"{name}: expected shape {parameter.shape}, got {array.shape}")
     return array
-
-
-def address(array: Array) -> int:
-    """Where a row-major array starts."""
-    try:  # four times as fast as `array.ctypes`, for writable arrays only
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
-    except (TypeError, ValueError, BufferError):
-        return array.ctypes.data

@@ -23,6 +23,7 @@ from luminal.errors import CompileError, DimError, InputError
 from luminal.frontend.graph import check_shape
 from luminal.hlir.graph import Assign, Graph
 from luminal.hlir.index_inputs import index_inputs
+from luminal.hlir.memory import Buffer, HostBuffer
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Assignable, Parameter, State
 from luminal.hlir.substitute import blocks
@@ -387,7 +388,7 @@ class Executable:
     def _check_weights(self, coming: list[tuple[Parameter, Array]]) -> None:
         set_now = [parameter for parameter, _ in coming]
         missing = [
-            name for name, p in self._weights.items() if p.array is None and p not in set_now
+            name for name, p in self._weights.items() if p.stored is None and p not in set_now
         ]
         if missing:
             shown = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
@@ -399,10 +400,10 @@ class Executable:
 
     def _owned(self, used: list[Array]) -> list[Array]:
         """What no output may share memory with."""
-        arrays = [*used, *(parameter.array for parameter in self._weights.values())]
-        arrays += [state.buffer for state in self._states if isinstance(state, State)]
-        arrays += [state.spare for state in self._states]
-        return [array for array in arrays if array is not None]
+        buffers = [parameter.stored for parameter in self._weights.values()]
+        buffers += [state.buffer for state in self._states if isinstance(state, State)]
+        buffers += [state.spare for state in self._states]
+        return [*used, *(each.array for each in buffers if isinstance(each, HostBuffer))]
 
     def release(self) -> None:
         """Lets go of the inputs that calls gave: the next call gives them anew."""
@@ -513,7 +514,7 @@ class Executable:
                 sites = np.median(bound.profile(ready.used, ready.outputs, runs), 0).tolist()
             finally:
                 for state, values in kept:
-                    state.buffer[...] = values
+                    state.buffer.write(values)
                 for parameter in self._trained:
                     parameter.changed()
             self._keep(ready)
@@ -530,7 +531,7 @@ class Executable:
             states += [s.spare for s in self._states if s.spare is not None]
             return MemoryReport(
                 input_bytes=_bytes_of(self._used or self._arrays),
-                weight_bytes=_bytes_of(p.array for p in self._weights.values()),
+                weight_bytes=_bytes_of(p.stored for p in self._weights.values()),
                 derived_bytes=sum(memory.derived_bytes for memory in held),
                 state_bytes=_bytes_of(states),
                 arena_bytes=sum(memory.arena_bytes for memory in held),
@@ -551,8 +552,8 @@ def _states(graph: Graph) -> tuple[Assignable, ...]:
     return tuple(sorted(found, key=lambda state: state.id))
 
 
-def _bytes_of(arrays: Iterable[Array | None]) -> int:
-    return sum(array.nbytes for array in arrays if array is not None)
+def _bytes_of(held: Iterable[Array | Buffer | None]) -> int:
+    return sum(each.nbytes for each in held if each is not None)
 
 
 _live: WeakValueDictionary[int, Executable] = WeakValueDictionary()

@@ -94,8 +94,9 @@ def _add_parameter(
 ) -> None:
     if parameter in found:
         return
-    array = parameter.array
-    if array is None:
+    if parameter.stored is not None:
+        array = parameter.memory
+    else:
         array = _random(rng, parameter.shape, parameter.dtype, 2)
         if parameter.dtype.is_float and len(parameter.shape) > 1:  # or deep networks saturate
             array = (array / np.sqrt(max(parameter.shape))).astype(array.dtype)

@@ -19,7 +19,8 @@ from luminal import config
 from luminal.backends import registry
 from luminal.dtypes import dtype_of
 from luminal.errors import LuminalError
-from luminal.hlir.state import Parameter, State, aligned_empty
+from luminal.hlir.memory import aligned_empty
+from luminal.hlir.state import Parameter, State
 from luminal.program.launch_list import Program
 from luminal.runtime.arrays import Array
 from luminal.runtime.pipes import receive, send

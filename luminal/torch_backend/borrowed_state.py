@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from luminal.dtypes import DType
-from luminal.hlir.state import Array, State
+from luminal.hlir.memory import Array, HostBuffer
+from luminal.hlir.state import State
 from luminal.torch_backend.types import dtype_of
 
 
@@ -23,20 +24,20 @@ class BorrowedState(State):
     def __init__(self, shape: Sequence[int], dtype: DType, name: str) -> None:
         super().__init__(tuple(0 for _ in shape), dtype, 0, name)  # no memory of its own
         self.shape = tuple(shape)
-        self._lent = self.buffer
+        self._lent = HostBuffer(self.numpy())
         self._address = -1  # of no tensor: empty ones have 0
 
     def borrow(self, x: torch.Tensor) -> None:
         """The next run works on `x`, whose memory is row-major, of the State's sizes in order."""
         if x.data_ptr() != self._address:
             self._address = x.data_ptr()
-            self._lent = array_of(x).reshape(self.shape)
+            self._lent = HostBuffer(array_of(x).reshape(self.shape))
         self.buffer = self._lent
 
     def settle(self) -> None:
         """After a run: the value lies in the tensor."""
         if self.buffer is not self._lent:
-            self._lent[...] = self.buffer
+            self._lent.write(self.buffer.array)
             self.spare, self.buffer = self.buffer, self._lent
 
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from luminal.hlir.state import Array, Parameter
+from luminal.hlir.memory import Array
+from luminal.hlir.state import Parameter
 from luminal.torch_backend.borrowed_state import array_of
 from luminal.torch_backend.translation import InputPlan
 

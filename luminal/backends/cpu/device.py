@@ -19,14 +19,14 @@ from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows, Work
 from luminal.backends.cpu.poison import poison
 from luminal.backends.cpu.prologue import Prologue
 from luminal.dtypes import uint8
-from luminal.hlir.state import Assignable, aligned_empty
+from luminal.hlir.memory import HOST, Array, address, aligned_empty
+from luminal.hlir.state import exchange, spare_on
 from luminal.kernel import tile_ir
 from luminal.kernel.tile_ir import Kernel
 from luminal.program import memory_plan, verify
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
-from luminal.runtime.arrays import Array, address
 from luminal.runtime.output_pool import block_bytes
 from luminal.runtime.report import Report, WorkMemory
 from luminal.runtime.roofline import Peaks
@@ -247,11 +247,11 @@ class BoundCpu:
         for entry, k in table.outputs:
             slots[entry] = outputs[k]
         for entry, state in table.states:
-            slots[entry] = address(state.buffer)
+            slots[entry] = state.on(HOST).address
         for entry, state in table.following:
-            slots[entry] = address(_spare(state))
+            slots[entry] = spare_on(state, HOST).address
         if runner.poisons:
-            following = [_spare(state) for _, state in table.following]
+            following = [spare_on(state, HOST).array for _, state in table.following]
             poison([runner.arena, runner.scratch, *frame.hidden.values(), *following])
 
     def _finish(self, outputs: Sequence[Array]) -> None:
@@ -262,7 +262,7 @@ class BoundCpu:
 
     def _exchange(self) -> None:
         for state in self._runner.program.swaps:
-            state.buffer, state.spare = _spare(state), state.buffer
+            exchange(state, HOST)
 
     def _take_memory(self, placement: Placement, threads: int, wakes: bool) -> None:
         """Reserves arena and scratch, and points the frame to them."""
@@ -299,10 +299,3 @@ class BoundPython(BoundCpu):
 
     def _call(self, entry: Callable[[int], Any], record: int) -> None:
         self._runner.python.enter(entry, record, self._frame.rows.launches)
-
-
-def _spare(state: Assignable) -> Array:
-    """The State's second buffer, made at first use."""
-    if state.spare is None:
-        state.spare = aligned_empty(state.shape, state.dtype)
-    return state.spare

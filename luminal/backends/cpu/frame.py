@@ -14,11 +14,11 @@ from luminal.backends.cpu import team
 from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
 from luminal.backends.cpu.prologue import Prologue
 from luminal.dtypes import uint8
-from luminal.hlir.state import Assignable, aligned_empty
+from luminal.hlir.memory import Array, address, aligned_empty
+from luminal.hlir.state import Assignable
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import MemoryPlan, Placement
-from luminal.runtime.arrays import Array, address
 
 
 @dataclass(frozen=True, slots=True, eq=False)

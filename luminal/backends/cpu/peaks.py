@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from luminal.backends.cpu import compiler, team
 from luminal.backends.cpu.launch_ir import KERNEL, LAUNCH, SLOT_REF
 from luminal.dtypes import uint8
-from luminal.hlir.state import aligned_empty
+from luminal.hlir.memory import address, aligned_empty
 from luminal.runtime import object_cache
-from luminal.runtime.arrays import address
 from luminal.runtime.roofline import Peaks
 from luminal.target import Target
 

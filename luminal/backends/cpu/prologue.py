@@ -20,14 +20,14 @@ from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
 from luminal.backends.cpu.poison import poison
 from luminal.dtypes import uint8
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
-from luminal.hlir.state import Parameter, aligned_empty
+from luminal.hlir.memory import Array, address, aligned_empty
+from luminal.hlir.state import Parameter
 from luminal.kernel.tile_ir import Role
 from luminal.program import memory_plan
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, Program
 from luminal.program.quantities import Quantities
 from luminal.program.unroll import written_out
-from luminal.runtime.arrays import Array, address
 from luminal.runtime.report import KernelRow
 
 Key = Hashable

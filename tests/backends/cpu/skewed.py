@@ -20,7 +20,7 @@ from luminal.backends.cpu import launch_ir, team
 from luminal.backends.cpu.poison import poison
 from luminal.backends.cpu.team import Records
 from luminal.dtypes import uint8
-from luminal.hlir.state import aligned_empty
+from luminal.hlir.memory import aligned_empty
 from tests.backends.cpu import dirty
 
 

@@ -13,7 +13,7 @@ from luminal import config
 from luminal.backends.cpu import device, frame, prologue, target
 from luminal.backends.cpu.device import CpuRunner
 from luminal.backends.cpu.poison import poison
-from luminal.hlir.state import aligned_empty
+from luminal.hlir.memory import aligned_empty
 from luminal.program.launch_list import KernelLaunch
 from luminal.runtime import output_pool
 from luminal.shape.expression import const

@@ -13,7 +13,7 @@ from luminal.backends.cpu import prologue, target, team
 from luminal.backends.cpu.device import CpuRunner
 from luminal.backends.cpu.prologue import Prologue
 from luminal.hlir.attributes import ConstantAttrs
-from luminal.hlir.state import aligned_empty
+from luminal.hlir.memory import aligned_empty
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand
 from luminal.shape.expression import const
 from tests.backends.cpu.hand_programs import ProgramBuilder
