@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from luminal.errors import LuminalError
 from luminal.kernel.tile_ir import Kernel
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -21,6 +22,10 @@ Block: TypeAlias = Any
 """Memory that a driver's `allocate` gave; what it is, only the driver knows."""
 Mark: TypeAlias = Any
 """A moment in the queue, likewise."""
+
+
+class DeviceError(LuminalError, RuntimeError):
+    """A device has failed at work it was given, or cannot be used where it is asked."""
 
 
 class Place(NamedTuple):
@@ -106,7 +111,7 @@ class Driver(ABC):
 
     @abstractmethod
     def wait(self) -> None:
-        """Until all that is queued has run. Raises what the device reports of it."""
+        """Until all that is queued has run. Raises DeviceError with what the device reports."""
 
     @abstractmethod
     def mark(self) -> Mark:

@@ -23,16 +23,12 @@ from luminal.backends.cuda import nvrtc, presence
 from luminal.errors import CompileError, LuminalError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
-from luminal.runtime.driver import Array, Block, DeviceMemory, Driver, Mark, Place
+from luminal.runtime.driver import Array, Block, DeviceError, DeviceMemory, Driver, Mark, Place
 
 KERNEL = "luminal_kernel"
 """The name of the kernel in every text."""
 GROUP = 128  # threads of a group: four warps, one for each scheduler of a multiprocessor
 GROUPS = 8  # of a multiprocessor: half of the threads it holds, which leaves 64 registers each
-
-
-class DeviceError(LuminalError, RuntimeError):
-    """The device reported that work it was given has failed."""
 
 
 class Spelled(Protocol):

@@ -15,15 +15,11 @@ from luminal.backends.opencl import platforms, programs
 from luminal.backends.opencl.facts import Facts
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.dtypes import float64
-from luminal.errors import CompileError, LuminalError
+from luminal.errors import CompileError
 from luminal.kernel.tile_ir import Kernel
-from luminal.runtime.driver import Array, Block, DeviceMemory, Driver, Mark, Place
+from luminal.runtime.driver import Array, Block, DeviceError, DeviceMemory, Driver, Mark, Place
 
 NOWHERE = Place(None)
-
-
-class DeviceError(LuminalError, RuntimeError):
-    """A device reported that work it was given has failed."""
 
 
 @dataclass(frozen=True, slots=True)

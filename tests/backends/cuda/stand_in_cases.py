@@ -13,9 +13,9 @@ import pytest
 
 from luminal import config
 from luminal.backends.cuda import nvrtc, presence
-from luminal.backends.cuda.driver import CudaDriver, DeviceError
+from luminal.backends.cuda.driver import CudaDriver
 from luminal.errors import CompileError
-from luminal.runtime.driver import Array, Place
+from luminal.runtime.driver import Array, DeviceError, Place
 from tests.simt import stand_in
 
 TEXT = r"""
