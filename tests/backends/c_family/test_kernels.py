@@ -13,7 +13,7 @@ from luminal.expand.ir import Carry, Choice, If, Loop, Operand, Value
 from luminal.kernel.tile_ir import Role
 from luminal.runtime.driver import Place
 from tests.backends.opencl.devices import driver, run, tile_kernel
-from tests.backends.opencl.kernels import (
+from tests.backends.c_family.kernels import (
     COMPUTED,
     OF_THE_LIBRARY,
     Row,
