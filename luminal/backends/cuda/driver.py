@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from cuda.bindings import driver as cuda
@@ -20,28 +20,15 @@ from cuda.core import (
 
 from luminal import tracing
 from luminal.backends.cuda import nvrtc, presence
+from luminal.codegen.c_family.dialect import KERNEL
+from luminal.codegen.c_family.kernel import Spelled
 from luminal.errors import CompileError, LuminalError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
 from luminal.runtime.driver import Array, Block, DeviceError, DeviceMemory, Driver, Mark, Place
 
-KERNEL = "luminal_kernel"
-"""The name of the kernel in every text."""
 GROUP = 128  # threads of a group: four warps, one for each scheduler of a multiprocessor
 GROUPS = 8  # of a multiprocessor: half of the threads it holds, which leaves 64 registers each
-
-
-class Spelled(Protocol):
-    """A kernel in CUDA C++.
-
-    Its parameters are the operands' addresses, that of the scratch memory, the kernel's parameters
-    and the number of chunks (i64). A thread is a worker: `scratch_bytes` of the scratch are its.
-    """
-
-    text: str
-
-    def scratch_bytes(self, params: Sequence[int]) -> int:
-        """As a driver's Code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +132,7 @@ class CudaDriver(Driver):
         # Threads beyond `workers` find no chunk left, but would have no scratch memory either.
         groups = workers // group if scratch else -(-workers // group)
         config = LaunchConfig(grid=groups, block=group)
-        values = [np.int64(value) for value in (*params, chunks)]
+        values = map(np.int64, (*params, code.scratch_bytes(params), chunks))
         with self._reported("launch"):
             launch(self.stream, config, code.kernel, *places, *values)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,13 @@ class Writer:
             (Param(n, self.n),), made, work, const(0) + scratch_bytes, n,
             setup, self.chunk, self.taken(),
         )  # fmt: skip
+
+
+def tile_kernel(expanded: Kernel) -> Any:
+    """What a driver reads of the kernel of tile IR that this one stands for."""
+    return SimpleNamespace(
+        call=None, buffers=expanded.buffers, params=expanded.params, expanded=expanded
+    )
 
 
 def edges(dtype: DType) -> Array:

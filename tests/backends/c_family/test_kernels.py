@@ -12,7 +12,6 @@ from luminal.dtypes import DType
 from luminal.expand.ir import Carry, Choice, If, Loop, Operand, Value
 from luminal.kernel.tile_ir import Role
 from luminal.runtime.driver import Place
-from tests.backends.opencl.devices import driver, run, tile_kernel
 from tests.backends.c_family.kernels import (
     COMPUTED,
     OF_THE_LIBRARY,
@@ -23,7 +22,9 @@ from tests.backends.c_family.kernels import (
     index,
     kernel_of,
     rows_of,
+    tile_kernel,
 )
+from tests.backends.opencl.devices import driver, run
 
 Array = np.ndarray[Any, Any]
 ULPS = 4  # what OpenCL allows for functions of f64, at most

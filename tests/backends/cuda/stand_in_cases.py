@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,42 +13,41 @@ import pytest
 from luminal import config
 from luminal.backends.cuda import nvrtc, presence
 from luminal.backends.cuda.driver import CudaDriver
+from luminal.codegen.c_family.cuda import CUDA
+from luminal.codegen.c_family.kernel import spell
+from luminal.dtypes import float32, int64
 from luminal.errors import CompileError
+from luminal.expand.ir import Carry, Loop
+from luminal.kernel.tile_ir import Role
 from luminal.runtime.driver import Array, DeviceError, Place
+from tests.backends.c_family.kernels import Writer, constant, index, tile_kernel
 from tests.simt import stand_in
 
-TEXT = r"""
-extern "C" __global__ void luminal_kernel(const float* from, float* to, float* scratch,
-                                          long long n, long long chunks) {
-    long long worker = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-    long long workers = gridDim.x * (long long)blockDim.x;
-    for (long long chunk = worker; chunk < chunks; chunk += workers) {
-        float *mine = scratch ? scratch + worker : 0, value = 0;
-        for (long long i = 0; i < n; i++) value += from[chunk * n + i];
-        if (mine) *mine = value, value = *mine;
-        to[chunk] = value;
-    }
-}
-"""
+
+def row_sums(*, scratch: bool) -> Any:
+    """Chunk r sums row r of n columns; by way of the scratch memory, if that is asked for."""
+    w = Writer()
+    k, before, sum_ = (w.new(dtype) for dtype in (int64, float32, float32))
+    x = w.load("x", float32, w.apply("add", w.apply("mul", w.chunk, w.n), k))
+    carry = Carry(sum_, constant(float32, 0.0), before, w.apply("add", before, x))
+    w.body = [Loop(k, index(0), w.n, 1, (carry,), w.taken())]
+    value = sum_
+    if scratch:
+        w.store("work", index(0), sum_)
+        value = w.load("work", float32, index(0))
+    w.store("sums", w.chunk, value)
+    kernel = w.kernel(
+        ("x", float32, Role.IN), ("sums", float32, Role.OUT),
+        scratch=float32 if scratch else None, scratch_bytes=68 if scratch else 0,
+    )  # fmt: skip
+    return tile_kernel(kernel)
 
 
-@dataclass
-class Spelled:
-    """A text that stands for any kernel's."""
-
-    text: str = TEXT
-
-    def scratch_bytes(self, params: Sequence[int]) -> int:
-        return 4
+KERNEL = row_sums(scratch=False)
 
 
-class NoCall:
-    """As much of a kernel of tile IR as the driver looks at itself."""
-
-    call = None
-
-
-KERNEL: Any = NoCall()
+def _spelled(kernel: Any) -> Any:
+    return spell(kernel.expanded, CUDA)
 
 
 @pytest.fixture
@@ -63,7 +61,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CudaDriv
     monkeypatch.setattr(nvrtc, "compile", compiled)
     monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
     with config.override(LUMINAL_CACHE_DIR=tmp_path):
-        driver = CudaDriver(lambda kernel: Spelled())
+        driver = CudaDriver(_spelled)
         driver.made = made  # type: ignore[attr-defined]
         yield driver
     ctypes.CDLL(stand_in.LIBRARY).stand_in_reset()
@@ -84,7 +82,7 @@ def _read(driver: CudaDriver, place: Place, like: Array) -> Array:
 def _launched(driver: CudaDriver, *, rows: int, workers: int, scratch: bool) -> None:
     values = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
     source, target = _placed(driver, values), Place(driver.allocate(rows * 4))
-    code = driver.compile(KERNEL, "text")
+    code = driver.compile(row_sums(scratch=scratch), "text")
     memory = Place(driver.allocate(workers * code.scratch_bytes([4]))) if scratch else None
     driver.enqueue(code, rows, workers, [source, target], [4], memory)
     sums = _read(driver, target, values[:, 0].copy())
@@ -98,7 +96,7 @@ def test_it_is_present() -> None:
 
 def test_a_device_that_is_not_there_is_named() -> None:
     with pytest.raises(CompileError, match="cuda:1: there are 1 devices"):
-        CudaDriver(lambda kernel: Spelled(), 1)
+        CudaDriver(_spelled, 1)
 
 
 def test_memory_that_was_allocated_is_not_free(driver: CudaDriver) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from luminal.codegen.c_family.opencl import OPENCL
 from luminal.errors import CompileError
 from luminal.expand.ir import Kernel
 from luminal.runtime.driver import Place
+from tests.backends.c_family.kernels import tile_kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -28,13 +28,6 @@ OpenClDriver = pytest.importorskip("luminal.backends.opencl.driver").OpenClDrive
 def driver() -> Any:
     """A new one, for kernels that are expanded already."""
     return OpenClDriver(lambda kernel: spell(kernel.expanded, OPENCL))
-
-
-def tile_kernel(expanded: Kernel) -> Any:
-    """What the driver reads of the kernel of tile IR that this one stands for."""
-    return SimpleNamespace(
-        call=None, buffers=expanded.buffers, params=expanded.params, expanded=expanded
-    )
 
 
 def run(
