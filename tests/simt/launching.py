@@ -12,15 +12,24 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tests.simt.compiling import Compiled, runtime_library
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Argument: TypeAlias = "Array | np.generic[Any]"
-"""A buffer, or a value."""
+
+
+class At(NamedTuple):
+    """A place within a buffer, `offset` bytes from its first; several may lie in one."""
+
+    buffer: Array
+    offset: int
+
+
+Argument: TypeAlias = "Array | At | np.generic[Any]"
+"""A buffer, a place within one, or a value."""
 ORDERS = {"ascending": 0, "descending": 1, "rotated": 2}
 GUARD = 4096
 """Bytes on both sides of a buffer that belong to nobody: the next one is two guards away."""
@@ -80,23 +89,32 @@ class _Memory:
     """Copies of arguments where a kernel finds them: buffers between guards, values in a row."""
 
     def __init__(self, arguments: Sequence[Argument]) -> None:
-        self.buffers = [_guarded(each) for each in arguments if isinstance(each, np.ndarray)]
-        buffers = iter(self.buffers)
-        addresses = [
-            np.uint64(next(buffers).ctypes.data) if isinstance(each, np.ndarray) else each
-            for each in arguments
-        ]
-        self.values = np.zeros((len(addresses), 2), np.uint64)
-        for row, value in zip(self.values.view(np.uint8), addresses, strict=True):
+        self.buffers = [_guarded(each) for each in _buffers(arguments)]
+        copies = {
+            id(each): copy for each, copy in zip(_buffers(arguments), self.buffers, strict=True)
+        }
+        self.values = np.zeros((len(arguments), 2), np.uint64)
+        for row, argument in zip(self.values.view(np.uint8), arguments, strict=True):
+            if isinstance(argument, np.generic):
+                value = argument
+            else:
+                buffer, offset = argument if isinstance(argument, At) else (argument, 0)
+                value = np.uint64(copies[id(buffer)].ctypes.data + offset)
             row[: value.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
         start = self.values.ctypes.data
-        self.pointers = np.arange(len(addresses), dtype=np.uint64) * np.uint64(16) + np.uint64(
+        self.pointers = np.arange(len(arguments), dtype=np.uint64) * np.uint64(16) + np.uint64(
             start
         )
 
     def spans(self) -> Any:
         held = [*self.buffers, self.values]
         return (_Span * len(held))(*(_Span(each.ctypes.data, each.nbytes) for each in held))
+
+
+def _buffers(arguments: Sequence[Argument]) -> list[Array]:
+    """Each buffer once."""
+    held = (each.buffer if isinstance(each, At) else each for each in arguments)
+    return list({id(each): each for each in held if isinstance(each, np.ndarray)}.values())
 
 
 def _guarded(source: Array) -> Array:
@@ -115,7 +133,7 @@ def _check_arguments(module: Compiled, name: str, arguments: Sequence[Argument])
     sizes = (ctypes.c_uint * (len(arguments) + 1)).in_dll(
         _library(str(module.library)), f"sizes_{name}"
     )
-    given = [8 if isinstance(each, np.ndarray) else each.nbytes for each in arguments]
+    given = [each.nbytes if isinstance(each, np.generic) else 8 for each in arguments]
     if [*given, 0] != list(sizes):
         raise TypeError(f"{name}: arguments of {given} bytes; its parameters have {list(sizes)}")
 
@@ -156,8 +174,7 @@ def launch(
                 raise DeviceFault(
                     f"{name}: buffer {number} differs between threads run {orders[0]} and {order}"
                 )
-    buffers = (each for each in arguments if isinstance(each, np.ndarray))
-    for target, source in zip(buffers, first, strict=True):
+    for target, source in zip(_buffers(arguments), first, strict=True):
         target[...] = source
 
 

@@ -10,6 +10,7 @@ from luminal.dtypes import DType
 
 KERNEL = "luminal_kernel"
 """The name of the kernel in every text."""
+INTEGERS = "integers"
 
 
 class Dialect(ABC):
@@ -17,7 +18,8 @@ class Dialect(ABC):
 
     `types` has the names of the dtypes it computes in, by their short names; `suffixes` what ends a
     literal of i64, u32, u64 and f32. `space` stands before a type in global memory, `inline` before
-    a function; `worker` and `workers` are the number of this worker and of all.
+    a function; `worker` and `workers` are the number of this worker and of all. A kernel's integers
+    are parameters each, or lie in memory in a row (`integers_in_memory`).
 
     A compiler must not contract a*b + c nor flush denormals, and must round division and square
     roots correctly: what that takes stands in `head`, or in the options of the driver.
@@ -30,6 +32,7 @@ class Dialect(ABC):
     inline: str
     worker: str
     workers: str
+    integers_in_memory: bool = False
 
     @abstractmethod
     def head(self, dtypes: AbstractSet[DType]) -> str:
@@ -37,7 +40,9 @@ class Dialect(ABC):
 
     @abstractmethod
     def signature(self, pointers: Sequence[str], integers: Sequence[str]) -> str:
-        """The kernel's, for memory under these names, then i64 values under these."""
+        """The kernel's, for memory under these names, then i64 values under these (where they lie
+        in memory, under the name INTEGERS).
+        """
 
     @abstractmethod
     def bitcast(self, dtype: DType, value: str) -> str:

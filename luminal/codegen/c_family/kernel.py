@@ -2,7 +2,7 @@
 
 The kernel takes the operands' memory and the scratch memory, then as i64 its parameters, the bytes
 of scratch memory for each worker, and the number of chunks, of which each worker takes every
-`workers`-th.
+`workers`-th. Some dialects take the integers as an array in memory.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from luminal.codegen.c_family.dialect import Dialect
+from luminal.codegen.c_family.dialect import INTEGERS, Dialect
 from luminal.codegen.c_family.spelling import (
     EXTREMES,
     float_extremes,
@@ -19,6 +19,7 @@ from luminal.codegen.c_family.spelling import (
     operation,
 )
 from luminal.dtypes import DType
+from luminal.errors import CompileError
 from luminal.expand.ir import Apply, If, Kernel, Load, Loop, Operand, Statement, Store, Value
 from luminal.kernel.tile_ir import Role
 
@@ -42,8 +43,17 @@ class Spelled:
 
 
 def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
-    """The text of a kernel that is expanded to single lanes."""
-    return Spelled(_Walk(kernel, dialect).text(), _dtypes(kernel), kernel)
+    """The text of a kernel that is expanded to single lanes.
+
+    Raises CompileError for a dtype that the dialect has no name for.
+    """
+    dtypes = _dtypes(kernel)
+    for dtype in sorted(dtypes, key=str):
+        if dtype.short not in dialect.types:
+            raise CompileError(
+                f"{dialect.name} computes no {dtype.short}; cast to f32, or use backend 'cpu'"
+            )
+    return Spelled(_Walk(kernel, dialect).text(), dtypes, kernel)
 
 
 def _dtypes(kernel: Kernel) -> frozenset[DType]:
@@ -77,6 +87,9 @@ class _Walk:
             constant = "const " if buffer.role is Role.IN else ""
             self._pointer(buffer.name, buffer.dtype, dialect.base(pointer), constant)
         index = dialect.types["i64"]
+        if dialect.integers_in_memory:
+            for place, name in enumerate(integers):
+                self._put(f"const {index} {name} = {INTEGERS}[{place}];")
         self._put(f"const {index} worker = {dialect.worker}, workers = {dialect.workers};")
         self._block(kernel.setup)
         for scratch in kernel.scratch:

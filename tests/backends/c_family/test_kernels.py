@@ -1,7 +1,8 @@
-"""Kernels in OpenCL C on a device: operations to the bit, loops, choices, masks, scratch memory."""
+"""Kernels in every dialect: operations to the bit, loops, choices, masks, scratch memory."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.expand.ir import Carry, Choice, If, Loop, Operand, Value
 from luminal.kernel.tile_ir import Role
-from luminal.runtime.driver import Place
+from luminal.runtime.driver import Driver
+from tests.backends.c_family.dialects import DIALECTS, driver, run
 from tests.backends.c_family.kernels import (
-    COMPUTED,
     OF_THE_LIBRARY,
     Row,
     Writer,
@@ -22,13 +23,26 @@ from tests.backends.c_family.kernels import (
     index,
     kernel_of,
     rows_of,
-    tile_kernel,
 )
-from tests.backends.opencl.devices import driver, run
 
 Array = np.ndarray[Any, Any]
 ULPS = 4  # what OpenCL allows for functions of f64, at most
-DEVICE = driver()
+SAMPLE = ("f32", "i8", "i64")
+"""Of dtypes, on what is slow: C++ compilers."""
+
+
+@pytest.fixture(params=list(DIALECTS))
+def device(request: pytest.FixtureRequest) -> Driver:
+    return driver(request.param)
+
+
+def computed() -> Iterator[object]:
+    """Each dialect with each dtype that it computes in."""
+    for name, dialect in DIALECTS.items():
+        for short in dialect.types:
+            is_slow = name != "opencl" and short not in SAMPLE
+            marks = [pytest.mark.long] if is_slow else []
+            yield pytest.param(name, dtypes.dtype_of(short), id=f"{name}-{short}", marks=marks)
 
 
 def signs(x: Array) -> Array:
@@ -48,11 +62,11 @@ def wrong(row: Row, found: Array, wanted: Array) -> Array:
     return np.flatnonzero(~good)
 
 
-@pytest.mark.parametrize("dtype", COMPUTED, ids=str)
-def test_every_operation_has_the_bits_of_its_meaning(dtype: DType) -> None:
-    rows = rows_of(dtype)
+@pytest.mark.parametrize(("name", "dtype"), list(computed()))
+def test_every_operation_has_the_bits_of_its_meaning(name: str, dtype: DType) -> None:
+    rows = [row for row in rows_of(dtype) if row.to.short in DIALECTS[name].types]
     kernel, arrays, results = kernel_of(rows)
-    run(DEVICE, kernel, arrays, len(arrays[0]))
+    run(driver(name), kernel, arrays, len(arrays[0]))
     left = iter(arrays)
     for row, wanted in zip(rows, results, strict=True):
         given = [next(left) for _ in row.operands()]
@@ -61,13 +75,13 @@ def test_every_operation_has_the_bits_of_its_meaning(dtype: DType) -> None:
         assert not len(bad), (row, [x[bad] for x in given], found[bad], wanted[bad])
 
 
-@pytest.mark.parametrize("dtype", COMPUTED, ids=str)
-def test_literals_keep_their_bits(dtype: DType) -> None:
+@pytest.mark.parametrize(("name", "dtype"), list(computed()))
+def test_literals_keep_their_bits(name: str, dtype: DType) -> None:
     w, values = Writer(), edges(dtype)
     for k, value in enumerate(values):
         w.store("out", index(k), constant(dtype, value))
     out = np.zeros_like(values)
-    run(DEVICE, w.kernel(("out", dtype, Role.OUT)), [out], 1)
+    run(driver(name), w.kernel(("out", dtype, Role.OUT)), [out], len(out), chunks=1)
     assert out.tobytes() == values.tobytes()
 
 
@@ -80,12 +94,12 @@ def swapped_sums(w: Writer, stop: Operand) -> tuple[Value, Value]:
     return end_a, end_b
 
 
-def test_carried_values_of_a_loop_change_at_once() -> None:
+def test_carried_values_of_a_loop_change_at_once(device: Driver) -> None:
     w = Writer()
     for name, value in zip("ab", swapped_sums(w, w.chunk), strict=True):
         w.store(name, w.chunk, value)
     found = [np.zeros(9, np.int64) for _ in range(2)]
-    run(DEVICE, w.kernel(*((name, dtypes.int64, Role.OUT) for name in "ab")), found, 9)
+    run(device, w.kernel(*((name, dtypes.int64, Role.OUT) for name in "ab")), found, 9)
     for chunk, both in enumerate(zip(*found, strict=True)):
         a, b = 1, 10
         for k in range(0, chunk, 2):
@@ -93,7 +107,7 @@ def test_carried_values_of_a_loop_change_at_once() -> None:
         assert both == (a, b), chunk
 
 
-def test_an_if_leaves_its_choices() -> None:
+def test_an_if_leaves_its_choices(device: Driver) -> None:
     w = Writer()
     odd = w.apply("ne", w.apply("and", w.chunk, index(1)), index(0))
     head, chosen = w.taken(), w.new(dtypes.int64)
@@ -101,11 +115,11 @@ def test_an_if_leaves_its_choices() -> None:
     w.body = [*head, If(odd, (Choice(chosen, inside, w.chunk),), w.taken())]
     w.store("out", w.chunk, chosen)
     out = np.zeros(8, np.int64)
-    run(DEVICE, w.kernel(("out", dtypes.int64, Role.OUT)), [out], 8)
+    run(device, w.kernel(("out", dtypes.int64, Role.OUT)), [out], 8)
     assert out.tolist() == [0, 100, 2, 300, 4, 500, 6, 700]
 
 
-def test_masked_accesses_touch_no_memory() -> None:
+def test_masked_accesses_touch_no_memory(device: Driver) -> None:
     w = Writer()
     below = w.apply("lt", w.chunk, index(3))
     wild = w.apply("select", below, w.chunk, index(1 << 60))
@@ -113,32 +127,28 @@ def test_masked_accesses_touch_no_memory() -> None:
     w.store("zero", w.chunk, w.load("x", dtypes.float32, wild, below))
     x, out, zero = np.arange(1, 7, dtype=np.float32), np.full(6, 9, "f4"), np.full(6, 9, "f4")
     buffers = (("x", Role.IN), ("out", Role.OUT), ("zero", Role.OUT))
-    run(DEVICE, w.kernel(*((n, dtypes.float32, role) for n, role in buffers)), [x, out, zero], 6)
+    run(device, w.kernel(*((n, dtypes.float32, role) for n, role in buffers)), [x, out, zero], 6)
     assert out.tolist() == [1, 2, 3, 9, 9, 9]
     assert zero.tolist() == [1, 2, 3, 0, 0, 0]
 
 
 @pytest.mark.parametrize("workers", [1, 3, 8])
-def test_each_worker_has_scratch_memory_of_its_own(workers: int) -> None:
+def test_each_worker_has_scratch_memory_of_its_own(device: Driver, workers: int) -> None:
     """Every chunk fills it with multiples of its number: in the end those of its last one."""
     w, count, chunks = Writer(), 20, 50
     k = w.new(dtypes.int64)
     w.store("work", k, w.apply("mul", k, w.chunk))
     w.body = [Loop(k, index(0), w.n, 1, (), w.taken())]
     kernel = w.kernel(scratch=dtypes.int64, scratch_bytes=64 + 8 * w.symbol)
-    code = DEVICE.compile(tile_kernel(kernel), kernel.text)
-    stride = code.scratch_bytes((count,))
-    assert stride == 64 + 8 * count
-    scratch = DEVICE.allocate(8 + workers * stride)
-    DEVICE.enqueue(code, chunks, workers, [], (count,), Place(scratch, 8))
-    found = np.zeros((workers, stride // 8), np.int64)
-    DEVICE.read(Place(scratch, 8), found)
+    scratch = run(device, kernel, [], count, chunks=chunks, workers=workers)
+    assert scratch.shape == (workers, 64 + 8 * count)
+    found = scratch.view(np.int64)
     for worker, row in enumerate(found[:, 8:]):
         last = max(range(worker, chunks, workers))
         assert row.tolist() == [last * k for k in range(count)]
 
 
-def test_bool_and_half_lie_in_memory_as_bytes_and_words() -> None:
+def test_bool_and_half_lie_in_memory_as_bytes_and_words(device: Driver) -> None:
     w = Writer()
     w.store("y", w.chunk, w.load("x", dtypes.uint16, w.chunk))
     w.store(
@@ -151,6 +161,6 @@ def test_bool_and_half_lie_in_memory_as_bytes_and_words() -> None:
     kernel = w.kernel(
         ("x", f16, Role.IN), ("y", f16, Role.OUT), ("a", bools, Role.IN), ("b", bools, Role.OUT)
     )
-    run(DEVICE, kernel, [x, y, a, b], 3)
+    run(device, kernel, [x, y, a, b], 3)
     assert y.tobytes() == half.tobytes()
     assert b.tolist() == a.tolist()

@@ -16,8 +16,9 @@ from luminal.errors import CompileError
 from luminal.kernel.tile_ir import Role
 from luminal.runtime import object_cache
 from luminal.runtime.driver import Place
+from tests.backends.c_family.dialects import run
 from tests.backends.c_family.kernels import Row, Writer, constant, kernel_of, tile_kernel
-from tests.backends.opencl.devices import driver, run
+from tests.backends.opencl.devices import driver
 
 OpenClDriver = pytest.importorskip("luminal.backends.opencl.driver").OpenClDriver
 DEVICE = driver()

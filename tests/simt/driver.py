@@ -1,0 +1,138 @@
+"""A Driver for each dialect whose device is the CPU, every access and every barrier checked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from luminal.codegen.c_family.dialect import KERNEL, Dialect
+from luminal.codegen.c_family.kernel import Spelled
+from luminal.runtime.driver import Array, Block, DeviceMemory, Driver, Mark, Place
+from tests.simt.compiling import Compiled, compile
+from tests.simt.launching import ORDERS, At, launch
+
+GROUP = 4
+ALIGNMENT = 256
+EMPTY = np.zeros(0, np.uint8)
+
+
+@dataclass(frozen=True)
+class CheckedCode:
+    """A kernel's text, and the library made of it."""
+
+    spelled: Spelled
+    module: Compiled
+
+    def scratch_bytes(self, params: Sequence[int]) -> int:
+        """As a driver's Code."""
+        return self.spelled.scratch_bytes(params)
+
+
+class CheckedDriver(Driver):
+    """Runs the texts that `spell` makes in a dialect, known to the shims as `name`.
+
+    A launch raises DeviceFault for what no device may be asked to do. What an operand may touch is
+    its own bytes, not those of its block.
+    """
+
+    workers = 6
+
+    def __init__(
+        self,
+        name: str,
+        dialect: Dialect,
+        spell: Callable[[Any], Spelled],
+        orders: Sequence[str] = tuple(ORDERS),
+    ) -> None:
+        self.name, self.dialect, self.spell, self.orders = name, dialect, spell, orders
+
+    def memory(self) -> DeviceMemory:
+        return DeviceMemory(None, None)
+
+    def allocate(self, size: int) -> Block:
+        memory = np.full(size + ALIGNMENT, 0xCB, np.uint8)
+        start = -memory.ctypes.data % ALIGNMENT
+        return memory[start : start + size]
+
+    def free(self, block: Block) -> None:
+        block[:] = 0xDD
+
+    def write(self, target: Place, source: Array) -> None:
+        _part(target, source.nbytes)[:] = source.reshape(-1).view(np.uint8)
+
+    def read(self, source: Place, target: Array) -> None:
+        target.reshape(-1).view(np.uint8)[:] = _part(source, target.nbytes)
+
+    def copy(self, source: Place, target: Place, size: int) -> None:
+        _part(target, size)[:] = _part(source, size)
+
+    def compile(self, kernel: Any, text: str) -> CheckedCode:
+        spelled = self.spell(kernel)
+        return CheckedCode(spelled, compile(spelled.text, self.name))
+
+    def enqueue(
+        self,
+        code: Any,
+        chunks: int,
+        workers: int,
+        operands: Sequence[Place],
+        params: Sequence[int],
+        scratch: Place | None,
+    ) -> None:
+        kernel = code.spelled.expanded
+        names = tuple(param.symbol.name for param in kernel.params)
+        sizes = [
+            buffer.size.compiled(names)(*params) * buffer.dtype.size for buffer in kernel.buffers
+        ]
+        stride = code.scratch_bytes(params)
+        places = [*operands, scratch or Place(EMPTY)]
+        memory = _spans(places, [*sizes, stride * workers if scratch else 0])
+        integers = np.array([*params, stride, chunks], np.int64)
+        values = [integers] if self.dialect.integers_in_memory else list(integers)
+        group = gcd(GROUP, workers)
+        launch(
+            code.module, KERNEL, (workers // group,), (group,), [*memory, *values],
+            orders=self.orders,
+        )  # fmt: skip
+
+    def wait(self) -> None:
+        pass
+
+    def mark(self) -> Mark:
+        return time.perf_counter()
+
+    def seconds(self, first: Mark, last: Mark) -> float:
+        return float(last - first)
+
+
+def _part(place: Place, size: int) -> Array:
+    assert place.offset + size <= len(place.block), "beyond the block"
+    part: Array = place.block[place.offset : place.offset + size]
+    return part
+
+
+def _spans(places: Sequence[Place], sizes: Sequence[int]) -> list[At]:
+    """Each operand's bytes, from a multiple of 8 on; operands that overlap lie in one array."""
+    found = {number: At(EMPTY, 0) for number, size in enumerate(sizes) if size == 0}
+    together: list[int] = []
+    start = end = 0
+    for number in sorted(set(range(len(places))) - set(found), key=lambda n: _start(places[n])):
+        first = _start(places[number])
+        if first >= end:
+            together, start, end = [], first - first % 8, first
+        end = max(end, first + sizes[number])
+        together.append(number)
+        block = places[number].block
+        base = block.ctypes.data
+        span = block[start - base : end - base]
+        found |= {n: At(span, _start(places[n]) - start) for n in together}
+    return [found[number] for number in range(len(places))]
+
+
+def _start(place: Place) -> int:
+    return int(place.block.ctypes.data) + place.offset
