@@ -11,7 +11,7 @@ from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, axis_order, te
 from luminal.dtypes import DType
 from luminal.forks import cached_property
 from luminal.hlir.attributes import Slot
-from luminal.program.buffers import ROW_MAJOR, Layout
+from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.shape.expression import Expression, Symbol, axis, const
 
 

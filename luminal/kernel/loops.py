@@ -13,7 +13,7 @@ from itertools import pairwise
 from luminal.algebra.frames import extent_of, linear, spread
 from luminal.algebra.terms import Axes, Frame, Term
 from luminal.kernel.group import Group, Place, Store
-from luminal.program.buffers import ROW_MAJOR
+from luminal.kernel.layout import ROW_MAJOR
 from luminal.shape.expression import Expression, SortKey, Symbol, axis
 
 SHORT_STEP = 4  # elements from lane to lane that are still read in whole vectors

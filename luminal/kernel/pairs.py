@@ -13,8 +13,8 @@ from dataclasses import replace
 from luminal.algebra.terms import Axes, Term, Terms
 from luminal.dtypes import bfloat16, float32, uint32
 from luminal.kernel.group import Group, Place, Store
+from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.kernel.source import Source, source_of
-from luminal.program.buffers import ROW_MAJOR, Layout
 from luminal.shape.expression import Symbol, axis
 
 PAIR = 2

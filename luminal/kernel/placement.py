@@ -25,6 +25,7 @@ from luminal.kernel.carries import COMBINE, close_loop, empty_of
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.group import Group, Store
 from luminal.kernel.guards import Range, cut_points, factors, guarded, ranges, whole_vectors
+from luminal.kernel.layout import CACHE_LINE
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.tile_ir import (
@@ -33,7 +34,6 @@ from luminal.kernel.tile_ir import (
     Role,
     Tile,
 )
-from luminal.program.buffers import CACHE_LINE
 from luminal.shape.expression import (
     TRUE,
     Expression,

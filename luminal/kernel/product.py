@@ -16,8 +16,8 @@ from luminal.kernel.custom import place_custom
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group, Place
 from luminal.kernel.knobs import Knobs
+from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.source import source_of
-from luminal.program.buffers import ROW_MAJOR
 from luminal.shape.expression import ZERO, ceil_div, maximum
 
 BLAS = "blas"  # as target facts name the library

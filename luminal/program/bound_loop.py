@@ -11,7 +11,8 @@ from luminal.algebra.terms import Frame, OpaqueAttrs, Phase, Term
 from luminal.hlir.attributes import LoopAttrs
 from luminal.hlir.state import Assignable
 from luminal.kernel.group import Group, Place, Store
-from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
+from luminal.kernel.layout import ROW_MAJOR, Layout
+from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Operand
 from luminal.program.scope import Scope, varies
 from luminal.program.steps import KernelStep, LoopStep, Unit, leaves_of, state_of

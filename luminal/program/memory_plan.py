@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from luminal.kernel.layout import CACHE_LINE
 from luminal.kernel.tile_ir import Role
-from luminal.program.buffers import CACHE_LINE, BufferKind
+from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
 
 Path = tuple[int, ...]

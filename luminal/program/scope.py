@@ -14,7 +14,8 @@ from luminal.algebra.terms import Frame, Term, below
 from luminal.errors import VerifyError
 from luminal.forks import cached_property
 from luminal.kernel.group import Group, Place, Store
-from luminal.program.buffers import ROW_MAJOR, BufferKind, Layout
+from luminal.kernel.layout import ROW_MAJOR, Layout
+from luminal.program.buffers import BufferKind
 from luminal.program.in_place import Readers, is_rewrite, is_update
 from luminal.program.launch_list import Operand
 from luminal.program.memory import Memory, owner_of

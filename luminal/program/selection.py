@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, Phase, Term, term_order
 from luminal.errors import VerifyError
-from luminal.program.buffers import ROW_MAJOR, Layout
+from luminal.kernel.layout import ROW_MAJOR, Layout
 
 
 class Residence(enum.Enum):

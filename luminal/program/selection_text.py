@@ -29,7 +29,7 @@ from luminal.errors import GraphError, LuminalError
 from luminal.hlir.cursor import Line
 from luminal.hlir.ops import OPS, Value
 from luminal.hlir.printer import WORD
-from luminal.program.buffers import ROW_MAJOR, Layout
+from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.shape.expression import Expression, Symbol, axis, symbol
 from luminal.shape.parse import parse as parse_expression

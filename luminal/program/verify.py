@@ -8,8 +8,9 @@ from typing import Any
 from luminal.errors import VerifyError
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
 from luminal.hlir.state import Assignable
+from luminal.kernel.layout import CACHE_LINE
 from luminal.kernel.tile_ir import Role
-from luminal.program.buffers import CACHE_LINE, Buffer, BufferKind
+from luminal.program.buffers import Buffer, BufferKind
 from luminal.program.launch_list import (
     KernelLaunch,
     Launch,

@@ -16,9 +16,9 @@ from luminal.algebra.terms import Axes, Frame, Phase, Term
 from luminal.dtypes import bfloat16
 from luminal.hlir.ops import Value
 from luminal.kernel.lanes import FULL, lanes_used
+from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.kernel.pairs import in_pairs, last_axis
 from luminal.kernel.source import Source, source_of, unmasked
-from luminal.program.buffers import ROW_MAJOR, Layout
 from luminal.program.selection import Selection
 from luminal.select.weights import upper
 from luminal.target import Target

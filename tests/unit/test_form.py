@@ -14,7 +14,7 @@ from luminal.algebra.terms import Term, Terms
 from luminal.assemble import PlacedStep
 from luminal.compiler import lower_by_stages
 from luminal.kernel.group import Group, Place, Store
-from luminal.program.buffers import Layout
+from luminal.kernel.layout import Layout
 from luminal.program.steps import KernelStep, LoopStep, Step
 from luminal.shape.expression import axis, symbol
 from tests.fuzz.programs.record import record

@@ -12,7 +12,7 @@ from luminal.algebra import term_text
 from luminal.algebra.lower import Lowered, lower
 from luminal.algebra.terms import Phase
 from luminal.errors import GraphError, VerifyError
-from luminal.program.buffers import ROW_MAJOR, Layout
+from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.program.selection import Choice, Residence, Selection, verify
 from luminal.program.selection_text import parse, to_text
 from luminal.select.fast import select

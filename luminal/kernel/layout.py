@@ -1,0 +1,91 @@
+"""Layouts: how the elements of a tensor lie in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from luminal.shape.expression import Expression, ceil_div, const
+
+CACHE_LINE = 64  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a tensor's elements lie in memory.
+
+    `order` lists the dimensions from outermost to innermost (None: row-major). `blocks` splits
+    dimensions, innermost last: `((1, 32),)` stores panels of 32 consecutive positions of dimension
+    1 together, the panel number taking the dimension's own place. The last panel is padded.
+    """
+
+    order: tuple[int, ...] | None = None
+    blocks: tuple[tuple[int, int], ...] = ()
+    padding: int = 0  # elements after each innermost row
+    alignment: int = CACHE_LINE  # bytes
+
+    def _extents(self, shape: Sequence[Expression]) -> list[tuple[int, Expression]]:
+        """(dimension, extent) of each storage axis, outermost first; blocks come last."""
+        order = self.order if self.order is not None else tuple(range(len(shape)))
+        block = dict(self.blocks)
+        outer = [
+            (d, ceil_div(shape[d], const(block[d])) if d in block else shape[d]) for d in order
+        ]
+        return outer + [(d, const(n)) for d, n in self.blocks]
+
+    def size(self, shape: Sequence[Expression]) -> Expression:
+        """Elements of storage."""
+        total = const(1)
+        for position, (_, extent) in enumerate(reversed(self._extents(shape))):
+            total = total * (extent + self.padding if position == 0 else extent)
+        return total
+
+    def offset(self, index: Sequence[Expression], shape: Sequence[Expression]) -> Expression:
+        """Where the element at `index` (one Expression per dimension) lies, in elements."""
+        block = dict(self.blocks)
+        outer = len(shape)
+        total, stride = const(0), const(1)
+        for position, (d, extent) in reversed([*enumerate(self._extents(shape))]):
+            digit = index[d]
+            if d in block:
+                digit = digit // block[d] if position < outer else digit % block[d]
+            total = total + digit * stride
+            innermost = position == outer + len(block) - 1
+            stride = stride * (extent + self.padding if innermost else extent)
+        return total
+
+    def __str__(self) -> str:
+        """`row`, or what differs from it: `order(1,0) panel(1:32) pad(8) align(4)`."""
+        words = [f"panel({d}:{n})" for d, n in self.blocks]
+        if self.order is not None:
+            words.insert(0, f"order({','.join(map(str, self.order))})")
+        if self.padding:
+            words.append(f"pad({self.padding})")
+        if self.alignment != CACHE_LINE:
+            words.append(f"align({self.alignment})")
+        return " ".join(words) or "row"
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """The layout of a text that `str` gave. Raises ValueError for another text."""
+        order, blocks, padding, alignment = None, [], 0, CACHE_LINE
+        for word in text.split():
+            name, numbers = word.partition("(")[0], [int(n) for n in re.findall(r"\d+", word)]
+            match name, numbers:
+                case "row", []:
+                    pass
+                case "order", _:
+                    order = tuple(numbers)
+                case "panel", [dimension, extent]:
+                    blocks.append((dimension, extent))
+                case "pad", [padding]:
+                    pass
+                case "align", [alignment]:
+                    pass
+                case _:
+                    raise ValueError(f"{word!r} is no part of a layout")
+        return cls(order, tuple(blocks), padding, alignment)
+
+
+ROW_MAJOR = Layout()
