@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from luminal.errors import InputError
 from luminal.loaders.json_file import read_json
@@ -105,18 +105,19 @@ def _template_error(error: Exception) -> InputError:
     """In the template's own words, or those of what went wrong in it."""
     import jinja2
 
-    if isinstance(error, RecursionError):
-        return InputError("chat template: lists or objects nest too deeply")
     own = isinstance(error, jinja2.TemplateError)
     return InputError(f"chat template: {error if own else f'{type(error).__name__}: {error}'}")
 
 
 def _to_json(x: Any, indent: int | None = None, **options: Any) -> str:
     """As transformers': characters stay what they are, for no browser will read them."""
-    return json.dumps(x, ensure_ascii=False, indent=indent, **options)
+    try:
+        return json.dumps(x, ensure_ascii=False, indent=indent, **options)
+    except RecursionError:
+        return _refuse("lists or objects nest too deeply")
 
 
-def _refuse(message: str) -> None:
+def _refuse(message: str) -> NoReturn:
     import jinja2
 
     raise jinja2.TemplateError(message)
