@@ -148,6 +148,7 @@ class HuggingFaceTokenizer:
         self._special = frozenset(index for index, token in added.items() if token.special)
         self.bos_id = bos_id
         self.eos_ids = eos_ids
+        self._texts: dict[int, str] = {}  # of ids alone
         # Ids may have gaps, so their count is no bound.
         self.vocab_size = max(inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         if self.vocab_size == 0:
@@ -181,6 +182,14 @@ class HuggingFaceTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """See Tokenizer.decode."""
+        if len(ids) != 1:
+            return self._decoded(ids)
+        text = self._texts.get(ids[0])  # streams ask for it with each token
+        if text is None:
+            text = self._texts[ids[0]] = self._decoded(ids)
+        return text
+
+    def _decoded(self, ids: Sequence[int]) -> str:
         with library_errors(self._path):
             text: str = self._inner.decode([i for i in ids if i not in self._special])
         return text

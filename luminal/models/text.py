@@ -125,7 +125,7 @@ class Text:
                 self._matcher.accept(token)
             if self._stops.found is not None or (self._matcher and self._matcher.complete):
                 self.reason = "stop"
-            elif len(self.tokens) == self.room:
+            elif len(self._tokens) - self._given == self.room:
                 self.reason = "length"
         if self.reason is not None:
             piece += self._stops.push(self._decoder.finish()) + self._stops.finish()

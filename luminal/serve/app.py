@@ -33,6 +33,8 @@ from luminal.serve.served import Served
 
 PAGE = Path(__file__).parent / "page" / "index.html"
 GRACE_SECONDS = 5.0  # that a client may read later than its texts must end
+WRITES = 2500  # a second, by all streams: each costs about what a token of a small model does
+SHORT = 0.002  # seconds; no less is waited for more tokens
 Replies = Completions | Chats
 Feed = asyncio.Queue[Event | None]
 """Events of a request's texts; None: its time is over."""
@@ -223,6 +225,11 @@ class Api:
                 code="rate_limit_exceeded",
             )  # fmt: skip
 
+    @property
+    def texts(self) -> int:
+        """How many are written now, or wait for it."""
+        return len(self._feeds)
+
     def release(self, jobs: Sequence[Job]) -> None:
         """Ends what is left of jobs."""
         self.served.engine.cancel(jobs)
@@ -301,6 +308,9 @@ class Work:
             while not self._feed.empty():
                 got.append(self._feed.get_nowait())
             yield [self._noticed(event) for event in got]
+            pause = self._api.texts / WRITES
+            if self._left and pause > SHORT:
+                await asyncio.sleep(pause)  # what comes meanwhile is sent together
 
     def _noticed(self, event: Event | None) -> tuple[Choice, Event]:
         if event is None:

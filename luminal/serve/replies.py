@@ -231,4 +231,7 @@ class Chats:
 
 def to_json(value: Any) -> bytes:
     """ASCII, so that no text can break a line or an encoding."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    return _JSON.encode(value).encode()
+
+
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
