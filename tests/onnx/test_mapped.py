@@ -62,7 +62,7 @@ def test_arrays_lie_in_the_file(tmp_path: Path):
         x = np.ones(48, np.float32)
         np.testing.assert_array_equal(model(x)["y0"], WIDE)
         is_aligned = path.read_bytes().index(WIDE.tobytes()) % 4 == 0
-        assert _lies_in_a_file(model._source.parameters[name].array) == is_aligned
+        assert _lies_in_a_file(model._source.parameters[name].memory) == is_aligned
         places.add(is_aligned)
     assert places == {True, False}
 

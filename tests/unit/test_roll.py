@@ -41,7 +41,7 @@ def rolled(graph: Graph, **dims: int) -> list[Node]:
             case InputAttrs(name=name, shape=shape, dtype=dtype):
                 drawn = rng.standard_normal([int(n.evaluate(dims)) for n in shape])
                 fed[name] = drawn.astype(dtype.numpy)
-            case WeightAttrs(parameter=parameter) if parameter.array is None:
+            case WeightAttrs(parameter=parameter) if not parameter.has_value:
                 parameter.set(rng.standard_normal(parameter.shape).astype(np.float32))
             case StateAttrs(state=state):
                 states[state] = rng.standard_normal(state.shape).astype(state.dtype.numpy)
