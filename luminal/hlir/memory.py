@@ -13,7 +13,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from luminal import config
 from luminal.dtypes import DType
+from luminal.hlir.poison import poison
 
 Array: TypeAlias = np.ndarray[Any, Any]
 ALIGNMENT = 64  # bytes: one cache line and one AVX-512 register
@@ -75,7 +77,7 @@ class MemorySpace(ABC, Generic[B]):
 
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: DType) -> B:
-        """An uninitialised Buffer. Raises MemoryError."""
+        """An uninitialised Buffer, poisoned where that is asked for. Raises MemoryError."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
@@ -109,7 +111,10 @@ class Host(MemorySpace[HostBuffer]):
     name = "cpu"
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> HostBuffer:
-        return HostBuffer(aligned_empty(shape, dtype))
+        array = aligned_empty(shape, dtype)
+        if config.get("LUMINAL_POISON"):
+            poison([array])
+        return HostBuffer(array)
 
 
 HOST = Host()

@@ -36,7 +36,7 @@ SUBJECTS = (
             ("tests/unit/test_memory_plan.py", _EXECUTABLE)),
     Subject("in_place", ("luminal/program/in_place.py",),
             ("tests/backends/cpu/test_in_place.py", "tests/unit/test_partition.py")),
-    Subject("prologue", ("luminal/backends/cpu/prologue.py",),
+    Subject("prologue", ("luminal/runtime/prologue.py",),
             ("tests/backends/cpu/test_prologue.py", "tests/backends/cpu/test_poison.py"),
             count=100),
     Subject("device", ("luminal/backends/cpu/device.py", "luminal/backends/cpu/frame.py",

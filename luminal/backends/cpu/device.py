@@ -12,25 +12,28 @@ import numpy as np
 from luminal import config
 from luminal.backends.cpu import kernels, peaks, team
 from luminal.backends.cpu.compiler import LoadedCode
-from luminal.backends.cpu.frame import Frame, Table
+from luminal.backends.cpu.frame import Frame
 from luminal.backends.cpu.hand_written import PythonCalls, PythonCode
 from luminal.backends.cpu.launch_ir import KERNEL
-from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows, Work
-from luminal.backends.cpu.poison import poison
-from luminal.backends.cpu.prologue import Prologue
+from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
+from luminal.backends.cpu.prologue import derive
 from luminal.dtypes import uint8
 from luminal.hlir.memory import HOST, Array, address, aligned_empty
+from luminal.hlir.poison import poison
 from luminal.hlir.state import exchange, spare_on
 from luminal.kernel import tile_ir
 from luminal.kernel.tile_ir import Kernel
-from luminal.program import memory_plan, verify
+from luminal.program import verify
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
-from luminal.runtime.output_pool import block_bytes
+from luminal.runtime.placements import Placements
+from luminal.runtime.prologue import Prologue
 from luminal.runtime.report import Report, WorkMemory
 from luminal.runtime.roofline import Peaks
 from luminal.runtime.runner import Times
+from luminal.runtime.sites import Sites, Work
+from luminal.runtime.table import Table
 from luminal.target import Target
 
 TEAM_GAIN = 50e-6
@@ -45,8 +48,6 @@ MEETING_SECONDS = 1e-6  # what a launch costs a team: barrier and uneven shares
 FLOPS_PER_LANE = 1e9  # per second, of elementwise code
 TILE_SPEEDUP = 4  # of contractions: those have more than TILE_INTENSITY flops to a byte
 TILE_INTENSITY = 8
-
-MAX_PLACEMENTS = 32  # sizes of buffers whose places in the arena are remembered
 
 
 class CpuRunner:
@@ -65,11 +66,9 @@ class CpuRunner:
         functions = [code.address for code in self._code]
         self.quantities = Quantities(tuple(dim.name for dim in program.dims))
         self.rows = LaunchRows(program, program.launches, functions, self.quantities)
-        self.prologue = Prologue(program, texts, functions)
-        self.plan = memory_plan.plan(program, program.launches)
-        self._sizes = [self.quantities.add(program.buffers[b].bytes) for b in self.plan.buffers]
-        self._distinct_sizes = tuple(dict.fromkeys(self._sizes))
-        self._placements: dict[tuple[int, ...], Placement] = {}  # by distinct sizes
+        self.sites = Sites(program.launches, self.quantities)
+        self.prologue = Prologue(program, texts, HOST, partial(derive, program, functions))
+        self.placements = Placements(program, self.quantities)
         self._savings: dict[tuple[int, ...], float] = {}
         self._frames: dict[tuple[tuple[str, ...], tuple[str, ...]], Frame] = {}
         self.arena = aligned_empty((0,), uint8)
@@ -115,7 +114,7 @@ class CpuRunner:
         """The records of runs that take and give arrays in this order."""
         key = (tuple(inputs), tuple(outputs))
         if key not in self._frames:
-            table = Table.of(self.program, self.plan, inputs, outputs)
+            table = Table.of(self.program, self.placements.plan, inputs, outputs)
             self._frames[key] = Frame(self.program, self.rows, table)
         return self._frames[key]
 
@@ -126,7 +125,7 @@ class CpuRunner:
         """
         magnitude = tuple([value.bit_length() for value in dims.values()])
         if magnitude not in self._savings:
-            self._savings[magnitude] = self._saving(self.rows.work(values))
+            self._savings[magnitude] = self._saving(self.sites.work(values))
         return self._savings[magnitude]
 
     def _saving(self, work: Work) -> float:
@@ -139,35 +138,6 @@ class CpuRunner:
         meeting = MEETING_SECONDS * work.trips
         saved = np.maximum(computing, moving) * (1 - 1 / shares) - meeting
         return float(saved.sum())
-
-    def placement(self, values: Sequence[int]) -> Placement:
-        """A placement of buffers at least this big: an old one, unless it is twice too big.
-
-        Sizes are rounded up, so that a growing dim (a decoder's `past`) seldom needs a new one.
-        """
-        key = tuple([block_bytes(values[number]) for number in self._distinct_sizes])
-        found = self._placements.get(key)
-        if found is None:
-            rounded = dict(zip(self._distinct_sizes, key, strict=True))
-            sizes = tuple([rounded[number] for number in self._sizes])
-            found = self._fitting(sizes) or self._place(sizes)
-            if len(self._placements) >= MAX_PLACEMENTS:
-                del self._placements[next(iter(self._placements))]
-            self._placements[key] = found
-        return found
-
-    def _fitting(self, sizes: tuple[int, ...]) -> Placement | None:
-        for known in self._placements.values():
-            fits = all(n <= m for n, m in zip(sizes, known.sizes, strict=True))
-            if fits and sum(known.sizes) <= 2 * sum(sizes):
-                return known
-        return None
-
-    def _place(self, sizes: tuple[int, ...]) -> Placement:
-        placement = memory_plan.place(self.plan, sizes)
-        if config.get("LUMINAL_VERIFY"):
-            verify.verify_placement(self.program, self.program.launches, self.plan, placement)
-        return placement
 
 
 class BoundCpu:
@@ -219,7 +189,7 @@ class BoundCpu:
     def report(self) -> Report:
         """The launches of one run."""
         runner = self._runner
-        return Report(self._dims, runner.rows.report(self._values), runner.prologue.report())
+        return Report(self._dims, runner.sites.report(self._values), runner.prologue.report())
 
     def _point_to(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         self._point([address(array) for array in inputs], [address(array) for array in outputs])
@@ -235,7 +205,7 @@ class BoundCpu:
         if runner.prologue.refresh() != frame.weights_stamp:
             frame.take_weights(runner.prologue)
         if self._placement is None:
-            self._placement = runner.placement(self._values)
+            self._placement = runner.placements.at(self._values)
             self._saving = runner.saving(self._values, self._dims)
         wakes = self._saving >= TEAM_GAIN
         threads = team.team_size_default() if wakes or self._saving >= AWAKE_GAIN else 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from luminal.errors import CompileError
 from luminal.kernel.scratch import scratch_offsets
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
 from luminal.program.quantities import Quantities
-from luminal.runtime.report import KernelRow
 from luminal.shape.expression import Expression, Symbol, const
 
 Records = NDArray[Any]
@@ -39,28 +38,6 @@ class Rows:
     launches: Records
     slot_refs: Records
     params: NDArray[np.int64]  # where the launches' `dims` point
-
-
-class Work(NamedTuple):
-    """What each launch site does, all its trips; `chunks` of one launch."""
-
-    flops: NDArray[np.float64]
-    bytes: NDArray[np.float64]
-    chunks: NDArray[np.float64]
-    trips: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class _Site:
-    """One launch site: the numbers (in Quantities) of what reports and schedules ask for."""
-
-    label: str
-    kernel: int
-    trips: int
-    chunks: int
-    flops: int  # of all trips, as bytes
-    bytes: int
-    scratch: int
 
 
 class LaunchRows:
@@ -79,12 +56,10 @@ class LaunchRows:
         self._launches: list[tuple[int, ...]] = []
         self._slots: list[tuple[int, ...]] = []
         self._params: list[int] = []  # numbers of Expressions
-        self._sites: list[_Site] = []
+        self._scratch: set[int] = set()  # numbers of Expressions
         self._depth = 0  # of Loops
-        self._add(launches, const(1))
+        self._add(launches)
         self._words, self._positions, self._numbers = self._template()
-        self._scratch = tuple({site.scratch for site in self._sites})
-        self._work = [[s.flops, s.bytes, s.chunks, s.trips] for s in self._sites]
 
     def __len__(self) -> int:
         return len(self._launches)
@@ -112,25 +87,6 @@ class LaunchRows:
         most = max([values[number] for number in self._scratch], default=0)
         return -(-most // CACHE_LINES) * CACHE_LINES
 
-    def work(self, values: Sequence[int]) -> Work:
-        """The work of every launch site."""
-        numbers = np.array(self._work, np.int64).reshape(-1, len(Work._fields)).T
-        return Work(*np.array(values, np.float64)[numbers])
-
-    def report(self, values: Sequence[int]) -> tuple[KernelRow, ...]:
-        """One row per launch site."""
-        return tuple(
-            KernelRow(
-                site.label,
-                site.kernel,
-                values[site.trips],
-                values[site.chunks],
-                values[site.flops],
-                values[site.bytes],
-            )
-            for site in self._sites
-        )
-
     def _template(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """The words of all rows, and which of them hold an Expression's number: (words, at, of)."""
         launches = np.array(self._launches, LAUNCH).view(np.int64)
@@ -144,27 +100,27 @@ class LaunchRows:
         positions = np.concatenate([grids, *of_slots, rest])
         return words, positions, words[positions]
 
-    def _add(self, launches: tuple[Launch, ...], trips: Expression) -> None:
+    def _add(self, launches: tuple[Launch, ...]) -> None:
         for launch, barrier in zip(launches, barriers(self._program, launches), strict=True):
             flags = BARRIER if barrier else 0
             if isinstance(launch, KernelLaunch):
-                self._add_kernel(launch, flags, trips)
+                self._add_kernel(launch, flags)
             else:
-                self._add_loop(launch, flags, trips)
+                self._add_loop(launch, flags)
 
-    def _add_loop(self, launch: LoopLaunch, flags: int, trips: Expression) -> None:
+    def _add_loop(self, launch: LoopLaunch, flags: int) -> None:
         begin, count = len(self._launches), self._quantities.add(launch.trips)
         self._launches.append(())
         self._depth += 1
         if self._depth > MAX_LOOP_DEPTH:
             raise CompileError(f"Loops nest deeper than {MAX_LOOP_DEPTH}; make one of several")
-        self._add(launch.body, trips * launch.trips)
+        self._add(launch.body)
         self._depth -= 1
         end = len(self._launches)
         self._launches[begin] = (LOOP_BEGIN, flags, 0, count, 0, 0, 0, end + 1)
         self._launches.append((LOOP_END, 0, 0, self._quantities.add(const(0)), 0, 0, 0, begin))
 
-    def _add_kernel(self, launch: KernelLaunch, flags: int, trips: Expression) -> None:
+    def _add_kernel(self, launch: KernelLaunch, flags: int) -> None:
         add = self._quantities.add
         chunks, start, params = add(launch.chunks), len(self._slots), len(self._params)
         for operand in launch.operands:
@@ -179,17 +135,7 @@ class LaunchRows:
         self._launches.append(
             (KERNEL, flags, function, chunks, len(launch.operands), start, params, 0)
         )
-        self._sites.append(
-            _Site(
-                label=launch.label,
-                kernel=launch.kernel,
-                trips=add(trips),
-                chunks=chunks,
-                flops=add(launch.flops * trips),
-                bytes=add(launch.bytes * trips),
-                scratch=add(self._scratch_bytes(launch)),
-            )
-        )
+        self._scratch.add(add(self._scratch_bytes(launch)))
 
     def _scratch_bytes(self, launch: KernelLaunch) -> Expression:
         kernel = self._program.kernels[launch.kernel]

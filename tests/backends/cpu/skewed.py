@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from luminal.backends.cpu import launch_ir, team
-from luminal.backends.cpu.poison import poison
 from luminal.backends.cpu.team import Records
 from luminal.dtypes import uint8
 from luminal.hlir.memory import aligned_empty
+from luminal.hlir.poison import poison
 from tests.backends.cpu import dirty
 
 

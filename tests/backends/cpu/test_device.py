@@ -12,11 +12,13 @@ import luminal as lm
 from luminal import config
 from luminal.backends.cpu import device, frame, launch_ir, target, team
 from luminal.backends.cpu.device import CpuRunner
-from luminal.backends.cpu.launch_rows import LaunchRows, Work
+from luminal.backends.cpu.launch_rows import LaunchRows
 from luminal.errors import CompileError, VerifyError
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand
 from luminal.program.quantities import Quantities
+from luminal.runtime import placements
 from luminal.runtime.output_pool import block_bytes
+from luminal.runtime.sites import Work
 from luminal.shape.expression import const, symbol
 from tests.backends.cpu.hand_programs import ProgramBuilder
 from tests.backends.cpu.tile_builder import backwards
@@ -50,7 +52,7 @@ def values(runner: CpuRunner, **dims: int) -> tuple[int, ...]:
 def test_a_placement_holds_every_buffer() -> None:
     runner = two_dims()
     for n, m in ((1000, 10), (10, 1000), (1000, 1000), (0, 0), (1, 900)):
-        placement = runner.placement(values(runner, n=n, m=m))
+        placement = runner.placements.at(values(runner, n=n, m=m))
         assert all(have >= need for have, need in zip(placement.sizes, (4 * n, 4 * m), strict=True))
         first, second = placement.offsets
         assert first + 4 * n <= second or second + 4 * m <= first
@@ -59,37 +61,37 @@ def test_a_placement_holds_every_buffer() -> None:
 
 def test_a_placement_is_taken_again_unless_it_is_twice_too_big() -> None:
     runner = two_dims()
-    large = runner.placement(values(runner, n=1000, m=1000))
-    assert runner.placement(values(runner, n=1000, m=1000)) is large
-    assert runner.placement(values(runner, n=900, m=700)) is large
+    large = runner.placements.at(values(runner, n=1000, m=1000))
+    assert runner.placements.at(values(runner, n=1000, m=1000)) is large
+    assert runner.placements.at(values(runner, n=900, m=700)) is large
     half = block_bytes(4 * 1000) // 8  # sizes that are exactly half of its
     assert block_bytes(4 * half) == 4 * half == large.sizes[0] // 2
-    assert runner.placement(values(runner, n=half, m=half)) is large
-    smaller = runner.placement(values(runner, n=half - 40, m=half))
+    assert runner.placements.at(values(runner, n=half, m=half)) is large
+    smaller = runner.placements.at(values(runner, n=half - 40, m=half))
     assert smaller is not large
     assert sum(smaller.sizes) < sum(large.sizes) / 2
-    assert runner.placement(values(runner, n=1001 * 4, m=1)) is not large
+    assert runner.placements.at(values(runner, n=1001 * 4, m=1)) is not large
 
 
 def test_the_oldest_of_many_placements_is_forgotten() -> None:
     runner = two_dims()
-    first = runner.placement(values(runner, n=1, m=1))
-    for k in range(device.MAX_PLACEMENTS - 1):
-        runner.placement(values(runner, n=1000 << k % 8, m=3000 << k // 8))
-    assert len(runner._placements) <= device.MAX_PLACEMENTS
-    assert runner.placement(values(runner, n=1, m=1)) is first
-    for k in range(device.MAX_PLACEMENTS + 1):
-        runner.placement(values(runner, n=(1 << 19) - (k << 15), m=1 << 18))
-    assert len(runner._placements) == device.MAX_PLACEMENTS
+    first = runner.placements.at(values(runner, n=1, m=1))
+    for k in range(placements.MAX_PLACEMENTS - 1):
+        runner.placements.at(values(runner, n=1000 << k % 8, m=3000 << k // 8))
+    assert len(runner.placements._known) <= placements.MAX_PLACEMENTS
+    assert runner.placements.at(values(runner, n=1, m=1)) is first
+    for k in range(placements.MAX_PLACEMENTS + 1):
+        runner.placements.at(values(runner, n=(1 << 19) - (k << 15), m=1 << 18))
+    assert len(runner.placements._known) == placements.MAX_PLACEMENTS
 
 
 def test_placements_are_verified_where_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(device.verify, "verify_placement", lambda *given: asked.append(given))
+    monkeypatch.setattr(placements.verify, "verify_placement", lambda *given: asked.append(given))
     for flag in (False, True):
         with config.override(LUMINAL_VERIFY=flag):
             runner = two_dims()
-            runner.placement(values(runner, n=5, m=5))
+            runner.placements.at(values(runner, n=5, m=5))
         assert len(asked) == flag
 
 

@@ -12,8 +12,9 @@ import luminal as lm
 from luminal import config
 from luminal.backends.cpu import device, frame, prologue, target
 from luminal.backends.cpu.device import CpuRunner
-from luminal.backends.cpu.poison import poison
+from luminal.hlir import memory
 from luminal.hlir.memory import aligned_empty
+from luminal.hlir.poison import poison
 from luminal.program.launch_list import KernelLaunch
 from luminal.runtime import output_pool
 from luminal.shape.expression import const
@@ -33,7 +34,7 @@ def _calm_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         array[...] = 0
         return array
 
-    for module in (device, frame, prologue, output_pool):
+    for module in (device, frame, memory, prologue, output_pool):
         monkeypatch.setattr(module, "aligned_empty", zeros)
     with config.override(LUMINAL_VERIFY=False):
         yield

@@ -9,12 +9,14 @@ import pytest
 
 import luminal as lm
 from luminal import config
-from luminal.backends.cpu import prologue, target, team
+from luminal.backends.cpu import device, target, team
+from luminal.backends.cpu import prologue as cpu_prologue
 from luminal.backends.cpu.device import CpuRunner
-from luminal.backends.cpu.prologue import Prologue
+from luminal.hlir import memory
 from luminal.hlir.attributes import ConstantAttrs
 from luminal.hlir.memory import aligned_empty
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand
+from luminal.runtime import prologue
 from luminal.shape.expression import const
 from tests.backends.cpu.hand_programs import ProgramBuilder
 from tests.backends.cpu.tile_builder import TileBuilder, backwards
@@ -28,13 +30,13 @@ ONES = np.ones(N, np.float32)
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The labels of the launches of each run of a prologue."""
     found: list[list[str]] = []
-    run = Prologue._run
+    derive = device.derive
 
-    def noted(self: Prologue, launches: tuple[Launch, ...]) -> None:
-        found.append([each.label for each in launches if isinstance(each, KernelLaunch)])
-        run(self, launches)
+    def noted(*given: Any) -> None:
+        found.append([each.label for each in given[2] if isinstance(each, KernelLaunch)])
+        derive(*given)
 
-    monkeypatch.setattr(Prologue, "_run", noted)
+    monkeypatch.setattr(device, "derive", noted)
     return found
 
 
@@ -64,7 +66,7 @@ def derived(runner: CpuRunner) -> list[np.ndarray]:
     """The derived arrays, as they are after a refresh."""
     runner.prologue.refresh()
     numbers = [b.id for b in runner.program.buffers if b.kind.value == "derived"]
-    return [runner.prologue.arrays[number].view(np.float32) for number in numbers]
+    return [runner.prologue.buffers[number].array.view(np.float32) for number in numbers]
 
 
 def doubled(parameter: lm.Parameter, op: str = "Add") -> CpuRunner:
@@ -334,7 +336,8 @@ class Memory:
             self.records.append(arguments)
             return run_record(*arguments)
 
-        monkeypatch.setattr(prologue, "aligned_empty", taken)
+        for module in (memory, cpu_prologue):
+            monkeypatch.setattr(module, "aligned_empty", taken)
         monkeypatch.setattr(team, "run_record", noted)
 
     def holds(self, address: int, size: int) -> bool:
@@ -344,7 +347,7 @@ class Memory:
 
 
 def test_every_member_of_the_team_has_scratch_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = Memory(monkeypatch)
+    taken = Memory(monkeypatch)
     p = Made()
     w, d = p.weight(weight()), p.buffer("derived")
     p.launch("Add", w, w, d)
@@ -352,22 +355,22 @@ def test_every_member_of_the_team_has_scratch_of_its_own(monkeypatch: pytest.Mon
     launch = KernelLaunch(1, (Operand(w), Operand(d)), (), const(1), "turn")
     with config.override(LUMINAL_THREADS=3):
         np.testing.assert_array_equal(derived(p.runner(launch)), [W[::-1]])
-    ((*_, threads, start, stride),) = memory.records
+    ((*_, threads, start, stride),) = taken.records
     assert threads == 3
     assert start % 128 == stride % 128 == 0
     assert stride >= 4 * (N + 1)
-    assert memory.holds(start, threads * stride)
+    assert taken.holds(start, threads * stride)
 
 
 def test_what_lies_in_the_arena_lies_inside_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = Memory(monkeypatch)
+    taken = Memory(monkeypatch)
     p = Made()
     w, s, t, d = p.weight(weight()), p.buffer("arena"), p.buffer("arena"), p.buffer("derived")
     runner = p.runner(p.launch("Add", w, w, s), p.launch("Mul", w, w, t), p.launch("Add", s, t, d))
     np.testing.assert_array_equal(derived(runner), [2 * W + W * W])
-    ((_, _, table, *_),) = memory.records
+    ((_, _, table, *_),) = taken.records
     addresses = [int(table[number]) for number in (s, t, d)]
-    assert all(memory.holds(address, 4 * N) for address in addresses)
+    assert all(taken.holds(address, 4 * N) for address in addresses)
     assert abs(addresses[0] - addresses[1]) >= 4 * N
 
 
@@ -388,12 +391,12 @@ def test_memory_and_report() -> None:
 
 def test_the_lock_is_held_while_a_program_derives(monkeypatch: pytest.MonkeyPatch) -> None:
     held = []
-    run = Prologue._run
+    derive = device.derive
 
-    def looked(self: Prologue, launches: tuple[Launch, ...]) -> None:
+    def looked(*given: Any) -> None:
         held.append(prologue._lock._is_owned())  # type: ignore[attr-defined]
-        run(self, launches)
+        derive(*given)
 
-    monkeypatch.setattr(Prologue, "_run", looked)
+    monkeypatch.setattr(device, "derive", looked)
     derived(doubled(weight()))
     assert held == [True]

@@ -8,10 +8,9 @@ not what happened to lie there.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-
-from luminal.runtime.arrays import Array
 
 PATTERN = (0x7FFF_FFFF_FFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
 """Words of 8 bytes: NaN as every float type; the largest or -1 as integers of 4 and 8 bytes, so
@@ -19,7 +18,7 @@ that neither a maximum nor a minimum hides it; true as bool.
 """
 
 
-def poison(arrays: Iterable[Array]) -> None:
+def poison(arrays: Iterable[np.ndarray[Any, Any]]) -> None:
     """Fills row-major arrays, whatever their dtype."""
     for array in arrays:
         flat = array.reshape(-1).view(np.uint8)

@@ -1,0 +1,88 @@
+"""The launch sites of a launch list, and what each of them does at given dims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch
+from luminal.program.quantities import Quantities
+from luminal.runtime.report import KernelRow
+from luminal.shape.expression import Expression, const
+
+
+class Work(NamedTuple):
+    """What each launch site does, all its trips; `chunks` of one launch."""
+
+    flops: NDArray[np.float64]
+    bytes: NDArray[np.float64]
+    chunks: NDArray[np.float64]
+    trips: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """One launch site: numbers in Quantities of what is asked of it."""
+
+    label: str
+    kernel: int
+    trips: int
+    chunks: int
+    flops: int  # of all trips, as bytes
+    bytes: int
+
+
+class Sites:
+    """The kernel launches of a list in its order, one in a Loop with all its trips."""
+
+    def __init__(self, launches: tuple[Launch, ...], quantities: Quantities) -> None:
+        add = quantities.add
+        self._sites = [
+            _Site(
+                label=launch.label,
+                kernel=launch.kernel,
+                trips=add(trips),
+                chunks=add(launch.chunks),
+                flops=add(launch.flops * trips),
+                bytes=add(launch.bytes * trips),
+            )
+            for launch, trips in _counted(launches, const(1))
+        ]
+        self._work = [[s.flops, s.bytes, s.chunks, s.trips] for s in self._sites]
+
+    def __len__(self) -> int:
+        return len(self._sites)
+
+    def work(self, values: Sequence[int]) -> Work:
+        """The work of every site where the quantities have these values."""
+        numbers = np.array(self._work, np.int64).reshape(-1, len(Work._fields)).T
+        return Work(*np.array(values, np.float64)[numbers])
+
+    def report(self, values: Sequence[int]) -> tuple[KernelRow, ...]:
+        """A row for each site."""
+        return tuple(
+            KernelRow(
+                site.label,
+                site.kernel,
+                values[site.trips],
+                values[site.chunks],
+                values[site.flops],
+                values[site.bytes],
+            )
+            for site in self._sites
+        )
+
+
+def _counted(
+    launches: tuple[Launch, ...], trips: Expression
+) -> Iterator[tuple[KernelLaunch, Expression]]:
+    """Each launch, and how often a run comes by."""
+    for launch in launches:
+        if isinstance(launch, LoopLaunch):
+            yield from _counted(launch.body, trips * launch.trips)
+        else:
+            yield launch, trips

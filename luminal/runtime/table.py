@@ -1,0 +1,72 @@
+"""What the entries of a Program's table hold in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luminal.hlir.state import Assignable
+from luminal.program.buffers import BufferKind
+from luminal.program.launch_list import Program
+from luminal.program.memory_plan import MemoryPlan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """What the entries of a Program's table hold: (entry, which array) by kind of buffer."""
+
+    inputs: tuple[tuple[int, int], ...]
+    outputs: tuple[tuple[int, int], ...]
+    copies: tuple[tuple[int, int], ...]  # outputs of one buffer: (from, to)
+    states: tuple[tuple[int, Assignable], ...]
+    following: tuple[tuple[int, Assignable], ...]
+    fixed: tuple[tuple[int, int], ...]  # weights, literals, derived: (entry, buffer)
+    arena: NDArray[np.int64]  # (2, n): entries, places in the memory plan
+    hidden: tuple[tuple[int, int], ...]  # outputs that nobody takes: (entry, buffer)
+
+    @classmethod
+    def of(
+        cls, program: Program, plan: MemoryPlan, inputs: Sequence[str], outputs: Sequence[str]
+    ) -> Table:
+        """`inputs` and `outputs`: the names of a run's arrays, in order."""
+        place = {name: k for k, name in enumerate(outputs)}
+        first: dict[int, int] = {}
+        copies = []
+        for output in program.outputs:
+            if output.name in place:
+                k = place[output.name]
+                if first.setdefault(output.buffer, k) != k:
+                    copies.append((first[output.buffer], k))
+        planned = {number: k for k, number in enumerate(plan.buffers)}
+        found: dict[BufferKind, list[tuple[int, Any]]] = {kind: [] for kind in BufferKind}
+        hidden = []
+        for entry in program.used_entries():
+            number = program.table[entry]
+            buffer = program.buffers[number]
+            match buffer.kind:
+                case BufferKind.INPUT:
+                    found[buffer.kind].append((entry, inputs.index(str(buffer.owner))))
+                case BufferKind.OUTPUT if number in first:
+                    found[buffer.kind].append((entry, first[number]))
+                case BufferKind.OUTPUT:
+                    hidden.append((entry, number))
+                case BufferKind.STATE | BufferKind.NEXT:
+                    found[buffer.kind].append((entry, buffer.owner))
+                case BufferKind.ARENA if number in planned:
+                    found[buffer.kind].append((entry, planned[number]))
+                case BufferKind.WEIGHT | BufferKind.CONSTANT | BufferKind.DERIVED:
+                    found[BufferKind.WEIGHT].append((entry, number))
+        return cls(
+            inputs=tuple(found[BufferKind.INPUT]),
+            outputs=tuple(found[BufferKind.OUTPUT]),
+            copies=tuple(copies),
+            states=tuple(found[BufferKind.STATE]),
+            following=tuple(found[BufferKind.NEXT]),
+            fixed=tuple(found[BufferKind.WEIGHT]),
+            arena=np.array(found[BufferKind.ARENA], np.int64).reshape(-1, 2).T,
+            hidden=tuple(hidden),
+        )
