@@ -87,6 +87,18 @@ def _reference_runner(graph: Graph) -> Runner:
     return ReferenceRunner(graph)
 
 
+def _interpreted_target() -> Target:
+    from luminal.backends.interpreted import device
+
+    return device.TARGET
+
+
+def _interpreted_runner(program: Program) -> Runner:
+    from luminal.backends.interpreted import device
+
+    return device.runner(program)
+
+
 BACKENDS = {
     backend.name: backend
     for backend in (
@@ -107,6 +119,15 @@ BACKENDS = {
             lambda: None,
             None,
             _reference_runner,
+        ),
+        Backend(
+            "interpreted",
+            "tile IR on NumPy as if on a device, very slow: the meaning of every kernel",
+            lambda: None,
+            _interpreted_target,
+            _interpreted_runner,
+            build=lambda kernel, text, target: None,
+            makers=("luminal.kernel.tile_interpreter",),
         ),
     )
 }

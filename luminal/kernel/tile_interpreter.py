@@ -45,12 +45,18 @@ from luminal.shape.expression import Expression, Symbol
 Array = np.ndarray[Any, Any]
 
 
-def run(kernel: Kernel, buffers: Mapping[str, Array], params: Mapping[str, int]) -> None:
-    """Run every grid chunk of `kernel` on the flat or shaped, contiguous arrays in `buffers`.
+def run(
+    kernel: Kernel,
+    buffers: Mapping[str, Array],
+    params: Mapping[str, int],
+    chunks: int | None = None,
+) -> None:
+    """Run the first `chunks` grid chunks of `kernel`, or all of them, on the flat or shaped,
+    contiguous arrays in `buffers`.
 
     `params` are the kernel's parameters by name. Raises VerifyError on an access out of bounds.
     """
-    _Interpreter(kernel, buffers, dict(params)).run()
+    _Interpreter(kernel, buffers, dict(params)).run(chunks)
 
 
 class _Step:
@@ -85,10 +91,10 @@ class _Interpreter:
             )
         return array.reshape(-1)[:size]
 
-    def run(self) -> None:
+    def run(self, chunks: int | None) -> None:
         grid = self.kernel.grid
         counts = [range(int(g.count.evaluate(self.env))) for g in grid]
-        for point in itertools.product(*counts):
+        for point in itertools.islice(itertools.product(*counts), chunks):
             self.env.update(zip((g.axis.name for g in grid), point, strict=True))
             for buffer in self.kernel.scratch:  # chunks share nothing, and may not rely on zeros
                 self.memory[buffer.name].view(np.uint8)[:] = 0xA5

@@ -1,0 +1,39 @@
+"""The interpreted backend's one device, and the machine that its programs are made for."""
+
+from __future__ import annotations
+
+import functools
+
+from luminal.backends.interpreted.driver import InterpretedDriver
+from luminal.program.launch_list import Program
+from luminal.runtime.device import Device
+from luminal.runtime.device_runner import DeviceRunner
+from luminal.target import Target
+
+TARGET = Target(
+    name="interpreted",
+    triple="",
+    cpu="",
+    features=(),
+    llvm_features="",
+    vector_bits=128,
+    registers=16,
+    fma=True,
+    bf16_dot=False,
+    cores=2,
+    l1_bytes=32 << 10,
+    l2_bytes=1 << 20,
+    l3_bytes=8 << 20,
+)
+"""A small machine of vectors: the interpreter takes an array for each tile, however long."""
+
+
+@functools.cache
+def device() -> Device:
+    """The device."""
+    return Device(InterpretedDriver())
+
+
+def runner(program: Program) -> DeviceRunner:
+    """The program's runner on it."""
+    return DeviceRunner(program, device())

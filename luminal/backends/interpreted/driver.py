@@ -1,0 +1,177 @@
+"""A device that is none: kernels run by the tile interpreter, in memory of their own.
+
+Nothing that is queued happens before somebody waits, and memory that was given back is gone: what a
+runtime does wrong about a device's queue and memory shows here.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from luminal.dtypes import DType
+from luminal.errors import CompileError, LuminalError
+from luminal.kernel import tile_interpreter
+from luminal.kernel.scratch import scratch_offsets
+from luminal.kernel.tile_ir import Kernel
+from luminal.runtime.driver import Array, DeviceError, DeviceMemory, Driver, Place
+
+WORKERS = 3
+MEMORY = 1 << 32  # bytes
+
+
+@dataclass(slots=True)
+class Block:
+    """Some memory; None once it was given back."""
+
+    bytes: Array | None
+
+
+NOWHERE = Place(Block(None))
+
+
+@dataclass(slots=True)
+class Moment:
+    """A mark, and when the queue came to it."""
+
+    seconds: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class InterpretedCode:
+    """A kernel, which is its own code."""
+
+    kernel: Kernel
+
+    def values(self, params: Sequence[int]) -> dict[str, int]:
+        """The parameters by name."""
+        return {s.name: n for s, n in zip(self.kernel.params, params, strict=True)}
+
+    def scratch_bytes(self, params: Sequence[int]) -> int:
+        """As a driver's Code."""
+        return int(scratch_offsets(self.kernel)[-1].evaluate(self.values(params)))
+
+
+class InterpretedDriver(Driver):
+    """A device with `total` bytes of memory."""
+
+    workers = WORKERS
+    survives_fork = True
+
+    def __init__(self, name: str = "interpreted", total: int = MEMORY) -> None:
+        self.name = name
+        self._total = self._free = total
+        self._queue: deque[Callable[[], None]] = deque()
+
+    def memory(self) -> DeviceMemory:
+        return DeviceMemory(self._total, self._free)
+
+    def allocate(self, size: int) -> Block:
+        self._run_queue()  # blocks may wait to be given back
+        if size > self._free:
+            raise MemoryError(f"{self.name}: cannot allocate {size} bytes; {self._free} are free")
+        self._free -= size
+        return Block(np.empty(size, np.uint8))
+
+    def free(self, block: Block) -> None:
+        def give_back() -> None:
+            self._free += self._bytes(Place(block)).size
+            block.bytes = None
+
+        self._queue.append(give_back)
+
+    def write(self, target: Place, source: Array) -> None:
+        staged = source.copy().reshape(-1).view(np.uint8)
+        self._queue.append(lambda: self._put(target, staged))
+
+    def read(self, source: Place, target: Array) -> None:
+        self._run_queue()
+        target.reshape(-1).view(np.uint8)[...] = self._bytes(source, target.nbytes)
+
+    def copy(self, source: Place, target: Place, size: int) -> None:
+        self._queue.append(lambda: self._put(target, self._bytes(source, size)))
+
+    def compile(self, kernel: Kernel, text: str) -> InterpretedCode:
+        if kernel.call is not None:
+            raise CompileError(
+                f"{self.name}: custom kernel {kernel.call.kernel.name!r} is LLVM IR for a CPU; "
+                "use backend 'cpu'"
+            )
+        return InterpretedCode(kernel)
+
+    def enqueue(
+        self,
+        code: InterpretedCode,
+        chunks: int,
+        workers: int,
+        operands: Sequence[Place],
+        params: Sequence[int],
+        scratch: Place | None,
+    ) -> None:
+        def launch() -> None:
+            kernel, values = code.kernel, code.values(params)
+            grid = math.prod(int(each.count.evaluate(values)) for each in kernel.grid)
+            if not 1 <= workers <= min(chunks, self.workers) or chunks > grid:
+                raise DeviceError(f"{self.name}: {chunks} chunks by {workers}, of a grid of {grid}")
+            needed = workers * code.scratch_bytes(params)
+            if needed:
+                self._bytes(scratch or NOWHERE, needed)[...] = 0xFF
+            arrays = {}
+            for buffer, place in zip(kernel.buffers, operands, strict=True):
+                count = int(buffer.size.evaluate(values))
+                arrays[buffer.name] = self._elements(place, count, buffer.dtype)
+            tile_interpreter.run(kernel, arrays, values, chunks)
+
+        self._queue.append(launch)
+
+    def wait(self) -> None:
+        self._run_queue()
+
+    def mark(self) -> Moment:
+        moment = Moment()
+
+        def reached() -> None:
+            moment.seconds = time.perf_counter()
+
+        self._queue.append(reached)
+        return moment
+
+    def seconds(self, first: Moment, last: Moment) -> float:
+        self._run_queue()
+        return last.seconds - first.seconds
+
+    def _run_queue(self) -> None:
+        """Does all that is queued, then raises the first error of it."""
+        first: LuminalError | None = None
+        while self._queue:
+            try:
+                self._queue.popleft()()
+            except LuminalError as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    def _put(self, target: Place, source: Array) -> None:
+        self._bytes(target, source.size)[...] = source
+
+    def _elements(self, place: Place, count: int, dtype: DType) -> Array:
+        if place.offset % dtype.size:
+            raise DeviceError(f"{self.name}: {dtype} at byte {place.offset} of a block")
+        return self._bytes(place, count * dtype.size).view(dtype.numpy)
+
+    def _bytes(self, place: Place, size: int | None = None) -> Array:
+        """Bytes of a block from here on, all or so many. Raises DeviceError beyond its ends."""
+        held: Array | None = place.block.bytes
+        if held is None:
+            raise DeviceError(f"{self.name}: no memory, or some that was given back")
+        stop = held.size if size is None else place.offset + size
+        if not 0 <= place.offset <= stop <= held.size:
+            raise DeviceError(
+                f"{self.name}: bytes {place.offset}..{stop} are outside of a block of {held.size}"
+            )
+        return held[place.offset : stop]

@@ -1,0 +1,149 @@
+"""A device beside the host: a Driver, and Buffers in its memory."""
+
+from __future__ import annotations
+
+import gc
+import os
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from luminal import config, forks
+from luminal.dtypes import DType
+from luminal.errors import CompileError
+from luminal.hlir.memory import Array, Buffer, MemorySpace, aligned_empty
+from luminal.hlir.poison import PATTERN
+from luminal.kernel.tile_ir import Kernel
+from luminal.runtime.driver import Block, Code, DeviceError, Driver, Place
+
+POISON = np.array(PATTERN, np.uint64).tobytes()
+
+
+class DeviceBuffer(Buffer):
+    """A block of a device, given back when nobody holds the Buffer any more.
+
+    `is_whole` is False while its value is being replaced, and stays so where that fails: half a
+    value is never read.
+    """
+
+    __slots__ = ("__weakref__", "block", "dtype", "is_whole", "shape", "space")
+    space: Device
+
+    def __init__(self, device: Device, shape: tuple[int, ...], dtype: DType) -> None:
+        self.space = device
+        self.shape = shape
+        self.dtype = dtype
+        self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.size
+        self.is_whole = True
+        self.block = device.allocate(max(1, self.nbytes))
+        weakref.finalize(self, device.drop, self.block).atexit = False  # the process ends with it
+
+    @property
+    def place(self) -> Place:
+        """Where it starts."""
+        return Place(self.block)
+
+    @property
+    def array(self) -> Array:
+        return self.copy()
+
+    def copy(self) -> Array:
+        self.check()
+        array = aligned_empty(self.shape, self.dtype)
+        with self.space.entered() as driver:
+            driver.read(self.place, array)
+        return array
+
+    def write(self, value: Any) -> None:
+        array = np.ascontiguousarray(np.broadcast_to(value, self.shape))
+        self.is_whole = False
+        with self.space.entered() as driver:
+            driver.write(self.place, array)
+        self.is_whole = True
+
+    def check(self) -> None:
+        """Raises DeviceError if only half of a new value is there."""
+        if not self.is_whole:
+            raise DeviceError(
+                f"{self.space.name}: a run or a copy failed while it replaced this value; set it "
+                "anew: state.reset(), or .set(array)"
+            )
+
+
+class Device(MemorySpace[DeviceBuffer]):
+    """All that is asked of a driver goes through here: by one thread at a time, and not in a forked
+    child where its device does not survive that.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.name = driver.name
+        self.workers = driver.workers
+        self._process = os.getpid()
+        self._lock = forks.lock()
+        self._dropped: deque[Block] = deque()  # of Buffers that are gone
+
+    @contextmanager
+    def entered(self) -> Iterator[Driver]:
+        """The driver, for this thread alone. Do not enter twice. Raises DeviceError in a child."""
+        if self._is_lost:
+            raise DeviceError(
+                f"{self.name}: this process was forked, and the device is its parent's; start "
+                "processes by 'spawn', or use backend 'cpu' here"
+            )
+        with self._lock:
+            self._free()
+            try:
+                yield self.driver
+            finally:
+                self._free()
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> DeviceBuffer:
+        buffer = DeviceBuffer(self, shape, dtype)
+        if config.get("LUMINAL_POISON"):
+            with self.entered() as driver:
+                driver.fill(buffer.place, buffer.nbytes, POISON)
+        return buffer
+
+    def allocate(self, size: int) -> Block:
+        """A driver's block, which `drop` gives back. Raises MemoryError."""
+        try:
+            with self.entered() as driver:
+                return driver.allocate(size)
+        except MemoryError:
+            gc.collect()  # Buffers in cycles that nobody holds
+            with self.entered() as driver:
+                return driver.allocate(size)
+
+    def drop(self, block: Block) -> None:
+        """Gives a block back: at once, or when the thread that works with the driver is done."""
+        if self._is_lost:
+            return
+        self._dropped.append(block)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._free()
+            finally:
+                self._lock.release()
+
+    def compile(self, kernel: Kernel, text: str) -> Code:
+        """The kernel's code; `text` is its canonical text. Raises CompileError."""
+        if kernel.call is not None and kernel.call.is_python:
+            raise CompileError(
+                f"{self.name}: custom kernel {kernel.call.kernel.name!r} is a Python function, "
+                "which runs on the host; use backend 'cpu'"
+            )
+        with self.entered() as driver:
+            return driver.compile(kernel, text)
+
+    @property
+    def _is_lost(self) -> bool:
+        return os.getpid() != self._process and not self.driver.survives_fork
+
+    def _free(self) -> None:
+        while self._dropped:
+            self.driver.free(self._dropped.popleft())

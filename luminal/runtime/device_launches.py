@@ -1,0 +1,158 @@
+"""A launch list with the numbers of one binding of dims, and its walk over a Driver."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand
+from luminal.program.quantities import Quantities
+from luminal.runtime.driver import Code, Driver, Mark, Place
+
+Table: TypeAlias = Mapping[int, Place]
+"""Where the entries of a Program's table lie."""
+
+
+class BoundOperand(NamedTuple):
+    """An Operand with its numbers."""
+
+    entry: int
+    depth: int
+    offset: int
+    modulus: int
+    stride: int
+    start: int
+
+    def at(self, table: Table, trips: Sequence[int]) -> Place:
+        """Where it lies in these trips of the Loops around it, the outermost first."""
+        trip = trips[self.depth - 1] if self.depth else 0
+        block, offset = table[self.entry + (trip + self.offset) % self.modulus]
+        return Place(block, offset + self.start + trip * self.stride)
+
+
+class BoundLaunch(NamedTuple):
+    """A KernelLaunch with its numbers; `site` is its place among the list's launches."""
+
+    site: int
+    code: Code
+    chunks: int
+    workers: int
+    operands: tuple[BoundOperand, ...]
+    params: tuple[int, ...]
+    scratch_bytes: int  # of all its workers
+
+
+class BoundLoop(NamedTuple):
+    """A LoopLaunch with its numbers."""
+
+    trips: int
+    body: Bound
+
+
+Bound: TypeAlias = "tuple[BoundLaunch | BoundLoop, ...]"
+
+
+class DeviceLaunches:
+    """A launch list, for any binding of dims. `code[k]` is kernel k's; `workers`: the device's."""
+
+    def __init__(
+        self,
+        launches: tuple[Launch, ...],
+        code: Sequence[Code],
+        workers: int,
+        quantities: Quantities,
+    ) -> None:
+        self._launches = launches
+        self._code = code
+        self._workers = workers
+        self._number = quantities.add
+        self._note(launches)
+
+    def _note(self, launches: tuple[Launch, ...]) -> None:
+        """Adds all that is asked of a binding to the quantities."""
+        for launch in launches:
+            if isinstance(launch, LoopLaunch):
+                self._number(launch.trips)
+                self._note(launch.body)
+                continue
+            for expression in (launch.chunks, *launch.params):
+                self._number(expression)
+            for operand in launch.operands:
+                for expression in (operand.offset, operand.stride, operand.start):
+                    self._number(expression)
+
+    def bind(self, values: Sequence[int]) -> Bound:
+        """The list where the quantities have these values."""
+        return self._bound(self._launches, values, itertools.count())
+
+    def _bound(
+        self, launches: tuple[Launch, ...], values: Sequence[int], sites: Iterator[int]
+    ) -> Bound:
+        found: list[BoundLaunch | BoundLoop] = []
+        for launch in launches:
+            if isinstance(launch, LoopLaunch):
+                trips = values[self._number(launch.trips)]
+                found.append(BoundLoop(trips, self._bound(launch.body, values, sites)))
+            else:
+                found.append(self._bound_launch(launch, values, next(sites)))
+        return tuple(found)
+
+    def _bound_launch(self, launch: KernelLaunch, values: Sequence[int], site: int) -> BoundLaunch:
+        code, chunks = self._code[launch.kernel], values[self._number(launch.chunks)]
+        params = tuple([values[self._number(param)] for param in launch.params])
+        workers = min(chunks, self._workers)
+        return BoundLaunch(
+            site,
+            code,
+            chunks,
+            workers,
+            tuple(self._bound_operand(operand, values) for operand in launch.operands),
+            params,
+            workers * code.scratch_bytes(params) if workers > 0 else 0,
+        )
+
+    def _bound_operand(self, operand: Operand, values: Sequence[int]) -> BoundOperand:
+        offset, stride, start = (
+            values[self._number(each)] for each in (operand.offset, operand.stride, operand.start)
+        )
+        return BoundOperand(operand.entry, operand.depth, offset, operand.modulus, stride, start)
+
+
+def scratch_bytes(bound: Bound) -> int:
+    """Working memory that the launches take turns with."""
+    parts = (
+        scratch_bytes(each.body) if isinstance(each, BoundLoop) else each.scratch_bytes
+        for each in bound
+    )
+    return max(parts, default=0)
+
+
+def enqueue(
+    driver: Driver,
+    bound: Bound,
+    table: Table,
+    scratch: Place,
+    marks: list[tuple[int, Mark]] | None = None,
+    trips: tuple[int, ...] = (),
+) -> None:
+    """Queues all launches; `marks` takes a mark after each, with its site.
+
+    `scratch` has the bytes that `scratch_bytes` gives.
+    """
+    for each in bound:
+        if isinstance(each, BoundLoop):
+            for trip in range(each.trips):
+                enqueue(driver, each.body, table, scratch, marks, (*trips, trip))
+            continue
+        if each.chunks > 0:
+            driver.enqueue(
+                each.code,
+                each.chunks,
+                each.workers,
+                [operand.at(table, trips) for operand in each.operands],
+                each.params,
+                scratch if each.scratch_bytes else None,
+            )
+        if marks is not None:
+            marks.append((each.site, driver.mark()))
