@@ -1,0 +1,242 @@
+"""Builds expanded IR: blocks of statements that are still open, and values known so far.
+
+Equal operations on equal operands are one value. Index arithmetic is put into the outermost open
+block that has its operands: a block that is open holds what comes before the loop inside it, so
+that this hoists it out of every loop it does not depend on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+
+from luminal import dtypes
+from luminal.dtypes import DType
+from luminal.expand.fold import constant, converted, folded, uniform
+from luminal.expand.ir import (
+    INDEX,
+    Apply,
+    Carry,
+    Choice,
+    Constant,
+    If,
+    Load,
+    Loop,
+    Operand,
+    Statement,
+    Store,
+    Type,
+    Value,
+    memory_dtype,
+)
+from luminal.expand.operations import OPERATIONS
+
+Argument = Operand | bool | int | float
+"""A number stands for a constant of the other operands' type."""
+
+
+def integer(value: int) -> Constant:
+    """An i64."""
+    return constant(INDEX, value)
+
+
+class Block:
+    """Statements of a body under construction."""
+
+    def __init__(self) -> None:
+        self.statements: list[Statement] = []
+        self.keys: list[Hashable] = []  # of what is known only inside
+
+
+class OpenLoop:
+    """What the body of a loop under construction sees; it sets `next`. `results` come after it."""
+
+    def __init__(self, index: Operand, inner: Sequence[Operand]) -> None:
+        self.index = index
+        self.inner = inner
+        self.next: Sequence[Operand] = ()
+        self.results: Sequence[Operand] = ()
+
+
+class Builder:
+    """Appends statements to the innermost block, or hoists them."""
+
+    def __init__(self) -> None:
+        self.blocks = [Block()]
+        self.known: dict[Hashable, Value] = {}
+        self.depths: dict[int, int] = {}  # of values: the block that has them
+        self.made: dict[int, Apply] = {}  # by their results
+        self.count = 0
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def value(self, type_: Type, depth: int | None = None) -> Value:
+        """A fresh value, defined in the block at `depth` (the innermost)."""
+        self.count += 1
+        self.depths[self.count] = len(self.blocks) - 1 if depth is None else depth
+        return Value(self.count, type_)
+
+    def depth(self, operand: Operand) -> int:
+        """The outermost block in which the operand may be used."""
+        return self.depths[operand.id] if isinstance(operand, Value) else 0
+
+    def op(self, name: str, *args: Argument, hoisted: bool = False) -> Operand:
+        """An operation whose type follows from its operands."""
+        operands = _typed(name, args)
+        result = OPERATIONS[name].result
+        assert result is not None, name
+        type_ = result([arg.type for arg in operands])
+        known = folded(name, operands, type_)
+        return known if known is not None else self._apply(name, operands, type_, hoisted)
+
+    def cast(self, value: Operand, dtype: DType, *, hoisted: bool = False) -> Operand:
+        """The value in another dtype; see the operation."""
+        return self._converted("cast", value, dtype, hoisted)
+
+    def bitcast(self, value: Operand, dtype: DType) -> Operand:
+        """The same bytes as another dtype."""
+        return self._converted("bitcast", value, dtype, hoisted=False)
+
+    def _converted(self, name: str, value: Operand, dtype: DType, hoisted: bool) -> Operand:
+        if value.type.dtype is dtype:
+            return value
+        known = converted(value, dtype) if name == "cast" else None
+        if known is not None:
+            return known
+        return self._apply(name, (value,), Type(dtype, value.type.lanes), hoisted)
+
+    def spread(self, value: Operand, lanes: int) -> Operand:
+        """A scalar in every lane; a vector as it is."""
+        if value.type.lanes == lanes:
+            return value
+        type_ = Type(value.type.dtype, lanes)
+        if isinstance(value, Constant):
+            return Constant(type_, value.data * lanes)
+        return self._apply("splat", (value,), type_, hoisted=True)
+
+    def _apply(self, name: str, args: tuple[Operand, ...], type_: Type, hoisted: bool) -> Operand:
+        key = (name, args, type_)
+        found = self.known.get(key)
+        depth = len(self.blocks) - 1
+        if hoisted:
+            depth = max(map(self.depth, args), default=0)
+        if found is not None and self.depth(found) <= depth:
+            return found
+        out = self.value(type_, depth)
+        self.made[out.id] = Apply(out, name, args)
+        block = self.blocks[depth]
+        block.statements.append(self.made[out.id])
+        block.keys.append(key)
+        self.known[key] = out
+        return out
+
+    def both(self, masks: Sequence[Operand], *, hoisted: bool = False) -> Operand | None:
+        """Where all masks hold; None for everywhere."""
+        found: Operand | None = None
+        for mask in masks:
+            found = mask if found is None else self.op("and", found, mask, hoisted=hoisted)
+        return found
+
+    def negation(self, condition: Operand) -> Operand:
+        """Where a bool does not hold."""
+        return self.op("xor", condition, True)
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def load(
+        self, dtype: DType, buffer: str, address: Operand, mask: Operand | None = None
+    ) -> Operand:
+        """An element of a buffer of this dtype, as it lies in memory."""
+        out = self.value(Type(memory_dtype(dtype)))
+        self.emit(Load(out, buffer, address, mask))
+        return out
+
+    def store(
+        self, buffer: str, address: Operand, value: Operand, mask: Operand | None = None
+    ) -> None:
+        """Store an element in the form that it has in memory."""
+        self.emit(Store(buffer, address, value, mask))
+
+    def emit(self, statement: Statement) -> None:
+        """Append a statement to the innermost block."""
+        self.blocks[-1].statements.append(statement)
+
+    # --- control ----------------------------------------------------------------------------------
+
+    def open(self, type_: Type) -> Value:
+        """Opens a block inside the innermost one, which has a value of its own."""
+        self.blocks.append(Block())
+        return self.value(type_)
+
+    @contextmanager
+    def loop(
+        self, start: Operand, stop: Operand, step: int, inits: Sequence[Operand] = ()
+    ) -> Iterator[OpenLoop]:
+        """A loop over i64 with carried values."""
+        index = self.open(INDEX)
+        inner = [self.value(init.type) for init in inits]
+        open_ = OpenLoop(index, inner)
+        yield open_
+        body = self.close()
+        results = [self.value(init.type) for init in inits]
+        carries = map(Carry, results, inits, inner, open_.next)
+        self.emit(Loop(index, start, stop, step, tuple(carries), body))
+        open_.results = results
+
+    @contextmanager
+    def branch(self, condition: Operand) -> Iterator[Callable[[Operand, Operand], Value]]:
+        """What is built inside runs where the scalar holds. The function that the block gets makes
+        a value for after it: the first operand where it ran, else the second.
+        """
+        choices: list[Choice] = []
+        outer = len(self.blocks) - 1
+
+        def choose(then: Operand, otherwise: Operand) -> Value:
+            choices.append(Choice(self.value(then.type, outer), then, otherwise))
+            return choices[-1].result
+
+        self.blocks.append(Block())
+        yield choose
+        body = self.close()
+        self.emit(If(condition, tuple(choices), body))
+
+    def where(self, condition: Operand, write: Callable[[], None]) -> None:
+        """What `write` builds runs where the scalar holds; where that is known, without a test."""
+        known = uniform(condition)
+        if known is None:
+            with self.branch(condition):
+                write()
+        elif known:
+            write()
+
+    def close(self) -> tuple[Statement, ...]:
+        """Ends the innermost block; what is known only there is forgotten."""
+        block = self.blocks.pop()
+        for key in block.keys:
+            if self.depth(self.known[key]) == len(self.blocks):
+                del self.known[key]
+        return tuple(block.statements)
+
+
+def _typed(name: str, args: Sequence[Argument]) -> tuple[Operand, ...]:
+    """The operands, with numbers as constants of the type that the others have."""
+    typed = args[1:] if name == "select" else args
+    type_ = next((arg.type for arg in typed if isinstance(arg, Value | Constant)), None)
+    operands = []
+    for arg in args:
+        if isinstance(arg, Value | Constant):
+            operands.append(arg)
+        else:
+            assert type_ is not None, f"{name}: no operand has a type"
+            operands.append(constant(type_, arg))
+    return tuple(operands)
+
+
+def truth(b: Builder, value: Operand, *, hoisted: bool = False) -> Operand:
+    """`value != 0`; of a bool as an integer, the bool itself."""
+    if value.type.dtype is dtypes.bool_:
+        return value
+    made = b.made.get(value.id) if isinstance(value, Value) else None
+    if made is not None and made.op == "cast" and made.args[0].type.dtype is dtypes.bool_:
+        return made.args[0]
+    return b.op("ne", value, 0, hoisted=hoisted)

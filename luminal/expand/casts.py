@@ -1,0 +1,146 @@
+"""Cast and Bitcast of HLIR, total on every input; f16 and bf16 as operations on their words.
+
+Every float narrowing rounds once, to nearest even, also from f64 and from 64-bit integers.
+"""
+
+from __future__ import annotations
+
+from luminal.dtypes import (
+    DType,
+    bool_,
+    float16,
+    float32,
+    float64,
+    uint16,
+    uint32,
+    uint64,
+)
+from luminal.expand.builder import Builder, truth
+from luminal.expand.ir import Operand, memory_dtype
+
+
+def held_dtype(dtype: DType) -> DType:
+    """What a tile's elements are held as: 16-bit floats as in memory."""
+    return uint16 if dtype.is_storage else dtype
+
+
+def from_memory(b: Builder, dtype: DType, value: Operand) -> Operand:
+    """A value just loaded, as it is held."""
+    return truth(b, value) if dtype is bool_ else value
+
+
+def to_memory(b: Builder, dtype: DType, value: Operand) -> Operand:
+    """A value about to be stored."""
+    return b.cast(value, memory_dtype(dtype))
+
+
+def bitcast(b: Builder, source: DType, value: Operand, target: DType) -> Operand:
+    """The same bytes under a dtype of the same size; a byte read as bool is `byte != 0`."""
+    value = b.bitcast(to_memory(b, source, value), memory_dtype(target))
+    return from_memory(b, target, value)
+
+
+def cast(b: Builder, source: DType, value: Operand, target: DType) -> Operand:
+    """Float to int saturates and NaN gives 0, int narrowing wraps, to bool is `x != 0`."""
+    if source is target:
+        return value
+    if source.is_storage:
+        return cast(b, float32, _widened(b, source, value), target)
+    if target.is_storage:
+        narrow = _narrow_half if target is float16 else _narrow_bfloat
+        return b.cast(narrow(b, _rounding_alike(b, source, value, target)), uint16)
+    if target is bool_:
+        return truth(b, value)
+    if source.is_float and not target.is_float:
+        return _saturated(b, value, target)
+    return b.cast(value, target)
+
+
+def _saturated(b: Builder, value: Operand, target: DType) -> Operand:
+    lowest = -(1 << target.bits - 1) if target.is_signed else 0
+    highest = lowest + (1 << target.bits) - 1
+    below, reaches = b.op("lt", value, lowest), b.op("le", lowest, value)
+    above, within = b.op("le", highest + 1, value), b.op("lt", value, highest + 1)
+    safe = b.op("select", b.op("and", reaches, within), value, 0.0)
+    whole = b.op("select", below, lowest, b.cast(safe, target))
+    return b.op("select", above, highest, whole)
+
+
+# --- 16-bit floats --------------------------------------------------------------------------------
+
+
+def _rounding_alike(b: Builder, source: DType, value: Operand, target: DType) -> Operand:
+    """An f32 that rounds to f16 or bf16 as `value` itself does.
+
+    Integers go to f16 through f32: those that f32 cannot hold overflow f16. To bf16 they go through
+    f64 and then, as f64 does, to f32 by rounding to odd, which no second rounding can notice.
+    """
+    if source is float32:
+        return value
+    if source is not float64 and (source.size <= 2 or target is float16):
+        return b.cast(value, float32)
+    if source.is_int and source.size == 8:
+        value = _sticky(b, value)
+    return _rounded_to_odd(b, b.cast(value, float64))
+
+
+def _sticky(b: Builder, value: Operand) -> Operand:
+    """A 64-bit integer beyond 2**30 with its low 12 bits as one sticky bit: exact in f64."""
+    lost = b.op("ne", b.op("and", value, 4095), 0)
+    sticky = b.op("shl", b.cast(lost, value.type.dtype), 11)
+    kept = b.op("or", b.op("and", value, -4096), sticky)
+    shifted = b.bitcast(b.op("add", value, 1 << 30), uint64)
+    return b.op("select", b.op("lt", 1 << 31, shifted), kept, value)
+
+
+def _rounded_to_odd(b: Builder, value: Operand) -> Operand:
+    """f64 to f32, rounded toward zero with the last bit set if inexact (NaN stays NaN)."""
+    near = b.cast(value, float32)
+    back = b.cast(near, float64)
+    inexact = b.op("or", b.op("lt", back, value), b.op("lt", value, back))
+    away = b.op("lt", b.op("abs", value), b.op("abs", back))
+    bits = b.op("sub", b.bitcast(near, uint32), b.cast(away, uint32))
+    return b.bitcast(b.op("or", bits, b.cast(inexact, uint32)), float32)
+
+
+def _widened(b: Builder, source: DType, words: Operand) -> Operand:
+    """f16 or bf16 to f32: exact. Of f16, exponent and mantissa are moved into an f32, whose bias a
+    product with 2**112 corrects.
+    """
+    bits = b.cast(words, uint32)
+    if source is not float16:
+        return b.bitcast(b.op("shl", bits, 16), float32)
+    body = b.op("shl", b.op("and", bits, 0x7FFF), 13)
+    scaled = b.op("mul", b.bitcast(body, float32), 2.0**112)
+    special = b.op("le", 0x7C00 << 13, body)
+    full = b.op("or", body, 0x7F800000)
+    magnitude = b.op("select", special, full, b.bitcast(scaled, uint32))
+    sign = b.op("shl", b.op("and", bits, 0x8000), 16)
+    return b.bitcast(b.op("or", magnitude, sign), float32)
+
+
+def _narrow_bfloat(b: Builder, value: Operand) -> Operand:
+    """Add just under half a unit (exactly half if the kept part is odd), keep the upper half."""
+    bits = b.bitcast(value, uint32)
+    upper = b.op("shr", bits, 16)
+    odd = b.op("and", upper, 1)
+    rounded = b.op("add", bits, b.op("add", odd, 0x7FFF))
+    quiet = b.op("or", upper, 0x40)
+    return b.op("select", b.op("ne", value, value), quiet, b.op("shr", rounded, 16))
+
+
+def _narrow_half(b: Builder, value: Operand) -> Operand:
+    """Subnormal results round in an f32 addition to 0.5; the others by adding to the bits."""
+    bits = b.bitcast(value, uint32)
+    body = b.op("and", bits, 0x7FFFFFFF)
+    moved = b.op("add", b.bitcast(body, float32), 0.5)
+    subnormal = b.op("sub", b.bitcast(moved, uint32), 0x3F000000)
+    odd = b.op("and", b.op("shr", body, 13), 1)
+    rebias = 0xFFF - (112 << 23)
+    normal = b.op("shr", b.op("add", b.op("add", body, rebias), odd), 13)
+    half = b.op("select", b.op("lt", body, 113 << 23), subnormal, normal)
+    half = b.op("select", b.op("le", 143 << 23, body), 0x7C00, half)
+    nan = b.op("and", b.op("or", b.op("shr", body, 13), 0x7E00), 0x7FFF)
+    half = b.op("select", b.op("ne", value, value), nan, half)
+    sign = b.op("and", b.op("shr", bits, 16), 0x8000)
+    return b.op("or", half, sign)

@@ -1,0 +1,224 @@
+"""Tile IR to expanded IR: tiles as explicit loops over scalars, with tails, masks and addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from luminal.dtypes import DType, float32, uint32
+from luminal.errors import CompileError
+from luminal.expand import access
+from luminal.expand.builder import Builder
+from luminal.expand.casts import bitcast, cast, held_dtype
+from luminal.expand.index import Indexer
+from luminal.expand.ir import INDEX, Constant, Kernel, Operand, Param, Scratch, Type, Value
+from luminal.expand.loops import write_loop
+from luminal.expand.pointwise import POINTWISE
+from luminal.expand.runs import write_runs
+from luminal.expand.sort import working_memory, write_sort
+from luminal.expand.tiles import Elements, Tiles
+from luminal.kernel import tile_ir
+from luminal.kernel.scratch import scratch_offsets
+from luminal.kernel.tile_ir import (
+    Barrier,
+    Contract,
+    If,
+    Index,
+    Literal,
+    Load,
+    Loop,
+    Map,
+    Reduce,
+    Runs,
+    SortRow,
+    Statement,
+    Store,
+)
+from luminal.shape.expression import Expression, opaque, product_of
+
+
+def expand(kernel: tile_ir.Kernel, lanes: int = 1) -> Kernel:
+    """A verified kernel for a machine whose values have up to `lanes` lanes.
+
+    Raises CompileError for a kernel that calls hand-written code.
+    """
+    if kernel.call is not None:
+        name = kernel.call.kernel.name
+        raise CompileError(f"expand: {name!r} is code written by hand; only the CPU runs it")
+    return _Expansion(kernel, lanes).kernel()
+
+
+class _Expansion:
+    """Writes statements; one method per kind."""
+
+    def __init__(self, source: tile_ir.Kernel, lanes: int) -> None:
+        self.source = source
+        self.b = Builder()
+        self.index = Indexer(self.b)
+        buffers = {buffer.name: buffer for buffer in (*source.buffers, *source.scratch)}
+        self.tiles = Tiles(self.b, self.index, buffers, lanes)
+        for axis, shape in source.tile_shapes().items():
+            self.tiles.pieces[axis] = self.tiles.cut(*shape)
+
+    def kernel(self) -> Kernel:
+        source, b = self.source, self.b
+        params = tuple(Param(symbol, b.value(INDEX)) for symbol in source.params)
+        for param in params:
+            self.index.bind(param.symbol, param.value)
+        memory = working_memory(source)
+        *offsets, scratch_bytes = scratch_offsets(replace(source, scratch=memory))
+        scratch = tuple(
+            Scratch(buffer, self.index.scalar(offset))
+            for buffer, offset in zip(memory, offsets, strict=True)
+        )
+        chunk = self.open_grid()
+        self.body(source.body)
+        body = b.close()
+        chunks = product_of(grid.count for grid in source.grid)
+        return Kernel(
+            params, source.buffers, scratch, scratch_bytes, chunks, b.close(), chunk, body
+        )
+
+    def open_grid(self) -> Value:
+        """The block of a chunk; the axes of the grid are digits of the chunk's number."""
+        chunk = self.b.open(INDEX)
+        number = opaque("chunk", 0, 2**62)
+        self.index.bind(number, chunk)
+        rest: Expression = number
+        for position, grid in reversed(list(enumerate(self.source.grid))):
+            digit = rest % grid.count if position else rest
+            rest = rest // grid.count
+            self.index.bind(grid.axis, self.index.scalar(digit))
+        return chunk
+
+    def body(self, body: Sequence[Statement]) -> None:
+        for statement in body:
+            self.RULES[type(statement)](self, statement)
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def literal(self, statement: Literal) -> None:
+        out = statement.out
+        self.tiles.values[out.id] = {(): Constant(Type(held_dtype(out.dtype)), statement.data)}
+
+    def at_index(self, statement: Index) -> None:
+        tiles, out = self.tiles, statement.out
+        tiles.values[out.id] = {
+            key: self.index.scalar(tiles.moved(statement.expr, position))
+            for key, position in tiles.positions(out.axes)
+        }
+
+    def map(self, statement: Map) -> None:
+        tiles, out = self.tiles, statement.out
+        lanes = tiles.lanes(out.axes)
+        elements: Elements = {}
+        for key, position in tiles.positions(out.axes):
+            args = [tiles.element(tile, position, lanes) for tile in statement.args]
+            elements[key] = self.pointwise(statement, args)
+        tiles.values[out.id] = elements
+
+    def pointwise(self, statement: Map, args: Sequence[Operand]) -> Operand:
+        dtype, to = statement.args[-1].dtype, statement.out.dtype  # of Select, the arms'
+        if statement.op == "Cast":
+            return cast(self.b, dtype, args[0], to)
+        if statement.op == "Bitcast":
+            return bitcast(self.b, dtype, args[0], to)
+        write = POINTWISE.get(statement.op)
+        if write is None:
+            raise CompileError(f"expand: {statement.op} has no meaning here; drop it when lowering")
+        return write(self.b, dtype, args)
+
+    def contract(self, statement: Contract) -> None:
+        """Row by row, so that few scalars are held beside the row of vectors."""
+        tiles, out = self.tiles, statement.out
+        lanes, wide = tiles.lanes(out.axes), tiles.wide_axis(out.axes)
+        elements: Elements = {}
+        positions = tiles.positions(out.axes)
+        by_row = sorted(positions, key=lambda p: [n for a, n in p[1].items() if a is not wide])
+        for key, at in by_row:
+            operands = (statement.a, statement.b, statement.acc)
+            a, b, acc = (tiles.element(tile, at, lanes) for tile in operands)
+            elements[key] = self.multiply_add(out.dtype, a, b, acc)
+        tiles.values[out.id] = elements
+
+    def multiply_add(self, dtype: DType, x: Operand, y: Operand, acc: Operand) -> Operand:
+        b = self.b
+        if dtype is float32 and x.type.dtype is uint32:  # two bfloat16 each, the upper one first
+            for name, operand in (("and", 0xFFFF0000), ("shl", 16)):
+                halves = [b.bitcast(b.op(name, word, operand), float32) for word in (x, y)]
+                acc = b.op("fma", *halves, acc)
+            return acc
+        if dtype.is_float:
+            return b.op("fma", x, y, acc)
+        return b.op("add", acc, b.op("mul", x, y))
+
+    def reduce(self, statement: Reduce) -> None:
+        """Pairs of unrolled positions, then halves of what lies side by side."""
+        tiles, value, out = self.tiles, statement.value, statement.out
+        pieces = tiles.pieces[statement.axis]
+        elements: Elements = {}
+        for key, at in tiles.positions(out.axes):
+            parts = [tiles.element(value, {**at, statement.axis: n}) for n in range(pieces.number)]
+            rows = [parts[k : k + pieces.across] for k in range(0, len(parts), pieces.across)]
+            while len(rows) > 1:
+                pairs = zip(rows[::2], rows[1::2], strict=False)
+                rows = [self.fold(statement, x, y) for x, y in pairs] + rows[len(rows) & ~1 :]
+            (row,) = rows
+            while len(row) > 1:
+                row = self.fold(statement, row[: len(row) // 2], row[len(row) // 2 :])
+            elements[key] = self.fold_lanes(statement, row[0])
+        tiles.values[out.id] = elements
+
+    def fold(
+        self, statement: Reduce, left: Sequence[Operand], right: Sequence[Operand]
+    ) -> list[Operand]:
+        combine, dtype = POINTWISE[statement.op], statement.out.dtype
+        return [combine(self.b, dtype, pair) for pair in zip(left, right, strict=True)]
+
+    def fold_lanes(self, statement: Reduce, value: Operand) -> Operand:
+        """The lanes of a vector combined, halves at a time."""
+        lanes = self.tiles.pieces[statement.axis].width
+        while lanes > 1:
+            lanes //= 2
+            halves = [self.b.op(name, value) for name in ("lower", "upper")]
+            (value,) = self.fold(statement, halves[:1], halves[1:])
+        return value
+
+    # --- memory and control -----------------------------------------------------------------------
+
+    def load(self, statement: Load) -> None:
+        access.load(self.tiles, statement)
+
+    def store(self, statement: Store) -> None:
+        access.store(self.tiles, statement)
+
+    def sort(self, statement: SortRow) -> None:
+        write_sort(self.tiles, statement)
+
+    def loop(self, statement: Loop) -> None:
+        write_loop(self.tiles, statement, self.body)
+
+    def runs(self, statement: Runs) -> None:
+        write_runs(self.tiles, statement, self.body)
+
+    def branch(self, statement: If) -> None:
+        condition = self.index.condition(statement.condition)
+        self.b.where(condition, lambda: self.body(statement.body))
+
+    def barrier(self, statement: Barrier) -> None:
+        """One thread runs a whole chunk: there is nobody to wait for."""
+
+    RULES: Mapping[type, Callable[..., None]] = {
+        Literal: literal,
+        Index: at_index,
+        Map: map,
+        Load: load,
+        Store: store,
+        Contract: contract,
+        Reduce: reduce,
+        Loop: loop,
+        Runs: runs,
+        If: branch,
+        SortRow: sort,
+        Barrier: barrier,
+    }

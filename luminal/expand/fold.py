@@ -1,0 +1,85 @@
+"""What operations on constants and neutral elements are known to give.
+
+Integers and bools only: what floats give stays with the machine, down to the bits of a NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from luminal import dtypes
+from luminal.dtypes import DType
+from luminal.expand.ir import Constant, Operand, Type
+from luminal.expand.operations import OPERATIONS
+
+NEUTRAL = {"add": 0, "sub": 0, "or": 0, "xor": 0, "shl": 0, "shr": 0, "mul": 1, "quotient": 1}
+"""The second operand that changes nothing."""
+ZERO = frozenset(("mul", "and"))
+"""These are 0 where an operand is."""
+COMMUTATIVE = frozenset(("add", "mul", "and", "or", "xor"))
+
+
+def constant(type_: Type, value: bool | int | float) -> Constant:
+    """The number in every lane; integers wrap, floats round."""
+    dtype = type_.dtype
+    if dtype.is_int:
+        data = (int(value) & (1 << dtype.bits) - 1).to_bytes(dtype.size, "little")
+    else:
+        data = dtype.numpy.type(value).tobytes()
+    return Constant(type_, data * type_.lanes)
+
+
+def uniform(operand: Operand) -> int | None:
+    """The integer or bool that is known to be in every lane."""
+    if not isinstance(operand, Constant) or operand.type.dtype.is_float:
+        return None
+    size = operand.type.dtype.size
+    if operand.data != operand.data[:size] * operand.type.lanes:
+        return None
+    return int(operand.values[0])
+
+
+def folded(name: str, args: Sequence[Operand], type_: Type) -> Operand | None:
+    """What the operation gives, where that is an operand already known."""
+    if name == "select":
+        chosen = uniform(args[0])
+        return args[2 - chosen] if chosen is not None else args[1] if args[1] == args[2] else None
+    if type_.dtype.is_float or any(arg.type.dtype.is_float for arg in args):
+        return None
+    known = [uniform(arg) for arg in args]
+    if None not in known and name in OPERATIONS and OPERATIONS[name].result is not None:
+        return _evaluated(name, args, type_)
+    if len(args) != 2:
+        return None
+    return _neutral(name, args, known, type_)
+
+
+def _neutral(
+    name: str, args: Sequence[Operand], known: Sequence[int | None], type_: Type
+) -> Operand | None:
+    x, y = args
+    if name in COMMUTATIVE and known[0] is not None:
+        (x, y), known = (y, x), known[::-1]
+    if known[1] is None:
+        return None
+    if known[1] == 0 and name in ZERO:
+        return y
+    if known[1] == NEUTRAL.get(name):
+        return x
+    if type_.dtype is dtypes.bool_ and known[1] == 1 and name in ("and", "or"):
+        return x if name == "and" else y
+    return None
+
+
+def _evaluated(name: str, args: Sequence[Operand], type_: Type) -> Constant:
+    values = [arg.values for arg in args if isinstance(arg, Constant)]
+    found = OPERATIONS[name].meaning(*values)
+    return Constant(type_, found.astype(type_.dtype.numpy).tobytes())
+
+
+def converted(operand: Operand, dtype: DType) -> Constant | None:
+    """An integer or bool constant as another integer dtype."""
+    value = uniform(operand)
+    if value is None or not dtype.is_int:
+        return None
+    return constant(Type(dtype, operand.type.lanes), value)

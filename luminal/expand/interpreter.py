@@ -1,0 +1,192 @@
+"""What a kernel of expanded IR means, in NumPy: the oracle of every renderer. Slow and plain.
+
+Beyond the values it checks what renderers take for granted: that addresses lie in their buffers and
+operands in the domain of their operation. Scratch memory is overwritten before each chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luminal.errors import VerifyError
+from luminal.expand.ir import (
+    Apply,
+    Constant,
+    If,
+    Kernel,
+    Load,
+    Loop,
+    Operand,
+    Statement,
+    Store,
+    Type,
+    Value,
+    headline,
+    memory_dtype,
+)
+from luminal.expand.operations import OPERATIONS
+from luminal.kernel.tile_ir import Buffer
+
+Array = NDArray[Any]
+
+
+def run(kernel: Kernel, buffers: Mapping[str, Array], params: Mapping[str, int]) -> None:
+    """Run every chunk of `kernel` on the flat or shaped, contiguous arrays in `buffers`.
+
+    `params` are the kernel's parameters by name. Raises VerifyError on an access out of bounds and
+    on an operand that its operation does not take.
+    """
+    with np.errstate(all="ignore"):
+        _Interpreter(kernel, buffers, params).run()
+
+
+class _Interpreter:
+    def __init__(
+        self, kernel: Kernel, buffers: Mapping[str, Array], params: Mapping[str, int]
+    ) -> None:
+        self.kernel = kernel
+        self.params = params
+        self.values: dict[int, Array] = {}
+        self.memory = {b.name: self.bound(b, buffers[b.name]) for b in kernel.buffers}
+        for scratch in kernel.scratch:
+            buffer = scratch.buffer
+            self.memory[buffer.name] = np.zeros(self.size(buffer), memory_dtype(buffer.dtype).numpy)
+
+    def size(self, buffer: Buffer) -> int:
+        return int(buffer.size.evaluate(self.params))
+
+    def bound(self, buffer: Buffer, array: Array) -> Array:
+        """The array's memory, in the dtype that elements are accessed in."""
+        size = self.size(buffer)
+        if array.dtype != buffer.dtype.numpy or array.size < size or not array.flags.c_contiguous:
+            raise VerifyError(
+                f"expanded IR: buffer {buffer.name}: {array.dtype}[{array.size}] given; "
+                f"it takes contiguous {buffer.dtype}[{size}]"
+            )
+        return array.reshape(-1)[:size].view(memory_dtype(buffer.dtype).numpy)
+
+    def run(self) -> None:
+        kernel = self.kernel
+        for param in kernel.params:
+            self.values[param.value.id] = np.array([self.params[param.symbol.name]], np.int64)
+        self.body(kernel.setup)
+        for chunk in range(int(kernel.chunks.evaluate(self.params))):
+            self.values[kernel.chunk.id] = np.array([chunk], np.int64)
+            for scratch in kernel.scratch:  # chunks share nothing, and may not rely on zeros
+                self.memory[scratch.buffer.name].view(np.uint8)[:] = 0xA5
+            self.body(kernel.body)
+
+    def body(self, body: Sequence[Statement]) -> None:
+        for statement in body:
+            self.RULES[type(statement)](self, statement)
+
+    def value(self, operand: Operand) -> Array:
+        return operand.values if isinstance(operand, Constant) else self.values[operand.id]
+
+    def scalar(self, operand: Operand) -> int:
+        return int(self.value(operand)[0])
+
+    def bind(self, values: Sequence[Value], operands: Sequence[Operand]) -> None:
+        """All at once: an operand may be one of the values."""
+        found = [self.value(operand) for operand in operands]
+        self.values.update(zip((value.id for value in values), found, strict=True))
+
+    def fail(self, statement: Statement, text: str) -> None:
+        raise VerifyError(f"expanded IR: `{headline(statement)}`: {text}")
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def apply(self, statement: Apply) -> None:
+        row, out = OPERATIONS[statement.op], statement.out
+        args = [self.value(arg) for arg in statement.args]
+        domain = DOMAINS.get(statement.op)
+        if domain is not None and not np.all(domain(out.type, *args)):
+            self.fail(statement, f"takes no {', '.join(map(str, args))}; choose others before it")
+        found = row.meaning(*args) if row.result else row.meaning(*args, out.type.dtype)
+        shaped = np.broadcast_to(found, (out.type.lanes,))
+        self.values[out.id] = np.asarray(shaped, out.type.dtype.numpy)
+
+    def places(self, statement: Load | Store, lanes: int) -> tuple[Array, Array]:
+        """(address, active) of each lane; active ones are checked against the buffer's size."""
+        addresses = self.value(statement.address)
+        if len(addresses) < lanes:
+            addresses = addresses + np.arange(lanes)
+        mask = np.array([True]) if statement.mask is None else self.value(statement.mask)
+        active = np.broadcast_to(mask, (lanes,))
+        size = self.memory[statement.buffer].size
+        outside = active & ((addresses < 0) | (addresses >= size))
+        if outside.any():
+            address = addresses[outside][0]
+            self.fail(statement, f"{address} is outside {statement.buffer}[{size}]; mask it")
+        return addresses, active
+
+    def load(self, statement: Load) -> None:
+        type_ = statement.out.type
+        addresses, active = self.places(statement, type_.lanes)
+        found = np.zeros(type_.lanes, type_.dtype.numpy)
+        found[active] = self.memory[statement.buffer][addresses[active]]
+        self.values[statement.out.id] = found
+
+    def store(self, statement: Store) -> None:
+        value = self.value(statement.value)
+        addresses, active = self.places(statement, len(value))
+        if len(set(addresses[active])) < active.sum():
+            self.fail(statement, "two lanes meet at one address; store them one by one")
+        self.memory[statement.buffer][addresses[active]] = value[active]
+
+    def loop(self, statement: Loop) -> None:
+        carries = statement.carries
+        results, inners = [c.result for c in carries], [c.inner for c in carries]
+        self.bind(results, [c.init for c in carries])
+        start, stop = self.scalar(statement.start), self.scalar(statement.stop)
+        for position in range(start, stop, statement.step):
+            self.values[statement.index.id] = np.array([position], np.int64)
+            self.bind(inners, results)
+            self.body(statement.body)
+            self.bind(results, [c.next for c in carries])
+
+    def branch(self, statement: If) -> None:
+        taken = bool(self.scalar(statement.condition))
+        if taken:
+            self.body(statement.body)
+        choices = statement.choices
+        chosen = [choice.then if taken else choice.otherwise for choice in choices]
+        self.bind([choice.result for choice in choices], chosen)
+
+    RULES: Mapping[type, Callable[..., None]] = {
+        Apply: apply,
+        Load: load,
+        Store: store,
+        Loop: loop,
+        If: branch,
+    }
+
+
+def _divides(out: Type, x: Array, y: Array) -> Array:
+    return np.asarray((y != 0) & ((y != -1) if out.dtype.is_signed else True))
+
+
+def _shifts(out: Type, x: Array, count: Array) -> Array:
+    return np.asarray((count >= 0) & (count < out.dtype.bits))
+
+
+def _converts(out: Type, x: Array) -> Array:
+    if x.dtype.kind != "f" or not out.dtype.is_int:
+        return np.array([True])
+    low, high = np.iinfo(out.dtype.numpy).min, np.iinfo(out.dtype.numpy).max
+    above = x >= float(low) if out.dtype.size == 8 else x > float(low) - 1
+    return np.asarray(above & (x < float(high) + 1))
+
+
+DOMAINS: Mapping[str, Callable[..., Array]] = {
+    "quotient": _divides,
+    "remainder": _divides,
+    "shl": _shifts,
+    "shr": _shifts,
+    "cast": _converts,
+}
+"""The operands that an operation takes, where it does not take all."""

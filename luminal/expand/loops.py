@@ -1,0 +1,156 @@
+"""Loops over tiles: whole tiles without masks, then a tail.
+
+The main loop takes a tile a step. What is left takes a piece a step, or, where partial results
+belong to positions of the tile, one vector a step, masked unless the trip count is a multiple of
+it. What provably never runs is not written. The rows of a run, which may be few, are left in halves
+of a tile: 8, then 4, 2 and 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from luminal.expand.ir import Operand
+from luminal.expand.tiles import Elements, Pieces, Tiles
+from luminal.kernel.tile_ir import Carry, Loop, Statement
+from luminal.shape.expression import ZERO, Expression, maximum
+
+Body = Callable[[tuple[Statement, ...]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Equal steps of one loop: from `start` below `stop`, some pieces at a time."""
+
+    start: Expression
+    stop: Expression
+    pieces: Pieces
+    masked: bool
+
+    @property
+    def trips(self) -> tuple[int, int | None]:
+        """Bounds of how many steps are taken."""
+        lo, hi = (self.stop - self.start).interval
+        size = self.pieces.size
+        return (
+            0 if lo is None else max(0, -(-lo // size)),
+            None if hi is None else max(0, -(-hi // size)),
+        )
+
+
+def _halves(loop: Loop) -> Iterator[_Steps]:
+    """Tiles of rows, then of half as many, down to one."""
+    start, unroll = loop.start, loop.unroll
+    while unroll:
+        whole = start + maximum(loop.stop - start, 0) // unroll * unroll
+        yield _Steps(start, whole, Pieces(unroll, 1, 1), False)
+        start, unroll = whole, unroll // 2
+
+
+def _phases(loop: Loop, pieces: Pieces) -> Iterator[_Steps]:
+    """The main loop and the tail."""
+    if loop.tile == 1:
+        yield _Steps(loop.start, loop.stop, pieces, False)
+        return
+    trips = maximum(loop.stop - loop.start, 0)
+    whole = loop.start + trips // loop.tile * loop.tile
+    yield _Steps(loop.start, whole, pieces, False)
+    if (trips % loop.tile) is not ZERO:
+        own = any(loop.axis in carry.inner.axes for carry in loop.carries)
+        tail = pieces._replace(unroll=1) if own else Pieces(1, 1, pieces.width)
+        yield _Steps(whole, loop.stop, tail, (trips % tail.size) is not ZERO)
+
+
+def write_loop(tiles: Tiles, loop: Loop, body: Body) -> None:
+    """Write the loop; `body` writes its statements. The carries' results are bound after it."""
+    whole = tiles.cut(loop.unroll, loop.vector)
+    tiles.pieces[loop.axis] = whole
+    state = [_initial(tiles, carry) for carry in loop.carries]
+    in_run = loop.stop in tiles.ends and loop.vector == 1 and not loop.carries
+    for steps in _halves(loop) if in_run else _phases(loop, whole):
+        tiles.pieces[loop.axis] = steps.pieces
+        state = _phase(tiles, loop, steps, state, body)
+    tiles.pieces[loop.axis] = whole
+    for carry, elements in zip(loop.carries, state, strict=True):
+        tiles.values[carry.result.id] = elements
+
+
+def _initial(tiles: Tiles, carry: Carry) -> Elements:
+    """The carry's init, broadcast to all its positions."""
+    axes = carry.inner.axes
+    lanes = tiles.lanes(axes)
+    return {key: tiles.element(carry.init, at, lanes) for key, at in tiles.positions(axes)}
+
+
+def _phase(
+    tiles: Tiles, loop: Loop, steps: _Steps, state: list[Elements], body: Body
+) -> list[Elements]:
+    """Write some equal steps; gives the carried values after them."""
+    # The positions that these steps update; of the loop's own axis a tail takes the first only.
+    keys = [[key for key, _ in tiles.positions(carry.inner.axes)] for carry in loop.carries]
+    flat = [old[key] for old, own in zip(state, keys, strict=True) for key in own]
+
+    def step(base: Operand, carried: Sequence[Operand]) -> list[Operand]:
+        _enter(tiles, loop, steps, base)
+        current = iter(carried)
+        for carry, own in zip(loop.carries, keys, strict=True):
+            tiles.values[carry.inner.id] = {key: next(current) for key in own}
+        body(loop.body)
+        following = [
+            _next(tiles, loop, carry, key)
+            for carry, own in zip(loop.carries, keys, strict=True)
+            for key in own
+        ]
+        _leave(tiles, loop)
+        return following
+
+    after = iter(_counted(tiles, steps, flat, step))
+    return [
+        {**old, **{key: next(after) for key in own}} for old, own in zip(state, keys, strict=True)
+    ]
+
+
+def _counted(
+    tiles: Tiles,
+    steps: _Steps,
+    carried: list[Operand],
+    step: Callable[[Operand, Sequence[Operand]], list[Operand]],
+) -> Sequence[Operand]:
+    """The steps as a loop; a single one without, and none as nothing."""
+    at_least, at_most = steps.trips
+    if at_most == 0:
+        return carried
+    start = tiles.index.scalar(steps.start)
+    if at_least == at_most == 1:
+        return step(start, carried)
+    with tiles.b.loop(start, tiles.index.scalar(steps.stop), steps.pieces.size, carried) as loop:
+        loop.next = step(loop.index, loop.inner)
+    return loop.results
+
+
+def _enter(tiles: Tiles, loop: Loop, steps: _Steps, base: Operand) -> None:
+    tiles.index.bind(loop.axis, base)
+    if loop.tile > 1:
+        tiles.active.append(loop.axis)
+    if steps.masked:
+        op, stop = tiles.index.op, tiles.index.scalar(steps.stop)
+        starts = range(0, steps.pieces.size, steps.pieces.width)
+        tiles.live[loop.axis] = [op("lt", op("add", base, at), stop) for at in starts]
+
+
+def _leave(tiles: Tiles, loop: Loop) -> None:
+    tiles.live.pop(loop.axis, None)
+    if loop.tile > 1:
+        tiles.active.pop()
+
+
+def _next(tiles: Tiles, loop: Loop, carry: Carry, key: tuple[int, ...]) -> Operand:
+    """The carried value for the next step; dead positions keep theirs."""
+    axes = carry.inner.axes
+    position = dict(zip(axes, key, strict=True))
+    value = tiles.element(carry.next, position, tiles.lanes(axes))
+    if loop.axis in axes and loop.axis in tiles.live:
+        live = tiles.live[loop.axis][position[loop.axis]]
+        return tiles.b.op("select", live, value, tiles.values[carry.inner.id][key])
+    return value

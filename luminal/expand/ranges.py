@@ -1,0 +1,69 @@
+"""The integers that i64 scalars may be, as far as they follow from parameters and loop bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from luminal.expand.fold import uniform
+from luminal.expand.ir import INDEX, Apply, Kernel, Loop, Operand, Value
+from luminal.shape.interval import EVERYTHING, Interval
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
+
+class Ranges:
+    """Intervals by value; what is not known may be anything."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.known: dict[int, Interval] = {}
+        for param in kernel.params:
+            self.known[param.value.id] = param.symbol.interval
+        self.known[kernel.chunk.id] = Interval(0, None)
+
+    def of(self, operand: Operand) -> Interval:
+        """What the operand may be."""
+        if isinstance(operand, Value):
+            return self.known.get(operand.id, EVERYTHING)
+        value = uniform(operand)
+        return EVERYTHING if value is None else Interval(value, value)
+
+    def note(self, statement: Apply) -> None:
+        """Learn what an operation gives; what may wrap is anything."""
+        if statement.out.type != INDEX or statement.op not in RULES:
+            return
+        found = RULES[statement.op](*map(self.of, statement.args))
+        if found.at_least(LOWEST) and found.at_most(HIGHEST):
+            self.known[statement.out.id] = found
+
+    def enter(self, loop: Loop) -> None:
+        """Learn what a loop's index is in its body."""
+        start, stop = self.of(loop.start), self.of(loop.stop)
+        last = None if stop.hi is None else stop.hi - 1
+        self.known[loop.index.id] = Interval(start.lo, last)
+
+
+def _shifted(x: Interval, count: Interval) -> Interval:
+    return EVERYTHING if count.lo != count.hi else x.scaled(1 << (count.lo or 0))
+
+
+def _shifted_down(x: Interval, count: Interval) -> Interval:
+    power = 1 << (count.lo or 0)
+    return EVERYTHING if count.lo != count.hi else x.floordiv(Interval(power, power))
+
+
+def _masked(x: Interval, mask: Interval) -> Interval:
+    bounds = [each.hi for each in (x, mask) if each.at_least(0) and each.hi is not None]
+    return Interval(0, min(bounds)) if bounds else EVERYTHING
+
+
+RULES: Mapping[str, Callable[..., Interval]] = {
+    "add": Interval.plus,
+    "sub": lambda x, y: x.plus(y.scaled(-1)),
+    "mul": Interval.times,
+    "shl": _shifted,
+    "shr": _shifted_down,
+    "and": _masked,
+    "min": Interval.minimum,
+    "max": Interval.maximum,
+    "select": lambda condition, x, y: x.union(y),
+}

@@ -1,0 +1,173 @@
+"""SortRow: long rows by radix, short ones by rank.
+
+Keys are taken for unsigned integers in the same order. A rank is how many keys come before one: of
+up to some hundred, comparing all pairs is less work than moving them in turns (counting by
+comparison: Knuth, The Art of Computer Programming 3, 5.2). By radix, one sweep counts every byte of
+the keys; then, from the least byte up, keys and positions move to where the counts say, in order,
+so that equals keep it; bytes that all keys share move nothing (the same, 5.2.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from luminal.dtypes import DType, dtype_of, int64
+from luminal.expand.access import read
+from luminal.expand.builder import Builder, integer
+from luminal.expand.ir import Operand
+from luminal.expand.tiles import Tiles
+from luminal.kernel.tile_ir import Buffer, Kernel, Role, SortRow, Space
+from luminal.shape.expression import const
+
+RADIX_FROM = 256
+"""Keys from which on clearing and summing 256 counters a byte costs less than all pairs do."""
+BUCKETS = 256
+COUNTS = "sort_counts"
+
+
+def key_dtype(dtype: DType) -> DType:
+    """What keys are sorted as."""
+    return dtype_of(f"uint{dtype.bits}")
+
+
+def working_memory(kernel: Kernel) -> tuple[Buffer, ...]:
+    """The scratch memory of a kernel: what it sorts in holds keys as integers, and there is a
+    counter for each value of each byte of one.
+    """
+    scratch = {buffer.name: buffer for buffer in kernel.scratch}
+    works = [scratch[s.work] for s in kernel.statements() if isinstance(s, SortRow)]
+    if works:
+        scratch |= {work.name: replace(work, dtype=key_dtype(work.dtype)) for work in works}
+        counters = const(max(work.dtype.size for work in works) * BUCKETS)
+        scratch[COUNTS] = Buffer(COUNTS, int64, counters, Space.SCRATCH, Role.INOUT)
+    return tuple(scratch.values())
+
+
+def write_sort(tiles: Tiles, statement: SortRow) -> None:
+    """Write the sort of one row."""
+    sort = _Sort(tiles, statement)
+    is_long = tiles.index.condition(statement.extent >= RADIX_FROM)
+    tiles.b.where(is_long, sort.by_radix)
+    tiles.b.where(tiles.b.negation(is_long), sort.by_rank)
+
+
+def ordered_bits(b: Builder, key: Operand) -> Operand:
+    """The key's bits, made to count up as the keys do: -0 as +0, every NaN the greatest."""
+    dtype = key.type.dtype
+    unsigned = key_dtype(dtype)
+    last, sign = dtype.bits - 1, 1 << dtype.bits - 1
+    if not dtype.is_float:
+        return b.op("xor", b.bitcast(key, unsigned), sign) if dtype.is_signed else key
+    bits = b.op("select", b.op("eq", key, 0.0), 0, b.bitcast(key, unsigned))
+    signed = b.op("shr", b.bitcast(bits, dtype_of(f"int{dtype.bits}")), last)
+    flipped = b.op("xor", bits, b.op("or", b.bitcast(signed, unsigned), sign))
+    return b.op("select", b.op("ne", key, key), -1, flipped)
+
+
+class _Sort:
+    def __init__(self, tiles: Tiles, statement: SortRow) -> None:
+        self.tiles = tiles
+        self.b = tiles.b
+        self.row = statement
+        scalar = tiles.index.scalar
+        self.offset, self.stride = scalar(statement.offset), scalar(statement.stride)
+        self.extent = scalar(statement.extent)
+        self.keys = key_dtype(tiles.buffers[statement.source].dtype)
+
+    def at(self, position: Operand) -> Operand:
+        """Where a position of the row lies."""
+        return self.b.op("add", self.offset, self.b.op("mul", position, self.stride))
+
+    def source(self, position: Operand) -> Operand:
+        return read(self.tiles, self.row.source, self.at(position), None)
+
+    def put(self, rank: Operand, position: Operand) -> None:
+        """The key from a position of the source, and that position, where their rank says."""
+        to = self.at(rank)
+        self.b.store(self.row.values, to, self.source(position))
+        self.b.store(self.row.order, to, position)
+
+    # --- by rank ----------------------------------------------------------------------------------
+
+    def by_rank(self) -> None:
+        b, zero = self.b, integer(0)
+        with b.loop(zero, self.extent, 1) as loop:
+            b.store(self.row.work, loop.index, ordered_bits(b, self.source(loop.index)))
+        with b.loop(zero, self.extent, 1) as loop:
+            self.put(self.rank(loop.index), loop.index)
+
+    def rank(self, position: Operand) -> Operand:
+        """How many keys come before one: the lesser, and of equals those before it."""
+        b = self.b
+        key = b.load(self.keys, self.row.work, position)
+        with b.loop(integer(0), self.extent, 1, (integer(0),)) as loop:
+            other = b.load(self.keys, self.row.work, loop.index)
+            equal = b.op("and", b.op("eq", other, key), b.op("lt", loop.index, position))
+            before = b.op("or", b.op("lt", other, key), equal)
+            loop.next = (b.op("add", loop.inner[0], b.cast(before, int64)),)
+        return loop.results[0]
+
+    # --- by radix ---------------------------------------------------------------------------------
+
+    def by_radix(self) -> None:
+        """Keys and positions lie in one half of the working memory and move to the other."""
+        b, zero = self.b, integer(0)
+        self.count()
+        bits = integer(self.keys.bits)
+        with b.loop(zero, bits, 8, (zero, self.extent)) as loop:
+            loop.next = self.by_byte(loop.index, *loop.inner)
+        found = loop.results[0]
+        with b.loop(zero, self.extent, 1) as loop:
+            position = b.load(int64, self.row.work_order, b.op("add", found, loop.index))
+            self.put(loop.index, position)
+
+    def bucket(self, key: Operand, bit: Operand) -> Operand:
+        """Where the byte of `key` from a bit on is counted: 8 bits are 256 buckets, 32 a bit."""
+        b = self.b
+        byte = b.op("and", b.op("shr", key, b.cast(bit, self.keys)), BUCKETS - 1)
+        return b.op("add", b.op("mul", bit, BUCKETS // 8), b.cast(byte, int64))
+
+    def count(self) -> None:
+        """Keys and their positions into the working memory; how often each byte occurs."""
+        b, zero = self.b, integer(0)
+        with b.loop(zero, integer(self.keys.size * BUCKETS), 1) as loop:
+            b.store(COUNTS, loop.index, zero)
+        with b.loop(zero, self.extent, 1) as loop:
+            key = ordered_bits(b, self.source(loop.index))
+            b.store(self.row.work, loop.index, key)
+            b.store(self.row.work_order, loop.index, loop.index)
+            for bit in range(0, self.keys.bits, 8):
+                bucket = self.bucket(key, integer(bit))
+                b.store(COUNTS, bucket, b.op("add", b.load(int64, COUNTS, bucket), 1))
+
+    def by_byte(self, bit: Operand, at: Operand, room: Operand) -> tuple[Operand, Operand]:
+        """Where the keys begin once they are sorted by one byte, and where there is room."""
+        b = self.b
+        first = b.load(self.keys, self.row.work, at)
+        alike = b.load(int64, COUNTS, self.bucket(first, bit))
+        with b.branch(b.op("ne", alike, self.extent)) as choose:
+            self.starts(b.op("mul", bit, BUCKETS // 8))
+            with b.loop(integer(0), self.extent, 1) as loop:
+                self.move(bit, b.op("add", at, loop.index), room)
+            return choose(room, at), choose(at, room)
+
+    def starts(self, table: Operand) -> None:
+        """The counts of one byte become the places where each bucket starts."""
+        b = self.b
+        with b.loop(integer(0), integer(BUCKETS), 1, (integer(0),)) as loop:
+            (total,) = loop.inner
+            place = b.op("add", table, loop.index)
+            count = b.load(int64, COUNTS, place)
+            b.store(COUNTS, place, total)
+            loop.next = (b.op("add", total, count),)
+
+    def move(self, bit: Operand, at: Operand, room: Operand) -> None:
+        """One key to the next place of its bucket."""
+        b = self.b
+        key = b.load(self.keys, self.row.work, at)
+        bucket = self.bucket(key, bit)
+        place = b.load(int64, COUNTS, bucket)
+        b.store(COUNTS, bucket, b.op("add", place, 1))
+        to = b.op("add", room, place)
+        b.store(self.row.work, to, key)
+        b.store(self.row.work_order, to, b.load(int64, self.row.work_order, at))

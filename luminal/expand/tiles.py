@@ -1,0 +1,89 @@
+"""The state of expanding one kernel: tiles as grids of values, one for each piece of a tile.
+
+A loop's tile is cut into pieces of `width` neighbours, as wide as the axis is bound to lanes and
+the machine has them. A value with tile axes is one expanded value for each combination of pieces:
+a vector where a piece of one of its axes is wider than 1, else a scalar.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from luminal.expand.builder import Builder
+from luminal.expand.index import Indexer
+from luminal.expand.ir import Operand
+from luminal.kernel.tile_ir import Buffer, Tile
+from luminal.shape.expression import Expression, Symbol
+
+Position = dict[Symbol, int]
+"""A piece of each axis."""
+Key = tuple[int, ...]
+Elements = dict[Key, Operand]
+
+
+class Pieces(NamedTuple):
+    """How the tile of an axis is cut: `unroll` times into `across` pieces of `width`."""
+
+    unroll: int
+    across: int
+    width: int
+
+    @property
+    def number(self) -> int:
+        return self.unroll * self.across
+
+    @property
+    def size(self) -> int:
+        return self.number * self.width
+
+
+@dataclass(slots=True)
+class Tiles:
+    """What the statements written so far have bound. `most` is the widest piece."""
+
+    b: Builder
+    index: Indexer
+    buffers: dict[str, Buffer]
+    most: int
+    pieces: dict[Symbol, Pieces] = field(default_factory=dict)
+    values: dict[int, Elements] = field(default_factory=dict)
+    active: list[Symbol] = field(default_factory=list)  # tiled axes of the enclosing loops
+    live: dict[Symbol, list[Operand]] = field(default_factory=dict)  # of masked tails, by piece
+    ends: set[Symbol] = field(default_factory=set)  # of runs
+
+    def cut(self, unroll: int, vector: int) -> Pieces:
+        """The pieces of a whole step of a loop."""
+        width = min(vector, self.most)
+        return Pieces(unroll, vector // width, width)
+
+    def positions(self, axes: Iterable[Symbol]) -> Iterator[tuple[Key, Position]]:
+        """Every combination of pieces, in row-major order."""
+        axes = tuple(axes)
+        for key in itertools.product(*(range(self.pieces[axis].number) for axis in axes)):
+            yield key, dict(zip(axes, key, strict=True))
+
+    def wide_axis(self, axes: Iterable[Symbol]) -> Symbol | None:
+        """The axis whose pieces are vectors, if there is one."""
+        return next((axis for axis in axes if self.pieces[axis].width > 1), None)
+
+    def lanes(self, axes: Iterable[Symbol]) -> int:
+        """How many lanes a value with these axes has."""
+        axis = self.wide_axis(axes)
+        return 1 if axis is None else self.pieces[axis].width
+
+    def element(self, tile: Tile, position: Position, lanes: int = 1) -> Operand:
+        """The tile's value at a position of its axes, or more axes, in as many lanes as asked."""
+        value = self.values[tile.id][tuple(position[axis] for axis in tile.axes)]
+        return self.b.spread(value, lanes) if lanes > 1 else value
+
+    def moved(self, expr: Expression, position: Position) -> Expression:
+        """The Expression at a position: each axis's symbol stands for its first piece's start."""
+        steps = {
+            axis: axis + piece * self.pieces[axis].width
+            for axis, piece in position.items()
+            if piece
+        }
+        return expr.substitute(steps) if steps else expr

@@ -1,0 +1,245 @@
+"""The invariants of expanded IR, checked between steps.
+
+Values are defined once and before their use, in scope; types, masks, buffers and operands are those
+that statements and operations take; no access lies where its buffer cannot reach. A VerifyError
+names the kernel's line at fault, the rule and the fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from luminal import dtypes
+from luminal.errors import VerifyError
+from luminal.expand.fold import uniform
+from luminal.expand.ir import (
+    CONDITION,
+    INDEX,
+    Apply,
+    Constant,
+    If,
+    Kernel,
+    Load,
+    Loop,
+    Operand,
+    Statement,
+    Store,
+    Type,
+    Value,
+    headline,
+    memory_dtype,
+)
+from luminal.expand.operations import OPERATIONS, Operation
+from luminal.expand.ranges import Ranges
+from luminal.kernel.tile_ir import Buffer, Role
+from luminal.shape.interval import Interval
+
+CONVERSIONS = ("cast", "bitcast", "splat")
+"""What the statement, not the row, gives a type."""
+
+
+def verify(kernel: Kernel) -> None:
+    """Raise VerifyError unless `kernel` is well formed."""
+    _Verifier(kernel).run()
+
+
+class _Verifier:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.buffers: dict[str, Buffer] = {}
+        self.defined: set[int] = set()
+        self.scope: dict[int, Value] = {}
+        self.ranges = Ranges(kernel)
+        self.line = "kernel"
+
+    def run(self) -> None:
+        kernel = self.kernel
+        for param in kernel.params:
+            self.typed(param.value, INDEX)
+            self.define(param.value)
+        scratch = [each.buffer for each in kernel.scratch]
+        for buffer in (*kernel.buffers, *scratch):
+            if buffer.name in self.buffers:
+                self.fail(f"two buffers are named {buffer.name}; rename one")
+            self.buffers[buffer.name] = buffer
+        for statement in kernel.setup:
+            self.line = headline(statement)
+            if not isinstance(statement, Apply):
+                self.fail("the setup only computes; put it into the body")
+        self.body(kernel.setup)
+        for each in kernel.scratch:
+            self.line = f"scratch {each.buffer.name}"
+            self.operand(each.offset, INDEX)
+        self.typed(kernel.chunk, INDEX)
+        self.define(kernel.chunk)
+        self.body(kernel.body)
+
+    def fail(self, text: str) -> NoReturn:
+        raise VerifyError(f"expanded IR: `{self.line}`: {text}")
+
+    # --- rules shared by the statements -----------------------------------------------------------
+
+    def typed(self, operand: Operand, expected: Type) -> None:
+        if operand.type != expected:
+            self.fail(f"{operand} is {operand.type}, expected {expected}; convert it first")
+
+    def define(self, value: Value) -> None:
+        type_ = value.type
+        if type_.dtype.is_storage:
+            self.fail(f"{value} is {type_}; hold it as u16 words")
+        if type_.lanes < 1 or type_.lanes.bit_count() != 1:
+            self.fail(f"{value} has {type_.lanes} lanes; take a power of two")
+        if value.id in self.defined:
+            self.fail(f"{value} is defined twice; give the second one a fresh id")
+        self.defined.add(value.id)
+        self.scope[value.id] = value
+
+    def operand(self, operand: Operand, expected: Type | None = None) -> Operand:
+        """An operand that may be read here."""
+        if isinstance(operand, Constant):
+            size = operand.type.dtype.size * operand.type.lanes
+            if len(operand.data) != size:
+                self.fail(f"a constant of {operand.type} has {len(operand.data)} bytes, not {size}")
+        elif self.scope.get(operand.id) != operand:
+            known = "defined elsewhere" if operand.id in self.defined else "not defined before"
+            self.fail(f"{operand} is {known}; use it in the scope and with the type it has there")
+        if expected is not None:
+            self.typed(operand, expected)
+        return operand
+
+    def inside(self, body: Sequence[Statement], *values: Value) -> dict[int, Value]:
+        """A body with values of its own; gives what was known at its end."""
+        outer, line = dict(self.scope), self.line
+        for value in values:
+            self.define(value)
+        self.body(body)
+        inner, self.scope, self.line = self.scope, outer, line
+        return inner
+
+    def body(self, body: Sequence[Statement]) -> None:
+        for statement in body:
+            self.line = headline(statement)
+            self.RULES[type(statement)](self, statement)
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def apply(self, statement: Apply) -> None:
+        row = OPERATIONS.get(statement.op)
+        if row is None:
+            self.fail(f"there is no operation {statement.op}; it takes a row of OPERATIONS")
+        args = [self.operand(arg) for arg in statement.args]
+        if len(args) != row.arity:
+            self.fail(f"{row.name} takes {row.arity} operands, got {len(args)}")
+        own = args[1:] if row.name == "select" else args[:1] if row.name == "extract" else args
+        for arg in own:
+            if arg.type.dtype.kind not in row.takes:
+                self.fail(f"{row.name} takes {', '.join(sorted(row.takes))}, got {arg.type}")
+            self.typed(arg, own[0].type)
+        if row.name == "select":
+            self.operand(args[0], Type(dtypes.bool_, own[0].type.lanes))
+        if row.name in CONVERSIONS:
+            self.converted(statement)
+        elif row.result is not None:
+            self.typed(statement.out, row.result([arg.type for arg in args]))
+        self.domain(row, args)
+        self.define(statement.out)
+        self.ranges.note(statement)
+
+    def converted(self, statement: Apply) -> None:
+        (arg,), out = statement.args, statement.out
+        before, after = arg.type, out.type
+        if statement.op == "splat":
+            self.typed(arg, Type(after.dtype))
+        elif before.lanes != after.lanes:
+            self.fail(f"{statement.op} keeps the lanes: {before} to {after}")
+        elif statement.op == "cast" and after.dtype is dtypes.bool_:
+            self.fail("nothing is cast to bool; compare with 0")
+        elif statement.op == "bitcast" and before.dtype.size != after.dtype.size:
+            self.fail(f"bitcast keeps the size: {before} to {after}")
+
+    def domain(self, row: Operation, args: Sequence[Operand]) -> None:
+        """Second operands that are known to be wrong."""
+        second = uniform(args[1]) if len(args) == 2 else None
+        if second is None:
+            return
+        if row.name in ("quotient", "remainder") and second in (0, -1):
+            self.fail(f"nothing is divided by {second}; choose another divisor")
+        if row.name in ("shl", "shr") and not 0 <= second < args[0].type.dtype.bits:
+            self.fail(f"{args[0].type} is not shifted by {second}")
+        if row.name == "extract" and not 0 <= second < args[0].type.lanes:
+            self.fail(f"{args[0].type} has no lane {second}")
+
+    def access(self, statement: Load | Store, type_: Type) -> Buffer:
+        """The buffer of an access to elements of a type."""
+        buffer = self.buffers.get(statement.buffer)
+        if buffer is None:
+            known = ", ".join(self.buffers)
+            self.fail(f"there is no buffer {statement.buffer}; the kernel has {known}")
+        address = self.operand(statement.address)
+        if address.type not in (INDEX, Type(dtypes.int64, type_.lanes)):
+            self.fail(f"the address is {address.type}; give an i64, or one for each lane")
+        if statement.mask is not None:
+            self.operand(statement.mask, Type(dtypes.bool_, type_.lanes))
+        if type_.dtype is not memory_dtype(buffer.dtype):
+            found = memory_dtype(buffer.dtype)
+            self.fail(f"elements of {buffer.name} are accessed as {found}, not {type_.dtype}")
+        found_at = self.ranges.of(address)
+        if statement.mask is None and _outside(found_at, buffer):
+            self.fail(
+                f"{address} in {found_at.lo}..{found_at.hi} is outside {buffer.name}; mask it"
+            )
+        return buffer
+
+    def load(self, statement: Load) -> None:
+        self.access(statement, statement.out.type)
+        self.define(statement.out)
+
+    def store(self, statement: Store) -> None:
+        buffer = self.access(statement, self.operand(statement.value).type)
+        if buffer.role is Role.IN and buffer in self.kernel.buffers:
+            self.fail(f"{buffer.name} is an input; give it the role out or inout to store to it")
+
+    def loop(self, statement: Loop) -> None:
+        for bound in (statement.start, statement.stop):
+            self.operand(bound, INDEX)
+        self.typed(statement.index, INDEX)
+        if statement.step < 1:
+            self.fail(f"it takes steps of {statement.step}; the least is 1")
+        for carry in statement.carries:
+            self.operand(carry.init, carry.result.type)
+            self.typed(carry.inner, carry.result.type)
+        self.ranges.enter(statement)
+        inners = [carry.inner for carry in statement.carries]
+        inner = self.inside(statement.body, statement.index, *inners)
+        outer, self.scope = self.scope, inner
+        for carry in statement.carries:
+            self.operand(carry.next, carry.result.type)
+        self.scope = outer
+        for carry in statement.carries:
+            self.define(carry.result)
+
+    def branch(self, statement: If) -> None:
+        self.operand(statement.condition, CONDITION)
+        inner = self.inside(statement.body)
+        for choice in statement.choices:
+            self.operand(choice.otherwise, choice.result.type)
+            outer, self.scope = self.scope, inner
+            self.operand(choice.then, choice.result.type)
+            self.scope = outer
+        for choice in statement.choices:
+            self.define(choice.result)
+
+    RULES: Mapping[type, Callable[..., None]] = {
+        Apply: apply,
+        Load: load,
+        Store: store,
+        Loop: loop,
+        If: branch,
+    }
+
+
+def _outside(address: Interval, buffer: Buffer) -> bool:
+    """Is every address outside of the buffer, whatever its size?"""
+    last = buffer.size.interval.hi
+    return address.at_most(-1) or (last is not None and address.at_least(max(last, 0)))
