@@ -7,25 +7,15 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from luminal import config, tracing
-from luminal.codegen.llvm_product import gemm
+from luminal import tracing
 from luminal.hlir.graph import Graph
 from luminal.kernel.cost import bytes_moved, flops, label
-from luminal.kernel.custom import bytes_of, place_custom
-from luminal.kernel.evaluate import Placed
-from luminal.kernel.group import Group
-from luminal.kernel.knobs import Choices, KnobError, Knobs
-from luminal.kernel.opaque import is_opaque, place_opaque
-from luminal.kernel.pairs import paired
-from luminal.kernel.place_cascade import cascade_of, cascade_space, place_cascade
-from luminal.kernel.placement import place
-from luminal.kernel.product import BLAS, CALLED, place_product, product_of
-from luminal.kernel.schedule import schedule
-from luminal.kernel.space import space
+from luminal.kernel.custom import bytes_of
+from luminal.kernel.knobs import KnobError, Knobs
 from luminal.kernel.tile_ir import Kernel, to_text
-from luminal.kernel.tile_verify import verify
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program
 from luminal.program.steps import CustomStep, KernelStep, LoopStep, Partition, Step
+from luminal.schedules import place
 from luminal.target import Target
 
 Tuned = Mapping[str, Knobs]
@@ -61,7 +51,7 @@ class PlacedStep:
     @classmethod
     def of(cls, step: KernelStep, target: Target, knobs: Knobs) -> PlacedStep:
         """Places one kernel."""
-        group, placed = step.group, place_step(step, target, knobs)
+        group, placed = step.group, place(step, target, knobs)
         operands = tuple(map(group.form.operands.index, placed.operands))
         launch = KernelLaunch(
             0, (), placed.params, placed.chunks,
@@ -71,7 +61,7 @@ class PlacedStep:
 
 
 Placements = dict[tuple[Hashable, Knobs], PlacedStep]
-"""By the key of a group's Form, and knobs."""
+"""By the key of a step, and knobs."""
 
 
 def assemble(
@@ -92,8 +82,8 @@ def assemble(
         requirements=graph.requirements,
         buffers=tuple(parts.buffers),
         table=tuple(parts.table),
-        prologue=tuple(made.launch(step) for step in parts.steps if _is_early(step)),
-        launches=tuple(made.launch(step) for step in parts.steps if not _is_early(step)),
+        prologue=tuple(map(made.launch, parts.prologue)),
+        launches=tuple(map(made.launch, parts.steps)),
         kernels=tuple(made.kernels),
         outputs=tuple(parts.outputs),
         swaps=tuple(parts.swaps),
@@ -131,7 +121,7 @@ class _Assembly:
 
     def _custom(self, step: CustomStep) -> Launch:
         kernel = step.attrs.kernel
-        placed = place_custom(step.attrs, step.operands, step.results)
+        placed = place(step, self.target)
         text = to_text(placed.kernel)
         name = f"{text} {id(kernel)}"  # two functions may go by one name
         return KernelLaunch(
@@ -150,7 +140,7 @@ class _Assembly:
             return default
 
     def _placed(self, step: KernelStep, knobs: Knobs) -> PlacedStep:
-        key = (step.group.form.key, knobs)
+        key = (step.key, knobs)
         if key not in self.known:
             with tracing.span("place"):
                 self.known[key] = PlacedStep.of(step, self.target, knobs)
@@ -164,60 +154,6 @@ class _Assembly:
         return self.numbers[name]
 
 
-def _is_early(step: Step) -> bool:
-    return not isinstance(step, CustomStep) and step.early
-
-
 def text_key(text: str) -> str:
     """The name of a kernel, or of anything with a canonical text, across processes."""
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-
-
-def place_step(step: KernelStep, target: Target, knobs: Knobs = ()) -> Placed:
-    """One kernel placed by the schedule that `knobs` make of the default. Raises KnobError for
-    knobs that `knob_space` does not offer and that make no schedule of this kernel.
-    """
-    group = paired(step.group)
-    cascade = cascade_of(group)
-    if cascade is not None:
-        placed = place_cascade(group, cascade, target, knobs)
-    elif is_opaque(group):
-        Choices(label(group), knobs).finish()
-        placed = place_opaque(group, target)
-    elif knobs == CALLED:
-        placed = _place_call(group, target)
-    else:
-        placed = place(group, schedule(group, target, knobs))
-    if config.get("LUMINAL_VERIFY"):
-        verify(placed.kernel)
-    return placed
-
-
-def knob_space(step: KernelStep | CustomStep, target: Target) -> tuple[Knobs, ...]:
-    """The schedules of a kernel worth timing, () first."""
-    if isinstance(step, CustomStep):
-        return ((),)
-    group = paired(step.group)
-    cascade = cascade_of(group)
-    if cascade is not None:
-        return cascade_space(group, cascade, target)
-    if is_opaque(group):
-        return ((),)
-    default, *others = space(group, target)
-    return (default, *([CALLED] if is_call(step, target) else []), *others)
-
-
-def is_call(step: KernelStep | CustomStep, target: Target) -> bool:
-    """May a library compute the kernel? That depends on layouts, which its text need not show."""
-    if isinstance(step, CustomStep) or BLAS not in target.libraries:
-        return False
-    return product_of(paired(step.group)) is not None
-
-
-def _place_call(group: Group, target: Target) -> Placed:
-    """A product of matrices that a library computes. Raises KnobError where that cannot be."""
-    product = product_of(group)
-    if product is None or BLAS not in target.libraries:
-        why = "it is no plain product" if product is None else "the library is not installed"
-        raise KnobError(f"{label(group)}: knob call={BLAS} is not legal: {why}; leave it out")
-    return place_product(product, gemm(product.c.dtype, product.turned))

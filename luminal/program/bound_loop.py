@@ -15,7 +15,7 @@ from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Operand
 from luminal.program.scope import Scope, varies
-from luminal.program.steps import KernelStep, LoopStep, Unit, leaves_of, state_of
+from luminal.program.steps import LoopStep, NestStep, Unit, leaves_of, state_of
 from luminal.shape.expression import Expression, const
 
 Edge = tuple[Term, Frame]  # an operand, and its dimensions as the Loop has them
@@ -165,9 +165,10 @@ class BoundLoop:
         source, target = (Operand(memory.entry(*each), 1, const(0), count) for each in lists)
         store = Store(first, Place(target, first.dtype, frame, layout), frame)
         read = Place(source, first.dtype, frame, given)
-        copy = KernelStep(Group((store,), {first: read}, frozenset(), outer.facts), early=True)
-        step = LoopStep(const(count), (copy,), early=True)
-        self.before.append(Unit((), frozenset(leaves), (step,), leaves=leaves_of(leaves)))
+        copy = NestStep(Group((store,), {first: read}, frozenset(), outer.facts))
+        step = LoopStep(const(count), (copy,))
+        read_leaves = leaves_of(leaves)
+        self.before.append(Unit((), frozenset(leaves), (step,), leaves=read_leaves, early=True))
         return Operand(target.entry, self.depth, const(0), count)
 
     # --- results

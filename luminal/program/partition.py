@@ -24,10 +24,9 @@ from luminal.program.scope import Scope
 from luminal.program.selection import Selection
 from luminal.program.steps import (
     CustomStep,
-    KernelStep,
     LoopStep,
     Partition,
-    Step,
+    RowsStep,
     Unit,
     leaves_of,
     ordered,
@@ -43,7 +42,8 @@ def partition(graph: Graph, selection: Selection) -> Partition:
     for root in selection.roots:
         _sink(scope, root)
     result = memory.partition
-    result.steps = _steps(scope)
+    for unit in _ordered(scope):
+        (result.prologue if unit.early else result.steps).extend(unit.steps)
     return result
 
 
@@ -69,8 +69,8 @@ def _sink(scope: Scope, root: Root) -> None:
     scope.settle(root.term, memory.place(buffer, root.frame), root)
 
 
-def _steps(scope: Scope) -> list[Step]:
-    """All steps in an order that respects what each reads and overwrites."""
+def _ordered(scope: Scope) -> list[Unit]:
+    """All units in an order that respects what each reads and overwrites."""
     units: list[Unit] = []
     for term in scope.selection.choices:
         if scope.selection.is_stored(term):
@@ -78,7 +78,7 @@ def _steps(scope: Scope) -> list[Step]:
         units += scope.copies_of(term)
     for store in scope.copies:
         units.append(scope.unit((), (store,)))
-    return [step for unit in ordered(units) for step in unit.steps]
+    return ordered(units)
 
 
 def _units(scope: Scope, term: Term) -> list[Unit]:
@@ -130,7 +130,7 @@ def _sort(scope: Scope, term: Term) -> list[Unit]:
         stores.append(Store(term, place, place.frame))
     group = Group(tuple(stores), {term.args[0]: source}, frozenset(), scope.facts)
     reads = frozenset(term.args)
-    steps = (KernelStep(group),)
+    steps = (RowsStep(group),)
     return _behind(before, Unit(tuple(used.values()), reads, steps, leaves=leaves_of(reads)))
 
 
@@ -155,7 +155,8 @@ def _custom(scope: Scope, term: Term) -> list[Unit]:
 
 def _loop(scope: Scope, term: Term) -> list[Unit]:
     bound = BoundLoop(scope, term)
-    step = LoopStep(term.attrs.hlir.trips, tuple(_steps(bound.body)))
+    body = tuple(step for unit in _ordered(bound.body) for step in unit.steps)
+    step = LoopStep(term.attrs.hlir.trips, body)
     reads = frozenset((*term.args, *bound.bases))
     makes = tuple(scope.siblings(term).values())
     overwrites = leaves_of(bound.overwritten)

@@ -15,12 +15,13 @@ from luminal.errors import VerifyError
 from luminal.forks import cached_property
 from luminal.kernel.group import Group, Place, Store
 from luminal.kernel.layout import ROW_MAJOR, Layout
+from luminal.kernel.place_cascade import cascade_of
 from luminal.program.buffers import BufferKind
 from luminal.program.in_place import Readers, is_rewrite, is_update
 from luminal.program.launch_list import Operand
 from luminal.program.memory import Memory, owner_of
 from luminal.program.selection import Residence, Selection
-from luminal.program.steps import KernelStep, Unit, leaves_of
+from luminal.program.steps import CascadeStep, KernelStep, NestStep, RowsStep, Unit, leaves_of
 from luminal.shape.expression import Expression
 
 
@@ -198,7 +199,15 @@ class Scope:
         early = buffers[0].kind is BufferKind.DERIVED
         if any((buffer.kind is BufferKind.DERIVED) is not early for buffer in buffers):
             raise VerifyError(f"partition: {stores} are one kernel, half of it in the prologue")
-        return Unit(makes, reads, (KernelStep(group, early),), leaves=leaves_of(reads))
+        step = self.kernel(makes, group)
+        return Unit(makes, reads, (step,), leaves=leaves_of(reads), early=early)
+
+    def kernel(self, makes: tuple[Term, ...], group: Group) -> KernelStep:
+        """The kernel of a group, of the kind that was selected."""
+        if any(term.op == "Scan" for term in makes):
+            return RowsStep(group)
+        cascade = cascade_of(group)
+        return NestStep(group) if cascade is None else CascadeStep(group, cascade)
 
     def group(self, stores: tuple[Store, ...]) -> Group:
         layouts: dict[Term, set[int]] = {}  # that the edges of each term read ask for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from luminal.algebra.terms import Term
@@ -10,6 +10,7 @@ from luminal.errors import VerifyError
 from luminal.hlir.attributes import CustomAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Assignable
+from luminal.kernel.cascade import Cascade
 from luminal.kernel.group import Group, Place
 from luminal.program.buffers import Buffer
 from luminal.program.launch_list import ProgramOutput
@@ -17,11 +18,40 @@ from luminal.shape.expression import Expression
 
 
 @dataclass(frozen=True, slots=True)
-class KernelStep:
-    """One kernel to place. `early`: it depends on Weights and literals only (the prologue)."""
+class NestStep:
+    """A kernel of nested loops, by a schedule."""
 
     group: Group
-    early: bool = False
+
+    @property
+    def key(self) -> Hashable:
+        """Steps of one key make one kernel."""
+        return NestStep, self.group.form.key
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeStep:
+    """A kernel of reductions in one pass: those of the cascade."""
+
+    group: Group
+    cascade: Cascade
+
+    @property
+    def key(self) -> Hashable:
+        """Steps of one key make one kernel."""
+        return CascadeStep, self.group.form.key, self.group.terms.index(self.cascade.maximum)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsStep:
+    """A kernel that takes rows whole: a Scan or a Sort."""
+
+    group: Group
+
+    @property
+    def key(self) -> Hashable:
+        """Steps of one key make one kernel."""
+        return RowsStep, self.group.form.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +69,22 @@ class LoopStep:
 
     trips: Expression
     body: tuple[Step, ...]
-    early: bool = False  # all of it
 
+
+KernelStep = NestStep | CascadeStep | RowsStep
+"""The kinds of kernels that are made of a group: each has its choices and its own placement."""
 
 Step = KernelStep | CustomStep | LoopStep
 
 
 @dataclass(slots=True)
 class Partition:
-    """The steps of a program in order, with its buffers and table (see `launch_list.Program`)."""
+    """The steps of a program in order, with its buffers and table (see `launch_list.Program`).
 
+    `prologue`: those that depend on Weights and literals only.
+    """
+
+    prologue: list[Step] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     table: list[int] = field(default_factory=list)
@@ -66,6 +102,7 @@ class Unit:
     overwrites: frozenset[Value] = frozenset()  # leaves that it updates in place
     leaves: frozenset[Value] = frozenset()  # that it reads
     before: tuple[Unit, ...] = ()  # copies of operands that it reads, which others may read too
+    early: bool = False  # it belongs to the prologue
 
 
 def state_of(term: Term) -> Assignable | None:

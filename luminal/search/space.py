@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from luminal import compiler
+from luminal import compiler, schedules
 from luminal.algebra.lower import Lowered, bodies
 from luminal.algebra.terms import Term
-from luminal.assemble import is_call, knob_space, text_key
+from luminal.assemble import text_key
 from luminal.compiler import Stages
 from luminal.egraph import Classes, Limits, saturate
 from luminal.hlir.graph import Graph
@@ -221,9 +221,9 @@ class Space:
     def knobs(self, candidate: Candidate, kernel: int) -> tuple[Knobs, ...]:
         """The schedules of a kernel of the candidate's program, the default first."""
         name, step, _ = candidate.stages.origins[kernel]
-        key = (name, is_call(step, self.target))
+        key = (name, schedules.is_call(step, self.target))
         if key not in self._knobs:
-            self._knobs[key] = knob_space(step, self.target)
+            self._knobs[key] = schedules.space(step, self.target)
         return self._knobs[key]
 
     def rules(self) -> tuple[RuleUse, ...]:

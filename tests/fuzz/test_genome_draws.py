@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from luminal.assemble import place_step
 from luminal.backends.cpu import target
 from luminal.hlir.graph import Graph
 from luminal.kernel.knobs import Knobs
 from luminal.program.steps import KernelStep
+from luminal.schedules import place
 from luminal.search.genome import Genome
 from luminal.search.space import Candidate, Space
 from tests.fuzz.genome_graphs import GRAPHS
@@ -44,7 +44,7 @@ class Draws:
             if origin.name not in self.checked:
                 if isinstance(origin.step, KernelStep):
                     for knobs in rng.sample(schedules, min(STRICT, len(schedules))):
-                        place_step(origin.step, space.target, knobs)
+                        place(origin.step, space.target, knobs)
                 self.checked.add(origin.name)
             self.names[origin.name] = None
             self.offered.update(dict.fromkeys(schedules))

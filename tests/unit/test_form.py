@@ -24,7 +24,8 @@ from tests.unit.test_placement import TARGET
 
 def kernel_steps(cx: lm.Graph) -> list[KernelStep]:
     found: list[KernelStep] = []
-    waiting: list[Step] = [*lower_by_stages(cx.graph(), TARGET).partition.steps]
+    parts = lower_by_stages(cx.graph(), TARGET).partition
+    waiting: list[Step] = [*parts.prologue, *parts.steps]
     while waiting:
         step = waiting.pop(0)
         waiting += step.body if isinstance(step, LoopStep) else ()
@@ -40,7 +41,7 @@ def test_groups_of_one_form_make_one_kernel(seed: int) -> None:
     for number in range(seed, 32, 8):
         for step in kernel_steps(record(dag(number, smallest=60, largest=200)).cx):
             placed = PlacedStep.of(step, TARGET, ())
-            known = first.setdefault(step.group.form.key, placed)
+            known = first.setdefault(step.key, placed)
             shared += known is not placed
             assert known.text == placed.text
             assert known.launch == placed.launch

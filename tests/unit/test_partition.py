@@ -122,8 +122,7 @@ def test_what_weights_alone_decide_is_early() -> None:
     x = cx.tensor((64, 64), name="x")
     (x @ w.exp()).output("y")
     found = parts(cx)
-    early = [step for step in found.steps if isinstance(step, KernelStep) and step.early]
-    assert len(early) == 1
+    assert len(found.prologue) == 1
     assert BufferKind.DERIVED.value in kinds(found)
 
 

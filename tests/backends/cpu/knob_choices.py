@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from luminal import compiler
-from luminal.assemble import knob_space, place_step
+from luminal import compiler, schedules
 from luminal.backends.cpu.device import CpuRunner
 from luminal.backends.reference import evaluate_with_bounds
 from luminal.compiler import Stages
@@ -22,11 +21,11 @@ Choice = tuple[str, Knobs]  # the kernel's name in `Tuned`, and its knobs
 
 def placed_choices(step: KernelStep, target: Target) -> dict[Knobs, str]:
     """The text of the kernel under all its knobs; tests verify what is placed."""
-    space = knob_space(step, target)
+    space = schedules.space(step, target)
     assert space[0] == ()
     assert len(set(space)) == len(space)
     assert all(list(knobs) == sorted(knobs) for knobs in space)
-    return {knobs: to_text(place_step(step, target, knobs).kernel) for knobs in space}
+    return {knobs: to_text(schedules.place(step, target, knobs).kernel) for knobs in space}
 
 
 def sample(name: str, choices: list[Choice], most: int | None) -> list[Choice]:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.assemble import place_step, text_key
+from luminal import schedules
+from luminal.assemble import text_key
 from luminal.backends import registry
 from luminal.compiler import Stages, lower_by_stages
 from luminal.errors import CompileError
-from luminal.kernel.place_cascade import cascade_of
-from luminal.program.steps import KernelStep
+from luminal.program.steps import CascadeStep, KernelStep
 from luminal.target import Target
 from tests.backends.cpu.cascade_cases import CASES, KERNELS, case
 from tests.backends.cpu.knob_choices import Choice, check_choices, placed_choices, sample
@@ -31,7 +31,7 @@ def spaces(stages: Stages) -> list[Choice]:
     found = []
     for step in stages.partition.steps:
         assert isinstance(step, KernelStep)
-        if cascade_of(step.group) is not None:
+        if isinstance(step, CascadeStep):
             texts = placed_choices(step, target())
             assert 4 < len(texts) <= MOST
             assert len(set(texts.values())) > len(texts) // 2
@@ -67,9 +67,9 @@ def test_a_choice_that_is_not_legal_is_refused() -> None:
     (step,) = lower_by_stages(case("plain").graph, target()).partition.steps
     assert isinstance(step, KernelStep)
     with pytest.raises(CompileError, match=r"knob along=rows is not legal here; take one of lanes"):
-        place_step(step, target(), (("along", "rows"),))
+        schedules.place(step, target(), (("along", "rows"),))
     with pytest.raises(CompileError, match=r"no knob lines here; its knobs are: along"):
-        place_step(step, target(), (("lines", 8),))
+        schedules.place(step, target(), (("lines", 8),))
 
 
 def test_sums_of_what_the_maximum_leaves_out_take_two_passes() -> None:

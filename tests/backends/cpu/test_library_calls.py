@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import compiler
-from luminal.assemble import knob_space, place_step
+from luminal import compiler, schedules
 from luminal.backends import registry
 from luminal.backends.cpu import kernels, libraries
 from luminal.compiler import Stages
@@ -82,7 +81,7 @@ def test_products(name: str, dtype: Any) -> None:
     fn, shapes = PRODUCTS[name]
     found = stages(fn, *shapes, dtype=dtype)
     step = only(found)
-    assert CALLED in knob_space(step, TARGET)
+    assert CALLED in schedules.space(step, TARGET)
     library = called(found)
     (kernel,) = library.program.kernels
     assert kernel.call is not None
@@ -107,7 +106,7 @@ def test_nan_and_infinities_as_in_the_kernel_of_our_own() -> None:
 @needs_blas
 def test_the_interpreter_gives_the_call_its_meaning() -> None:
     step = only(stages(lambda a, b: a @ b.mT, (3, 4), (5, 4)))
-    placed = place_step(step, TARGET, CALLED)
+    placed = schedules.place(step, TARGET, CALLED)
     a, b = RANDOM.standard_normal((3, 4), np.float32), RANDOM.standard_normal((5, 4), np.float32)
     out = np.zeros(15, np.float32)
     values = {
@@ -140,21 +139,21 @@ def test_what_is_no_plain_product_is_never_called(name: str) -> None:
         assert isinstance(step, KernelStep)
         assert product_of(step.group) is None
         with pytest.raises(CompileError, match="knob call"):
-            place_step(step, replace(TARGET, libraries=(BLAS,)), CALLED)
+            schedules.place(step, replace(TARGET, libraries=(BLAS,)), CALLED)
 
 
 def test_without_the_library_nothing_changes() -> None:
     step = only(stages(lambda a, b: a @ b, (30, 40), (40, 50)))
     bare = replace(TARGET, libraries=())
-    assert CALLED not in knob_space(step, bare)
+    assert CALLED not in schedules.space(step, bare)
     with pytest.raises(CompileError, match="the library is not installed; leave it out"):
-        place_step(step, bare, CALLED)
+        schedules.place(step, bare, CALLED)
 
 
 @needs_blas
 def test_cached_code_needs_the_library_when_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     step = only(stages(lambda a, b: a @ b, (30, 40), (40, 50)))
-    kernel = place_step(step, TARGET, CALLED).kernel
+    kernel = schedules.place(step, TARGET, CALLED).kernel
     kernels.build(kernel, to_text(kernel), TARGET)
     monkeypatch.setattr(kernels, "_built", {})
     monkeypatch.setattr(libraries, "_path", lambda: None)

@@ -10,7 +10,8 @@ import pytest
 
 import luminal as lm
 import luminal.nn.functional as f
-from luminal.assemble import place_step, text_key
+from luminal import schedules
+from luminal.assemble import text_key
 from luminal.backends import registry
 from luminal.compiler import Stages, lower_by_stages
 from luminal.errors import CompileError
@@ -114,6 +115,6 @@ def test_a_knob_that_a_kernel_lacks_is_refused() -> None:
     (step,) = lower_by_stages(case("matmul").graph, target).partition.steps
     assert isinstance(step, KernelStep)
     with pytest.raises(CompileError, match=r"Contract: no knob lines here; its knobs are: vector"):
-        place_step(step, target, (("lines", 8),))
+        schedules.place(step, target, (("lines", 8),))
     with pytest.raises(CompileError, match=r"knob tile=99x9 is not legal here; take one of \d+x\d"):
-        place_step(step, target, (("tile", "99x9"),))
+        schedules.place(step, target, (("tile", "99x9"),))

@@ -1,0 +1,82 @@
+"""The kinds of kernels by their schedules: what can be chosen for one, and its placement."""
+
+from __future__ import annotations
+
+from luminal import config
+from luminal.codegen.llvm_product import gemm
+from luminal.kernel.cost import label
+from luminal.kernel.custom import place_custom
+from luminal.kernel.evaluate import Placed
+from luminal.kernel.group import Group
+from luminal.kernel.knobs import Choices, KnobError, Knobs
+from luminal.kernel.opaque import place_opaque
+from luminal.kernel.pairs import paired
+from luminal.kernel.place_cascade import cascade_of, cascade_space, place_cascade
+from luminal.kernel.placement import place as place_nest
+from luminal.kernel.product import BLAS, CALLED, place_product, product_of
+from luminal.kernel.schedule import schedule
+from luminal.kernel.space import space as nest_space
+from luminal.kernel.tile_verify import verify
+from luminal.program.steps import CascadeStep, CustomStep, KernelStep, NestStep, RowsStep
+from luminal.target import Target
+
+
+def place(step: KernelStep | CustomStep, target: Target, knobs: Knobs = ()) -> Placed:
+    """One kernel placed by the schedule that `knobs` make of the default. Raises KnobError for
+    knobs that `space` does not offer and that make no schedule of this kernel.
+    """
+    placed = _place(step, target, knobs)
+    if config.get("LUMINAL_VERIFY"):
+        verify(placed.kernel)
+    return placed
+
+
+def _place(step: KernelStep | CustomStep, target: Target, knobs: Knobs) -> Placed:
+    match step:
+        case NestStep(group) if knobs == CALLED:
+            return _place_call(paired(group), target)
+        case NestStep(group):
+            group = paired(group)
+            return place_nest(group, schedule(group, target, knobs))
+        case CascadeStep(group):
+            group = paired(group)
+            cascade = cascade_of(group)
+            assert cascade is not None
+            return place_cascade(group, cascade, target, knobs)
+        case RowsStep(group):
+            Choices(label(group), knobs).finish()
+            return place_opaque(group, target)
+        case CustomStep(attrs, operands, results):
+            Choices(attrs.kernel.name, knobs).finish()
+            return place_custom(attrs, operands, results)
+
+
+def space(step: KernelStep | CustomStep, target: Target) -> tuple[Knobs, ...]:
+    """The schedules of a kernel worth timing, () first."""
+    match step:
+        case NestStep(group):
+            default, *others = nest_space(paired(group), target)
+            return (default, *([CALLED] if is_call(step, target) else []), *others)
+        case CascadeStep(group):
+            group = paired(group)
+            cascade = cascade_of(group)
+            assert cascade is not None
+            return cascade_space(group, cascade, target)
+        case RowsStep() | CustomStep():
+            return ((),)
+
+
+def is_call(step: KernelStep | CustomStep, target: Target) -> bool:
+    """May a library compute the kernel? That depends on layouts, which its text need not show."""
+    if not isinstance(step, NestStep) or BLAS not in target.libraries:
+        return False
+    return product_of(paired(step.group)) is not None
+
+
+def _place_call(group: Group, target: Target) -> Placed:
+    """A product of matrices that a library computes. Raises KnobError where that cannot be."""
+    product = product_of(group)
+    if product is None or BLAS not in target.libraries:
+        why = "it is no plain product" if product is None else "the library is not installed"
+        raise KnobError(f"{label(group)}: knob call={BLAS} is not legal: {why}; leave it out")
+    return place_product(product, gemm(product.c.dtype, product.turned))
