@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from luminal import config
 from luminal.codegen.llvm_product import gemm
+from luminal.kernel.cascade import Cascade
 from luminal.kernel.cost import label
 from luminal.kernel.custom import place_custom
 from luminal.kernel.evaluate import Placed
@@ -38,11 +39,8 @@ def _place(step: KernelStep | CustomStep, target: Target, knobs: Knobs) -> Place
         case NestStep(group):
             group = paired(group)
             return place_nest(group, schedule(group, target, knobs))
-        case CascadeStep(group):
-            group = paired(group)
-            cascade = cascade_of(group)
-            assert cascade is not None
-            return place_cascade(group, cascade, target, knobs)
+        case CascadeStep():
+            return place_cascade(*_in_words(step), target, knobs)
         case RowsStep(group):
             Choices(label(group), knobs).finish()
             return place_opaque(group, target)
@@ -57,13 +55,17 @@ def space(step: KernelStep | CustomStep, target: Target) -> tuple[Knobs, ...]:
         case NestStep(group):
             default, *others = nest_space(paired(group), target)
             return (default, *([CALLED] if is_call(step, target) else []), *others)
-        case CascadeStep(group):
-            group = paired(group)
-            cascade = cascade_of(group)
-            assert cascade is not None
-            return cascade_space(group, cascade, target)
+        case CascadeStep():
+            return cascade_space(*_in_words(step), target)
         case RowsStep() | CustomStep():
             return ((),)
+
+
+def _in_words(step: CascadeStep) -> tuple[Group, Cascade]:
+    group = paired(step.group)
+    cascade = step.cascade if group is step.group else cascade_of(group)
+    assert cascade is not None
+    return group, cascade
 
 
 def is_call(step: KernelStep | CustomStep, target: Target) -> bool:

@@ -36,14 +36,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """The maximum, the sums rescaled when it moves, the contractions done anew in each step, and
-    all that depends on these within the pass.
-    """
+    """The maximum, the sums rescaled when it moves, and the contractions done anew in each step."""
 
     maximum: Term
     members: tuple[Member, ...]
     inner: tuple[Term, ...]
-    scope: frozenset[Term]
 
     @property
     def reductions(self) -> tuple[Term, ...]:
@@ -109,10 +106,21 @@ def derive(
     inner = sorted(summed, key=_number)
     if not inner and all(m.term.axes == maximum.axes for m in members):
         return Refusal(maximum, "no contraction: two passes cost less than rescaling")
-    order = sorted(seen, key=_number)  # operands have smaller numbers
-    moving = dependents(order, (maximum, *inner), ends) - {maximum}
-    scope = frozenset(t for t in moving if step & t.axes)
-    return Cascade(maximum, tuple(members), tuple(inner), scope)
+    return Cascade(maximum, tuple(members), tuple(inner))
+
+
+def in_each_step(cascade: Cascade, is_read: Callable[[Term], bool]) -> frozenset[Term]:
+    """What a pass computes in each step of the maximum or of the contractions."""
+    starts = (cascade.maximum, *cascade.inner)
+
+    def ends(term: Term) -> bool:
+        return is_read(term) or (term.is_reduction and term not in starts)
+
+    args = (arg for r in cascade.reductions for arg in r.args)
+    order = sorted(below(args, ends), key=_number)  # operands have smaller numbers
+    found = dependents(order, starts, ends) - {cascade.maximum}
+    step = set(cascade.maximum.attrs)
+    return frozenset(t for t in found if step & t.axes)
 
 
 def _number(term: Term) -> int:

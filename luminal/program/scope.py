@@ -6,6 +6,7 @@ A kernel is a group of stored values with all that is inlined or local below the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from luminal.algebra.frames import never_empty, shape_of
@@ -15,7 +16,6 @@ from luminal.errors import VerifyError
 from luminal.forks import cached_property
 from luminal.kernel.group import Group, Place, Store
 from luminal.kernel.layout import ROW_MAJOR, Layout
-from luminal.kernel.place_cascade import cascade_of
 from luminal.program.buffers import BufferKind
 from luminal.program.in_place import Readers, is_rewrite, is_update
 from luminal.program.launch_list import Operand
@@ -55,6 +55,7 @@ class Scope:
         order = {term: k for k, term in enumerate(selection.choices)}
         merges = [sorted(merge, key=order.__getitem__) for merge in selection.merges]
         self.merged = {term: merge for merge in merges for term in merge}  # in order
+        self.cascades = {cascade.maximum: cascade for cascade in selection.cascades}
         for term in selection.choices:
             if term.is_leaf:
                 self.places[term] = self.leaf(term)
@@ -206,8 +207,13 @@ class Scope:
         """The kernel of a group, of the kind that was selected."""
         if any(term.op == "Scan" for term in makes):
             return RowsStep(group)
-        cascade = cascade_of(group)
-        return NestStep(group) if cascade is None else CascadeStep(group, cascade)
+        for reduction in group.reductions if self.cascades else ():
+            if reduction in self.cascades:
+                cascade = self.cascades[reduction]
+                order = group.reductions.index
+                members = tuple(sorted(cascade.members, key=lambda m: order(m.term)))
+                return CascadeStep(group, replace(cascade, members=members))
+        return NestStep(group)
 
     def group(self, stores: tuple[Store, ...]) -> Group:
         layouts: dict[Term, set[int]] = {}  # that the edges of each term read ask for

@@ -8,12 +8,13 @@ local below them.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from luminal.algebra.lower import Root
-from luminal.algebra.terms import Frame, Phase, Term, term_order
+from luminal.algebra.terms import Frame, Phase, Term, dependents, term_order
 from luminal.errors import VerifyError
+from luminal.kernel.cascade import Cascade, Refusal, derive
 from luminal.kernel.layout import ROW_MAJOR, Layout
 
 
@@ -42,7 +43,8 @@ class Choice:
 class Selection:
     """`choices` has every term below the roots, operands first. `merges` are disjoint sets of
     stored terms computed in one kernel; `reads` gives the layout an operand edge (user, argument)
-    reads, where it is not the canonical one. `frames` orders the axes of stored values.
+    reads, where it is not the canonical one. `frames` orders the axes of stored values. `cascades`
+    are the reductions that run in one pass, at most one for a kernel.
     """
 
     roots: tuple[Root, ...]
@@ -51,12 +53,27 @@ class Selection:
     merges: tuple[frozenset[Term], ...]
     reads: Mapping[tuple[Term, int], int]
     bodies: Mapping[int, Selection]  # by id of the lowered body, which the Loop term holds
+    cascades: tuple[Cascade, ...] = ()
 
     def is_stored(self, term: Term) -> bool:
         return self.choices[term].residence.is_stored
 
     def stored(self) -> Iterator[Term]:
         return (term for term in self.choices if self.is_stored(term))
+
+    def kernels(self) -> Iterator[tuple[Term, ...]]:
+        """The stored terms of each kernel."""
+        merged = set[Term]().union(*self.merges)
+        yield from ((term,) for term in self.stored() if term not in merged)
+        yield from (tuple(t for t in self.choices if t in merge) for merge in self.merges)
+
+    def computed(self, roots: Collection[Term]) -> list[Term]:
+        """What the kernel of these stored terms reads and computes, operands first."""
+        return term_order(roots, lambda t: not self.computes(roots, t))
+
+    def computes(self, roots: Collection[Term], term: Term) -> bool:
+        """Does the kernel of these stored terms compute the value, rather than read it?"""
+        return term in roots or not (term.is_leaf or self.is_stored(term))
 
 
 def verify(selection: Selection) -> None:
@@ -86,3 +103,36 @@ def verify(selection: Selection) -> None:
         if len({term.is_run for term in merge}) > 1:
             names = ", ".join(repr(term) for term in merge)
             raise VerifyError(f"selection: {names}: a merge spans prologue and run")
+    _verify_cascades(selection)
+
+
+def _verify_cascades(selection: Selection) -> None:
+    """Each is one of its kernel, which has no other."""
+    kernels = list(selection.kernels()) if selection.cascades else []
+    computed = [{t for t in selection.computed(k) if selection.computes(k, t)} for k in kernels]
+    taken: set[tuple[Term, ...]] = set()
+    for cascade in selection.cascades:
+        maximum = cascade.maximum
+        homes = [k for k, terms in zip(kernels, computed, strict=True) if maximum in terms]
+        if len(homes) != 1 or homes[0] in taken:
+            raise VerifyError(f"selection: {maximum!r} and its sums are not one pass of one kernel")
+        (kernel,) = homes
+        taken.add(kernel)
+        reason = _no_cascade(selection, cascade, kernel)
+        if reason is not None:
+            raise VerifyError(f"selection: {maximum!r} and its sums are no cascade: {reason}")
+
+
+def _no_cascade(selection: Selection, cascade: Cascade, kernel: tuple[Term, ...]) -> str | None:
+    """Why the reductions do not run in one pass in this kernel; None if they do."""
+    terms = selection.computed(kernel)
+    reductions = [t for t in terms if t.is_reduction and selection.computes(kernel, t)]
+    above = dependents(terms, (cascade.maximum,))
+    found = derive(cascade.maximum, reductions, above, lambda t: not selection.computes(kernel, t))
+    if isinstance(found, Refusal):
+        return found.reason
+    if {*found.members} != {*cascade.members}:
+        return f"the sums that use it are {[member.term for member in found.members]}"
+    if {*found.inner} != {*cascade.inner}:
+        return f"the contractions of a step are {[*found.inner]}"
+    return None

@@ -6,10 +6,12 @@
     output y = %10 [a0, a2]
     merge %3 %10
     read %10.0 = 1
+    cascade %4 sums %6 Exp(-1.0), %8 Exp(-1.0) over %2
 
 A stored term shows the order of its axes and its layouts, canonical first; so does a leaf that is
 copied into others. `merge` joins stored terms in one kernel; `read %10.0 = 1` says that operand 0
-of %10 is read in its layout number 1.
+of %10 is read in its layout number 1. `cascade` runs a maximum in one pass with sums, which a move
+of it by d multiplies by exp(-1.0*d), and with contractions done anew in each step.
 
 A text is read against the lowered graph it belongs to (HLIR's text gives that back). It is that
 graph which knows what a text only names: the values behind leaves, opaque operations with the
@@ -29,12 +31,14 @@ from luminal.errors import GraphError, LuminalError
 from luminal.hlir.cursor import Line
 from luminal.hlir.ops import OPS, Value
 from luminal.hlir.printer import WORD
+from luminal.kernel.cascade import Cascade, Member
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.shape.expression import Expression, Symbol, axis, symbol
 from luminal.shape.parse import parse as parse_expression
 
 _NUMBER = re.compile(r"%\d+")
+_RATE = re.compile(r"(\w+)\((.+)\)")
 _RESIDENCE = re.compile(r"[a-z+]+")
 
 
@@ -57,7 +61,14 @@ class _Printer(Printer):
             *super().lines(indent),
             *(f"{indent}merge {' '.join(f'%{n}' for n in merge)}" for merge in merges),
             *(f"{indent}read %{user}.{k} = {layout}" for user, k, layout in reads),
+            *(f"{indent}cascade {self.cascade(each)}" for each in self.selection.cascades),
         ]
+
+    def cascade(self, cascade: Cascade) -> str:
+        """`%4 sums %6 Exp(-1.0) over %2`."""
+        sums = (f"{self.number(m.term)} {m.base}({m.factor!r})" for m in cascade.members)
+        over = [" over " + ", ".join(map(self.number, cascade.inner))] if cascade.inner else []
+        return "".join((f"{self.number(cascade.maximum)} sums {', '.join(sums)}", *over))
 
     def note(self, term: Term) -> str:
         choice = self.selection.choices[term]
@@ -101,6 +112,7 @@ class _Reader:
         self.merges: list[frozenset[Term]] = []
         self.reads: dict[tuple[Term, int], int] = {}
         self.bodies: dict[int, Selection] = {}
+        self.cascades: list[Cascade] = []
         known = Printer(lowered.roots, lowered.arguments)
         self.sinks = [(known.sink(root), root.sink) for root in lowered.roots]
         self.named = {  # what the text only names: leaves and opaque operations
@@ -124,7 +136,10 @@ class _Reader:
         if len(self.roots) != len(self.sinks):
             raise GraphError(f"the graph has {len(self.sinks)} sinks, the text {len(self.roots)}")
         roots, merges = tuple(self.roots), tuple(self.merges)
-        return Selection(roots, self.choices, self.frames, merges, self.reads, self.bodies)
+        cascades = tuple(self.cascades)
+        return Selection(
+            roots, self.choices, self.frames, merges, self.reads, self.bodies, cascades
+        )
 
     def read(self, line: Line) -> None:
         if line.accept("dim "):
@@ -145,6 +160,8 @@ class _Reader:
             argument = line.integer()
             line.expect("=")
             self.reads[user, argument] = line.integer()
+        elif line.accept("cascade "):
+            self.cascades.append(self.cascade(line))
         elif line.text.startswith("%"):
             self.read_term(line)
         else:
@@ -155,6 +172,22 @@ class _Reader:
         line.expect(wanted)
         line.expect("=")
         self.roots.append(Root(sink, self.term(line.match(_NUMBER)), self.frame(line)))
+
+    def cascade(self, line: Line) -> Cascade:
+        maximum = self.term(line.match(_NUMBER))
+        line.expect("sums")
+        sums, _, over = line.rest().partition(" over ")
+        members = tuple(map(self.member, sums.split(", ")))
+        inner = tuple(map(self.term, over.split(", "))) if over else ()
+        return Cascade(maximum, members, inner)
+
+    def member(self, text: str) -> Member:
+        """`%6 Exp(-1.0)`."""
+        number, _, rate = text.partition(" ")
+        found = _RATE.fullmatch(rate)
+        if found is None:
+            raise ValueError(f"{rate!r} is no rate of a sum, as Exp(-1.0) is")
+        return Member(self.term(number), found[1], float(found[2]))
 
     # --- terms
 

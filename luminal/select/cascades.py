@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from luminal.algebra.terms import Phase, Term
 from luminal.forks import cached_property
-from luminal.kernel.cascade import Cascade, Refusal, derive, lane_axis
+from luminal.kernel.cascade import Cascade, Refusal, derive, in_each_step, lane_axis
 from luminal.program.kernel_graph import KernelGraph
 from luminal.select.weights import MUCH_WORK, REACH, upper
 
@@ -20,18 +20,19 @@ ABOVE = 300  # terms that depend on a maximum, among which its pass is looked fo
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A cascade, the pointwise values between its results and its roots, and the roots: the values
-    that its kernel stores.
+    """A cascade, what it computes in each `step`, the pointwise values between its results and its
+    roots, and the roots: the values that its kernel stores.
     """
 
     cascade: Cascade
+    step: frozenset[Term]
     inner: frozenset[Term]
     roots: tuple[Term, ...]
 
     @property
     def terms(self) -> frozenset[Term]:
         """All that is computed in the pass: it can belong to no other one."""
-        return self.inner.union(self.roots, self.cascade.scope, self.cascade.reductions)
+        return self.inner.union(self.roots, self.step, self.cascade.reductions)
 
 
 def find(
@@ -80,11 +81,12 @@ class _Neighbours:
         cascade = derive(maximum, near, set(above), is_read)
         if isinstance(cascade, Refusal):
             return cascade
-        refusal = self._refused(cascade)
+        step = in_each_step(cascade, is_read)
+        refusal = self._refused(cascade, step)
         if refusal is not None:
             return refusal
-        for after in (self._after(cascade, above), {}):
-            found = self._with_roots(cascade, after)
+        for after in (self._after(cascade, step, above), {}):
+            found = self._with_roots(cascade, step, after)
             if isinstance(found, Refusal):
                 continue
             if not self.taken.isdisjoint(found.terms):
@@ -109,14 +111,14 @@ class _Neighbours:
                     heapq.heappush(queue, (user.id, user))
         return found
 
-    def _refused(self, cascade: Cascade) -> Refusal | None:
+    def _refused(self, cascade: Cascade, step: frozenset[Term]) -> Refusal | None:
         """Why a cascade cannot be a kernel, or has not enough to do side by side."""
         maximum = cascade.maximum
         lane = lane_axis(cascade)
         apart = upper(maximum.axes - {lane}) * -(-upper(maximum.axes & {lane}) // LANES)
         if apart < MIN_POINTS and upper((*maximum.axes, *maximum.attrs)) > MUCH_WORK:
             return Refusal(maximum, f"only {apart} blocks side by side would leave threads idle")
-        outside = self._needed_outside(cascade)
+        outside = self._needed_outside(cascade, step)
         if outside is not None:
             why = f"{outside!r}, a value per step, is needed outside of the pass"
             return Refusal(maximum, why)
@@ -125,22 +127,24 @@ class _Neighbours:
             return Refusal(maximum, "a product that the pass sums is stored")
         return None
 
-    def _needed_outside(self, cascade: Cascade) -> Term | None:
+    def _needed_outside(self, cascade: Cascade, step: frozenset[Term]) -> Term | None:
         """A term of the pass that something else needs at every step."""
-        allowed = cascade.scope | set(cascade.reductions)
-        for term in sorted(cascade.scope, key=lambda t: t.id):
+        allowed = step | set(cascade.reductions)
+        for term in sorted(step, key=lambda t: t.id):
             if term in self.forced or not allowed.issuperset(self.users[term]):
                 return term
         return None
 
-    def _after(self, cascade: Cascade, above: Sequence[Term]) -> dict[Term, None]:
+    def _after(
+        self, cascade: Cascade, step: frozenset[Term], above: Sequence[Term]
+    ) -> dict[Term, None]:
         """The pointwise values computed of the results, as far up as their axes do not grow."""
         results = {cascade.maximum, *(m.term for m in cascade.members)}
         axes = frozenset[object]().union(*(result.axes for result in results))
         after: dict[Term, None] = {}
         beyond: set[Term] = set()  # depends on the results through what is no part of the pass
         for term in above:
-            if term in results or term in cascade.scope:
+            if term in results or term in step:
                 continue
             if term in self.taken or not beyond.isdisjoint(term.args):
                 beyond.add(term)
@@ -152,16 +156,18 @@ class _Neighbours:
                     beyond.add(term)
         return after
 
-    def _with_roots(self, cascade: Cascade, after: Mapping[Term, None]) -> Pass | Refusal:
+    def _with_roots(
+        self, cascade: Cascade, step: frozenset[Term], after: Mapping[Term, None]
+    ) -> Pass | Refusal:
         """The pass with the results, and what is computed of them, that others need stored."""
         inside = {cascade.maximum, *(m.term for m in cascade.members), *after}
-        within = inside.union(cascade.scope)
+        within = inside.union(step)
         ends = [t for t in inside if t in self.forced or not within.issuperset(self.users[t])]
         roots = tuple(sorted(ends, key=lambda t: t.id))
         if not 0 < len(roots) <= MAX_ROOTS:
             why = f"{len(roots)} results; a kernel stores 1 to {MAX_ROOTS}"
             return Refusal(cascade.maximum, why)
-        return Pass(cascade, frozenset(after) - set(roots), roots)
+        return Pass(cascade, step, frozenset(after) - set(roots), roots)
 
 
 def _moved(order: Sequence[Term], forced: Set[Term]) -> set[Term]:

@@ -120,7 +120,7 @@ class _Fast:
             if wish.is_stored and (term.is_pointwise or term.is_reduction)
         }
         self.passes = () if numerics == "exact" else cascades.find(self.order, self.forced)
-        self.in_pass = {t for p in self.passes for t in (*p.cascade.scope, *p.inner)}
+        self.in_pass = {t for p in self.passes for t in (*p.step, *p.inner)}
         self.in_pass |= {r for p in self.passes for r in p.cascade.reductions}
         self.leaders = {root: p.roots[0] for p in self.passes for root in p.roots}
         self.forced |= self.leaders.keys()
@@ -141,7 +141,8 @@ class _Fast:
         if bodies is None:
             lowered = {id(t.attrs.body): t.attrs.body for t in self.order if t.op == "Loop"}
             bodies = {number: select(body, self.numerics) for number, body in lowered.items()}
-        return Selection(self.lowered.roots, choices, frames, together + joined, {}, bodies)
+        found = tuple(p.cascade for p in self.passes)
+        return Selection(self.lowered.roots, choices, frames, together + joined, {}, bodies, found)
 
     def is_stored(self, term: Term) -> bool:
         return self.choices[term].residence.is_stored

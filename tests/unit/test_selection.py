@@ -12,6 +12,7 @@ import pytest
 import luminal as lm
 from luminal.algebra.lower import lower
 from luminal.errors import VerifyError
+from luminal.kernel.cascade import Cascade, Member
 from luminal.nn import functional as F
 from luminal.program.selection import Residence, Selection, verify
 from luminal.select.fast import select
@@ -184,3 +185,59 @@ def test_what_another_kernel_reads_as_well_stays_stored() -> None:
 
     selection = selected(gate, (64, 64), (64, 64), (64, 64))
     assert sorted(homes(selection, Residence.STORED)) == ["Log", "Mul", "Mul", "Sum"]
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return (q @ k.mT).softmax(-1) @ v
+
+
+def test_a_cascade_is_recorded() -> None:
+    selection = selected(attention, (40, 8), (70, 8), (70, 8))
+    (cascade,) = selection.cascades
+    assert cascade.maximum.op == "Max"
+    assert [member.base for member in cascade.members] == ["Exp", "Exp"]
+    assert [term.op for term in cascade.inner] == ["Sum"]
+    assert selected(lambda x: x.softmax(-1), (8, 64)).cascades == ()
+
+
+def without_a_sum(found: Cascade) -> tuple[Cascade, ...]:
+    return (replace(found, members=found.members[:1]),)
+
+
+def at_another_rate(found: Cascade) -> tuple[Cascade, ...]:
+    return (replace(found, members=tuple(replace(m, factor=-2.0) for m in found.members)),)
+
+
+def without_the_contraction(found: Cascade) -> tuple[Cascade, ...]:
+    return (replace(found, inner=()),)
+
+
+def of_a_sum(found: Cascade) -> tuple[Cascade, ...]:
+    return (replace(found, maximum=found.members[0].term),)
+
+
+PLANTED: dict[str, tuple[Callable[[Cascade], tuple[Cascade, ...]], str]] = {
+    "a sum left out": (without_a_sum, "are no cascade: the sums that use it are"),
+    "another rate": (at_another_rate, "are no cascade: the sums that use it are"),
+    "a contraction left out": (without_the_contraction, "the contractions of a step are"),
+    "a sum as the maximum": (of_a_sum, "are no cascade: no sum over the same axes uses it"),
+    "twice": (lambda found: (found, found), "are not one pass of one kernel"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_no_cascade_is_refused(name: str) -> None:
+    plant, message = PLANTED[name]
+    selection = selected(attention, (40, 8), (70, 8), (70, 8))
+    with pytest.raises(VerifyError, match=message):
+        verify(replace(selection, cascades=plant(*selection.cascades)))
+
+
+def test_reductions_of_two_kernels_are_no_cascade() -> None:
+    selection = selected(lambda x, w: (x @ w).softmax(-1), (8, 64), (64, 32))
+    product, *_ = (t for t in selection.choices if t.op == "Sum")
+    (maximum,) = (t for t in selection.choices if t.op == "Max")
+    (total,) = (t for t in selection.choices if t.op == "Sum" and t is not product)
+    found = Cascade(maximum, (Member(total, "Exp", -1.0),), (product,))
+    with pytest.raises(VerifyError, match="are no cascade: no contraction"):
+        verify(replace(selection, cascades=(found,)))

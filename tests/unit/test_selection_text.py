@@ -85,6 +85,19 @@ def test_every_kind_of_term_is_read_back() -> None:
     round_trip(lowered, select(lowered))
 
 
+def test_cascades_are_read_back() -> None:
+    graph = lm.Graph()
+    q, k, v = (graph.tensor((40, 8), name=name) for name in "qkv")
+    ((q @ k.mT).softmax(-1) @ v).output("y")
+    lowered = lower(graph.graph())
+    selection = select(lowered)
+    assert "cascade %4 sums %12 Exp(-1.0), %11 Exp(-1.0) over %3\n" in to_text(selection)
+    round_trip(lowered, selection)
+    text = to_text(selection).replace("Exp(-1.0)", "Exp -1.0")
+    with pytest.raises(GraphError, match=r"'Exp -1.0' is no rate of a sum, as Exp\(-1.0\) is"):
+        parse(text, lowered)
+
+
 def test_a_reduction_in_two_stages_is_read_back() -> None:
     graph = lm.Graph()
     graph.tensor((1 << 20,), name="x").sum().output("y")
