@@ -78,6 +78,7 @@ def finish(
     """A Selection to its Program; `tuned` holds the schedules that differ from the defaults."""
     if config.get("LUMINAL_VERIFY"):
         selections.verify(selection)
+        selections.verify_for(selection, target)
     if config.get("LUMINAL_DEBUG") >= 3:
         tracing.debug(3, selection_text.to_text(selection))
     with tracing.span("partition"):

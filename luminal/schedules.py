@@ -11,8 +11,8 @@ from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, KnobError, Knobs
 from luminal.kernel.opaque import place_opaque
-from luminal.kernel.pairs import paired
-from luminal.kernel.place_cascade import cascade_of, cascade_space, place_cascade
+from luminal.kernel.pairs import in_words
+from luminal.kernel.place_cascade import cascade_space, place_cascade
 from luminal.kernel.placement import place as place_nest
 from luminal.kernel.product import BLAS, CALLED, place_product, product_of
 from luminal.kernel.schedule import schedule
@@ -35,9 +35,9 @@ def place(step: KernelStep | CustomStep, target: Target, knobs: Knobs = ()) -> P
 def _place(step: KernelStep | CustomStep, target: Target, knobs: Knobs) -> Placed:
     match step:
         case NestStep(group) if knobs == CALLED:
-            return _place_call(paired(group), target)
+            return _place_call(group, target)
         case NestStep(group):
-            group = paired(group)
+            group, _ = in_words(group)
             return place_nest(group, schedule(group, target, knobs))
         case CascadeStep():
             return place_cascade(*_in_words(step), target, knobs)
@@ -53,7 +53,7 @@ def space(step: KernelStep | CustomStep, target: Target) -> tuple[Knobs, ...]:
     """The schedules of a kernel worth timing, () first."""
     match step:
         case NestStep(group):
-            default, *others = nest_space(paired(group), target)
+            default, *others = nest_space(in_words(group)[0], target)
             return (default, *([CALLED] if is_call(step, target) else []), *others)
         case CascadeStep():
             return cascade_space(*_in_words(step), target)
@@ -62,17 +62,15 @@ def space(step: KernelStep | CustomStep, target: Target) -> tuple[Knobs, ...]:
 
 
 def _in_words(step: CascadeStep) -> tuple[Group, Cascade]:
-    group = paired(step.group)
-    cascade = step.cascade if group is step.group else cascade_of(group)
-    assert cascade is not None
-    return group, cascade
+    group, words = in_words(step.group)
+    return group, step.cascade.renamed(words)
 
 
 def is_call(step: KernelStep | CustomStep, target: Target) -> bool:
     """May a library compute the kernel? That depends on layouts, which its text need not show."""
     if not isinstance(step, NestStep) or BLAS not in target.libraries:
         return False
-    return product_of(paired(step.group)) is not None
+    return product_of(step.group) is not None
 
 
 def _place_call(group: Group, target: Target) -> Placed:

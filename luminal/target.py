@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from luminal.dots import Dot
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -12,8 +14,8 @@ class Target:
     `features` are instruction set extensions under LLVM's names ("avx512f"); `llvm_features` is
     the text LLVM takes, which also switches off what `cpu` implies and this machine lacks.
     `l1_bytes` and `l2_bytes` are per core (data), `l3_bytes` is shared; `cores` is how many the
-    process may use; `registers` counts vector registers of `vector_bits` bits. `libraries` are
-    those that kernels may call here.
+    process may use; `dots` are the sums of products that there is an instruction for; `registers`
+    counts vector registers of `vector_bits` bits. `libraries` are those that kernels may call here.
     """
 
     name: str
@@ -24,7 +26,7 @@ class Target:
     vector_bits: int
     registers: int
     fma: bool
-    bf16_dot: bool
+    dots: tuple[Dot, ...]
     cores: int
     l1_bytes: int
     l2_bytes: int

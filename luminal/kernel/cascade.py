@@ -11,8 +11,8 @@ uses it. The derivation refuses by default, and says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,6 +45,12 @@ class Cascade:
     @property
     def reductions(self) -> tuple[Term, ...]:
         return (self.maximum, *(m.term for m in self.members), *self.inner)
+
+    def renamed(self, new: Mapping[Term, Term]) -> Cascade:
+        """The same with other terms in the place of some."""
+        members = tuple(replace(m, term=new.get(m.term, m.term)) for m in self.members)
+        inner = tuple(new.get(term, term) for term in self.inner)
+        return Cascade(new.get(self.maximum, self.maximum), members, inner)
 
 
 @dataclass(frozen=True, slots=True)

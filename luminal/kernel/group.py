@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from luminal.algebra.frames import linear, shape_of
 from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, axis_order, term_order
+from luminal.dots import Dot
 from luminal.dtypes import DType
 from luminal.forks import cached_property
 from luminal.hlir.attributes import Slot
@@ -92,13 +93,14 @@ class Form(NamedTuple):
 @dataclass(frozen=True)
 class Group:
     """One kernel to be: its stores, the terms it reads from memory, those it keeps local (the rest
-    is inlined), and conditions known to hold.
+    is inlined), conditions known to hold, and the dots that compute contractions.
     """
 
     stores: tuple[Store, ...]
     reads: Mapping[Term, Place]
     local: frozenset[Term]
     facts: tuple[Expression, ...] = ()
+    dots: Mapping[Term, Dot] = field(default_factory=dict)
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
@@ -147,7 +149,8 @@ class _Namer:
     def form(self) -> Form:
         group = self.group
         age = {term: rank for rank, term in enumerate(sorted(group.terms, key=lambda t: t.id))}
-        terms = tuple((age[term], term in group.local, self.term(term)) for term in group.terms)
+        local, dots = group.local, group.dots
+        terms = tuple((age[t], t in local, dots.get(t), self.term(t)) for t in group.terms)
         stores = tuple(map(self.store, group.stores))
         key = tuple(self.axes.values()), terms, stores, group.facts
         return Form(key, tuple(self.operands))

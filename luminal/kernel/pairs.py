@@ -1,8 +1,9 @@
 """Contractions of bfloat16 two positions at a time, as hardware that multiplies pairs has it.
 
-A weight whose panels keep neighbours along the sum together says that a contraction is to run so.
-Two neighbours of either factor are then one 32-bit word, half as many words are walked, and a
-`Contract` of words adds both products. The copy into such panels moves words too.
+The selection says which contractions run so: one of their factors is a weight whose panels keep
+neighbours along the sum together. Two neighbours of either factor are then one 32-bit word, half as
+many words are walked, and a `Contract` of words adds both products. The copy into such panels moves
+words too.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from luminal.algebra.terms import Axes, Term, Terms
-from luminal.dtypes import bfloat16, float32, uint32
+from luminal.dots import BF16_PAIRS
+from luminal.dtypes import uint32
 from luminal.kernel.group import Group, Place, Store
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.kernel.source import Source, source_of
 from luminal.shape.expression import Symbol, axis
 
-PAIR = 2
+PAIR = BF16_PAIRS.k
 
 
 def in_pairs(panels: Layout, along: int) -> Layout:
@@ -34,20 +36,35 @@ def last_axis(dimension: Axes) -> Symbol | None:
     return None
 
 
-def paired(group: Group) -> Group:
-    """The group over words where a weight lies in pairs; else the same."""
+def is_paired(layout: Layout) -> bool:
+    """Are these panels whose neighbours are kept together?"""
+    return [n for _, n in layout.blocks[1:]] == [PAIR]
+
+
+def refusal(contraction: Term, reads: Mapping[Term, Place]) -> str | None:
+    """Why a kernel that reads these places cannot multiply two positions at a time; None if it can.
+
+    Both factors must be bfloat16 in memory, one of them in pairs, neighbours along one summed axis
+    side by side in either.
+    """
+    found = _operands(contraction, reads)
+    return found if isinstance(found, str) else None
+
+
+def in_words(group: Group) -> tuple[Group, Mapping[Term, Term]]:
+    """The group over words, where its dots or a copy ask for it; and its terms' new ones."""
     store = group.stores[0]
     if len(group.stores) == 1 and _is_paired(store.place) and store.term in group.reads:
-        return _copy(group, store)
-    if not any(map(_is_paired, group.reads.values())):
-        return group
+        return _copy(group, store), {}
+    if not group.dots:
+        return group, {}
     terms, reads = Terms(), dict(group.reads)
-    new = {r: _over_words(r, terms, reads) for r in group.reductions}
-    return _replaced(group, terms, {r: total for r, total in new.items() if total}, reads)
+    new = {r: _over_words(r, terms, reads) for r in group.reductions if r in group.dots}
+    return _replaced(group, terms, new, reads), new
 
 
 def _is_paired(place: Place) -> bool:
-    return place.dtype is bfloat16 and [n for _, n in place.layout.blocks[1:]] == [PAIR]
+    return place.dtype is BF16_PAIRS.factor and is_paired(place.layout)
 
 
 def _inner(place: Place) -> Symbol | None:
@@ -85,29 +102,45 @@ def _copy(group: Group, store: Store) -> Group:
     return Group((Store(term, target, place.frame),), {term: place}, frozenset(), group.facts)
 
 
-def _over_words(reduction: Term, terms: Terms, reads: dict[Term, Place]) -> Term | None:
-    """The sum of products with both factors read as words, which are added to `reads`."""
-    (product,) = reduction.args
-    if product.op != "Mul" or len(product.args) != 2 or reduction.dtype is not float32:
-        return None
-    factors = [_in_memory(factor, reads) for factor in product.args]
-    found = [(source, reads[source.term]) for source in factors if source is not None]
-    if len(found) != 2 or not any(_is_paired(place) for _, place in found):
-        return None
-    words, walked = [], set()
+def _operands(
+    contraction: Term, reads: Mapping[Term, Place]
+) -> tuple[Symbol, list[tuple[Source, Place]]] | str:
+    """The axis along which pairs lie, and both factors and their places; or why there is none."""
+    if contraction.op != "Sum" or contraction.dtype is not BF16_PAIRS.accumulator:
+        return f"it is a {contraction.op} of {contraction.dtype}"
+    (product,) = contraction.args
+    if product.op != "Mul" or product in reads:
+        return "what it sums is no product of its own"
+    found = []
+    for factor in product.args:
+        source = _in_memory(factor, reads)
+        if source is None:
+            return f"the factor {factor!r} is no {BF16_PAIRS.factor} in memory"
+        found.append((source, reads[source.term]))
+    if not any(_is_paired(place) for _, place in found):
+        return "neither factor lies in pairs"
+    walked = []
     for source, place in found:
         inner = _inner(place)
         if inner is None:
-            return None
-        walked.add(source.names.get(inner, inner))
-        words.append(_words(terms, source, place))
-    if len(walked) != 1 or not walked <= set(reduction.attrs):
-        return None
+            return f"the factor {source.term!r} has no neighbours in pairs"
+        walked.append(source.names.get(inner, inner))
+    if walked[0] is not walked[1] or walked[0] not in contraction.attrs:
+        return "neighbours of the factors do not lie along one summed axis"
+    return walked[0], found
+
+
+def _over_words(reduction: Term, terms: Terms, reads: dict[Term, Place]) -> Term:
+    """The sum of products with both factors read as words, which are added to `reads`."""
+    found = _operands(reduction, reads)
+    assert not isinstance(found, str), f"{reduction!r} is not computed in pairs: {found}"
+    walked, operands = found
+    words = [_words(terms, source, place) for source, place in operands]
     reads.update(words)
     pair, *_ = (term for term, _ in words)
-    (half,) = pair.axes - product.axes
-    multiplied = terms.pointwise("Mul", [term for term, _ in words], float32)
-    return terms.reduce("Sum", {*reduction.attrs} - walked | {half}, multiplied, merge=False)
+    (half,) = pair.axes - reduction.args[0].axes
+    multiplied = terms.pointwise("Mul", [term for term, _ in words], reduction.dtype)
+    return terms.reduce("Sum", {*reduction.attrs} - {walked} | {half}, multiplied, merge=False)
 
 
 def _in_memory(factor: Term, reads: Mapping[Term, Place]) -> Source | None:
@@ -115,7 +148,7 @@ def _in_memory(factor: Term, reads: Mapping[Term, Place]) -> Source | None:
     source = source_of(factor, reads.__contains__)
     if source is None or source.casts != 1 or source.term not in reads:
         return None
-    return source if reads[source.term].dtype is bfloat16 else None
+    return source if reads[source.term].dtype is BF16_PAIRS.factor else None
 
 
 def _replaced(group: Group, terms: Terms, new: dict[Term, Term], reads: dict[Term, Place]) -> Group:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from luminal.algebra.frames import extent_of
-from luminal.algebra.terms import dependents
-from luminal.kernel.cascade import Cascade, derive, lane_axis
+from luminal.kernel.cascade import Cascade, lane_axis
 from luminal.kernel.cascade_lanes import LanesPass
 from luminal.kernel.cascade_steps import StepsPass
 from luminal.kernel.cascade_work import Blocking, contiguous
@@ -21,18 +20,6 @@ STEP_BLOCK = 256  # with 32 lanes a block of x is read from the first two caches
 LONG_BLOCK = 512  # steps of a block where lanes are few
 
 Plan = tuple[str, Blocking]
-
-
-def cascade_of(group: Group) -> Cascade | None:
-    """The cascade that a group's reductions form, if they do."""
-    reductions = group.reductions
-    for reduction in reductions:
-        if reduction.op == "Max":
-            users = dependents(group.terms, (reduction,))
-            found = derive(reduction, reductions, users, group.reads.__contains__)
-            if isinstance(found, Cascade):
-                return found
-    return None
 
 
 def place_cascade(group: Group, cascade: Cascade, target: Target, knobs: Knobs = ()) -> Placed:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from luminal.algebra.frames import never_empty, shape_of
+from luminal.algebra.frames import shape_of
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, Term, below
 from luminal.errors import VerifyError
@@ -20,7 +20,7 @@ from luminal.program.buffers import BufferKind
 from luminal.program.in_place import Readers, is_rewrite, is_update
 from luminal.program.launch_list import Operand
 from luminal.program.memory import Memory, owner_of
-from luminal.program.selection import Residence, Selection
+from luminal.program.selection import Residence, Selection, may_hold
 from luminal.program.steps import CascadeStep, KernelStep, NestStep, RowsStep, Unit, leaves_of
 from luminal.shape.expression import Expression
 
@@ -80,10 +80,7 @@ class Scope:
             if term.op == "Loop" and term.attrs.index < loop.carried:
                 elsewhere = varies(loop.trips) or not is_fixed(place.operand)
             elsewhere = elsewhere or root.frame != term.attrs.result
-        spread = {a for dimension in root.frame for a in dimension} - term.axes
-        if not all(map(never_empty, spread)):
-            elsewhere = True  # other readers need the one element
-        if term not in self.places and not elsewhere:
+        if term not in self.places and not elsewhere and may_hold(root):
             self.places[term] = place
         else:
             self.copies.append(Store(term, place, root.frame))
@@ -180,9 +177,8 @@ class Scope:
             found.append(self.unit((), (Store(term, place, frame),)))
         return found
 
-    def read_at(self, term: Term, numbers: set[int]) -> Place:
-        """Where a kernel reads a value whose layouts `numbers` its edges ask for."""
-        (number,) = numbers if len(numbers) == 1 else (0,)
+    def read_at(self, term: Term, number: int) -> Place:
+        """Where a value lies in its layout of that number."""
         return self.others[term, number] if number else self.places[term]
 
     def siblings(self, term: Term) -> dict[int, Term]:
@@ -216,25 +212,15 @@ class Scope:
         return NestStep(group)
 
     def group(self, stores: tuple[Store, ...]) -> Group:
-        layouts: dict[Term, set[int]] = {}  # that the edges of each term read ask for
-        local: set[Term] = set()
-        seen: set[Term] = set()
         making = {s.term for s in stores if self.is_at(s.term, s.place)}
-        stack = [(root, 0) for store in stores for root in reversed(store.roots)]
-        while stack:
-            term, number = stack.pop()
-            if term in self.places and term not in making:
-                layouts.setdefault(term, set()).add(number)
-                continue
-            if term in seen:
-                continue
-            seen.add(term)
-            if self.selection.choices[term].residence is Residence.LOCAL:
-                local.add(term)
-            asked = [self.selection.reads.get((term, k), 0) for k in range(len(term.args))]
-            stack.extend(reversed([*zip(term.args, asked, strict=True)]))
-        reads = {term: self.read_at(term, numbers) for term, numbers in layouts.items()}
-        return Group(stores, reads, frozenset(local), self.facts)
+        roots = (root for store in stores for root in reversed(store.roots))
+        asked, computed = self.selection.inside(
+            roots, lambda term: term in self.places and term not in making
+        )
+        reads = {term: self.read_at(term, number) for term, number in asked.items()}
+        choices, dots = self.selection.choices, self.selection.dots
+        local = frozenset(t for t in computed if choices[t].residence is Residence.LOCAL)
+        return Group(stores, reads, local, self.facts, {t: dots[t] for t in computed if t in dots})
 
     def is_at(self, term: Term, place: Place) -> bool:
         """Is that the home of the term?"""

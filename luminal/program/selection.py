@@ -8,14 +8,19 @@ local below them.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
+from luminal.algebra.frames import never_empty
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, Phase, Term, dependents, term_order
+from luminal.dots import Dot
 from luminal.errors import VerifyError
+from luminal.kernel import pairs
 from luminal.kernel.cascade import Cascade, Refusal, derive
+from luminal.kernel.group import Place
 from luminal.kernel.layout import ROW_MAJOR, Layout
+from luminal.target import Target
 
 
 class Residence(enum.Enum):
@@ -44,7 +49,8 @@ class Selection:
     """`choices` has every term below the roots, operands first. `merges` are disjoint sets of
     stored terms computed in one kernel; `reads` gives the layout an operand edge (user, argument)
     reads, where it is not the canonical one. `frames` orders the axes of stored values. `cascades`
-    are the reductions that run in one pass, at most one for a kernel.
+    are the reductions that run in one pass, at most one for a kernel; `dots` the contractions that
+    an instruction of its own computes.
     """
 
     roots: tuple[Root, ...]
@@ -54,6 +60,7 @@ class Selection:
     reads: Mapping[tuple[Term, int], int]
     bodies: Mapping[int, Selection]  # by id of the lowered body, which the Loop term holds
     cascades: tuple[Cascade, ...] = ()
+    dots: Mapping[Term, Dot] = field(default_factory=dict)
 
     def is_stored(self, term: Term) -> bool:
         return self.choices[term].residence.is_stored
@@ -68,12 +75,57 @@ class Selection:
         yield from (tuple(t for t in self.choices if t in merge) for merge in self.merges)
 
     def computed(self, roots: Collection[Term]) -> list[Term]:
-        """What the kernel of these stored terms reads and computes, operands first."""
-        return term_order(roots, lambda t: not self.computes(roots, t))
+        """What the kernel of these stored terms computes, operands first."""
+        order = term_order(roots, lambda t: not self.computes(roots, t))
+        return [term for term in order if self.computes(roots, term)]
 
     def computes(self, roots: Collection[Term], term: Term) -> bool:
         """Does the kernel of these stored terms compute the value, rather than read it?"""
         return term in roots or not (term.is_leaf or self.is_stored(term))
+
+    def inside(
+        self, roots: Iterable[Term], is_read: Callable[[Term], bool]
+    ) -> tuple[dict[Term, int], list[Term]]:
+        """What a kernel of these roots reads, each in which of its layouts (the canonical one where
+        edges ask for several), and what it computes, users first.
+        """
+        asked: dict[Term, set[int]] = {}
+        seen: dict[Term, None] = {}
+        stack = [(root, 0) for root in roots]
+        while stack:
+            term, number = stack.pop()
+            if is_read(term):
+                asked.setdefault(term, set()).add(number)
+            elif term not in seen:
+                seen[term] = None
+                numbers = [self.reads.get((term, k), 0) for k in range(len(term.args))]
+                stack.extend(reversed([*zip(term.args, numbers, strict=True)]))
+        one = {term: min(numbers) if len(numbers) == 1 else 0 for term, numbers in asked.items()}
+        return one, [*seen]
+
+    def places(self, roots: Collection[Term]) -> dict[Term, Place]:
+        """Where what the kernel of these stored terms reads will lie, each as its own operand."""
+        numbers, _ = self.inside(roots, lambda t: not self.computes(roots, t))
+        return {
+            term: Place(term, term.dtype, self.home(term), self.choices[term].layouts[number])
+            for term, number in numbers.items()
+        }
+
+    def home(self, term: Term) -> Frame:
+        """The dimensions of a value in memory: its sink's, where it lies in that one's buffer."""
+        if term.is_leaf or term.is_opaque:
+            frame: Frame = term.attrs.frame if term.is_leaf else term.attrs.result
+            return frame
+        sinks = (root.frame for root in self.roots if root.term is term and may_hold(root))
+        return next(sinks, self.frames[term]) if term.is_run else self.frames[term]
+
+
+def may_hold(root: Root) -> bool:
+    """May the buffer of a sink be the only place of its value? Not where it could be empty because
+    of an axis that the value lacks: other readers need the one element.
+    """
+    spread = {a for dimension in root.frame for a in dimension} - root.term.axes
+    return all(map(never_empty, spread))
 
 
 def verify(selection: Selection) -> None:
@@ -104,12 +156,27 @@ def verify(selection: Selection) -> None:
             names = ", ".join(repr(term) for term in merge)
             raise VerifyError(f"selection: {names}: a merge spans prologue and run")
     _verify_cascades(selection)
+    _verify_dots(selection)
+    for body in selection.bodies.values():
+        verify(body)
+
+
+def verify_for(selection: Selection, target: Target) -> None:
+    """Raises VerifyError unless the target has all that the selection asks of it."""
+    for term, dot in selection.dots.items():
+        if dot not in target.dots:
+            has = ", ".join(map(str, target.dots)) or "no dots"
+            raise VerifyError(
+                f"selection: {term!r} is computed by the dot {dot}; {target.name} has {has}"
+            )
+    for body in selection.bodies.values():
+        verify_for(body, target)
 
 
 def _verify_cascades(selection: Selection) -> None:
     """Each is one of its kernel, which has no other."""
     kernels = list(selection.kernels()) if selection.cascades else []
-    computed = [{t for t in selection.computed(k) if selection.computes(k, t)} for k in kernels]
+    computed = [set(selection.computed(kernel)) for kernel in kernels]
     taken: set[tuple[Term, ...]] = set()
     for cascade in selection.cascades:
         maximum = cascade.maximum
@@ -126,7 +193,7 @@ def _verify_cascades(selection: Selection) -> None:
 def _no_cascade(selection: Selection, cascade: Cascade, kernel: tuple[Term, ...]) -> str | None:
     """Why the reductions do not run in one pass in this kernel; None if they do."""
     terms = selection.computed(kernel)
-    reductions = [t for t in terms if t.is_reduction and selection.computes(kernel, t)]
+    reductions = [t for t in terms if t.is_reduction]
     above = dependents(terms, (cascade.maximum,))
     found = derive(cascade.maximum, reductions, above, lambda t: not selection.computes(kernel, t))
     if isinstance(found, Refusal):
@@ -136,3 +203,17 @@ def _no_cascade(selection: Selection, cascade: Cascade, kernel: tuple[Term, ...]
     if {*found.inner} != {*cascade.inner}:
         return f"the contractions of a step are {[*found.inner]}"
     return None
+
+
+def _verify_dots(selection: Selection) -> None:
+    """Each computes a contraction of some kernel, whose factors lie as it reads them."""
+    waiting = dict(selection.dots)
+    for kernel in selection.kernels() if waiting else ():
+        for term in selection.computed(kernel):
+            if term in waiting:
+                dot = waiting.pop(term)
+                reason = pairs.refusal(term, selection.places(kernel))
+                if reason is not None:
+                    raise VerifyError(f"selection: {term!r} is none for the dot {dot}: {reason}")
+    for term, dot in waiting.items():
+        raise VerifyError(f"selection: {term!r} is for the dot {dot}, and no kernel computes it")

@@ -7,11 +7,13 @@
     merge %3 %10
     read %10.0 = 1
     cascade %4 sums %6 Exp(-1.0), %8 Exp(-1.0) over %2
+    dot %3 bf16x2
 
 A stored term shows the order of its axes and its layouts, canonical first; so does a leaf that is
 copied into others. `merge` joins stored terms in one kernel; `read %10.0 = 1` says that operand 0
 of %10 is read in its layout number 1. `cascade` runs a maximum in one pass with sums, which a move
-of it by d multiplies by exp(-1.0*d), and with contractions done anew in each step.
+of it by d multiplies by exp(-1.0*d), and with contractions done anew in each step. `dot` names the
+instruction that computes a contraction.
 
 A text is read against the lowered graph it belongs to (HLIR's text gives that back). It is that
 graph which knows what a text only names: the values behind leaves, opaque operations with the
@@ -26,6 +28,7 @@ from collections.abc import Iterable, Iterator
 from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.term_text import INDENT, Printer, frame_text
 from luminal.algebra.terms import REDUCTIONS, Frame, Term
+from luminal.dots import DOTS, Dot
 from luminal.dtypes import dtype_of
 from luminal.errors import GraphError, LuminalError
 from luminal.hlir.cursor import Line
@@ -57,11 +60,13 @@ class _Printer(Printer):
         number = self.numbers.__getitem__
         merges = [sorted(map(number, merge)) for merge in self.selection.merges]
         reads = sorted((number(user), k, n) for (user, k), n in self.selection.reads.items())
+        dots = ((number(term), dot.name) for term, dot in self.selection.dots.items())
         return [
             *super().lines(indent),
             *(f"{indent}merge {' '.join(f'%{n}' for n in merge)}" for merge in merges),
             *(f"{indent}read %{user}.{k} = {layout}" for user, k, layout in reads),
             *(f"{indent}cascade {self.cascade(each)}" for each in self.selection.cascades),
+            *(f"{indent}dot %{n} {dot}" for n, dot in sorted(dots)),
         ]
 
     def cascade(self, cascade: Cascade) -> str:
@@ -113,6 +118,7 @@ class _Reader:
         self.reads: dict[tuple[Term, int], int] = {}
         self.bodies: dict[int, Selection] = {}
         self.cascades: list[Cascade] = []
+        self.dots: dict[Term, Dot] = {}
         known = Printer(lowered.roots, lowered.arguments)
         self.sinks = [(known.sink(root), root.sink) for root in lowered.roots]
         self.named = {  # what the text only names: leaves and opaque operations
@@ -135,10 +141,15 @@ class _Reader:
             raise GraphError("the text ends before the closing '}' of the selection")
         if len(self.roots) != len(self.sinks):
             raise GraphError(f"the graph has {len(self.sinks)} sinks, the text {len(self.roots)}")
-        roots, merges = tuple(self.roots), tuple(self.merges)
-        cascades = tuple(self.cascades)
         return Selection(
-            roots, self.choices, self.frames, merges, self.reads, self.bodies, cascades
+            tuple(self.roots),
+            self.choices,
+            self.frames,
+            tuple(self.merges),
+            self.reads,
+            self.bodies,
+            tuple(self.cascades),
+            self.dots,
         )
 
     def read(self, line: Line) -> None:
@@ -162,6 +173,11 @@ class _Reader:
             self.reads[user, argument] = line.integer()
         elif line.accept("cascade "):
             self.cascades.append(self.cascade(line))
+        elif line.accept("dot "):
+            term, name = self.term(line.match(_NUMBER)), line.rest()
+            if name not in DOTS:
+                raise ValueError(f"no dot {name}: there are {', '.join(DOTS)}")
+            self.dots[term] = DOTS[name]
         elif line.text.startswith("%"):
             self.read_term(line)
         else:

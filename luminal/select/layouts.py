@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from luminal.algebra.terms import Axes, Frame, Phase, Term
+from luminal.dots import BF16_PAIRS
 from luminal.dtypes import bfloat16
 from luminal.hlir.ops import Value
 from luminal.kernel.lanes import FULL, lanes_used
@@ -20,6 +21,7 @@ from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.kernel.pairs import in_pairs, last_axis
 from luminal.kernel.source import Source, source_of, unmasked
 from luminal.program.selection import Selection
+from luminal.select import dots
 from luminal.select.weights import upper
 from luminal.target import Target
 
@@ -119,7 +121,7 @@ def genes(
     arguments: Set[Value] = frozenset(),
 ) -> tuple[Gene, ...]:
     """What can be chosen in a program, or in a Loop body whose `arguments` are weights outside."""
-    may_pair = target.bf16_dot and numerics != "exact"
+    may_pair = BF16_PAIRS in target.dots and numerics != "exact"
     users = _users(selection)
     found: dict[tuple[Term, Layout], Gene] = {}
     for term in selection.choices:
@@ -151,7 +153,9 @@ def genes(
 
 
 def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selection:
-    """The selection with these layouts read; a weight that nothing else reads lies in them only."""
+    """The selection with these layouts read, and the dots that they are for; a weight that nothing
+    else reads lies in them only.
+    """
     users = _users(selection)
     choices, reads = dict(selection.choices), dict(selection.reads)
     for gene, layout in chosen.items():
@@ -165,7 +169,7 @@ def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selecti
         layouts = tuple(dict.fromkeys((*old.layouts, layout)))
         choices[gene.weight] = replace(old, layouts=layouts)
         reads |= dict.fromkeys(gene.edges, layouts.index(layout))
-    return replace(selection, choices=choices, reads=reads)
+    return dots.by_layout(replace(selection, choices=choices, reads=reads))
 
 
 def weights_of_bodies(

@@ -13,6 +13,7 @@ from luminal import dtypes
 from luminal.algebra.terms import Term, Terms
 from luminal.assemble import PlacedStep
 from luminal.compiler import lower_by_stages
+from luminal.dots import BF16_PAIRS
 from luminal.kernel.group import Group, Place, Store
 from luminal.kernel.layout import Layout
 from luminal.program.steps import KernelStep, LoopStep, Step
@@ -174,6 +175,12 @@ def test_what_a_kernel_depends_on_is_in_the_key(name: str) -> None:
 def test_what_is_local_is_in_the_key() -> None:
     base = group(summed("Sum", (N,)), c=place("c", frame=((M,), ())))
     assert replace(base, local=frozenset(base.reductions)).form.key != base.form.key
+
+
+def test_what_a_dot_computes_is_in_the_key() -> None:
+    base = group(summed("Sum", (N,)), c=place("c", frame=((M,), ())))
+    (total,) = base.reductions
+    assert replace(base, dots={total: BF16_PAIRS}).form.key != base.form.key
 
 
 def test_names_are_not_in_the_key() -> None:

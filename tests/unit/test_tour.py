@@ -43,7 +43,7 @@ def stages() -> dump.Dump:
         vector_bits=level.vector_bits,
         registers=level.registers,
         fma=True,
-        bf16_dot=False,
+        dots=(),
         cores=2,
         l1_bytes=32 << 10,
         l2_bytes=1 << 20,

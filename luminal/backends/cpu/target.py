@@ -10,6 +10,7 @@ from pathlib import Path
 
 from luminal import config
 from luminal.backends.cpu import libraries, machine_code
+from luminal.dots import BF16_PAIRS
 from luminal.errors import CompileError
 from luminal.target import Target
 
@@ -66,7 +67,7 @@ def detect() -> Target:
         vector_bits=level.vector_bits,
         registers=level.registers,
         fma="fma" in features,
-        bf16_dot="avx512bf16" in features,
+        dots=(BF16_PAIRS,) if "avx512bf16" in features else (),
         cores=len(os.sched_getaffinity(0)),
         l1_bytes=_cache_bytes(1),
         l2_bytes=_cache_bytes(2),
@@ -102,7 +103,7 @@ def cap(target: Target, name: str) -> Target:
         vector_bits=level.vector_bits,
         registers=level.registers,
         fma="fma" in level.features,
-        bf16_dot=False,
+        dots=(),
         libraries=(),
     )
 

@@ -13,10 +13,12 @@ import torch
 import luminal as lm
 from luminal.backends import registry
 from luminal.compiler import Stages, finish, lower_by_stages
+from luminal.dots import BF16_PAIRS
+from luminal.errors import GraphError, VerifyError
 from luminal.kernel.tile_interpreter import run as interpret
 from luminal.kernel.tile_ir import Contract
 from luminal.program.buffers import BufferKind
-from luminal.program.selection import Choice
+from luminal.program.selection import Choice, verify
 from luminal.program.selection_text import parse, to_text
 from luminal.runtime.executable import Executable, Variant
 from luminal.select import layouts
@@ -144,7 +146,8 @@ def test_panels_hold_what_the_weight_holds(dtype: str) -> None:
 
 
 needs_pairs = pytest.mark.skipif(
-    not registry.find("cpu").target().bf16_dot, reason="no instruction for pairs of bfloat16"
+    BF16_PAIRS not in registry.find("cpu").target().dots,
+    reason="no instruction for pairs of bfloat16",
 )
 
 
@@ -408,3 +411,54 @@ def test_rolled_layers_read_each_weight_in_panels() -> None:
     for name in names:
         expected = np.maximum(expected @ weights[name].T, 0) + expected
     close(run(cx, weights, x=given)["y"], expected)
+
+
+# --- dots of a selection
+
+
+def product_in_pairs(turned: bool = False) -> Stages:
+    """Two products of bfloat16, the second of what the first gives out, as it is or turned."""
+    cx = lm.Graph()
+    x = cx.tensor((32, 128), dtype=lm.bfloat16, name="x")
+    first, second = (cx.weight((128, 128), lm.bfloat16, name) for name in "wv")
+    hidden = x @ first
+    (hidden.mT if turned else hidden).output("hidden")
+    (hidden @ second).output("y")
+    return compiled(cx)
+
+
+@needs_pairs
+def test_dots_are_in_the_text_which_is_read_back() -> None:
+    stages = product_in_pairs()
+    assert set(stages.selection.dots.values()) == {BF16_PAIRS}
+    text = to_text(stages.selection)
+    assert text.count(" bf16x2\n") == 2
+    assert parse(text, stages.lowered) == stages.selection
+    with pytest.raises(GraphError, match="no dot bf16x3: there are bf16x2"):
+        parse(text.replace(" bf16x2\n", " bf16x3\n"), stages.lowered)
+
+
+@needs_pairs
+def test_a_dot_that_the_target_lacks_is_refused() -> None:
+    stages = product_in_pairs()
+    bare = replace(registry.find("cpu").target(), dots=())
+    with pytest.raises(VerifyError, match=r"is computed by the dot bf16x2; native has no dots"):
+        finish(stages.graph, stages.lowered, stages.selection, bare)
+
+
+@needs_pairs
+def test_a_dot_whose_factors_lie_otherwise_is_refused() -> None:
+    stages = product_in_pairs()
+    selection = stages.selection
+    with pytest.raises(VerifyError, match="none for the dot bf16x2: neither factor lies in pairs"):
+        verify(replace(selection, reads={}))
+    leaf = next(term for term in selection.choices if term.is_leaf)
+    with pytest.raises(VerifyError, match="bf16x2, and no kernel computes it"):
+        verify(replace(selection, dots={leaf: BF16_PAIRS}))
+
+
+@needs_pairs
+def test_what_lies_turned_in_its_output_is_multiplied_one_by_one() -> None:
+    """Neighbours along the sum lie apart: the output's buffer is where the factor is read."""
+    assert len(product_in_pairs().selection.dots) == 2
+    assert len(product_in_pairs(turned=True).selection.dots) == 1
