@@ -28,6 +28,7 @@ import numpy as np
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.hlir.attributes import Slot
+from luminal.hlir.monoid import REDUCTIONS, Monoid
 from luminal.hlir.ops import OPS, Value
 from luminal.shape.expression import Expression, Symbol
 
@@ -76,7 +77,6 @@ AtAttrs = tuple[tuple[Symbol, "Expression | int"], ...]
 """(axis, index) by axis name; a Slot k stands for the integer term args[1 + k]."""
 
 OPAQUE = ("Scan", "Sort", "Scatter", "Loop", "Custom", "After")
-REDUCTIONS = ("Sum", "Max")
 
 
 class Term:
@@ -114,6 +114,11 @@ class Term:
     @property
     def is_reduction(self) -> bool:
         return self.op in REDUCTIONS
+
+    @property
+    def monoid(self) -> Monoid:
+        """How a reduction combines."""
+        return REDUCTIONS[self.op]
 
     @property
     def is_opaque(self) -> bool:

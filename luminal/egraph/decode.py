@@ -15,6 +15,7 @@ from luminal.egraph.classes import EClass, Spelling
 from luminal.egraph.intern import leaf_text, literal_text, positions
 from luminal.egraph.table import Node, Table
 from luminal.hlir.attributes import Slot
+from luminal.hlir.monoid import REDUCTIONS
 from luminal.rules.notation import COMMUTATIVE
 from luminal.select.weights import WEIGHTS, upper
 from luminal.shape.expression import Expression, Symbol
@@ -114,7 +115,7 @@ class Decoder:
         return (
             number not in node.args
             and node not in self.table.subsumed
-            and not (node.op in ("Sum", "Max") and not node.attrs)
+            and not (node.op in REDUCTIONS and not node.attrs)
             and self.selectable(number, node)
         )
 
@@ -132,7 +133,7 @@ class Decoder:
         if node.op in OPAQUE:
             return frozenset(a for d in node.attrs.result for a in d)
         found = frozenset[Symbol]().union(*(axes[arg] for arg in node.args))
-        if node.op in ("Sum", "Max"):
+        if node.op in REDUCTIONS:
             return found - frozenset(node.attrs)
         if node.op == "At":
             gone = frozenset(a for a, _ in node.attrs)
@@ -151,7 +152,7 @@ class Decoder:
         if self.table.phase[number] is not Phase.RUN or node.op in ("Leaf", "Literal", "Index"):
             return 1  # known before the run, or read where it is needed
         axes = self.axes_of(node)
-        if node.op in ("Sum", "Max"):
+        if node.op in REDUCTIONS:
             axes |= frozenset(node.attrs)
         return 1 + WEIGHTS.get(node.op, 1) * upper(axes)
 
@@ -171,7 +172,7 @@ class Decoder:
             return f"#{attrs.site}.{attrs.index}"
         if node.op == "Literal":
             return str(attrs)
-        if node.op in ("Sum", "Max"):
+        if node.op in REDUCTIONS:
             return ",".join(a.name for a in attrs)
         if node.op == "At":
             return ",".join(f"{a.name}:{'@' * isinstance(i, Slot)}{i}" for a, i in attrs)

@@ -7,6 +7,7 @@ from pathlib import Path
 from luminal.egraph.classes import Classes, EClass, Spelling
 from luminal.egraph.intern import leaf_text
 from luminal.errors import InputError
+from luminal.hlir.monoid import REDUCTIONS
 
 
 def to_dot(found: Classes) -> str:
@@ -50,7 +51,7 @@ def _label(spelling: Spelling) -> str:
         text = leaf_text(attrs.value)
     elif op in ("Literal", "Index"):
         text = f"{op} {attrs}"
-    elif op in ("Sum", "Max"):
+    elif op in REDUCTIONS:
         text = f"{op} {', '.join(a.name for a in attrs)}"
     elif op == "At":
         text = f"At {', '.join(f'{a.name}={i}' for a, i in attrs)}"

@@ -17,6 +17,7 @@ from luminal.egraph.guards import Guards
 from luminal.egraph.handlers import HANDLERS
 from luminal.egraph.session import Session, session
 from luminal.egraph.table import New, Node, Table
+from luminal.hlir.monoid import REDUCTIONS
 from luminal.rules import NUMERICS, RULES, Rule
 
 
@@ -148,7 +149,7 @@ def _handle(egraph: Session, table: Table, rules: tuple[Rule, ...], matches: Cou
 def _looked_at(table: Table, rule: Rule) -> list[tuple[int, Node]]:
     """The nodes a handler gets: reductions of one kind, if its row's left side starts with one."""
     op = rule.lhs.partition("(")[0]
-    reduces = op in ("Sum", "Max")
+    reduces = op in REDUCTIONS
     return [
         (number, node)
         for number, nodes in table.nodes.items()

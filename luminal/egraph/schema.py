@@ -9,6 +9,7 @@ made it; `(ref n)` is then its e-class, and `(made-Binary "Mul" a b)` gives the 
 
 from __future__ import annotations
 
+from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import OPS
 
 T, ARGS, AXES, NUMBER, TEXT = "T", "Args", "Axes", "i64", "String"
@@ -30,7 +31,7 @@ CONSTRUCTORS: dict[str, tuple[str, ...]] = {
 """Columns by constructor; all make a T but for the lists Nil and Cons."""
 
 FORMS = {op.name: op.group.capitalize() for op in OPS.values() if op.is_pointwise}
-FORMS |= {"Cast": "Convert", "Bitcast": "Convert", "Sum": "Reduce", "Max": "Reduce"}
+FORMS |= {"Cast": "Convert", "Bitcast": "Convert"} | dict.fromkeys(REDUCTIONS, "Reduce")
 """The constructor of each operation that is a column."""
 
 

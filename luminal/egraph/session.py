@@ -25,6 +25,7 @@ from luminal.egraph.intern import (
 )
 from luminal.egraph.reader import Reader
 from luminal.egraph.table import New, Table
+from luminal.hlir.monoid import REDUCTIONS
 from luminal.rules import Rule
 from luminal.shape.expression import Expression, Symbol
 
@@ -118,7 +119,7 @@ class Session:
             return self._write(op, [self._index(attrs, dtype)], rule)
         if op == "At":
             return self._write(op, [self._map(attrs), args[0], self._list(args[1:])], rule)
-        if op in ("Sum", "Max"):
+        if op in REDUCTIONS:
             self._declare(attrs)
             return self._write(schema.head(op), [self.interned.axes(attrs), *args], rule)
         if op in ("Cast", "Bitcast"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from luminal.algebra.lower import Lowered, Root
-from luminal.algebra.terms import OPAQUE, REDUCTIONS, Frame, Term, Terms
+from luminal.algebra.terms import OPAQUE, Frame, Term, Terms
 from luminal.egraph.intern import literal_data
+from luminal.hlir.monoid import REDUCTIONS
 from luminal.shape.expression import const
 
 if TYPE_CHECKING:

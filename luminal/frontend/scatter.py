@@ -38,6 +38,7 @@ from luminal.frontend.indexing import Entries, beside, check_beside, gather, row
 from luminal.frontend.movement import expand, mapped, narrow, ravel, reshape, unsqueeze
 from luminal.frontend.ordered import cumsum
 from luminal.frontend.sorting import sort
+from luminal.hlir.monoid import MAXIMUM, PRODUCT, SUM
 from luminal.shape.expression import Expression, const
 
 if TYPE_CHECKING:
@@ -208,12 +209,13 @@ def _combined(
     """scatter_reduce in a compute dtype, of a source in the index's shape."""
     dtype, work = x.dtype, dtypes.uint8 if x.dtype is dtypes.bool_ else x.dtype.compute
     x, src = x.cast(work), src.cast(work)
-    neutral = {"sum": 0, "mean": 0, "prod": 1, "amax": work.lowest}[reduce]
+    monoid = {"sum": SUM, "mean": SUM, "prod": PRODUCT, "amax": MAXIMUM}[reduce]
+    neutral = monoid.identity(work)
     start = x if include_self else _scatter(reduce, x, axis, index, neutral, "set")
     if reduce == "amax":
         values, order = sort(src, axis)
         place = gather(index, axis, order)
-        least = x.graph.full(x.extents, work.lowest.item(), work)
+        least = x.graph.full(x.extents, neutral.item(), work)
         result = start.maximum(_scatter(reduce, least, axis, place, values, "set"))
     elif reduce == "prod":
         ones = x.graph.ones(x.extents, work)

@@ -34,6 +34,7 @@ from luminal.hlir.attributes import (
     ViewAttrs,
     WeightAttrs,
 )
+from luminal.hlir.monoid import SCANS
 from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import const
 
@@ -200,8 +201,8 @@ def _reduce(args: Sequence[TensorType], attrs: AxisAttrs) -> tuple[TensorType, .
 
 
 def _scan(args: Sequence[TensorType], attrs: ScanAttrs) -> tuple[TensorType, ...]:
-    if attrs.kind not in ("add", "mul", "max"):
-        raise ShapeError(f"Scan: kind {attrs.kind!r} is not one of add, mul, max")
+    if attrs.kind not in SCANS:
+        raise ShapeError(f"Scan: kind {attrs.kind!r} is not one of {', '.join(SCANS)}")
     _check_axis("Scan", args[0], attrs.axis)
     return (args[0],)
 

@@ -10,14 +10,8 @@ from luminal.kernel.evaluate import Evaluator
 from luminal.kernel.tile_ir import Carry, Map, Reduce, Tile
 from luminal.shape.expression import Symbol
 
-COMBINE = {"Sum": "Add", "Max": "Maximum"}
 Carried = tuple[Tile | None, Tile, Tile]
 """The result where no loop is open, and in the innermost one the accumulator before and after."""
-
-
-def empty_of(reduction: Term) -> Any:
-    """What a reduction of nothing gives."""
-    return 0 if reduction.op == "Sum" else reduction.dtype.lowest
 
 
 def close_loop(
@@ -37,7 +31,7 @@ def close_loop(
     for reduction, (_, inner, after) in zip(stage, carries, strict=True):
         partial = own in inner.axes
         rest = [a for a in inner.axes if a is not own]
-        empty = values.constant(empty_of(reduction), reduction.dtype)
+        empty = values.identity(reduction.monoid, reduction.dtype)
         before = blocks.new(rest, reduction.dtype, level) if inside else None
         init = before if before is not None and not partial else empty
         result = blocks.new(inner.axes, reduction.dtype, level)
@@ -46,7 +40,7 @@ def close_loop(
     blocks.close(tuple(made))
     closed: list[Any] = []
     for reduction, (result, before, partial, rest) in zip(stage, outer, strict=True):
-        combine = COMBINE[reduction.op]
+        combine = reduction.monoid.combine
         if partial:
             folded = blocks.new(rest, reduction.dtype, level)
             blocks.put(Reduce(folded, combine, result, own), level)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from luminal.algebra.terms import REDUCTIONS, Term, below, dependents, term_order
+from luminal.algebra.terms import Term, below, dependents, term_order
 from luminal.dtypes import float32, float64
 from luminal.shape.condition import negation
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of
@@ -82,7 +82,7 @@ def derive(
 
     def ends(term: Term) -> bool:
         """Read from memory: also a reduction that is not computed anew in each step."""
-        if term.op not in REDUCTIONS:
+        if not term.is_reduction:
             return is_read(term)
         inner = term is maximum or (term.op == "Sum" and term.axes >= per_step)
         return not inner or is_read(term)

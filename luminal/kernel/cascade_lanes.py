@@ -6,10 +6,9 @@ is (steps, lanes), the panel that the sums with further axes want.
 
 from __future__ import annotations
 
-import numpy as np
-
 from luminal.algebra.terms import Term
 from luminal.dtypes import bool_
+from luminal.hlir.monoid import MAXIMUM, SUM
 from luminal.kernel.cascade import Cascade
 from luminal.kernel.cascade_pass import Pass
 from luminal.kernel.cascade_work import Blocking, contiguous
@@ -75,9 +74,10 @@ class LanesPass(Pass):
                 continue
             lanes = self.open(self.lane_axes[0], env, self.lane_tile)
             inside = self.open(self.step, lanes, within=(start, stop))
+            none = self.values.identity(MAXIMUM, self.dtype)
             seen = self.values.index(self.mask.substitute(inside.values), bool_)
             x = self.read(self.block, inside)
-            self.write(self.block, inside, self.apply("Select", seen, x, self.number(-np.inf)))
+            self.write(self.block, inside, self.apply("Select", seen, x, none))
             self.blocks.close()
             self.blocks.close()
 
@@ -86,7 +86,7 @@ class LanesPass(Pass):
             old = self.read(self.maximum, lanes)
             inside = self.open(self.step, lanes, TileChoice(CHAINS))
             value = self.values.evaluate(self.x, inside)
-            (new,) = self.fold("Maximum", [old], [(value,)])
+            (new,) = self.fold(MAXIMUM, [old], [(value,)])
             for rate, row in self.rescale.items():
                 self.write(row, lanes, self.moved(rate, old, new))
             self.write(self.maximum, lanes, new)
@@ -105,7 +105,7 @@ class LanesPass(Pass):
             values = [(self.values.evaluate(m.term.args[0], inside),) for m in plain]
             for row, tile in zip(rows.values(), tiles, strict=True):
                 self.write(row, inside, tile)
-            totals = self.fold("Add", scaled, values)
+            totals = self.fold(SUM, scaled, values)
             for member, total in zip(plain, totals, strict=True):
                 self.write(self.sums[member], lanes, total)
         self.keep(rows)

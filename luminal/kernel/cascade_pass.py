@@ -20,10 +20,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-import numpy as np
-
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Term, below
+from luminal.hlir.monoid import MAXIMUM, SUM
 from luminal.kernel.cascade import Member
 from luminal.kernel.cascade_work import SINGLE, Workspace
 from luminal.kernel.evaluate import Env, Placed, Row
@@ -87,15 +86,15 @@ class Pass(Workspace, ABC):
     def begin(self, env: Env) -> None:
         """No maximum yet, all sums empty."""
         with self.loops(self.lane_axes, env, self.lane_tile) as inside:
-            self.write(self.maximum, inside, self.number(-np.inf))
+            self.write(self.maximum, inside, self.values.identity(MAXIMUM, self.dtype))
             for member, row in self.sums.items():
                 if not self.extra(member.term):
-                    self.write(row, inside, self.number(0))
+                    self.write(row, inside, self.values.identity(SUM, self.dtype))
         for member, row in self.sums.items():
             axes = self.extra(member.term)
             if axes:
                 with self.loops((*self.lane_axes, *axes), env, self.blocking.tile) as inside:
-                    self.write(row, inside, self.number(0))
+                    self.write(row, inside, self.values.identity(SUM, self.dtype))
 
     def blocks_of_steps(self, env: Env) -> Env:
         """Opens the loops over blocks of steps: those in which some lane has something to do."""
@@ -173,7 +172,7 @@ class Pass(Workspace, ABC):
             init = self.apply("Mul", self.read(self.sums[member], inside), factor)
             steps = self.open(self.step, inside, within=within)
             values = self.operands(member.term, member.term.args[0], steps)
-            (total,) = self.fold("Add", [init], [values])
+            (total,) = self.fold(SUM, [init], [values])
             self.write(self.sums[member], inside, total)
         for _ in range(self.blocks.depth - opened + len(axes)):
             self.blocks.close()

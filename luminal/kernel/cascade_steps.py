@@ -7,6 +7,7 @@ block of x is (lanes, steps), the maximum and plain sums are folded across their
 from __future__ import annotations
 
 from luminal.algebra.terms import Term
+from luminal.hlir.monoid import MAXIMUM, SUM
 from luminal.kernel.cascade import Cascade, Member
 from luminal.kernel.cascade_pass import Pass
 from luminal.kernel.cascade_work import SINGLE, Blocking, contiguous
@@ -57,7 +58,7 @@ class StepsPass(Pass):
             inside = self.open(self.step, lanes, self.vectors)
             value = self.values.evaluate(self.x, inside)
             self.write(self.block, inside, value)
-            (new,) = self.fold("Maximum", [old], [(value,)])
+            (new,) = self.fold(MAXIMUM, [old], [(value,)])
             for rate, row in self.rescale.items():
                 self.write(row, lanes, self.moved(rate, old, new))
             self.write(self.maximum, lanes, new)
@@ -73,8 +74,8 @@ class StepsPass(Pass):
             values = [(self.values.evaluate(m.term.args[0], inside),) for m in plain]
             for row, tile in zip(rows.values(), tiles, strict=True):
                 self.write(row, inside, tile)
-            zeros = [self.number(0)] * len(plain)
-            totals = self.fold("Add", zeros, values)
+            zeros = [self.values.identity(SUM, self.dtype)] * len(plain)
+            totals = self.fold(SUM, zeros, values)
             for member, total in zip(plain, totals, strict=True):
                 self.write(self.sums[member], lanes, self.added(member, lanes, total))
         self.keep(rows)

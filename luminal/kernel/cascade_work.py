@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
-
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Term, below
 from luminal.dtypes import DType, bool_
+from luminal.hlir.monoid import MAXIMUM, Monoid
 from luminal.kernel.cascade import Cascade, masked
 from luminal.kernel.evaluate import Env, Row
 from luminal.kernel.group import Group
@@ -184,8 +183,8 @@ class Workspace(Placement):
 
     def safe(self, maximum: Tile) -> Tile:
         """The maximum as it enters exponents."""
-        lowest = self.number(-np.inf)
-        return self.apply("Select", self.apply("Equal", maximum, lowest), self.number(0), maximum)
+        none = self.values.identity(MAXIMUM, self.dtype)
+        return self.apply("Select", self.apply("Equal", maximum, none), self.number(0), maximum)
 
     def moved(self, rate: tuple[str, float], old: Tile, new: Tile) -> Tile:
         """`new == old ? 1 : exp(c*(new - old))`."""
@@ -199,7 +198,7 @@ class Workspace(Placement):
         self.blocks.stack[-1].known[self.values.key(term, env)] = tile
 
     def fold(
-        self, op: str, inits: Sequence[Tile], values: Sequence[tuple[Tile, ...]]
+        self, monoid: Monoid, inits: Sequence[Tile], values: Sequence[tuple[Tile, ...]]
     ) -> list[Tile]:
         """Closes a loop that folds values (two: their product) into accumulators.
 
@@ -215,15 +214,15 @@ class Workspace(Placement):
             if len(value) == 2:
                 self.blocks.put(Contract(after, inner, *value), depth)
             else:
-                self.blocks.put(Map(after, op, (inner, *value)), depth)
+                self.blocks.put(Map(after, monoid.combine, (inner, *value)), depth)
             result = self.blocks.new(axes, self.dtype, depth - 1)
             carries.append(Carry(result, init, inner, after))
         self.blocks.close(tuple(carries))
-        return [self.folded(op, loop[0], carry.result) for carry in carries]
+        return [self.folded(monoid, loop[0], carry.result) for carry in carries]
 
-    def folded(self, op: str, axis: Symbol, parts: Tile) -> Tile:
+    def folded(self, monoid: Monoid, axis: Symbol, parts: Tile) -> Tile:
         if axis not in parts.axes:
             return parts
         whole = self.blocks.new(set(parts.axes) - {axis}, self.dtype, self.blocks.depth)
-        self.blocks.put(Reduce(whole, op, parts, axis), self.blocks.depth)
+        self.blocks.put(Reduce(whole, monoid.combine, parts, axis), self.blocks.depth)
         return whole

@@ -14,6 +14,7 @@ from luminal import dtypes
 from luminal.algebra.terms import Axes, Term, axis_order
 from luminal.dtypes import DType
 from luminal.hlir.attributes import Slot
+from luminal.hlir.monoid import Monoid
 from luminal.kernel.blocks import Blocks
 from luminal.kernel.computed_index import compute
 from luminal.kernel.group import Group, Place
@@ -277,6 +278,10 @@ class Evaluator:
 
     def constant(self, value: Any, dtype: DType) -> Tile:
         return self.literal(dtype.numpy.type(value).tobytes(), dtype)
+
+    def identity(self, monoid: Monoid, dtype: DType) -> Tile:
+        """What an accumulator starts from."""
+        return self.literal(monoid.identity_bytes(dtype), dtype)
 
     def index(self, expr: Expression, dtype: DType) -> Tile:
         """An Expression in loop symbols as a value."""

@@ -48,8 +48,7 @@ def guarded(reduction: Term) -> tuple[Term, Term] | None:
     if condition.op != "Index" or other.op != "Literal":
         return None
     empty = other.attrs.value(other.dtype)
-    start = 0 if reduction.op == "Sum" else reduction.dtype.lowest
-    return (condition, x) if empty == start else None
+    return (condition, x) if empty == reduction.monoid.identity(other.dtype) else None
 
 
 def ranges(

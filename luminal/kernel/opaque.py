@@ -5,6 +5,7 @@ from __future__ import annotations
 from luminal.algebra.frames import shape_of, spread
 from luminal.algebra.terms import Frame, Term
 from luminal.dtypes import int64
+from luminal.hlir.monoid import SCANS
 from luminal.kernel.evaluate import Env, Evaluator, Placed
 from luminal.kernel.group import Group
 from luminal.kernel.loops import estimate
@@ -14,7 +15,6 @@ from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, 
 from luminal.target import Target
 
 SORT_WORK = 16  # operations that sorting costs for each key of a row
-_COMBINE = {"add": "Add", "mul": "Mul", "max": "Maximum"}
 
 
 def is_opaque(group: Group) -> bool:
@@ -90,16 +90,15 @@ class _Rows:
         position[self.axis] = step
         env = Env(self.at(self.term.attrs.frames[0], position))
         x = self.values.evaluate(self.term.args[0], env)
-        kind = self.term.attrs.hlir.kind
+        monoid = SCANS[self.term.attrs.hlir.kind]
         axes = {a for index in position for a in index.symbols()} | set(x.axes)
         inner = self.blocks.new(axes, self.term.dtype, self.blocks.depth)
         after = self.blocks.new(axes, self.term.dtype, self.blocks.depth)
-        self.blocks.put(Map(after, _COMBINE[kind], (inner, x)), self.blocks.depth)
+        self.blocks.put(Map(after, monoid.combine, (inner, x)), self.blocks.depth)
         self.values.store(
             store.place, store.place.layout.offset(position, self.shape), after, TRUE, add=False
         )
-        empty = {"add": 0, "mul": 1, "max": self.term.dtype.lowest}[kind]
-        init = self.values.constant(empty, self.term.dtype)
+        init = self.values.identity(monoid, self.term.dtype)
         result = self.blocks.new(axes, self.term.dtype, level)
         self.blocks.close((Carry(result, init, inner, after),))
         return self.values.finish()

@@ -21,7 +21,7 @@ from itertools import pairwise
 from luminal.algebra.frames import extent_of, linear
 from luminal.algebra.terms import Axes, Term, below
 from luminal.dtypes import bool_
-from luminal.kernel.carries import COMBINE, close_loop, empty_of
+from luminal.kernel.carries import close_loop
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.group import Group, Store
 from luminal.kernel.guards import Range, cut_points, factors, guarded, ranges, whole_vectors
@@ -382,7 +382,7 @@ class Placement:
                     first[reduction] = last[reduction] = (
                         self.blocks.new(carried, reduction.dtype, level)
                         if symbols
-                        else self.values.constant(empty_of(reduction), reduction.dtype)
+                        else self.values.identity(reduction.monoid, reduction.dtype)
                     )
                 before = last[reduction]
                 axes = {a for tile in (before, *operands) for a in tile.axes}
@@ -390,7 +390,7 @@ class Placement:
                 if len(operands) == 2:
                     self.blocks.put(Contract(after, before, *operands), level)
                 else:
-                    combine = COMBINE[reduction.op]
+                    combine = reduction.monoid.combine
                     self.blocks.put(Map(after, combine, (before, *operands)), level)
                 if mask is not None:
                     after = self.values.map("Select", (mask, after, before), reduction.dtype)

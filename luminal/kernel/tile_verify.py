@@ -13,6 +13,7 @@ from typing import NoReturn
 from luminal import dtypes
 from luminal.errors import VerifyError
 from luminal.hlir.attributes import CastAttrs
+from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS, TensorType
 from luminal.kernel.tile_ir import (
     Barrier,
@@ -38,8 +39,6 @@ from luminal.kernel.tile_ir import (
     headline,
 )
 from luminal.shape.expression import Expression, Symbol, product_of
-
-REDUCTIONS = ("Add", "Mul", "Maximum")
 
 
 def verify(kernel: Kernel) -> None:
@@ -244,8 +243,8 @@ class _Verifier:
 
     def reduce(self, statement: Reduce, scope: _Scope) -> None:
         value = self.read(statement.value, scope)
-        if statement.op not in REDUCTIONS:
-            self.fail(f"{statement.op} is no reduction; it takes {', '.join(REDUCTIONS)}")
+        if statement.op not in COMBINATIONS:
+            self.fail(f"{statement.op} is no reduction; it takes {', '.join(COMBINATIONS)}")
         self.same_dtype(str(statement.out), statement.out.dtype, value.dtype)
         if value.dtype not in OPS[statement.op].takes:
             self.fail(f"{value.dtype} is not computed with; cast the operand first")

@@ -27,11 +27,12 @@ from collections.abc import Iterable, Iterator
 
 from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.term_text import INDENT, Printer, frame_text
-from luminal.algebra.terms import REDUCTIONS, Frame, Term
+from luminal.algebra.terms import Frame, Term
 from luminal.dots import DOTS, Dot
 from luminal.dtypes import dtype_of
 from luminal.errors import GraphError, LuminalError
 from luminal.hlir.cursor import Line
+from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import OPS, Value
 from luminal.hlir.printer import WORD
 from luminal.kernel.cascade import Cascade, Member

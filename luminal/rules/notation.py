@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from luminal import dtypes
+from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import OPS
 
 BINARY: dict[type[ast.AST], str] = {
@@ -212,7 +213,7 @@ def _pattern(node: ast.expr) -> Pattern:
 
 
 def _call(name: str, args: list[ast.expr]) -> Pattern:
-    if name in ("Sum", "Max"):
+    if name in REDUCTIONS:
         return Apply(name, (_pattern(args[1]),), _set(args[0]))
     if name in ("Cast", "Bitcast"):
         return Apply(name, (_pattern(args[1]),), ast.unparse(args[0]))

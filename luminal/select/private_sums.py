@@ -15,6 +15,7 @@ from luminal.algebra.frames import linear, spread
 from luminal.algebra.scatter import ordered_axes, positions
 from luminal.algebra.terms import Frame, OpaqueAttrs, Term, Terms
 from luminal.hlir.attributes import ScatterAttrs, Slot
+from luminal.hlir.monoid import SUM
 from luminal.select.rewrite import Respelled
 from luminal.select.split import chunk_size
 from luminal.select.weights import MUCH_WORK, upper
@@ -29,7 +30,7 @@ def private_sums(program: Respelled, numerics: str) -> Respelled:
     """The same program with such Scatters in two stages; of integers only if `exact`."""
     order = program.order()
     sites = max((term.attrs.site for term in order if term.is_opaque), default=0)
-    may = [term for term in order if not (numerics == "exact" and term.dtype.is_float)]
+    may = [term for term in order if not (numerics == "exact" and not SUM.is_exact(term.dtype))]
     cuts = {term: cut for term in may if (cut := _cut(term)) is not None}
     wanted = {term: (sites + k, *cut) for k, (term, cut) in enumerate(cuts.items(), 1)}
     if not wanted:
@@ -69,7 +70,7 @@ def _in_parts(terms: Terms, scatter: Term, site: int, along: Symbol, size: int) 
     inside = moved[along] < extent
 
     dest, source = scatter.args[:2]
-    zero = terms.literal(bytes(scatter.dtype.size), scatter.dtype)
+    zero = terms.literal(SUM.identity_bytes(scatter.dtype), scatter.dtype)
     x = terms.at(source, moved)
     if not (inside.is_const and inside.value):
         x = terms.pointwise("Select", (terms.boolean(inside), x, zero), x.dtype)

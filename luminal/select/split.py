@@ -73,8 +73,7 @@ def _split(terms: Terms, reduction: Term) -> Term:
     moved = _at(terms, x, along, position)
     inside = position < extent
     if not (inside.is_const and inside.value):
-        empty = 0 if reduction.op == "Sum" else reduction.dtype.lowest
-        fill = terms.literal(reduction.dtype.numpy.type(empty).tobytes(), reduction.dtype)
+        fill = terms.literal(reduction.monoid.identity_bytes(reduction.dtype), reduction.dtype)
         moved = terms.pointwise("Select", (terms.boolean(inside), moved, fill), moved.dtype)
     bound = [a for a in reduction.attrs if a is not along]
     return terms.reduce(

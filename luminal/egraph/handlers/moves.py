@@ -8,6 +8,7 @@ from luminal.egraph.handlers.handler import each
 from luminal.egraph.intern import positions
 from luminal.egraph.table import New, Node, Table
 from luminal.hlir.attributes import Slot
+from luminal.hlir.monoid import REDUCTIONS
 from luminal.shape.expression import Expression, Symbol, axis
 
 Where = dict[Symbol, "Expression | New | int"]
@@ -100,7 +101,7 @@ def push_below(table: Table, number: int, node: Node, guards: Guards) -> New | N
     if not guards.hold(y=number, s=node.attrs):
         return None
     x = node.args[0]
-    inner = next((n for n in table.nodes[x] if n.op in ("Sum", "Max") and x not in n.args), None)
+    inner = next((n for n in table.nodes[x] if n.op in REDUCTIONS and x not in n.args), None)
     if inner is None:
         return None
     (operand,) = inner.args

@@ -1,0 +1,49 @@
+"""Monoids: the ways in which reductions, Scans and their partial results make one value of many.
+
+All that a layer must know to cut, guard or carry a reduction follows from its record: what a sum of
+nothing is, how two partial results become one, and whether the order in which they do shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from luminal.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Monoid:
+    """`combine`: the operation on two values, in HLIR, terms and tile IR; `reduction`: the one over
+    axes ("": there is none); `scan`: the kind of a Scan. `empty`: the identity by dtype, which is
+    what a reduction of nothing gives.
+    """
+
+    combine: str
+    reduction: str
+    scan: str
+    empty: Callable[[DType], Any]
+    is_idempotent: bool = False  # a value twice is that value
+
+    def identity(self, dtype: DType) -> Any:
+        """As a NumPy scalar: combined with it every value stays as it is (a sum of -0 is +0)."""
+        return dtype.numpy.type(self.empty(dtype))
+
+    def identity_bytes(self, dtype: DType) -> bytes:
+        """As a literal holds it."""
+        return bytes(self.identity(dtype).tobytes())
+
+    def is_exact(self, dtype: DType) -> bool:
+        """Are the bits the same in whatever order and groups values are combined?"""
+        return self.is_idempotent or not dtype.is_float
+
+
+SUM = Monoid("Add", "Sum", "add", lambda dtype: 0)
+PRODUCT = Monoid("Mul", "", "mul", lambda dtype: 1)
+MAXIMUM = Monoid("Maximum", "Max", "max", lambda dtype: dtype.lowest, is_idempotent=True)
+
+MONOIDS = (SUM, PRODUCT, MAXIMUM)
+REDUCTIONS = {monoid.reduction: monoid for monoid in MONOIDS if monoid.reduction}
+SCANS = {monoid.scan: monoid for monoid in MONOIDS}
+COMBINATIONS = tuple(monoid.combine for monoid in MONOIDS)
