@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from luminal.algebra.terms import Axes, Frame
 from luminal.shape.expression import Expression, Symbol, const
+
+UNBOUNDED = 1 << 31  # positions taken of an extent that nothing bounds: one more than a dim has
 
 
 def extent_of(dimension: Axes) -> Expression:
@@ -40,6 +44,21 @@ def spread(position: Expression, dimension: Axes) -> dict[Symbol, Expression]:
         out[axis] = digit % axis.extent if place else digit
         stride = stride * axis.extent
     return out
+
+
+def most(extent: Expression) -> int:
+    """The largest number of positions, at least 1; UNBOUNDED where dims leave it open."""
+    hi = extent.interval.hi
+    return UNBOUNDED if hi is None else max(1, hi)
+
+
+def upper(axes: Iterable[Symbol]) -> int:
+    """The largest number of points of a set of axes."""
+    points = 1
+    for axis in axes:
+        assert axis.extent is not None
+        points *= most(axis.extent)
+    return points
 
 
 def never_empty(axis: Symbol) -> bool:

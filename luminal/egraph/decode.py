@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from luminal.algebra.frames import never_empty
+from luminal.algebra.frames import never_empty, upper
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import OPAQUE, Phase, Term, term_order
 from luminal.egraph.classes import EClass, Spelling
@@ -17,7 +17,7 @@ from luminal.egraph.table import Node, Table
 from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.rules.notation import COMMUTATIVE
-from luminal.select.weights import WEIGHTS, upper
+from luminal.select.weights import WEIGHTS
 from luminal.shape.expression import Expression, Symbol
 
 BEST = 8  # spellings of a class that are kept

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from luminal.algebra.frames import never_empty
+from luminal.algebra.frames import never_empty, upper
 from luminal.algebra.terms import AtAttrs, Phase
 from luminal.egraph.intern import positions
 from luminal.egraph.table import Table
 from luminal.rules import Rule, notation
 from luminal.rules.notation import AxesOf, Compare, Property, SetOf, SetOperation, SetPattern
-from luminal.select.weights import FEW_POINTS, MUCH_WORK, upper
+from luminal.select.weights import FEW_POINTS, MUCH_WORK
 from luminal.shape.expression import Expression, Symbol
 
 Bound = Mapping[str, "int | frozenset[Symbol] | AtAttrs"]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from luminal.algebra.frames import upper
 from luminal.algebra.terms import Term, below, dependents, term_order
 from luminal.dtypes import float32, float64
 from luminal.shape.condition import negation
@@ -146,17 +147,12 @@ def lane_axis(cascade: Cascade) -> Symbol | None:
         shared &= a.axes ^ b.axes
     steps = set(cascade.maximum.attrs)
     shared = {a for a in shared if all(_apart(r, a, steps) for r in cascade.inner)}
-    return max(shared, key=lambda a: (_most(a), a.sort_key), default=None)
+    return max(shared, key=lambda a: (upper((a,)), a.sort_key), default=None)
 
 
 def _apart(contraction: Term, lane: Symbol, steps: set[Symbol]) -> bool:
     factors = contraction.args[0].args
     return not any(lane in factor.axes and steps & factor.axes for factor in factors)
-
-
-def _most(axis: Symbol) -> int:
-    hi = None if axis.extent is None else axis.extent.interval.hi
-    return 1 << 62 if hi is None else hi
 
 
 def masked(maximum: Term) -> tuple[Expression, Term]:

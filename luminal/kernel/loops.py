@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from luminal.algebra.frames import extent_of, linear, spread
+from luminal.algebra.frames import UNBOUNDED, extent_of, linear, most, spread
 from luminal.algebra.terms import Axes, Frame, Term
 from luminal.kernel.group import Group, Place, Store
 from luminal.kernel.layout import ROW_MAJOR
@@ -18,13 +18,14 @@ from luminal.shape.expression import Expression, SortKey, Symbol, axis
 
 SHORT_STEP = 4  # elements from lane to lane that are still read in whole vectors
 MOST_POSITIONS = 1 << 62
+MOST_USEFUL = 1 << 20  # positions: a larger upper bound says nothing of what is usual
 UNKNOWN = 1 << 12  # positions assumed of an extent without a useful upper bound
 
 
 def estimate(extent: Expression) -> int:
     """A guess of how many positions an extent has, from its upper bound."""
-    hi = extent.interval.hi
-    return UNKNOWN if hi is None or hi > (1 << 20) else max(1, hi)
+    positions = most(extent)
+    return positions if positions <= MOST_USEFUL else UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +235,7 @@ def _target(store: Store, env: Mapping[Symbol, Expression]) -> Expression:
     if store.index is None:
         return store.offset(env)
     index = [
-        axis(f"gather{entry.id}", 1 << 31) if isinstance(entry, Term) else entry.substitute(env)
+        axis(f"gather{entry.id}", UNBOUNDED) if isinstance(entry, Term) else entry.substitute(env)
         for entry in store.index
     ]
     return store.place.layout.offset(index, store.place.shape)
@@ -280,7 +281,7 @@ def _moved(
     inner, gathered = dict(env), dict[Symbol, frozenset[Symbol]]()
     for number, (a, position) in enumerate(at.attrs):
         if isinstance(position, int):
-            own = axis(f"gather{at.id}.{number}", 1 << 31)
+            own = axis(f"gather{at.id}.{number}", UNBOUNDED)
             used = (env[each].symbols() for each in at.args[1 + position].axes)
             inner[a], gathered[own] = own, frozenset[Symbol]().union(*used)
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from luminal.algebra.frames import extent_of
+from luminal.algebra.frames import extent_of, most
 from luminal.algebra.terms import Axes, Frame, Term
 from luminal.dtypes import float32, float64
 from luminal.hlir.attributes import CustomAttrs, CustomKernel
@@ -85,7 +85,7 @@ def _matched(a: Place, b: Place, c: Place, term: Term) -> Product | None:
     k = tuple(axis for axis in left if axis in bound)
     if (*batch, *m, *n) != out or frozenset(k) != bound or not (m or n):
         return None
-    if any(_most(axes) > LARGEST for axes in (m, n, k)):
+    if any(most(extent_of(axes)) > LARGEST for axes in (m, n, k)):
         return None
     forms_a, forms_b = ((batch, m, k), (batch, k, m)), ((batch, k, n), (batch, n, k))
     for turned_a, frame_a in enumerate(forms_a):
@@ -102,8 +102,3 @@ def _matched(a: Place, b: Place, c: Place, term: Term) -> Product | None:
 
 def _joined(frame: Frame) -> Axes:
     return tuple(axis for dimension in frame for axis in dimension)
-
-
-def _most(axes: Axes) -> int:
-    hi = extent_of(axes).interval.hi
-    return LARGEST + 1 if hi is None else hi

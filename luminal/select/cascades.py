@@ -6,11 +6,12 @@ import heapq
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from luminal.algebra.frames import upper
 from luminal.algebra.terms import Phase, Term
 from luminal.forks import cached_property
 from luminal.kernel.cascade import Cascade, Refusal, derive, in_each_step, lane_axis
 from luminal.program.kernel_graph import KernelGraph
-from luminal.select.weights import MUCH_WORK, REACH, upper
+from luminal.select.weights import MUCH_WORK, REACH
 
 LANES = 32  # positions of the lane axis that are worked on together
 MIN_POINTS = 2  # blocks below which a long pass would leave threads idle

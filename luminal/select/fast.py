@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from luminal.algebra.frames import upper
 from luminal.algebra.lower import Lowered
 from luminal.algebra.scatter import ordered_axes, read_back
 from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
@@ -32,7 +33,6 @@ from luminal.select.weights import (
     is_contraction,
     is_product,
     stored_anyway,
-    upper,
 )
 from luminal.select.winograd import winograd
 from luminal.shape.expression import Symbol

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from math import gcd
 
+from luminal.algebra.frames import upper
 from luminal.algebra.terms import Axes, Frame, Phase, Term
 from luminal.dots import BF16_PAIRS
 from luminal.dtypes import bfloat16
@@ -22,7 +23,6 @@ from luminal.kernel.pairs import in_pairs, last_axis
 from luminal.kernel.source import Source, source_of, unmasked
 from luminal.program.selection import Selection
 from luminal.select import dots
-from luminal.select.weights import upper
 from luminal.target import Target
 
 Edge = tuple[Term, int]  # (user, argument)

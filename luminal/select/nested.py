@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from luminal.algebra.frames import upper
 from luminal.algebra.terms import Term, Terms, axis_order
 from luminal.select.rewrite import Respelled
-from luminal.select.weights import upper
 from luminal.shape.expression import Symbol
 
 Axes = frozenset[Symbol]

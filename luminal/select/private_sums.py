@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from math import prod
 
-from luminal.algebra.frames import linear, spread
+from luminal.algebra.frames import linear, spread, upper
 from luminal.algebra.scatter import ordered_axes, positions
 from luminal.algebra.terms import Frame, OpaqueAttrs, Term, Terms
 from luminal.hlir.attributes import ScatterAttrs, Slot
 from luminal.hlir.monoid import SUM
 from luminal.select.rewrite import Respelled
 from luminal.select.split import chunk_size
-from luminal.select.weights import MUCH_WORK, upper
+from luminal.select.weights import MUCH_WORK
 from luminal.shape.expression import Expression, Symbol, axis, ceil_div
 from luminal.shape.view import index
 

@@ -7,9 +7,10 @@ of chunks is fixed by the extents, so the bits do not depend on how many threads
 
 from __future__ import annotations
 
+from luminal.algebra.frames import upper
 from luminal.algebra.terms import Term, Terms, axis_order, term_order
 from luminal.select.rewrite import Respelled
-from luminal.select.weights import FEW_POINTS, MUCH_WORK, is_contraction, upper
+from luminal.select.weights import FEW_POINTS, MUCH_WORK, is_contraction
 from luminal.shape.expression import Expression, Symbol, axis, ceil_div
 
 CHUNKS = 64  # per reduction: even shares for teams up to about this size

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Term
-from luminal.shape.expression import Symbol
 
 LOAD = 4  # weight of a load; of operations: as below, else 1
 WEIGHTS = {"Div": 4, "Sqrt": 4, "Recip": 4, "FloorDiv": 8, "Mod": 8} | dict.fromkeys(
@@ -20,16 +19,6 @@ MUCH_WORK = 1 << 16  # elements read by a reduction from which idle threads matt
 LAUNCH_WORK = 1 << 14  # operations that cost about as much as one more launch
 ROW_BYTES = 1 << 18  # largest local row: stays in the second-level cache
 NEEDS_BUFFERS = ("Sort", "Loop", "Custom")  # opaque terms that read whole buffers
-
-
-def upper(axes: Iterable[Symbol]) -> int:
-    """The largest number of points of a set of axes."""
-    points = 1
-    for axis in axes:
-        assert axis.extent is not None
-        hi = axis.extent.interval.hi
-        points *= max(1, 1 << 31 if hi is None else hi)
-    return points
 
 
 def is_contraction(reduction: Term) -> bool:

@@ -20,10 +20,10 @@ from math import prod
 
 import numpy as np
 
+from luminal.algebra.frames import upper
 from luminal.algebra.terms import Frame, Phase, Term, Terms, axis_order
 from luminal.dtypes import float32
 from luminal.select.rewrite import Respelled
-from luminal.select.weights import upper
 from luminal.shape.expression import Expression, Symbol, axis, ceil_div, const
 
 TAPS = 3

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.algebra.frames import upper
 from luminal.algebra.lower import lower
 from luminal.errors import VerifyError
 from luminal.kernel.cascade import Cascade, Member
 from luminal.nn import functional as F
 from luminal.program.selection import Residence, Selection, verify
 from luminal.select.fast import select
-from luminal.select.weights import KERNEL_TERMS, MERGED, upper
+from luminal.select.weights import KERNEL_TERMS, MERGED
 
 
 def selected(fn: Callable[..., Any], *shapes: tuple[int, ...]) -> Selection:

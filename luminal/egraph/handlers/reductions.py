@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from luminal.algebra.frames import extent_of
+from luminal.algebra.frames import extent_of, upper
 from luminal.algebra.terms import axis_order
 from luminal.dtypes import DType
 from luminal.egraph.guards import Guards
 from luminal.egraph.handlers.handler import Found, each
 from luminal.egraph.intern import is_fixed, literal_data, literal_text
 from luminal.egraph.table import New, Node, Table
-from luminal.select.weights import upper
 from luminal.shape.expression import Expression, Symbol, axis
 
 CHUNKS = (8, 64)  # chunks that a long reduction is cut into: a small team's, and even shares
