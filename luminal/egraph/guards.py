@@ -10,7 +10,7 @@ from luminal.egraph.intern import positions
 from luminal.egraph.table import Table
 from luminal.rules import Rule, notation
 from luminal.rules.notation import AxesOf, Compare, Property, SetOf, SetOperation, SetPattern
-from luminal.select.weights import FEW_POINTS, MUCH_WORK
+from luminal.select.weights import leaves_idle
 from luminal.shape.expression import Expression, Symbol
 
 Bound = Mapping[str, "int | frozenset[Symbol] | AtAttrs"]
@@ -55,7 +55,7 @@ class Guards:
             case "long":
                 points = upper(self.table.axes[x])
                 axes = self._axes(notation.axes(args[0]), bound)
-                return points < FEW_POINTS and points * upper(axes) > MUCH_WORK
+                return leaves_idle(points, points * upper(axes))
         raise ValueError(f"rule {self.rule.name}: {name} is no guard of a handler")
 
     def _axes(self, axes: SetPattern, bound: Bound) -> frozenset[Symbol]:

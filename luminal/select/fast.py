@@ -23,15 +23,14 @@ from luminal.select.rewrite import Respelled
 from luminal.select.spell import spell
 from luminal.select.split import split_reductions
 from luminal.select.weights import (
-    FEW_POINTS,
     KERNEL_TERMS,
     LAUNCH_WORK,
     LOAD,
-    MUCH_WORK,
     ROW_BYTES,
     WEIGHTS,
     is_contraction,
     is_product,
+    leaves_idle,
     stored_anyway,
 )
 from luminal.select.winograd import winograd
@@ -253,7 +252,7 @@ class _Fast:
         kernel = self.kernels[root]
         points = upper(term.axes)
         work = max(points * upper(term.attrs), upper(root.axes))
-        idle = points < FEW_POINTS and work > MUCH_WORK
+        idle = leaves_idle(points, work)
         misfit = kernel.grid is not None and kernel.grid != term.axes
         closed = root.is_opaque and (root.op != "Scatter" or bool(ordered_axes(root)))
         closed = closed or root in self.leaders

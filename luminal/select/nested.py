@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from luminal.algebra.frames import upper
-from luminal.algebra.terms import Term, Terms, axis_order
+from luminal.algebra.reductions import around
+from luminal.algebra.terms import Term, Terms
 from luminal.select.rewrite import Respelled
-from luminal.shape.expression import Symbol
-
-Axes = frozenset[Symbol]
 
 
 def nest(program: Respelled) -> Respelled:
@@ -39,7 +37,7 @@ def _inner(order: list[Term]) -> dict[Term, Term]:
     found: dict[Term, Term] = {}
     for group in alike.values():
         for term in group if len(group) > 1 else ():
-            smaller = [other for other in group if set(other.attrs) < set(term.attrs)]
+            smaller = [other for other in group if around(other.attrs, term.attrs)]
             if smaller:
                 found[term] = max(smaller, key=lambda other: upper(other.attrs))
     return found
@@ -48,7 +46,8 @@ def _inner(order: list[Term]) -> dict[Term, Term]:
 def _nested(terms: Terms, term: Term, x: Term, inner: dict[Term, Term]) -> Term:
     """`term` of the new operand `x`, through the inner reductions."""
     below = inner.get(term)
-    done: Axes = frozenset(below.attrs) if below is not None else frozenset()
-    operand = x if below is None else _nested(terms, below, x, inner)
-    rest = axis_order(a for a in term.attrs if a not in done)
-    return terms.reduce(term.op, rest, operand, merge=False)
+    if below is None:
+        return terms.reduce(term.op, term.attrs, x, merge=False)
+    rest = around(below.attrs, term.attrs)
+    assert rest is not None
+    return terms.reduce(term.op, rest, _nested(terms, below, x, inner), merge=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from math import prod
 
 from luminal.algebra.frames import linear, spread, upper
+from luminal.algebra.reductions import cut, longest, only_inside
 from luminal.algebra.scatter import ordered_axes, positions
 from luminal.algebra.terms import Frame, OpaqueAttrs, Term, Terms
 from luminal.hlir.attributes import ScatterAttrs, Slot
@@ -19,7 +20,7 @@ from luminal.hlir.monoid import SUM
 from luminal.select.rewrite import Respelled
 from luminal.select.split import chunk_size
 from luminal.select.weights import MUCH_WORK
-from luminal.shape.expression import Expression, Symbol, axis, ceil_div
+from luminal.shape.expression import Expression, Symbol, axis
 from luminal.shape.view import index
 
 FEW_POINTS = 64  # free points below which threads idle: a vector takes 16 of them
@@ -53,7 +54,7 @@ def _cut(term: Term) -> tuple[Symbol, int] | None:
     points = _points(term.attrs.frames[1])
     if not ordered or points <= MUCH_WORK or points >= FEW_POINTS * upper(ordered):
         return None
-    along = max(ordered, key=lambda a: upper((a,)))
+    along = longest(ordered)
     length = upper((along,))
     size = chunk_size(length, points // length, PAYS * _points(term.attrs.result))
     return None if size is None else (along, size)
@@ -61,19 +62,14 @@ def _cut(term: Term) -> tuple[Symbol, int] | None:
 
 def _in_parts(terms: Terms, scatter: Term, site: int, along: Symbol, size: int) -> Term:
     attrs: OpaqueAttrs = scatter.attrs
-    extent = along.extent
-    assert extent is not None
-    chunk = axis(f"{along.name}.chunk{site}", ceil_div(extent, size))
-    within = axis(f"{along.name}.in{site}", size)
-    part = axis(f"{along.name}.part{site}", ceil_div(extent, size))
-    moved = {along: chunk * size + within}
-    inside = moved[along] < extent
+    chunks = cut(along, size, site)
+    chunk, within, moved = chunks.chunk, chunks.within, {along: chunks.position}
+    assert chunk.extent is not None
+    part = axis(f"{along.name}.part{site}", chunk.extent)
 
     dest, source = scatter.args[:2]
     zero = terms.literal(SUM.identity_bytes(scatter.dtype), scatter.dtype)
-    x = terms.at(source, moved)
-    if not (inside.is_const and inside.value):
-        x = terms.pointwise("Select", (terms.boolean(inside), x, zero), x.dtype)
+    x = only_inside(terms, chunks.inside, terms.at(source, moved), SUM)
 
     old = [a for dimension in attrs.frames[1] for a in dimension]
     axes = [chunk, *(within if a is along else a for a in old)]

@@ -8,6 +8,7 @@ nor the quotient is ever stored.
 from __future__ import annotations
 
 from luminal.algebra.frames import never_empty
+from luminal.algebra.reductions import may_leave
 from luminal.algebra.terms import Term, Terms, below
 from luminal.select import cascades
 from luminal.select.rewrite import Respelled
@@ -38,7 +39,7 @@ def _quotient(term: Term) -> tuple[int, ...] | None:
     stack: list[tuple[Term, tuple[int, ...]]] = [(term.args[0], ())]
     while stack:
         factor, path = stack.pop()
-        if factor.op == "Div" and factor.args[1].axes <= term.axes:
+        if factor.op == "Div" and may_leave(factor.args[1].axes, term.attrs):
             return path
         if factor.op == "Mul" and factor not in seen and len(path) < KERNEL_TERMS:
             seen.add(factor)

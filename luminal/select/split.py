@@ -8,10 +8,11 @@ of chunks is fixed by the extents, so the bits do not depend on how many threads
 from __future__ import annotations
 
 from luminal.algebra.frames import upper
-from luminal.algebra.terms import Term, Terms, axis_order, term_order
+from luminal.algebra.reductions import Cut, cut, longest, only_inside
+from luminal.algebra.terms import Term, Terms, term_order
 from luminal.select.rewrite import Respelled
-from luminal.select.weights import FEW_POINTS, MUCH_WORK, is_contraction
-from luminal.shape.expression import Expression, Symbol, axis, ceil_div
+from luminal.select.weights import is_contraction, leaves_idle
+from luminal.shape.expression import Symbol
 
 CHUNKS = 64  # per reduction: even shares for teams up to about this size
 TRIES = 256  # chunk sizes looked at for one that divides the extent
@@ -34,14 +35,14 @@ def _wanted(term: Term) -> bool:
     if not term.is_reduction:
         return False
     points, length = upper(term.axes), upper(term.attrs)
-    idle = points < FEW_POINTS and points * length > MUCH_WORK
+    idle = leaves_idle(points, points * length)
     long = length >= LONG and points <= MOST_POINTS and is_contraction(term)
     return (idle or long) and _chunk(term) is not None
 
 
 def _chunk(reduction: Term) -> tuple[Symbol, int] | None:
     """The axis to cut and the positions per chunk."""
-    along = max(axis_order(reduction.attrs), key=lambda a: upper((a,)))
+    along = longest(reduction.attrs)
     each = upper(reduction.axes) * upper(reduction.attrs) // upper((along,))
     least = LONG_CHUNK * upper(reduction.axes) if is_contraction(reduction) else 1
     size = chunk_size(upper((along,)), each, least)
@@ -62,32 +63,21 @@ def chunk_size(length: int, each: int, least: int = 1) -> int | None:
 def _split(terms: Terms, reduction: Term) -> Term:
     found = _chunk(reduction)
     assert found is not None
-    along, size = found
-    extent = along.extent
-    assert extent is not None
-    chunk = axis(f"{along.name}.chunk{size}", ceil_div(extent, size))
-    within = axis(f"{along.name}.in{size}", size)
-    position = chunk * size + within
     (x,) = reduction.args
-    if along not in x.axes:
+    if found[0] not in x.axes:
         return reduction  # a broadcast: nothing to share out
-    moved = _at(terms, x, along, position)
-    inside = position < extent
-    if not (inside.is_const and inside.value):
-        fill = terms.literal(reduction.monoid.identity_bytes(reduction.dtype), reduction.dtype)
-        moved = terms.pointwise("Select", (terms.boolean(inside), moved, fill), moved.dtype)
-    bound = [a for a in reduction.attrs if a is not along]
-    return terms.reduce(
-        reduction.op, (chunk,), terms.reduce(reduction.op, (within, *bound), moved), merge=False
-    )
+    parts = cut(*found)
+    inside = only_inside(terms, parts.inside, _at(terms, x, parts), reduction.monoid)
+    sums = terms.reduce(reduction.op, parts.inner(reduction.attrs), inside)
+    return terms.reduce(reduction.op, (parts.chunk,), sums, merge=False)
 
 
-def _at(terms: Terms, x: Term, along: Symbol, position: Expression) -> Term:
-    """`x` at the new position; a product moves factor by factor, so that it stays a contraction."""
+def _at(terms: Terms, x: Term, parts: Cut) -> Term:
+    """`x` in chunks; a product moves factor by factor, so that it stays a contraction."""
     moved: dict[Term, Term] = {}
     for term in term_order((x,), lambda t: t.op != "Mul"):
         if term.op == "Mul":
             moved[term] = terms.pointwise("Mul", [moved[arg] for arg in term.args], term.dtype)
         else:
-            moved[term] = terms.at(term, {along: position})
+            moved[term] = terms.at(term, {parts.along: parts.position})
     return moved[x]

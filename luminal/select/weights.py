@@ -21,6 +21,11 @@ ROW_BYTES = 1 << 18  # largest local row: stays in the second-level cache
 NEEDS_BUFFERS = ("Sort", "Loop", "Custom")  # opaque terms that read whole buffers
 
 
+def leaves_idle(points: int, work: int) -> bool:
+    """Would a reduction of `work` elements to so few points leave threads idle that it matters?"""
+    return points < FEW_POINTS and work > MUCH_WORK
+
+
 def is_contraction(reduction: Term) -> bool:
     """Is it a sum of products of values with different axes?"""
     (x,) = reduction.args

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from luminal import dtypes
 from luminal.algebra.frames import extent_of, linear, spread
+from luminal.algebra.reductions import may_leave
 from luminal.algebra.terms import Axes, axis_order
 from luminal.dtypes import DType
 from luminal.egraph.guards import Guards
@@ -37,9 +38,9 @@ def factor_out(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) 
         products = [n for n in table.nodes[x] if n.op in ("Mul", "Div") and x not in n.args]
         for each in products[:MAX_PRODUCTS]:
             over, under = _factors(table, x, each)
-            free = [f for f in over if bound.isdisjoint(table.axes[f])]
-            gone = [f for f in under if bound.isdisjoint(table.axes[f])]
-            rest = [f for f in over if not bound.isdisjoint(table.axes[f])]
+            free = [f for f in over if may_leave(table.axes[f], bound)]
+            gone = [f for f in under if may_leave(table.axes[f], bound)]
+            rest = [f for f in over if f not in free]
             if not rest or not (free or gone):
                 continue
             inner = product(rest)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from luminal.algebra.frames import extent_of, upper
+from luminal.algebra.frames import extent_of
+from luminal.algebra.reductions import around, cut, longest
 from luminal.algebra.terms import axis_order
 from luminal.dtypes import DType
 from luminal.egraph.guards import Guards
 from luminal.egraph.handlers.handler import Found, each
 from luminal.egraph.intern import is_fixed, literal_data, literal_text
 from luminal.egraph.table import New, Node, Table
-from luminal.shape.expression import Expression, Symbol, axis
+from luminal.shape.expression import Expression, Symbol
 
 CHUNKS = (8, 64)  # chunks that a long reduction is cut into: a small team's, and even shares
 
@@ -44,8 +45,8 @@ def nest(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Fou
     for group in alike.values():
         for number, node in group:
             for inner, other in group:
-                if set(other.attrs) < set(node.attrs) and inner != number:
-                    rest = tuple(a for a in node.attrs if a not in other.attrs)
+                rest = around(other.attrs, node.attrs)
+                if rest is not None and inner != number:
                     yield number, New(node.op, rest, (inner,))
 
 
@@ -55,7 +56,7 @@ def split(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Fo
     """
     for number, node in nodes:
         (x,) = node.args
-        along = max(axis_order(node.attrs), key=lambda a: upper((a,)))
+        along = longest(node.attrs)
         bound = frozenset(node.attrs)
         if not is_fixed(along) or not guards.hold(y=number, x=x, K=bound, J=frozenset((along,))):
             continue
@@ -70,8 +71,7 @@ def _split(node: Node, x: int, along: Symbol, chunks: int) -> New | None:
     size, rest = divmod(along.extent.value, chunks)
     if rest or size < 2:
         return None
-    chunk = axis(f"{along.name}.chunk{size}", chunks)
-    within = axis(f"{along.name}.in{size}", size)
-    moved = New("At", ((along, chunk * size + within),), (x,))
-    bound = axis_order([within, *(a for a in node.attrs if a is not along)])
-    return New(node.op, (chunk,), (New(node.op, bound, (moved,)),))
+    parts = cut(along, size)
+    moved = New("At", ((along, parts.position),), (x,))
+    inner = New(node.op, axis_order(parts.inner(node.attrs)), (moved,))
+    return New(node.op, (parts.chunk,), (inner,))

@@ -1,0 +1,82 @@
+"""Laws of reductions over sets of axes: nested, in chunks, rid of factors.
+
+They speak of axes alone, so that a rewriting of terms (`select/`) and a handler that looks for
+equal spellings in an e-graph (`egraph/handlers`) apply the same ones. A reduction combines the
+values at all points of its axes, in an order that only rounding can tell (`hlir/monoid.py`): so the
+points may be visited in any grouping, and each law is one grouping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from luminal.algebra.frames import upper
+from luminal.algebra.terms import Axes, Term, Terms
+from luminal.hlir.monoid import Monoid
+from luminal.shape.expression import TRUE, Expression, Symbol, axis, ceil_div
+
+
+def around(inner: Collection[Symbol], outer: Axes) -> Axes | None:
+    """The axes J with `op(outer, x) = op(J, op(inner, x))`; None if `inner` is no proper part."""
+    rest = tuple(a for a in outer if a not in inner)
+    return rest if rest and len(rest) + len(inner) == len(outer) else None
+
+
+def may_leave(factor: frozenset[Symbol], bound: Iterable[Symbol]) -> bool:
+    """May a factor with these axes leave a sum over `bound`, or a divisor its quotients?
+
+    It is the same at all points that are summed. An empty sum is 0 whatever its factors are, so
+    none of the axes may be empty (`never_empty`) where the factor could be NaN or infinite.
+    """
+    return factor.isdisjoint(bound)
+
+
+def longest(axes: Iterable[Symbol]) -> Symbol:
+    """The axis with most positions, the first of several."""
+    return max(axes, key=lambda a: upper((a,)))
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An axis walked in chunks: `op({along}, x) = op({chunk}, op({within}, x[along := position]))`.
+
+    The last chunk may be short: then x counts only where `inside` holds.
+    """
+
+    along: Symbol
+    chunk: Symbol
+    within: Symbol
+
+    @property
+    def position(self) -> Expression:
+        assert self.within.extent is not None
+        return self.chunk * self.within.extent + self.within
+
+    @property
+    def inside(self) -> Expression:
+        """TRUE where the chunks are known to fill the axis."""
+        assert self.along.extent is not None
+        return self.position < self.along.extent
+
+    def inner(self, bound: Axes) -> Axes:
+        """The axes of the inner reduction, in place of `bound`."""
+        return (self.within, *(a for a in bound if a is not self.along))
+
+
+def cut(along: Symbol, size: int, number: int | None = None) -> Cut:
+    """In chunks of `size` positions. The axes are named by the size, so that a cut made again gives
+    the same ones, or by a `number` of its own.
+    """
+    assert along.extent is not None
+    own = size if number is None else number
+    chunk = axis(f"{along.name}.chunk{own}", ceil_div(along.extent, size))
+    return Cut(along, chunk, axis(f"{along.name}.in{own}", size))
+
+
+def only_inside(terms: Terms, inside: Expression, x: Term, monoid: Monoid) -> Term:
+    """`x`, or what adds nothing to a reduction where `inside` does not hold."""
+    if inside is TRUE:
+        return x
+    nothing = terms.literal(monoid.identity_bytes(x.dtype), x.dtype)
+    return terms.pointwise("Select", (terms.boolean(inside), x, nothing), x.dtype)
