@@ -11,6 +11,7 @@ from luminal.hlir import verify as hlir_verify
 from luminal.hlir.graph import Graph
 from luminal.hlir.prune import pruned
 from luminal.hlir.roll import roll
+from luminal.numerics import Numerics
 from luminal.program import selection as selections
 from luminal.program import selection_text
 from luminal.program.launch_list import Program
@@ -37,13 +38,15 @@ class Stages:
     placed: Placements
 
 
-def lower_to_program(graph: Graph, target: Target, numerics: str = "standard") -> Program:
+def lower_to_program(
+    graph: Graph, target: Target, numerics: Numerics = Numerics.STANDARD
+) -> Program:
     """The program of `fast` for a graph; `numerics` as in `luminal.compile`."""
     return lower_by_stages(graph, target, numerics).program
 
 
 def lower_by_stages(
-    graph: Graph, target: Target, numerics: str = "standard", begin: Begin | None = None
+    graph: Graph, target: Target, numerics: Numerics = Numerics.STANDARD, begin: Begin | None = None
 ) -> Stages:
     """HLIR to a Program by `fast`. Every step takes one IR and gives the next.
 

@@ -10,6 +10,7 @@ from luminal.errors import CompileError
 from luminal.hlir.checkpoints import Step
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node
+from luminal.numerics import Numerics
 from luminal.program import memory_plan
 from luminal.runtime.output_pool import block_bytes
 from luminal.target import Target
@@ -58,7 +59,7 @@ def fitting(
     )
 
 
-def arena_bytes(graph: Graph, target: Target, numerics: str) -> int:
+def arena_bytes(graph: Graph, target: Target, numerics: Numerics) -> int:
     """Of the program of `fast`, with dims as large as they may be."""
     program = lower_to_program(graph, target, numerics)
     plan = memory_plan.plan(program, program.launches)

@@ -25,6 +25,7 @@ from luminal.hlir.graph import Output
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Assignable, State
 from luminal.hlir.substitute import substitute_dims
+from luminal.numerics import Numerics
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Interval
 from luminal.runtime.executable import Executable, Variant
@@ -43,8 +44,6 @@ DimChoice: TypeAlias = "int | Interval | Sequence[Interval]"
 """An int or one interval narrows a dim; a list of intervals compiles a program for each as well."""
 
 _Intervals: TypeAlias = Mapping[str, Interval]
-
-NUMERICS = ("exact", "standard", "relaxed")
 
 _compile_count = 0
 
@@ -80,7 +79,9 @@ class Graph(Recorder):
         transforms.backward(loss, gradient)
 
     def _compiled_part(self, part: hlir.Graph) -> Executable:
-        plan = _Plan(registry.find(self._backend), "standard", mode_of("fast"), SearchOptions(), {})
+        plan = _Plan(
+            registry.find(self._backend), Numerics.STANDARD, mode_of("fast"), SearchOptions(), {}
+        )
         return _compiled(self, part, _Choices({}, {}), plan)
 
     def execute(self, dims: Mapping[str, int] | None = None) -> Results:
@@ -149,13 +150,11 @@ def compile(
             f"compile: takes a Graph, got a {type(graph).__name__}; record into cx = lm.Graph() "
             "and pass cx; for a function of arrays there is @lm.jit"
         )
-    if numerics not in NUMERICS:
-        raise CompileError(f"numerics {numerics!r}: takes one of {', '.join(map(repr, NUMERICS))}")
     chosen = registry.find(backend)
     frozen = graph.graph()
     choices = _Choices.of(frozen, dims or {})
     options = _options(frozen, choices.narrow, search)
-    plan = _Plan(chosen, numerics, mode_of(mode), options, graph.values, memory_limit)
+    plan = _Plan(chosen, _numerics(numerics), mode_of(mode), options, graph.values, memory_limit)
     return _compiled(graph, frozen, choices, plan)
 
 
@@ -187,8 +186,17 @@ def stages(
     chosen = registry.find(backend)
     if chosen.target is None:
         raise CompileError(f"backend {backend!r} runs the graph itself; there are no stages")
-    plan = _Plan(chosen, numerics, mode_of(mode), SearchOptions(), graph.values)
+    plan = _Plan(chosen, _numerics(numerics), mode_of(mode), SearchOptions(), graph.values)
     return plan.stages(narrowed(graph, dims), chosen.target())[0]
+
+
+def _numerics(given: str) -> Numerics:
+    """Raises CompileError for another name."""
+    try:
+        return Numerics(given)
+    except ValueError:
+        known = ", ".join(repr(str(each)) for each in Numerics)
+        raise CompileError(f"numerics {given!r}: takes one of {known}") from None
 
 
 def compile_count() -> int:
@@ -201,7 +209,7 @@ class _Plan:
     """How the programs of one compile are made. `values`: arrays set on the graph's inputs."""
 
     backend: registry.Backend
-    numerics: str
+    numerics: Numerics
     mode: CompilationMode
     search: SearchOptions
     values: Mapping[str, Array]

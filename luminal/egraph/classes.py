@@ -10,7 +10,7 @@ from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import Phase, Term
 from luminal.dtypes import DType
 from luminal.egraph.spell import spell
-from luminal.rules import Class
+from luminal.numerics import Class
 from luminal.shape.expression import Symbol
 
 

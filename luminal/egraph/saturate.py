@@ -18,7 +18,8 @@ from luminal.egraph.handlers import HANDLERS
 from luminal.egraph.session import Session, session
 from luminal.egraph.table import New, Node, Table
 from luminal.hlir.monoid import REDUCTIONS
-from luminal.rules import NUMERICS, RULES, Rule
+from luminal.numerics import Numerics
+from luminal.rules import RULES, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +33,16 @@ class Limits:
     seconds: float = 30.0
 
 
-def allowed(numerics: str) -> tuple[Rule, ...]:
+def allowed(numerics: Numerics) -> tuple[Rule, ...]:
     """The rules of a choice of numerics."""
-    return tuple(rule for rule in RULES if rule.kind <= NUMERICS[numerics])
+    return tuple(rule for rule in RULES if numerics.allows(rule.kind))
 
 
 def saturate(
     lowered: Lowered,
     default: Lowered | None = None,
     same: Mapping[Term, Term] | None = None,
-    numerics: str = "standard",
+    numerics: Numerics = Numerics.STANDARD,
     limits: Limits | None = None,
     rules: tuple[Rule, ...] | None = None,
 ) -> Classes:

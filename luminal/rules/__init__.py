@@ -11,9 +11,9 @@ from luminal.rules import (
     moves,
     sums,
 )
-from luminal.rules.rule import NUMERICS, Class, Rule
+from luminal.rules.rule import Rule
 
-__all__ = ["NUMERICS", "RULES", "Class", "Rule"]
+__all__ = ["RULES", "Rule"]
 
 RULES: tuple[Rule, ...] = (
     *identities.RULES,

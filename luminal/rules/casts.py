@@ -1,6 +1,7 @@
 """Casts that change nothing, and Casts moved above choices: fewer or narrower loads."""
 
-from luminal.rules.rule import DOMAIN, EXACT, Rule
+from luminal.numerics import DOMAIN, EXACT
+from luminal.rules.rule import Rule
 
 RULES = (
     Rule("cast-to-same", "Cast(d, x)", "x", EXACT, ("dtype(d, x)",), "Cast(f64, x[i])",

@@ -1,6 +1,7 @@
 """Operands of these change places; associativity is never a free rule."""
 
-from luminal.rules.rule import EXACT, Rule
+from luminal.numerics import EXACT
+from luminal.rules.rule import Rule
 
 RULES = (
     Rule("add-commutes", "x + y", "y + x", EXACT, twin="x[i] / y[i]"),

@@ -1,6 +1,7 @@
 """Literals meet and fold."""
 
-from luminal.rules.rule import EXACT, ROUNDING, Rule
+from luminal.numerics import EXACT, ROUNDING
+from luminal.rules.rule import Rule
 
 _BOTH = ("growth(varies(x))", "growth(literal(c))", "growth(literal(d))")
 

@@ -1,6 +1,7 @@
 """One base for exponentials and logarithms."""
 
-from luminal.rules.rule import ROUNDING, Rule
+from luminal.numerics import ROUNDING
+from luminal.rules.rule import Rule
 
 RULES = (
     Rule("exp-as-exp2", "Exp(x)", "Exp2(x * 1.4426950408889634)", ROUNDING, twin="Log(x[i])"),

@@ -1,6 +1,7 @@
 """What leaves a value as it is. These subsume: the left side is never needed again."""
 
-from luminal.rules.rule import DOMAIN, EXACT, ROUNDING, Rule
+from luminal.numerics import DOMAIN, EXACT, ROUNDING
+from luminal.rules.rule import Rule
 
 RULES = (
     Rule("mul-one", "x * 1", "x", EXACT, twin="x[i] * 2", subsumes=True),

@@ -1,6 +1,7 @@
 """Maxima of monotone functions, and Select that is a Maximum."""
 
-from luminal.rules.rule import DOMAIN, EXACT, ROUNDING, Rule
+from luminal.numerics import DOMAIN, EXACT, ROUNDING
+from luminal.rules.rule import Rule
 
 RULES = (
     Rule("max-of-max", "Max(J, Max(K, x))", "Max(J | K, x)", EXACT,

@@ -1,6 +1,7 @@
 """At: reading at other indices. Pure renames are never pushed."""
 
-from luminal.rules.rule import EXACT, Rule
+from luminal.numerics import EXACT
+from luminal.rules.rule import Rule
 
 _MOVED = ("growth(run(y))", "growth(moves(s))")  # y: what is read; s: where
 

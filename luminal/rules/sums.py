@@ -1,6 +1,7 @@
 """Sums over sets of axes: merged, and rid of factors that do not depend on what is summed over."""
 
-from luminal.rules.rule import EXACT, ROUNDING, Rule
+from luminal.numerics import EXACT, ROUNDING
+from luminal.rules.rule import Rule
 
 # of a value y; J: the longest axis of K
 _LONG = ("growth(long(K, y))", "growth(J <= axes(x))", "growth(uncut(J))")

@@ -38,7 +38,7 @@ def distance(found: Array, expected: Array) -> Distance:
 
 def errors(exact: Array, found: Array) -> Array:
     """Distances. An infinity is at no distance from itself, else at infinite distance, as NaN is.
-    Where `exact` is NaN all is right: another spelling may have a value there (rules.rule.Class).
+    Where `exact` is NaN all is right: another spelling may have a value there (numerics.Class).
     """
     values = found.astype(np.float64)
     same = (values == exact) | np.isnan(exact)

@@ -19,6 +19,7 @@ from luminal.compiler import Stages
 from luminal.errors import CompileError, LuminalError
 from luminal.hlir import printer
 from luminal.hlir.graph import Graph
+from luminal.numerics import Numerics
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Signature
 from luminal.runtime.report import SearchSummary
@@ -46,7 +47,7 @@ def search(
     backend: str,
     mode: CompilationMode,
     options: SearchOptions,
-    numerics: str = "standard",
+    numerics: Numerics = Numerics.STANDARD,
     values: Mapping[str, Array] | None = None,
 ) -> tuple[Stages, SearchSummary]:
     """The stages of the fastest program found for a graph, and what was tried.

@@ -19,6 +19,7 @@ from luminal.compiler import Stages
 from luminal.egraph import Classes, Limits, saturate
 from luminal.hlir.graph import Graph
 from luminal.kernel.knobs import Knobs
+from luminal.numerics import Numerics
 from luminal.program import launch_text
 from luminal.program.launch_list import Program
 from luminal.program.selection import Residence, Selection
@@ -85,7 +86,7 @@ class Space:
         self,
         graph: Graph,
         target: Target,
-        numerics: str = "standard",
+        numerics: Numerics = Numerics.STANDARD,
         limits: Limits | None = None,
     ) -> None:
         self.target = target

@@ -14,6 +14,7 @@ from luminal.algebra.frames import upper
 from luminal.algebra.lower import Lowered
 from luminal.algebra.scatter import ordered_axes, read_back
 from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
+from luminal.numerics import DOMAIN, ROUNDING, Numerics
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.select import cascades
 from luminal.select.merge import merges
@@ -71,25 +72,25 @@ class Wishes:
 NO_WISHES = Wishes()
 
 
-def select(lowered: Lowered, numerics: str = "standard") -> Selection:
+def select(lowered: Lowered, numerics: Numerics = Numerics.STANDARD) -> Selection:
     """The Selection of `fast` for a lowered graph or Loop body.
 
-    `numerics="exact"` keeps to rules that give the same bits; the others allow new roundings.
+    What changes more than `numerics` allows is left out.
     """
     return choose(respell(lowered, numerics).lowered, numerics)
 
 
-def respell(lowered: Lowered, numerics: str) -> Respelled:
+def respell(lowered: Lowered, numerics: Numerics) -> Respelled:
     """The spelling that `fast` prefers."""
     nested = nest(Respelled(lowered, {}))
-    spelled = nested if numerics == "exact" else spell(nested)
-    tiled = winograd(spelled) if numerics == "relaxed" else spelled
+    spelled = spell(nested) if numerics.allows(ROUNDING) else nested
+    tiled = winograd(spelled) if numerics.allows(DOMAIN) else spelled
     return split_reductions(private_sums(tiled, numerics))
 
 
 def choose(
     lowered: Lowered,
-    numerics: str,
+    numerics: Numerics,
     wishes: Wishes = NO_WISHES,
     bodies: Mapping[int, Selection] | None = None,
 ) -> Selection:
@@ -100,7 +101,7 @@ def choose(
 
 
 class _Fast:
-    def __init__(self, lowered: Lowered, numerics: str, wishes: Wishes) -> None:
+    def __init__(self, lowered: Lowered, numerics: Numerics, wishes: Wishes) -> None:
         self.lowered = lowered
         self.numerics = numerics
         self.wishes = wishes
@@ -118,7 +119,7 @@ class _Fast:
             for term, wish in wishes.residences.items()
             if wish.is_stored and (term.is_pointwise or term.is_reduction)
         }
-        self.passes = () if numerics == "exact" else cascades.find(self.order, self.forced)
+        self.passes = cascades.find(self.order, self.forced) if numerics.allows(ROUNDING) else ()
         self.in_pass = {t for p in self.passes for t in (*p.step, *p.inner)}
         self.in_pass |= {r for p in self.passes for r in p.cascade.reductions}
         self.leaders = {root: p.roots[0] for p in self.passes for root in p.roots}

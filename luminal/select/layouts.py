@@ -21,6 +21,7 @@ from luminal.kernel.lanes import FULL, lanes_used
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.kernel.pairs import in_pairs, last_axis
 from luminal.kernel.source import Source, source_of, unmasked
+from luminal.numerics import ROUNDING, Numerics
 from luminal.program.selection import Selection
 from luminal.select import dots
 from luminal.target import Target
@@ -68,7 +69,7 @@ class _Read:
 def by_rule(
     selection: Selection,
     target: Target,
-    numerics: str = "standard",
+    numerics: Numerics = Numerics.STANDARD,
     wishes: Mapping[Term, str] = NO_WISHES,
     arguments: Set[Value] = frozenset(),
 ) -> Selection:
@@ -105,7 +106,7 @@ def _pays(gene: Gene, target: Target) -> bool:
 def all_genes(
     selection: Selection,
     target: Target,
-    numerics: str = "standard",
+    numerics: Numerics = Numerics.STANDARD,
     arguments: Set[Value] = frozenset(),
 ) -> Iterator[Gene]:
     """What can be chosen in a program, its Loop bodies included."""
@@ -117,11 +118,11 @@ def all_genes(
 def genes(
     selection: Selection,
     target: Target,
-    numerics: str = "standard",
+    numerics: Numerics = Numerics.STANDARD,
     arguments: Set[Value] = frozenset(),
 ) -> tuple[Gene, ...]:
     """What can be chosen in a program, or in a Loop body whose `arguments` are weights outside."""
-    may_pair = BF16_PAIRS in target.dots and numerics != "exact"
+    may_pair = BF16_PAIRS in target.dots and numerics.allows(ROUNDING)
     users = _users(selection)
     found: dict[tuple[Term, Layout], Gene] = {}
     for term in selection.choices:

@@ -17,6 +17,7 @@ from luminal.algebra.scatter import ordered_axes, positions
 from luminal.algebra.terms import Frame, OpaqueAttrs, Term, Terms
 from luminal.hlir.attributes import ScatterAttrs, Slot
 from luminal.hlir.monoid import SUM
+from luminal.numerics import ROUNDING, Numerics
 from luminal.select.rewrite import Respelled
 from luminal.select.split import chunk_size
 from luminal.select.weights import MUCH_WORK
@@ -27,11 +28,11 @@ FEW_POINTS = 64  # free points below which threads idle: a vector takes 16 of th
 PAYS = 4  # elements added for each one of the private parts, at least: those are written and read
 
 
-def private_sums(program: Respelled, numerics: str) -> Respelled:
-    """The same program with such Scatters in two stages; of integers only if `exact`."""
+def private_sums(program: Respelled, numerics: Numerics) -> Respelled:
+    """The same program with such Scatters in two stages, of floats where they may round anew."""
     order = program.order()
     sites = max((term.attrs.site for term in order if term.is_opaque), default=0)
-    may = [term for term in order if not (numerics == "exact" and not SUM.is_exact(term.dtype))]
+    may = [term for term in order if numerics.allows(ROUNDING) or SUM.is_exact(term.dtype)]
     cuts = {term: cut for term in may if (cut := _cut(term)) is not None}
     wanted = {term: (sites + k, *cut) for k, (term, cut) in enumerate(cuts.items(), 1)}
     if not wanted:

@@ -14,6 +14,7 @@ from luminal import config
 from luminal.backends.cpu import device, target
 from luminal.backends.reference import Bounded, Results, evaluate_with_bounds
 from luminal.hlir.substitute import all_nodes
+from luminal.numerics import Numerics
 from luminal.runtime.executable import Executable, Variant
 from luminal.search.genome import Genome
 from luminal.search.space import Move, Space
@@ -46,7 +47,7 @@ def check_genomes(
     choice of experts falls the other way. `same_bits`: all programs give those of the fast one.
     `telling`: a fault anywhere would show.
     """
-    space = Space(cases[0].graph, target.current(), numerics)
+    space = Space(cases[0].graph, target.current(), Numerics(numerics))
     bounds = [bounds_of(case, decisive) for case in cases]
     if telling:
         assert_telling(bounds)

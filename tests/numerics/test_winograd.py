@@ -11,17 +11,18 @@ from luminal.algebra.lower import lower
 from luminal.algebra.terms import Term
 from luminal.hlir.parser import parse
 from luminal.nn import functional as F
+from luminal.numerics import Numerics
 from luminal.select.fast import respell
 from luminal.select.rewrite import Respelled
 
 Array = np.ndarray
 
 
-def spelled(graph: lm.Graph, numerics: str = "relaxed") -> Respelled:
+def spelled(graph: lm.Graph, numerics: Numerics = Numerics.RELAXED) -> Respelled:
     return respell(lower(graph.graph()), numerics)
 
 
-def points(graph: lm.Graph, numerics: str = "relaxed") -> list[Term]:
+def points(graph: lm.Graph, numerics: Numerics = Numerics.RELAXED) -> list[Term]:
     """The products that a program sums for each of the points of its tiles."""
     return [
         term
@@ -99,8 +100,8 @@ def test_new_weights_are_transformed_anew() -> None:
         np.testing.assert_allclose(run({"x": x})["y"], expected, atol=3e-5)
 
 
-@pytest.mark.parametrize("numerics", ["exact", "standard"])
-def test_neighbours_of_what_is_not_finite_stay_numbers(numerics: str) -> None:
+@pytest.mark.parametrize("numerics", [Numerics.EXACT, Numerics.STANDARD])
+def test_neighbours_of_what_is_not_finite_stay_numbers(numerics: Numerics) -> None:
     x, taps = random((1, 32, 8, 8), 1), random((32, 32, 3, 3), 2)
     x[0, 0, 3, 3] = np.inf
     graph = lm.Graph()
@@ -152,7 +153,7 @@ DIAGONAL = """graph {
 
 
 def test_two_taps_along_one_axis_stay() -> None:
-    order = respell(lower(parse(DIAGONAL)), "relaxed").order()
+    order = respell(lower(parse(DIAGONAL)), Numerics.RELAXED).order()
     assert not any(".point" in a.name for term in order for a in term.axes)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from luminal.algebra.evaluate import Evaluator
 from luminal.algebra.terms import Term, axis_order
-from luminal.rules.rule import Class
+from luminal.numerics import Class
 from luminal.shape.expression import Symbol, const
 from tests.rules.instances import DIMS, Array, Instance
 from tests.rules.real import Real, Reals, Wide
@@ -95,7 +95,7 @@ def _same_bits(instance: Instance, one: Term, other: Term, axes: frozenset[Symbo
 
 
 def _same_number(one: Real, other: Real, kind: Class) -> Compared:
-    """Equal in real arithmetic, up to rounding and the signs of zeros; see `rules.rule.Class`."""
+    """Equal in real arithmetic, up to rounding and the signs of zeros; see `numerics.Class`."""
     x, y = one.value, other.value
     assert x.dtype == y.dtype == Wide
     open_ = np.isnan(x) if kind is Class.DOMAIN else np.zeros(x.shape, bool)

@@ -11,7 +11,8 @@ from luminal.egraph import Limits, saturate
 from luminal.egraph.classes import Classes
 from luminal.egraph.session import session
 from luminal.egraph.spell import spell
-from luminal.rules import RULES, Class, Rule
+from luminal.numerics import Class
+from luminal.rules import RULES, Rule
 from tests.rules.agreement import TYPE, Compared, Fault, agree
 from tests.rules.draws import drawn, side
 from tests.rules.instances import EXTREME, SPECIAL, IllTyped, Instance

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from luminal.egraph import saturate
-from luminal.rules import RULES, Class, notation
+from luminal.numerics import Class
+from luminal.rules import RULES, notation
 from tests.rules.checker import check_spellings
 from tests.rules.instances import AXES, SPECIAL, Instance
 

@@ -8,7 +8,8 @@ import pytest
 
 from luminal.algebra.lower import lower
 from luminal.egraph import saturate
-from luminal.rules import RULES, Class, Rule, notation
+from luminal.numerics import Class
+from luminal.rules import RULES, Rule, notation
 from tests.rules.agreement import Fault
 from tests.rules.checker import (
     CLEAN,

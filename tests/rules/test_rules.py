@@ -7,7 +7,8 @@ import random
 import pytest
 
 from luminal.egraph.handlers import HANDLERS
-from luminal.rules import RULES, Class, Rule, identities, notation
+from luminal.numerics import Class
+from luminal.rules import RULES, Rule, identities, notation
 from tests.rules.agreement import Compared
 from tests.rules.checker import (
     CLEAN,

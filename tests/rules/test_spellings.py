@@ -22,6 +22,7 @@ from luminal.backends.reference import evaluate_with_bounds
 from luminal.dtypes import dtype_of
 from luminal.egraph import Classes, Limits, saturate
 from luminal.hlir.graph import Output
+from luminal.numerics import Numerics
 from luminal.select.fast import respell
 from tests.fuzz.graphs import random_case
 from tests.numerics.tolerance import compare
@@ -47,7 +48,7 @@ def values(lowered: Lowered, case: Program) -> list[Array]:
 def check(name: str, count: int) -> None:
     case = program(name)
     lowered = lower(case.graph)
-    default = respell(lowered, "standard")
+    default = respell(lowered, Numerics.STANDARD)
     classes = saturate(lowered, default.lowered, default.same)
     assert classes.spell({}) is default.lowered
     expected = values(lowered, case)
@@ -70,7 +71,7 @@ def test_many_random_spellings_compute_the_same(name: str) -> None:
     check(name, 200)
 
 
-def check_random_graphs(seeds: range, numerics: str, count: int) -> None:
+def check_random_graphs(seeds: range, numerics: Numerics, count: int) -> None:
     """Spellings of random graphs against the default of `fast`: the same bits, or near them."""
     for seed in seeds:
         case = random_case(seed)
@@ -91,7 +92,7 @@ def check_random_graphs(seeds: range, numerics: str, count: int) -> None:
             for root, x, y in zip(lowered.roots, found, expected, strict=True):
                 if not isinstance(root.sink, Output):
                     continue
-                if numerics == "exact":
+                if numerics is Numerics.EXACT:
                     assert x.dtype == y.dtype
                     assert np.all((x == y) | ((x != x) & (y != y))), seed
                 else:
@@ -108,15 +109,15 @@ def compare_finite(
     compare(x, value, error, unstable, name=name, max_unstable=1.0)
 
 
-@pytest.mark.parametrize("numerics", ["exact", "standard"])
-def test_random_graphs(numerics: str) -> None:
+@pytest.mark.parametrize("numerics", [Numerics.EXACT, Numerics.STANDARD])
+def test_random_graphs(numerics: Numerics) -> None:
     check_random_graphs(range(25), numerics, 2)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("numerics", ["exact", "standard"])
+@pytest.mark.parametrize("numerics", [Numerics.EXACT, Numerics.STANDARD])
 @pytest.mark.parametrize("chunk", range(12))
-def test_many_random_graphs(chunk: int, numerics: str) -> None:
+def test_many_random_graphs(chunk: int, numerics: Numerics) -> None:
     check_random_graphs(range(25 * chunk, 25 * (chunk + 1)), numerics, 20)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from luminal.rules import Class, Rule
-from luminal.rules.rule import DOMAIN, EXACT, ROUNDING
+from luminal.numerics import DOMAIN, EXACT, ROUNDING, Class
+from luminal.rules import Rule
 from tests.rules import agreement
 from tests.rules.agreement import Fault
 from tests.rules.checker import check, meets

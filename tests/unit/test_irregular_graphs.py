@@ -15,6 +15,7 @@ import luminal as lm
 from luminal.algebra.lower import lower
 from luminal.backends.cpu import target
 from luminal.compiler import Stages, lower_by_stages
+from luminal.numerics import Numerics
 from luminal.program.partition import partition
 from luminal.select.fast import select
 
@@ -144,7 +145,7 @@ def test_depth_is_no_limit(name: str, numerics: str) -> None:
         exponent = exponent + v[k % 8] * (1 + k % 7)
     (exponent.exp() @ v).output("in one pass")
     (y * v).sum(0).output("sum")
-    lower_by_stages(cx.graph(), target.current(), numerics)
+    lower_by_stages(cx.graph(), target.current(), Numerics(numerics))
 
 
 def test_a_square_of_squares_is_not_written_out() -> None:

@@ -15,6 +15,7 @@ from luminal.algebra.lower import lower
 from luminal.algebra.terms import Axes, Term
 from luminal.backends import reference
 from luminal.backends.cpu import device
+from luminal.numerics import Numerics
 from luminal.program import partition
 from luminal.runtime.executable import Executable, Variant
 from luminal.select import private_sums
@@ -70,7 +71,7 @@ def in_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def has_parts(seed: int) -> bool:
-    order = respell(lower(random_scatter(seed, whole=True).graph), "standard").order()
+    order = respell(lower(random_scatter(seed, whole=True).graph), Numerics.STANDARD).order()
     return any(term.op == "Scatter" and len(term.args[0].axes) == 0 for term in order)
 
 

@@ -17,6 +17,7 @@ from luminal.dots import BF16_PAIRS
 from luminal.errors import GraphError, VerifyError
 from luminal.kernel.tile_interpreter import run as interpret
 from luminal.kernel.tile_ir import Contract
+from luminal.numerics import Numerics
 from luminal.program.buffers import BufferKind
 from luminal.program.selection import Choice, verify
 from luminal.program.selection_text import parse, to_text
@@ -167,7 +168,7 @@ def test_bfloat16_is_multiplied_in_pairs(k: int, n: int, rows: int, turned: bool
     w = cx.weight((n, k) if turned else (k, n), lm.bfloat16, "w")
     (x @ (w.mT if turned else w) + cx.weight((n,), lm.bfloat16, "b")).output("y")
     assert paired(compiled(cx))
-    assert not paired(lower_by_stages(cx.graph(), registry.find("cpu").target(), "exact"))
+    assert not paired(lower_by_stages(cx.graph(), registry.find("cpu").target(), Numerics.EXACT))
     to = storage("bfloat16")
     x, w, b = to(drawn(rows, k)), to(drawn(n, k)), to(drawn(n))
     wide = to(x.astype(np.float32) @ w.astype(np.float32).T).astype(np.float32)
