@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from luminal import config
+from luminal.backends.cpu.schedule.nest import schedule
+from luminal.backends.cpu.schedule.space import space as nest_space
 from luminal.codegen.llvm_product import gemm
 from luminal.kernel.cascade import Cascade
 from luminal.kernel.cost import label
@@ -15,8 +17,6 @@ from luminal.kernel.pairs import in_words
 from luminal.kernel.place_cascade import cascade_space, place_cascade
 from luminal.kernel.placement import place as place_nest
 from luminal.kernel.product import BLAS, CALLED, place_product, product_of
-from luminal.kernel.schedule import schedule
-from luminal.kernel.space import space as nest_space
 from luminal.kernel.tile_verify import verify
 from luminal.program.steps import CascadeStep, CustomStep, KernelStep, NestStep, RowsStep
 from luminal.target import Target

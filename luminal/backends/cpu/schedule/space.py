@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
-from luminal.kernel.facts import Facts
+from luminal.backends.cpu.schedule.facts import Facts
+from luminal.backends.cpu.schedule.nest import explored
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs, with_knob
-from luminal.kernel.schedule import Schedule, explored
+from luminal.kernel.schedule import Schedule
 from luminal.target import Target
 
 MOST = 40  # schedules of a kernel; building and timing one takes some 30 ms

@@ -1,0 +1,472 @@
+"""The schedules of loop nests on vector CPUs.
+
+The rules here choose well without measuring; every choice
+goes through `Choices.pick`, so that knobs can set it otherwise and `space.py` can list them all.
+The register-tile facts come from docs/design.md (Kernels): accumulators must fill the fma pipeline
+and not spill, so 16 to 24 of 32 vector registers, and a loaded vector should meet several
+multiplications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from luminal.algebra.terms import Term
+from luminal.backends.cpu.schedule.facts import Facts
+from luminal.backends.cpu.schedule.register_tile import register_tiles
+from luminal.backends.cpu.schedule.strips import PACK_ROWS
+from luminal.kernel.group import Group
+from luminal.kernel.knobs import Choices, Knobs
+from luminal.kernel.lanes import DOT_TILE, FULL, IDLE, partly
+from luminal.kernel.loops import UNKNOWN, Access, LoopAxis
+from luminal.kernel.schedule import CHUNK_WORK, Schedule, TileChoice
+from luminal.shape.expression import Symbol
+from luminal.target import Target
+
+SMALL_CONTRACTION = 1 << 21  # a contraction is cut into about CONTRACTION_CHUNKS pieces,
+LARGE_CONTRACTION = 1 << 25  # each between these amounts of work
+CONTRACTION_CHUNKS = 32
+ROW_BLOCK = 512  # rows of a contraction per chunk, at most: these pay the packing of B
+SHARES = 8  # chunks of a contraction for each core, at least, where there are rows enough
+ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
+COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
+STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of a pointwise kernel
+LONG_SUM = 256  # steps of a sum beside which stores across the lanes cost little
+TRIPS = 16  # of a pointwise kernel's loops, below which fewer at a time are less code, as fast
+
+NONE = -1  # in place of the number of a loop axis
+DOT_TILES = ("4x4", "4x2", "2x2", "2x4", "8x1", "4x1", "2x1", "1x1")
+
+
+def schedule(group: Group, target: Target, knobs: Knobs = ()) -> Schedule:
+    """The rule-made schedule but for what `knobs` set; CompileError for a knob not legal here."""
+    return explored(Facts.of(group, target), knobs)[0]
+
+
+def explored(facts: Facts, knobs: Knobs) -> tuple[Schedule, Choices]:
+    """The schedule, and what could have been chosen on the way."""
+    choices = Choices(facts.label, knobs)
+    found = _Rules(facts, choices).schedule()
+    choices.finish()
+    return found, choices
+
+
+class _Rules:
+    def __init__(self, facts: Facts, choices: Choices) -> None:
+        self.facts = facts
+        self.pick = choices.pick
+        self.target = facts.target
+        self.axes, self.accesses = facts.axes, facts.accesses
+        self.reductions = facts.reductions
+        self.grid, self.inner = [*facts.grid], [*facts.inner]
+        self.sequential = [*facts.sequential]
+        self.lanes, self.strips = facts.lanes, facts.strips
+
+    def schedule(self) -> Schedule:
+        if not self.reductions:
+            return self.map()
+        inside = [a for a in self.accesses if a.reduction is not None]
+        shared = [x for x in self.grid if x.estimate > 1 and partly(x, inside)]
+        touched = [*inside, *(a for a in self.accesses if a.is_store)]
+        vector = self.vector([*self.grid, *self.sequential], touched, self.packed_columns(inside))
+        if vector in self.grid and vector is not None:
+            rows = self.pick_axis(
+                "rows", self.lanes.rows(vector, inside), [x for x in shared if x is not vector]
+            )
+            return self.vector_over_grid(vector, rows)
+        return self.vector_over_reduction(vector, shared)
+
+    # --- choices
+
+    def pick_axis(
+        self, name: str, rule: LoopAxis | None, others: Sequence[LoopAxis]
+    ) -> LoopAxis | None:
+        """A loop axis, by its number among the group's, or none."""
+
+        def number(loop: LoopAxis | None) -> int:
+            return NONE if loop is None else self.axes.index(loop)
+
+        chosen = self.pick(name, number(rule), [*map(number, others), NONE])
+        return None if chosen == NONE else self.axes[chosen]
+
+    def vector(
+        self,
+        candidates: Sequence[LoopAxis],
+        reads: Sequence[Access],
+        packed: Sequence[LoopAxis] = (),
+    ) -> LoopAxis | None:
+        """The axis of the lanes: where most accesses are contiguous, if any is. One of `packed`,
+        which strips make contiguous, where that would leave most lanes idle, or lets the lines of
+        the other factor meet in few sets of the cache.
+        """
+        contiguous = [x for x in candidates if any(a.contiguity(x) > 0 for a in reads)]
+        others = [x for x in contiguous if self.lanes.width(x) > 1]
+        others.sort(key=lambda x: -self.lanes.score(x, reads))
+        rule = self.lanes.best(candidates, reads)
+        used = 0.0 if rule is None else self.lanes.used(rule)
+        in_runs = next((x for x in packed if self.runs_along(x, reads)), None)
+        in_panels = [x for x in packed if any(access.panel(x) for access in reads)]
+        if in_runs is not None:
+            rule = in_runs
+        elif packed and used < IDLE:
+            rule = packed[0]
+        elif in_panels and used < FULL and rule in self.grid:
+            rule = in_panels[0]
+        elif rule in self.grid:
+            rule = self.uncollided(rule, packed) or rule
+        elif rule in self.sequential:
+            rule = self.beside(packed) or rule
+        return self.pick_axis("vector", rule, [*others, *packed])
+
+    def runs_along(self, columns: LoopAxis, reads: Sequence[Access]) -> bool:
+        """Do rows choose, by integers read for each, what would be packed for these columns?"""
+        rows = self.lanes.rows(columns, reads)
+        return rows is not None and bool(self.strips.in_runs(columns, rows))
+
+    def uncollided(self, vector: LoopAxis, packed: Sequence[LoopAxis]) -> LoopAxis | None:
+        """Another axis for the lanes, whose factor would push its own lines out of the cache when
+        read as rows, a few columns at a time. Results then lie across the lanes, so for long sums.
+        """
+        if _positions(self.sequential) < LONG_SUM or self.strips.collide(vector):
+            return None
+        return next((x for x in packed if x is not vector and self.strips.collide(x)), None)
+
+    def beside(self, packed: Sequence[LoopAxis]) -> LoopAxis | None:
+        """Where lanes would hold parts of one sum: an axis along which results lie side by side,
+        if sums are so short that adding up their lanes at the end takes long.
+        """
+        if self.row_bytes() >= ALIASING_BYTES:
+            return None
+        stores = [access for access in self.accesses if access.is_store]
+        return next((x for x in packed if all(s.contiguity(x) > 0 for s in stores)), None)
+
+    def packed_columns(self, reads: Sequence[Access]) -> list[LoopAxis]:
+        """Axes of the grid that fill vectors of strips: those with the least to pack first, or of
+        equals those along which results lie side by side.
+        """
+        stores = [access for access in self.accesses if access.is_store]
+        found: list[tuple[int, float, LoopAxis]] = []
+        for loop in self.grid:
+            rows = self.lanes.rows(loop, reads)
+            if rows is None or self.lanes.used(loop) < IDLE:
+                continue
+            in_panels = any(access.panel(loop) for access in reads)
+            if not in_panels and not self.strips.pay(loop, rows):
+                continue
+            if not partly(loop, reads) and not self.strips.leave_contiguous(loop, rows):
+                continue
+            packs = self.strips.factors(loop, rows)
+            read = [[x for x in self.axes if not f.axes.isdisjoint(x.members)] for f in packs]
+            size = sum(map(_positions, read))
+            found.append((size, -sum(store.contiguity(loop) for store in stores), loop))
+        return [loop for _, _, loop in sorted(found, key=lambda each: each[:2])]
+
+    # --- kinds of kernels
+
+    def map(self) -> Schedule:
+        """No reduction: every axis is grid; the vector axis goes innermost."""
+        vector = self.vector(self.grid, self.accesses)
+        order = [x for x in self.grid if x is not vector]
+        tiles = {}
+        if vector is not None:
+            across = self.transposed(vector, order)
+            if across is not None:
+                # as many lines as lanes: such a tile is transposed in registers
+                width = self.lanes.width(vector)
+                lanes = self.pick("width", width, [max(1, width // 2)])
+                most = across.estimate
+                lines = self.pick("lines", min(lanes, most), [n for n in (8, 32, 4) if n < most])
+                tiles = {
+                    across.symbol: TileChoice(lines),
+                    vector.symbol: TileChoice(1, lanes),
+                }
+                order = [x for x in order if x is not across]
+                panels = self.panel(vector) < vector.estimate  # written one after the other
+                order += [vector, across] if panels else [across, vector]
+            else:
+                vectors = -(-prod(x.estimate for x in self.grid) // self.lanes.width(vector))
+                trips = 2 * self.target.cores if self.facts.ordered else TRIPS
+                streams = max(1, min(STREAMS, vectors // trips))
+                tiles[vector.symbol] = self.stream_tile(vector, streams)
+                order.append(vector)
+        return self.done(order, tiles, CHUNK_WORK)
+
+    def transposed(self, vector: LoopAxis, others: Sequence[LoopAxis]) -> LoopAxis | None:
+        """The axis along which an access is contiguous that jumps along the vector axis."""
+        for access in self.accesses:
+            if access.contiguity(vector) >= 0:
+                continue
+            for loop in others:
+                if access.contiguity(loop) > 0 and loop.estimate > 1:
+                    return loop
+        return None
+
+    def stream_tile(
+        self, loop: LoopAxis, streams: int = STREAMS, knob: str = "streams"
+    ) -> TileChoice:
+        """Several vectors at a time, as many as the extent fills."""
+        lanes = self.lanes.width(loop)
+        most = max(1, self.panel(loop) // lanes)
+        rule = _power_of_two(min(streams, most))
+        others = [n for n in (2 * rule, rule // 2, 4 * rule, 1) if 0 < n <= min(most, 2 * COLUMNS)]
+        return TileChoice(self.pick(knob, rule, others), lanes)
+
+    def vector_over_grid(self, vector: LoopAxis, rows: LoopAxis | None) -> Schedule:
+        """Lanes are independent results: columns of a matrix product, column sums, convolutions."""
+        lanes = self.lanes.width(vector)
+        sums = len(self.reductions)
+        budget = max(2, (3 * self.target.registers // 4) // sums)
+        order = [x for x in self.grid if x is not vector and x is not rows]
+        if rows is None:
+            most = max(1, min(COLUMNS, self.panel(vector) // lanes))
+            vectors = self.pick(
+                "columns", min(most, budget), [n for n in (8, 4, 16, 2, 1) if n <= most]
+            )
+            tiles = {vector.symbol: TileChoice(vectors, lanes)}
+            return self.done([*order, vector], tiles, CHUNK_WORK)
+        across = [a for a in self.accesses if a.is_factor and a.moves(vector)]
+        full = any(a.moves(rows) for a in across)
+        held = sums * (1 + full)  # a factor as large as the tile needs registers too
+        loads = max(1, sum(not a.moves(rows) for a in across))
+        packed = self.strips.pay(vector, rows)
+        strip = self.row_bytes() if packed else 0
+        extents = rows.estimate, self.panel(vector)
+        ranked = register_tiles(*extents, lanes, held, loads, self.target, strip)
+        if self.strips.are_masked:  # a mask for each vector: more than there are registers for
+            ranked.sort(key=lambda tile: tile[1] > 1)
+        rule, *others = [f"{height}x{width}" for height, width in ranked]
+        height, vectors = self.pick_tile(rule, others)
+        tiles = {
+            vector.symbol: TileChoice(vectors, lanes),
+            rows.symbol: TileChoice(height),
+        }
+        return self.contraction(order, vector, rows, tiles, packed)
+
+    def panel(self, loop: LoopAxis) -> int:
+        """How many positions along an axis a tile may hold: those of a panel, where one is read."""
+        panels = (access.panel(loop) for access in self.accesses)
+        return min(filter(None, panels), default=loop.estimate)
+
+    def pick_tile(self, rule: str, others: Sequence[str]) -> tuple[int, int]:
+        """Rows and columns of a register tile."""
+        rows, columns = self.pick("tile", rule, others).split("x")
+        return int(rows), int(columns)
+
+    def contraction(
+        self,
+        order: Sequence[LoopAxis],
+        columns: LoopAxis,
+        rows: LoopAxis,
+        tiles: Mapping[Symbol, TileChoice],
+        packed: bool,
+    ) -> Schedule:
+        """The loops of a register tile: the columns' factors packed, or either axis outside."""
+        found = self.strips.factors(columns, rows)
+        packs = found if found and self.pick("pack", int(packed), (1 - packed,)) else ()
+        keys = self.strips.in_runs(columns, rows) if packs == found else ()
+        shared = self.strips.shared(columns, rows) if keys else packs
+        pair = [columns, rows]
+        block = self.row_block(order, columns, rows, tiles)
+        chunk = self.contraction_chunk()
+        if shared:  # a strip, or a panel, serves all that does not change it
+            free = self.strips.free(shared, pair)
+            order = [x for x in order if x not in free]
+            pair = [columns, *free, rows]
+            strips = -(-columns.estimate // tiles[columns.symbol].size) * _positions(order)
+            if free and strips >= SHARES * self.target.cores // 2:  # enough: none is packed twice
+                inside = [rows, *free, *self.sequential]
+                chunk = tiles[columns.symbol].size * _positions(inside) * self.facts.operations
+        else:
+            if any(self.is_read_once(access) for access in self.accesses):
+                chunk = CHUNK_WORK
+            # what is walked again for every step of the outer loop should stay in cache
+            stays = columns.estimate * self.row_bytes() <= self.target.l2_bytes // 2
+            outer = ("rows", "columns") if stays else ("columns", "rows")
+            if self.pick("outer", outer[0], outer) == "rows":
+                pair = [rows, columns]
+        if not shared:
+            return self.done([*order, *pair], tiles, chunk)
+        made = self.done([*order, *pair], tiles, chunk, packs, columns.symbol, (rows, block))
+        lanes = tiles[columns.symbol].vector
+        return replace(
+            made,
+            rows=rows.symbol if keys else None,
+            keys=keys,
+            shared=tuple(factor for factor in shared if factor not in packs),
+            lines=self.strips.lines(packs, columns, lanes) if lanes > 1 else None,
+        )
+
+    def is_read_once(self, access: Access) -> bool:
+        """Is it a factor whose every element is loaded for a single multiplication?"""
+        moved = (access.moves(x) or x.symbol in access.chosen for x in self.axes if x.estimate > 1)
+        return access.is_factor and all(moved)
+
+    def row_block(
+        self,
+        order: Sequence[LoopAxis],
+        columns: LoopAxis,
+        rows: LoopAxis,
+        tiles: Mapping[Symbol, TileChoice],
+    ) -> int:
+        """Rows of a chunk that packs: many, as they pay for it, but chunks enough to share out.
+        Runs of rows, each with strips of its own, are better not cut.
+        """
+        strips = -(-columns.estimate // tiles[columns.symbol].size) * _positions(order)
+        block = max(ROW_BLOCK, rows.estimate if self.strips.in_runs(columns, rows) else 0)
+        while (
+            block > PACK_ROWS and strips * -(-rows.estimate // block) < SHARES * self.target.cores
+        ):
+            block //= 2
+        return block
+
+    def contraction_chunk(self) -> int:
+        """The work of one chunk: small enough to share out, large enough to reuse what it loads."""
+        total = _positions(self.axes)
+        return max(SMALL_CONTRACTION, min(LARGE_CONTRACTION, total // CONTRACTION_CHUNKS))
+
+    def vector_over_reduction(
+        self, vector: LoopAxis | None, shared: Sequence[LoopAxis]
+    ) -> Schedule:
+        """Lanes are partial results of one sum: row reductions, dot products of rows by rows."""
+        tiles: dict[Symbol, TileChoice] = {}
+        if vector is not None:
+            self.sequential = [x for x in self.sequential if x is not vector] + [vector]
+        shared = sorted(shared, key=lambda x: -x.estimate)[:2]
+        sizes = self.dot_tile(shared)
+        for loop, size in zip(shared, sizes, strict=True):
+            tiles[loop.symbol] = TileChoice(size)
+        accumulators = len(self.reductions)
+        for size in sizes:
+            accumulators *= size
+        if vector is not None:
+            streams = max(1, 2 * STREAMS // accumulators) if shared else STREAMS
+            tiles[vector.symbol] = self.stream_tile(vector, streams)
+        order = [x for x in self.grid if x not in shared]
+        if len(shared) < 2:
+            return self.done([*order, *shared], tiles, CHUNK_WORK)
+        columns, rows = shared
+        packed = self.row_bytes() >= ALIASING_BYTES and rows.estimate >= PACK_ROWS
+        return self.contraction(order, columns, rows, tiles, packed)
+
+    def dot_tile(self, shared: Sequence[LoopAxis]) -> tuple[int, ...]:
+        """How many rows of each factor meet."""
+        if not shared:
+            return ()
+        tall = DOT_TILE if self.target.registers >= 32 else DOT_TILE // 2
+        sizes = [_rows(x.estimate, tall * (3 - len(shared))) for x in shared]
+        sums = len(self.reductions)
+        if sums > 1:
+            sizes = [max(1, size // 2) for size in sizes]
+        most = [x.estimate for x in shared] + [1]
+        others = []
+        for text in DOT_TILES:
+            pair = [min(*both) for both in zip(map(int, text.split("x")), most, strict=False)]
+            if pair[0] * pair[1] * sums + max(pair) + 1 <= self.target.registers:
+                others.append("x".join(map(str, pair)))
+        return self.pick_tile("x".join(map(str, [*sizes, 1][:2])), others)[: len(shared)]
+
+    def row_bytes(self) -> int:
+        """About how many bytes of one operand a result of a contraction reads."""
+        positions = 1
+        for loop in self.sequential:
+            positions *= loop.estimate
+        return positions * self.reductions[0].dtype.size
+
+    # --- the record
+
+    def done(
+        self,
+        order: Sequence[LoopAxis],
+        tiles: Mapping[Symbol, TileChoice],
+        chunk_work: int,
+        packs: tuple[Term, ...] = (),
+        along: Symbol | None = None,
+        block: tuple[LoopAxis | None, int] = (None, 0),
+    ) -> Schedule:
+        kept = dict(tiles)
+        inner = list(self.inner)
+        if inner and all(kept.get(x.symbol, TileChoice()).vector == 1 for x in order):
+            vector = self.inner_vector(inner, kept)
+            if vector is not None:
+                inner = [x for x in inner if x is not vector] + [vector]
+                if self.facts.ordered:
+                    kept[vector.symbol] = TileChoice(1, self.lanes.width(vector))
+                elif vector.symbol not in kept:
+                    kept[vector.symbol] = self.stream_tile(vector, knob="store_streams")
+        kept = {s: t for s, t in kept.items() if t.size > 1}
+        wanted = self.pick("chunk", chunk_work, (chunk_work * 4, chunk_work // 4))
+        grid = self.chunks(order, kept, wanted, block, along)
+        if along is None:
+            in_panels = (x.symbol for x in order if any(a.panel(x) for a in self.accesses))
+            along = next((symbol for symbol in in_panels if symbol in kept), None)
+        sequential = tuple(self.sequential)
+        return Schedule(self.axes, grid, sequential, tuple(inner), kept, packs, along)
+
+    def inner_vector(
+        self, inner: list[LoopAxis], tiles: Mapping[Symbol, TileChoice]
+    ) -> LoopAxis | None:
+        """The vector axis of the stores. Loops nested in each other have one vector axis together:
+        an axis that a reduction runs over too keeps the choice made there.
+        """
+        wide = [x for x in self.sequential if tiles.get(x.symbol, TileChoice()).vector > 1]
+        for loop in inner:
+            if loop in wide:
+                return loop
+        free = [x for x in inner if not wide or x not in self.sequential]
+        free = inner[-1:] if self.facts.ordered else free
+        reads = [a for a in self.accesses if a.reduction is None]
+        return self.lanes.best(free, reads)
+
+    def chunks(
+        self,
+        order: Sequence[LoopAxis],
+        tiles: Mapping[Symbol, TileChoice],
+        wanted: int,
+        block: tuple[LoopAxis | None, int],
+        packed: Symbol | None,
+    ) -> tuple[tuple[LoopAxis, int], ...]:
+        """Positions per chunk: inner axes whole until a chunk has the wanted work, the rest cut.
+        What lies inside the `packed` axis is walked for a whole tile of it.
+        """
+        work = self.facts.operations
+        for loop in (*self.inner, *self.sequential):
+            work *= loop.estimate
+        work = max(1, min(work, 1 << 40))
+        strip = tiles.get(packed, TileChoice()).size if packed is not None else 1
+        work *= strip
+        out: list[tuple[LoopAxis, int]] = []
+        for loop in reversed(order):
+            tile = tiles.get(loop.symbol, TileChoice()).size
+            if loop.symbol is packed:
+                work //= strip
+            positions = loop.estimate
+            known = loop.extent.interval.hi is not None and positions < UNKNOWN
+            count = max(1, wanted // work) if wanted > work else 1
+            if loop is block[0]:
+                count = self.pick("row_block", block[1], (256, 64, 512, 128))
+            count = -(-count // tile) * tile
+            if count >= positions and known:
+                out.append((loop, 0))
+                work *= positions
+            else:
+                out.append((loop, count))
+                work *= count
+        return tuple(reversed(out))
+
+
+def _positions(loops: Sequence[LoopAxis]) -> int:
+    return prod(loop.estimate for loop in loops)
+
+
+def _power_of_two(n: int) -> int:
+    """The largest power of two not above n."""
+    return 1 << (n.bit_length() - 1)
+
+
+def _rows(positions: int, most: int) -> int:
+    """The unroll factor up to `most` that wastes least on `positions`, the larger the better."""
+    if positions <= most:
+        return positions
+    return min(range(most, max(1, most // 2), -1), key=lambda n: (-positions % n > 0, -n))
