@@ -43,6 +43,6 @@ static __device__ inline int atomicAdd(int* at, int value) {
     static __device__ inline float name##f(float x, float y) { return __builtin_##name##f(x, y); } \
     static __device__ inline double name(double x, double y) { return __builtin_##name(x, y); }
 HIP_FUNCTION1(sqrt) HIP_FUNCTION1(fabs) HIP_FUNCTION1(floor) HIP_FUNCTION1(rint)
-HIP_FUNCTION2(fmin) HIP_FUNCTION2(fmax) HIP_FUNCTION2(copysign)
+HIP_FUNCTION2(fmin) HIP_FUNCTION2(fmax) HIP_FUNCTION2(copysign) HIP_FUNCTION2(fmod)
 static __device__ inline float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 static __device__ inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }

@@ -1,7 +1,10 @@
-"""The stand-in CUDA driver as a file, and texts as the "cubins" that it loads."""
+"""The libraries that stand in for vendors', and texts as the machine code that they load."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -15,8 +18,8 @@ from tests.simt.compiling import (
     write_library,
 )
 
-SOURCE = "stand_in_cuda.cpp"
-LIBRARY = "libcuda.so.1"
+CUDA, HIP = "libcuda.so.1", "libamdhip64.so"
+SOURCES = {CUDA: ("stand_in_cuda.cpp",), HIP: ("stand_in_hip.cpp", "stand_in_cuda.cpp")}
 
 
 def headers() -> Path | None:
@@ -29,19 +32,32 @@ def headers() -> Path | None:
     return None if header is None else Path(str(header.locate())).parent
 
 
-def library() -> Path:
-    """The driver, built once; it has a folder of its own, for the loader's search path."""
-    runtime = runtime_library()
+def library(name: str, *flags: str) -> Path:
+    """CUDA's or HIP's, built once; it has a folder of its own, for the loader's search path."""
+    runtime, own = runtime_library(), SOURCES[name]
     found = headers()
     assert found is not None, "no cuda.h: install luminal[cuda]"
-    folder = cached("stand-in", str(runtime), *sources((SOURCE, "runtime.h", "fibres.h")))
-    target = folder.with_suffix("") / LIBRARY
+    folder = cached("stand-in", str(runtime), *flags, *sources((*own, "runtime.h", "fibres.h")))
+    target = folder.with_suffix("") / name
     if not target.exists():
-        soname = f"-Wl,-soname,{LIBRARY}"
-        write_library(target, "-O1", "-I", found, HERE / SOURCE, *linked(runtime), soname)
+        soname = f"-Wl,-soname,{name}"
+        parts = (*flags, "-I", found, HERE / own[0], *linked(runtime), soname)
+        write_library(target, "-O1", *parts)
     return target
 
 
-def cubin(text: str) -> bytes:
-    """What the stand-in takes for a cubin of the text."""
-    return compile(text, "cuda").library.read_bytes()
+def code(text: str, dialect: str) -> bytes:
+    """What the stand-ins take for machine code of the text."""
+    return compile(text, dialect).library.read_bytes()
+
+
+def run(cases: Path, library: Path) -> None:
+    """The tests in a file, in a process that finds this library."""
+    path = [str(library.parent), os.environ.get("LD_LIBRARY_PATH", "")]
+    environment = os.environ | {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, path))}
+    options = ("-q", "-n", "0", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *options, str(cases)]
+    done = subprocess.run(
+        command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

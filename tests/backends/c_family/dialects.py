@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from luminal.codegen.c_family.cuda import CUDA
+from luminal.codegen.c_family.hip import HIP
 from luminal.codegen.c_family.kernel import spell
 from luminal.codegen.c_family.opencl import OPENCL
 from luminal.expand.ir import Kernel
@@ -18,7 +19,7 @@ from tests.simt import compiling
 from tests.simt.driver import CheckedDriver
 
 Array = np.ndarray[Any, Any]
-DIALECTS = {"opencl": OPENCL, "cuda": CUDA}
+DIALECTS = {"opencl": OPENCL, "cuda": CUDA, "hip": HIP}
 
 
 @cache

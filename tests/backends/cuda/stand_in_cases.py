@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from luminal import config
@@ -15,35 +14,10 @@ from luminal.backends.cuda import nvrtc, presence
 from luminal.backends.cuda.driver import CudaDriver
 from luminal.codegen.c_family.cuda import CUDA
 from luminal.codegen.c_family.kernel import spell
-from luminal.dtypes import float32, int64
 from luminal.errors import CompileError
-from luminal.expand.ir import Carry, Loop
-from luminal.kernel.tile_ir import Role
-from luminal.runtime.driver import Array, DeviceError, Place
-from tests.backends.c_family.kernels import Writer, constant, index, tile_kernel
+from luminal.runtime.driver import Place
+from tests.backends.c_family.driver_cases import DriverCases
 from tests.simt import stand_in
-
-
-def row_sums(*, scratch: bool) -> Any:
-    """Chunk r sums row r of n columns; by way of the scratch memory, if that is asked for."""
-    w = Writer()
-    k, before, sum_ = (w.new(dtype) for dtype in (int64, float32, float32))
-    x = w.load("x", float32, w.apply("add", w.apply("mul", w.chunk, w.n), k))
-    carry = Carry(sum_, constant(float32, 0.0), before, w.apply("add", before, x))
-    w.body = [Loop(k, index(0), w.n, 1, (carry,), w.taken())]
-    value = sum_
-    if scratch:
-        w.store("work", index(0), sum_)
-        value = w.load("work", float32, index(0))
-    w.store("sums", w.chunk, value)
-    kernel = w.kernel(
-        ("x", float32, Role.IN), ("sums", float32, Role.OUT),
-        scratch=float32 if scratch else None, scratch_bytes=68 if scratch else 0,
-    )  # fmt: skip
-    return tile_kernel(kernel)
-
-
-KERNEL = row_sums(scratch=False)
 
 
 def _spelled(kernel: Any) -> Any:
@@ -51,42 +25,35 @@ def _spelled(kernel: Any) -> Any:
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CudaDriver]:
-    made: list[str] = []
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+    architectures: list[str] = []
 
     def compiled(text: str, architecture: str) -> nvrtc.Cubin:
-        made.append(architecture)
-        return nvrtc.Cubin(stand_in.cubin(text), 32, 0, 0)
+        architectures.append(architecture)
+        return nvrtc.Cubin(stand_in.code(text, "cuda"), 32, 0, 0)
 
     monkeypatch.setattr(nvrtc, "compile", compiled)
     monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
     with config.override(LUMINAL_CACHE_DIR=tmp_path):
-        driver = CudaDriver(_spelled)
-        driver.made = made  # type: ignore[attr-defined]
-        yield driver
-    ctypes.CDLL(stand_in.LIBRARY).stand_in_reset()
+        yield architectures
 
 
-def _placed(driver: CudaDriver, array: Array) -> Place:
-    place = Place(driver.allocate(array.nbytes))
-    driver.write(place, array)
-    return place
+@pytest.fixture
+def driver(made: list[str]) -> Iterator[CudaDriver]:
+    yield CudaDriver(_spelled)
+    ctypes.CDLL(stand_in.CUDA).stand_in_reset()
 
 
-def _read(driver: CudaDriver, place: Place, like: Array) -> Array:
-    array = np.zeros_like(like)
-    driver.read(place, array)
-    return array
+class TestCuda(DriverCases):
+    architecture = "sm_90a"
+    invalid = "INVALID_VALUE"
+    failed = "LAUNCH_FAILED"
 
+    def again(self, place: Place) -> Place:
+        class Freed:
+            handle = int(place.block.handle)
 
-def _launched(driver: CudaDriver, *, rows: int, workers: int, scratch: bool) -> None:
-    values = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
-    source, target = _placed(driver, values), Place(driver.allocate(rows * 4))
-    code = driver.compile(row_sums(scratch=scratch), "text")
-    memory = Place(driver.allocate(workers * code.scratch_bytes([4]))) if scratch else None
-    driver.enqueue(code, rows, workers, [source, target], [4], memory)
-    sums = _read(driver, target, values[:, 0].copy())
-    np.testing.assert_array_equal(sums, values.sum(1))
+        return Place(Freed(), place.offset)
 
 
 def test_it_is_present() -> None:
@@ -97,96 +64,3 @@ def test_it_is_present() -> None:
 def test_a_device_that_is_not_there_is_named() -> None:
     with pytest.raises(CompileError, match="cuda:1: there are 1 devices"):
         CudaDriver(_spelled, 1)
-
-
-def test_memory_that_was_allocated_is_not_free(driver: CudaDriver) -> None:
-    before = driver.memory()
-    block = driver.allocate(1 << 20)
-    assert driver.memory() == (before.total, before.free - (1 << 20))
-    driver.free(block)
-    driver.wait()
-    assert driver.memory() == before
-
-
-def test_copies_start_at_offsets_and_keep_their_order(driver: CudaDriver) -> None:
-    values = np.arange(64, dtype=np.int32)
-    first, second = _placed(driver, values), _placed(driver, values[::-1].copy())
-    driver.copy(Place(first.block, 16), Place(second.block, 32), 64)
-    driver.write(Place(second.block, 36), np.array([-1], np.int32))
-    expected = values[::-1].copy()
-    expected[8:24], expected[9] = values[4:20], -1
-    np.testing.assert_array_equal(_read(driver, second, values), expected)
-
-
-def test_what_was_written_may_change_after_the_call(driver: CudaDriver) -> None:
-    values = np.arange(8, dtype=np.int32)
-    place = _placed(driver, values)
-    values[:] = 0
-    np.testing.assert_array_equal(_read(driver, place, values), np.arange(8))
-
-
-def test_empty_copies_are_nothing(driver: CudaDriver) -> None:
-    place, empty = _placed(driver, np.zeros(4)), np.zeros((0, 3))
-    driver.write(place, empty)
-    driver.read(place, empty)
-    driver.copy(place, place, 0)
-
-
-def test_a_filling_repeats_its_pattern(driver: CudaDriver) -> None:
-    place = _placed(driver, np.zeros(10, np.uint8))
-    driver.fill(place, 10, b"\1\2\3")
-    assert _read(driver, place, np.zeros(10, np.uint8)).tobytes() == b"\1\2\3\1\2\3\1\2\3\1"
-
-
-@pytest.mark.parametrize("scratch", [False, True], ids=["registers", "scratch"])
-@pytest.mark.parametrize("workers", [1, 7, 128, 300])
-def test_a_launch_walks_all_chunks(driver: CudaDriver, workers: int, scratch: bool) -> None:
-    _launched(driver, rows=301, workers=workers, scratch=scratch)
-
-
-def test_code_is_compiled_once_for_the_devices_own_architecture(driver: CudaDriver) -> None:
-    driver.compile(KERNEL, "text")
-    driver.compile(KERNEL, "text")
-    assert driver.made == ["sm_90a"]  # type: ignore[attr-defined]
-
-
-def test_marks_tell_the_devices_time(driver: CudaDriver) -> None:
-    first = driver.mark()
-    _launched(driver, rows=64, workers=64, scratch=False)
-    last = driver.mark()
-    assert 0 < driver.seconds(first, last) < 60
-    assert driver.seconds(first, first) == 0
-
-
-def test_more_memory_than_there_is_is_refused(driver: CudaDriver) -> None:
-    with pytest.raises(MemoryError, match=r"cuda:0: cannot allocate 1099511627776 bytes; \d+ are"):
-        driver.allocate(1 << 40)
-    driver.free(driver.allocate(64))
-
-
-def test_a_copy_beyond_a_block_is_reported(driver: CudaDriver) -> None:
-    place = _placed(driver, np.zeros(4))
-    with pytest.raises(DeviceError, match=r"cuda:0: .*INVALID_VALUE"):
-        driver.read(Place(place.block, 8), np.zeros(4))
-
-
-def test_a_freed_operand_is_reported(driver: CudaDriver) -> None:
-    source, target = _placed(driver, np.zeros(4, np.float32)), Place(driver.allocate(4))
-    address = int(source.block.handle)
-    driver.free(source.block)
-
-    class Freed:
-        handle = address
-
-    driver.enqueue(driver.compile(KERNEL, "text"), 1, 1, [Place(Freed()), target], [4], None)
-    with pytest.raises(DeviceError, match="cuda:0: wait: CUDA_ERROR_LAUNCH_FAILED"):
-        driver.wait()
-    with pytest.raises(DeviceError, match="LAUNCH_FAILED"):  # as does all that follows
-        driver.allocate(4)
-
-
-def test_a_block_is_free_once_what_is_queued_has_run(driver: CudaDriver) -> None:
-    source, target = _placed(driver, np.ones(4, np.float32)), Place(driver.allocate(4))
-    driver.enqueue(driver.compile(KERNEL, "text"), 1, 1, [source, target], [4], None)
-    driver.free(source.block)
-    np.testing.assert_array_equal(_read(driver, target, np.zeros(1, np.float32)), [4])

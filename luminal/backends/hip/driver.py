@@ -1,0 +1,164 @@
+"""One AMD device as a Driver: a pool of memory, one stream, modules, launches."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from luminal import tracing
+from luminal.backends.hip import hiprtc, presence
+from luminal.codegen.c_family.dialect import KERNEL
+from luminal.codegen.c_family.kernel import Spelled
+from luminal.errors import CompileError
+from luminal.kernel.tile_ir import Kernel
+from luminal.runtime import object_cache
+from luminal.runtime.driver import Array, Block, DeviceError, DeviceMemory, Driver, Mark, Place
+
+GROUP = 256  # threads of a group: one row of 64 lanes for each of a compute unit's four SIMDs
+GROUPS = 4  # of a compute unit: half of the lanes it holds, which leaves 128 registers each
+
+
+@dataclass(frozen=True, slots=True)
+class HipCode:
+    """A kernel on its device, and the text that it was made of. It stays loaded."""
+
+    spelled: Spelled
+    module: Any
+    kernel: Any
+
+    def scratch_bytes(self, params: Sequence[int]) -> int:
+        """As a driver's Code."""
+        return self.spelled.scratch_bytes(params)
+
+
+class _Event:
+    """A HIP event, destroyed with this."""
+
+    def __init__(self, event: Any, destroy: Callable[[Any], object]) -> None:
+        self.event = event
+        weakref.finalize(self, destroy, event)
+
+
+class HipDriver(Driver):
+    """The device `hip:number`; `spell` makes HIP of kernels. A block is an address.
+
+    Raises CompileError where there is no such device.
+    """
+
+    def __init__(self, spell: Callable[[Kernel], Spelled], number: int = 0) -> None:
+        count, reason = presence.device_count(), presence.absence()
+        if number >= count:
+            raise CompileError(f"hip:{number}: {reason or f'there are {count} devices'}")
+        self.name = f"hip:{number}"
+        self.spell = spell
+        self.number = number
+        self.hip = hip = presence.bindings()
+        properties = self._do(hip.hipGetDeviceProperties, number)
+        self.architecture = properties.gcnArchName
+        self.workers = properties.multiProcessorCount * GROUPS * GROUP
+        self.stream = self._do(hip.hipStreamCreate)
+
+    def _do(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What one of hip-python's functions returns beside its status, for this device.
+
+        Raises DeviceError, or MemoryError, with the status by name.
+        """
+        self.hip.hipSetDevice(self.number)
+        status, *values = function(*arguments)
+        if status == self.hip.hipError_t.hipErrorOutOfMemory:
+            raise MemoryError(f"{self.name}: {status.name}")
+        if status != self.hip.hipError_t.hipSuccess:
+            raise DeviceError(f"{self.name}: {function.__name__}: {status.name}")
+        return tuple(values) if len(values) > 1 else next(iter(values), None)
+
+    def memory(self) -> DeviceMemory:
+        free, total = self._do(self.hip.hipMemGetInfo)
+        return DeviceMemory(total, free)
+
+    def allocate(self, size: int) -> Block:
+        try:
+            return int(self._do(self.hip.hipMallocAsync, size, self.stream))
+        except MemoryError:
+            raise MemoryError(
+                f"{self.name}: cannot allocate {size} bytes; {self.memory().free} are free"
+            ) from None
+
+    def free(self, block: Block) -> None:
+        self._do(self.hip.hipFreeAsync, block, self.stream)
+
+    def write(self, target: Place, source: Array) -> None:
+        kind = self.hip.hipMemcpyKind.hipMemcpyHostToDevice
+        self._copy(_address(target), source.ctypes.data, source.nbytes, kind)
+
+    def read(self, source: Place, target: Array) -> None:
+        kind = self.hip.hipMemcpyKind.hipMemcpyDeviceToHost
+        self._copy(target.ctypes.data, _address(source), target.nbytes, kind)
+        self.wait()
+
+    def copy(self, source: Place, target: Place, size: int) -> None:
+        kind = self.hip.hipMemcpyKind.hipMemcpyDeviceToDevice
+        if size:
+            addresses = _address(target), _address(source)
+            self._do(self.hip.hipMemcpyAsync, *addresses, size, kind, self.stream)
+
+    def _copy(self, target: int, source: int, size: int, kind: Any) -> None:
+        """From or to the host, which has it or may change it when this returns."""
+        if size:
+            self._do(self.hip.hipMemcpyWithStream, target, source, size, kind, self.stream)
+
+    def compile(self, kernel: Kernel, text: str) -> HipCode:
+        spelled = self.spell(kernel)
+        module = self._do(self.hip.hipModuleLoadData, self._object(spelled.text))
+        function = self._do(self.hip.hipModuleGetFunction, module, KERNEL.encode())
+        return HipCode(spelled, module, function)
+
+    def _object(self, text: str) -> bytes:
+        objects = object_cache.default()
+        key = object_cache.key(text, self.architecture, hiprtc.version(), *hiprtc.OPTIONS)
+        code = objects.get(key)
+        if code is None:
+            with tracing.span("compile"):
+                code = hiprtc.compile(text, self.architecture)
+            objects.put(key, code)
+        return code
+
+    def enqueue(
+        self,
+        code: Any,
+        chunks: int,
+        workers: int,
+        operands: Sequence[Place],
+        params: Sequence[int],
+        scratch: Place | None,
+    ) -> None:
+        memory = [_address(operand) for operand in operands]
+        memory.append(0 if scratch is None else _address(scratch))
+        values = [*memory, *params, code.scratch_bytes(params), chunks]
+        held = (ctypes.c_int64 * len(values))(*values)
+        start = ctypes.addressof(held)
+        arguments = (ctypes.c_void_p * len(values))(*range(start, start + 8 * len(values), 8))
+        group = min(GROUP, workers)
+        # Threads beyond `workers` find no chunk left, but would have no scratch memory either.
+        groups = workers // group if scratch else -(-workers // group)
+        shape = (groups, 1, 1, group, 1, 1)
+        launch = self.hip.hipModuleLaunchKernel
+        self._do(launch, code.kernel, *shape, 0, self.stream, arguments, None)
+
+    def wait(self) -> None:
+        self._do(self.hip.hipStreamSynchronize, self.stream)
+
+    def mark(self) -> Mark:
+        mark = _Event(self._do(self.hip.hipEventCreate), self.hip.hipEventDestroy)
+        self._do(self.hip.hipEventRecord, mark.event, self.stream)
+        return mark
+
+    def seconds(self, first: Mark, last: Mark) -> float:
+        self._do(self.hip.hipEventSynchronize, last.event)
+        return float(self._do(self.hip.hipEventElapsedTime, first.event, last.event)) * 1e-3
+
+
+def _address(place: Place) -> int:
+    return int(place.block) + place.offset

@@ -1,0 +1,38 @@
+"""Whether there are HIP devices, and why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def bindings() -> Any:
+    """hip-python's module of the runtime. Raises ImportError where there is none."""
+    from hip import hip
+
+    return hip
+
+
+def device_count() -> int:
+    """How many devices there are; 0 where `absence` says why."""
+    count, _ = _found()
+    return count
+
+
+def absence() -> str | None:
+    """Why HIP cannot be used here; None where it can."""
+    _, reason = _found()
+    return reason
+
+
+def _found() -> tuple[int, str | None]:
+    try:
+        hip = bindings()
+    except ImportError:
+        return 0, "hip-python is not installed; install luminal[hip]"
+    try:
+        status, count = hip.hipGetDeviceCount()  # looks for the library
+    except (ImportError, OSError, RuntimeError) as error:
+        return 0, f"hip-python finds no ROCm ({error}); install AMD's driver and runtime"
+    if status != hip.hipError_t.hipSuccess or not count:
+        return 0, f"ROCm finds no device ({status.name})"
+    return count, None

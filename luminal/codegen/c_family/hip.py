@@ -1,0 +1,14 @@
+"""HIP: CUDA C++ as AMD's compilers take it, with -ffp-contract=off."""
+
+from __future__ import annotations
+
+from luminal.codegen.c_family.cuda import CudaCpp
+
+
+class Hip(CudaCpp):
+    """AMD's names are NVIDIA's."""
+
+    name = "HIP"
+
+
+HIP = Hip()

@@ -1,0 +1,156 @@
+"""What every driver over a stand-in for a vendor's library must do: a base of tests.
+
+`KERNEL` and the others are expanded already: the driver's `spell` takes `kernel.expanded`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from luminal.dtypes import float32, int64
+from luminal.expand.ir import Carry, Loop
+from luminal.kernel.tile_ir import Role
+from luminal.runtime.driver import Array, DeviceError, Driver, Place
+from tests.backends.c_family.kernels import Writer, constant, index, tile_kernel
+
+
+def row_sums(*, scratch: bool) -> Any:
+    """Chunk r sums row r of n columns; by way of the scratch memory, if that is asked for."""
+    w = Writer()
+    k, before, sum_ = (w.new(dtype) for dtype in (int64, float32, float32))
+    x = w.load("x", float32, w.apply("add", w.apply("mul", w.chunk, w.n), k))
+    carry = Carry(sum_, constant(float32, 0.0), before, w.apply("add", before, x))
+    w.body = [Loop(k, index(0), w.n, 1, (carry,), w.taken())]
+    value = sum_
+    if scratch:
+        w.store("work", index(0), sum_)
+        value = w.load("work", float32, index(0))
+    w.store("sums", w.chunk, value)
+    kernel = w.kernel(
+        ("x", float32, Role.IN), ("sums", float32, Role.OUT),
+        scratch=float32 if scratch else None, scratch_bytes=68 if scratch else 0,
+    )  # fmt: skip
+    return tile_kernel(kernel)
+
+
+KERNEL = row_sums(scratch=False)
+
+
+def placed(driver: Driver, array: Array) -> Place:
+    place = Place(driver.allocate(array.nbytes))
+    driver.write(place, array)
+    return place
+
+
+def read(driver: Driver, place: Place, like: Array) -> Array:
+    array = np.zeros_like(like)
+    driver.read(place, array)
+    return array
+
+
+def launched(driver: Driver, *, rows: int, workers: int, scratch: bool) -> None:
+    values = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
+    source, target = placed(driver, values), Place(driver.allocate(rows * 4))
+    code = driver.compile(row_sums(scratch=scratch), "text")
+    memory = Place(driver.allocate(workers * code.scratch_bytes([4]))) if scratch else None
+    driver.enqueue(code, rows, workers, [source, target], [4], memory)
+    sums = read(driver, target, values[:, 0].copy())
+    np.testing.assert_array_equal(sums, values.sum(1))
+
+
+class DriverCases:
+    """A subclass has the fixtures `driver` and `made` (the architectures it compiled for), and the
+    words that its library has for what goes wrong.
+    """
+
+    architecture: str
+    invalid: str
+    failed: str
+
+    def again(self, place: Place) -> Place:
+        """The same place for one who does not know that it was freed."""
+        return place
+
+    def test_memory_that_was_allocated_is_not_free(self, driver: Driver) -> None:
+        before = driver.memory()
+        block = driver.allocate(1 << 20)
+        assert driver.memory() == (before.total, before.free - (1 << 20))
+        driver.free(block)
+        driver.wait()
+        assert driver.memory() == before
+
+    def test_copies_start_at_offsets_and_keep_their_order(self, driver: Driver) -> None:
+        values = np.arange(64, dtype=np.int32)
+        first, second = placed(driver, values), placed(driver, values[::-1].copy())
+        driver.copy(Place(first.block, 16), Place(second.block, 32), 64)
+        driver.write(Place(second.block, 36), np.array([-1], np.int32))
+        expected = values[::-1].copy()
+        expected[8:24], expected[9] = values[4:20], -1
+        np.testing.assert_array_equal(read(driver, second, values), expected)
+
+    def test_what_was_written_may_change_after_the_call(self, driver: Driver) -> None:
+        values = np.arange(8, dtype=np.int32)
+        place = placed(driver, values)
+        values[:] = 0
+        np.testing.assert_array_equal(read(driver, place, values), np.arange(8))
+
+    def test_empty_copies_are_nothing(self, driver: Driver) -> None:
+        place, empty = placed(driver, np.zeros(4)), np.zeros((0, 3))
+        driver.write(place, empty)
+        driver.read(place, empty)
+        driver.copy(place, place, 0)
+
+    def test_a_filling_repeats_its_pattern(self, driver: Driver) -> None:
+        place = placed(driver, np.zeros(10, np.uint8))
+        driver.fill(place, 10, b"\1\2\3")
+        assert read(driver, place, np.zeros(10, np.uint8)).tobytes() == b"\1\2\3\1\2\3\1\2\3\1"
+
+    @pytest.mark.parametrize("scratch", [False, True], ids=["registers", "scratch"])
+    @pytest.mark.parametrize("workers", [1, 7, 128, 300])
+    def test_a_launch_walks_all_chunks(self, driver: Driver, workers: int, scratch: bool) -> None:
+        launched(driver, rows=301, workers=workers, scratch=scratch)
+
+    def test_code_is_compiled_once_for_the_devices_own_architecture(
+        self, driver: Driver, made: list[str]
+    ) -> None:
+        driver.compile(KERNEL, "text")
+        driver.compile(KERNEL, "text")
+        assert made == [self.architecture]
+
+    def test_marks_tell_the_devices_time(self, driver: Driver) -> None:
+        first = driver.mark()
+        launched(driver, rows=64, workers=64, scratch=False)
+        last = driver.mark()
+        assert 0 < driver.seconds(first, last) < 60
+        assert driver.seconds(first, first) == 0
+
+    def test_more_memory_than_there_is_is_refused(self, driver: Driver) -> None:
+        with pytest.raises(
+            MemoryError, match=rf"{driver.name}: cannot allocate 1099511627776 bytes; \d+ are"
+        ):
+            driver.allocate(1 << 40)
+        driver.free(driver.allocate(64))
+
+    def test_a_copy_beyond_a_block_is_reported(self, driver: Driver) -> None:
+        place = placed(driver, np.zeros(4))
+        with pytest.raises(DeviceError, match=rf"{driver.name}: .*{self.invalid}"):
+            driver.read(Place(place.block, 8), np.zeros(4))
+
+    def test_a_freed_operand_is_reported(self, driver: Driver) -> None:
+        source, target = placed(driver, np.zeros(4, np.float32)), Place(driver.allocate(4))
+        freed = self.again(source)
+        driver.free(source.block)
+        driver.enqueue(driver.compile(KERNEL, "text"), 1, 1, [freed, target], [4], None)
+        with pytest.raises(DeviceError, match=rf"{driver.name}: .*: .*{self.failed}"):
+            driver.wait()
+        with pytest.raises(DeviceError, match=self.failed):  # as does all that follows
+            driver.allocate(4)
+
+    def test_a_block_is_free_once_what_is_queued_has_run(self, driver: Driver) -> None:
+        source, target = placed(driver, np.ones(4, np.float32)), Place(driver.allocate(4))
+        driver.enqueue(driver.compile(KERNEL, "text"), 1, 1, [source, target], [4], None)
+        driver.free(source.block)
+        np.testing.assert_array_equal(read(driver, target, np.zeros(1, np.float32)), [4])

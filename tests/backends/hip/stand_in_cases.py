@@ -1,0 +1,59 @@
+"""The HIP driver over the stand-in: run by test_driver.py in a process of its own."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from luminal import config
+from luminal.backends.hip import hiprtc, presence
+from luminal.backends.hip.driver import HipDriver
+from luminal.codegen.c_family.hip import HIP
+from luminal.codegen.c_family.kernel import spell
+from luminal.errors import CompileError
+from tests.backends.c_family.driver_cases import DriverCases
+from tests.simt import stand_in
+
+
+def _spelled(kernel: Any) -> Any:
+    return spell(kernel.expanded, HIP)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+    architectures: list[str] = []
+
+    def compiled(text: str, architecture: str) -> bytes:
+        architectures.append(architecture)
+        return stand_in.code(text, "hip")
+
+    monkeypatch.setattr(hiprtc, "compile", compiled)
+    monkeypatch.setattr(hiprtc, "version", lambda: (7, 0))
+    with config.override(LUMINAL_CACHE_DIR=tmp_path):
+        yield architectures
+
+
+@pytest.fixture
+def driver(made: list[str]) -> Iterator[HipDriver]:
+    yield HipDriver(_spelled)
+    ctypes.CDLL(stand_in.HIP).stand_in_reset()
+
+
+class TestHip(DriverCases):
+    architecture = "gfx942:sramecc+:xnack-"
+    invalid = "hipErrorInvalidValue"
+    failed = "hipErrorLaunchFailure"
+
+
+def test_it_is_present() -> None:
+    assert presence.absence() is None
+    assert presence.device_count() == 1
+
+
+def test_a_device_that_is_not_there_is_named() -> None:
+    with pytest.raises(CompileError, match="hip:1: there are 1 devices"):
+        HipDriver(_spelled, 1)

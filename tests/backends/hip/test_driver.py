@@ -1,0 +1,48 @@
+"""The HIP backend's host side over a runtime that stands in for AMD's (tests/simt)."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from luminal.backends.hip import presence
+from tests.simt import compiling, stand_in
+
+CASES = Path(__file__).with_name("stand_in_cases.py")
+
+
+def test_absence_has_a_reason() -> None:
+    reason = presence.absence()
+    assert (reason is None) == (presence.device_count() > 0)
+    assert reason is None or "install" in reason or "device" in reason
+
+
+def _offset(hip: Any, field: str) -> int:
+    """Where a field of the record of properties starts: these headers come with ROCm alone."""
+    properties = hip.hipDeviceProp_t()
+    size, start = properties.c_sizeof(), properties.as_c_void_p().value
+    ctypes.memset(start, 0, size)
+    for offset in range(size):
+        ctypes.memset(start + offset, ord("x"), 1)
+        if getattr(properties, field):
+            return offset
+        ctypes.memset(start + offset, 0, 1)
+    raise AssertionError(field)
+
+
+def test_the_driver_over_the_stand_in() -> None:
+    """In a process of its own: in this one nothing may believe that there is a device."""
+    if compiling.compiler() is None:
+        pytest.skip("no C++ compiler is installed")
+    if stand_in.headers() is None:
+        pytest.skip("cuda.h, which the stand-in takes its records from, needs luminal[cuda]")
+    hip = pytest.importorskip("hip", reason="hip-python is not installed (luminal[hip])").hip
+    flags = (
+        f"-DPROPERTIES_SIZE={hip.hipDeviceProp_t().c_sizeof()}",
+        f"-DMULTIPROCESSORS_OFFSET={_offset(hip, 'multiProcessorCount')}",
+        f"-DARCHITECTURE_OFFSET={_offset(hip, 'gcnArchName')}",
+    )
+    stand_in.run(CASES, stand_in.library(stand_in.HIP, *flags))

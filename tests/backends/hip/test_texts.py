@@ -1,0 +1,27 @@
+"""What AMD's compiler makes of the walk's texts for chips that are not here."""
+
+from __future__ import annotations
+
+import pytest
+
+from luminal import dtypes
+from luminal.codegen.c_family.hip import HIP
+from luminal.codegen.c_family.kernel import spell
+from luminal.dtypes import DType
+from tests.backends.c_family.kernels import OF_THE_LIBRARY, kernel_of, rows_of
+from tests.simt import offline
+
+ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100")
+
+pytestmark = pytest.mark.skipif(
+    offline.clang() is None, reason="neither clang 19 to 22 nor the wheel ziglang is installed"
+)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int8, dtypes.int64], ids=str)
+def test_every_operation_compiles(dtype: DType, architecture: str) -> None:
+    rows = [row for row in rows_of(dtype) if row.op not in OF_THE_LIBRARY]
+    kernel, _, _ = kernel_of(rows)
+    resources = offline.hip_resources(spell(kernel, HIP).text, architecture)
+    assert resources.spilled == resources.stack == 0

@@ -1,0 +1,45 @@
+// A HIP runtime (libamdhip64.so) for machines without one: as much as the driver asks for, over the
+// functions of the stand-in CUDA driver, of which HIP's have the meanings, names and error numbers.
+#include "stand_in_cuda.cpp"
+
+#define HIP extern "C" __attribute__((visibility("default"))) int
+
+static CUstream own(void* s) { return (CUstream)s; }
+
+HIP hipGetDeviceCount(int* count) { return cuDeviceGetCount(count); }
+HIP hipSetDevice(int) { return cuCtxSetCurrent((CUcontext)&handle); }
+HIP hipGetDevicePropertiesR0600(char* properties, int) {
+    memset(properties, 0, PROPERTIES_SIZE);
+    *(int*)(properties + MULTIPROCESSORS_OFFSET) = 2;
+    strcpy(properties + ARCHITECTURE_OFFSET, "gfx942:sramecc+:xnack-");
+    return 0;
+}
+HIP hipMemGetInfo(size_t* free, size_t* total) { return cuMemGetInfo_v2(free, total); }
+HIP hipMallocAsync(void** at, size_t size, void*) { return allocate((CUdeviceptr*)at, size); }
+HIP hipFreeAsync(void* at, void* s) { return cuMemFreeAsync((CUdeviceptr)at, own(s)); }
+HIP hipMemcpyAsync(void* to, void* from, size_t size, int, void* s) {
+    return copy((CUdeviceptr)to, (CUdeviceptr)from, size, own(s));
+}
+HIP hipMemcpyWithStream(void* to, void* from, size_t size, int kind, void* s) {
+    int status = hipMemcpyAsync(to, from, size, kind, s);
+    return status ? status : run(stream(own(s)));
+}
+HIP hipStreamCreate(void** s) { return cuStreamCreateWithPriority((CUstream*)s, 0, 0); }
+HIP hipStreamSynchronize(void* s) { return cuStreamSynchronize(own(s)); }
+HIP hipEventCreate(void** event) { return cuEventCreate((CUevent*)event, 0); }
+HIP hipEventDestroy(void* event) { return cuEventDestroy_v2((CUevent)event); }
+HIP hipEventRecord(void* event, void* s) { return cuEventRecord((CUevent)event, own(s)); }
+HIP hipEventSynchronize(void* event) { return cuEventSynchronize((CUevent)event); }
+HIP hipEventElapsedTime(float* milliseconds, void* first, void* last) {
+    return cuEventElapsedTime_v2(milliseconds, (CUevent)first, (CUevent)last);
+}
+HIP hipModuleLoadData(void** module, const void* image) { return load((Module**)module, image); }
+HIP hipModuleGetFunction(void** function, void* module, const char* name) {
+    return find((Function**)function, (Module*)module, name);
+}
+HIP hipModuleLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned dynamic,
+                          void* s, void** parameters, void** extra) {
+    return cuLaunchKernel((CUfunction)function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                          dynamic, own(s), parameters, extra);
+}
