@@ -145,6 +145,11 @@ inline At thread_in_grid() {
     return {{group.x * size.x + within.x, group.y * size.y + within.y, group.z * size.z + within.z}};
 }
 
+inline At threads_in_grid() {
+    Index groups = group_count(), size = group_size();
+    return {{groups.x * size.x, groups.y * size.y, groups.z * size.z}};
+}
+
 inline unsigned thread_in_group() {
     Index size = group_size(), within = thread_index();
     return (within.z * size.y + within.y) * size.x + within.x;

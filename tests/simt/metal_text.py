@@ -23,6 +23,7 @@ _VALUES = {
     "threads_per_threadgroup": "simt::At{simt::group_size()}",
     "threadgroups_per_grid": "simt::At{simt::group_count()}",
     "thread_position_in_grid": "simt::thread_in_grid()",
+    "threads_per_grid": "simt::threads_in_grid()",
     "thread_index_in_threadgroup": "simt::thread_in_group()",
     "thread_index_in_simdgroup": "simt::lane()",
     "simdgroup_index_in_threadgroup": "(simt::thread_in_group() / simt::warp_size())",
