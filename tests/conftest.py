@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 import luminal as lm
-from luminal import config
+from luminal import config, garbage
 from tests import long_share
 from tests.long_share import pytest_collection_modifyitems, pytest_configure
 
@@ -22,6 +23,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden", action="store_true", help="write golden texts anew instead of comparing"
     )
     long_share.pytest_addoption(parser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """What is imported and collected stays to the end: the collector never walks it again."""
+    with garbage.held():
+        result = yield
+    gc.freeze()
+    return result
 
 
 @pytest.fixture
