@@ -60,7 +60,7 @@ def test_load_and_state_dict() -> None:
     frozen = np.full((4,), 2, np.float32)
     frozen.flags.writeable = False
     net.load_state_dict(values(net) | {"scale": frozen})
-    assert net.scale.array is frozen
+    assert net.scale.memory is frozen
     with pytest.raises(ShapeError, match="no value yet"):
         Net().state_dict()
 
