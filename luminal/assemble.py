@@ -14,7 +14,15 @@ from luminal.kernel.custom import bytes_of
 from luminal.kernel.knobs import KnobError, Knobs
 from luminal.kernel.tile_ir import Kernel, to_text
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program
-from luminal.program.steps import CustomStep, KernelStep, LoopStep, Partition, Step
+from luminal.program.steps import (
+    CallStep,
+    CustomStep,
+    KernelStep,
+    LoopStep,
+    NestStep,
+    Partition,
+    Step,
+)
 from luminal.schedules import place
 from luminal.target import Target
 
@@ -29,11 +37,12 @@ Begin = Callable[[Kernel, str], None]
 
 class Origin(NamedTuple):
     """Where a kernel of a Program is from: the name that it has under the default schedule (as in
-    Tuned), a step that it was placed for, and its text.
+    Tuned; a library's goes by the name its loops would have), the steps that it was placed for, and
+    its text.
     """
 
     name: str
-    step: KernelStep | CustomStep
+    steps: tuple[KernelStep | CustomStep, ...]
     text: str
 
 
@@ -88,7 +97,7 @@ def assemble(
         outputs=tuple(parts.outputs),
         swaps=tuple(parts.swaps),
     )
-    return program, tuple(made.origins)
+    return program, made.origins
 
 
 @dataclass(slots=True)
@@ -101,7 +110,8 @@ class _Assembly:
     begin: Begin | None
     numbers: dict[str, int] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
-    origins: list[Origin] = field(default_factory=list)
+    names: list[tuple[str, str]] = field(default_factory=list)  # and the kernels' texts
+    steps: list[list[KernelStep | CustomStep]] = field(default_factory=list)
 
     def launch(self, step: Step) -> Launch:
         if isinstance(step, LoopStep):
@@ -109,23 +119,23 @@ class _Assembly:
         if isinstance(step, CustomStep):
             return self._custom(step)
         made = self._placed(step, ())
-        key = text_key(made.text)
-        if key in self.tuned:
-            made = self._tuned(step, self.tuned[key], made)
-        origin = Origin(key, step, made.text)
+        loops = self._placed(NestStep(step.group), ()) if isinstance(step, CallStep) else made
+        name = text_key(loops.text)
+        if name in self.tuned:
+            made = self._tuned(step, self.tuned[name], made)
         if self.begin is not None and made.text not in self.numbers:
             self.begin(made.kernel, made.text)
         operands = tuple(step.group.form.operands[k] for k in made.operands)
-        kernel = self._number(made.kernel, made.text, origin)
+        kernel = self._number(made.kernel, made.text, name, made.text, step)
         return replace(made.launch, kernel=kernel, operands=operands)
 
     def _custom(self, step: CustomStep) -> Launch:
         kernel = step.attrs.kernel
         placed = place(step, self.target)
         text = to_text(placed.kernel)
-        name = f"{text} {id(kernel)}"  # two functions may go by one name
+        key = f"{text} {id(kernel)}"  # two functions may go by one name
         return KernelLaunch(
-            self._number(placed.kernel, name, Origin(text_key(text), step, text)),
+            self._number(placed.kernel, key, text_key(text), text, step),
             placed.operands, placed.params, placed.chunks,
             kernel.name, step.attrs.flops, bytes_of((*step.operands, *step.results)),
         )  # fmt: skip
@@ -146,12 +156,22 @@ class _Assembly:
                 self.known[key] = PlacedStep.of(step, self.target, knobs)
         return self.known[key]
 
-    def _number(self, kernel: Kernel, name: str, origin: Origin) -> int:
-        if name not in self.numbers:
-            self.numbers[name] = len(self.kernels)
+    def _number(
+        self, kernel: Kernel, key: str, name: str, text: str, step: KernelStep | CustomStep
+    ) -> int:
+        number = self.numbers.setdefault(key, len(self.kernels))
+        if number == len(self.kernels):
             self.kernels.append(kernel)
-            self.origins.append(origin)
-        return self.numbers[name]
+            self.names.append((name, text))
+            self.steps.append([])
+        self.steps[number].append(step)
+        return number
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """One for each kernel."""
+        found = zip(self.names, self.steps, strict=True)
+        return tuple(Origin(name, tuple(steps), text) for (name, text), steps in found)
 
 
 def text_key(text: str) -> str:

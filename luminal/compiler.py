@@ -77,8 +77,12 @@ def finish(
     target: Target,
     tuned: Tuned = UNTUNED,
     begin: Begin | None = None,
+    placed: Placements | None = None,
 ) -> Stages:
-    """A Selection to its Program; `tuned` holds the schedules that differ from the defaults."""
+    """A Selection to its Program; `tuned` holds the schedules that differ from the defaults.
+
+    `placed`: kernels placed before, as of another Selection; new ones are added.
+    """
     if config.get("LUMINAL_VERIFY"):
         selections.verify(selection)
         selections.verify_for(selection, target)
@@ -86,7 +90,7 @@ def finish(
         tracing.debug(3, selection_text.to_text(selection))
     with tracing.span("partition"):
         parts = partition(graph, selection)
-    placed: Placements = {}
+    placed = {} if placed is None else placed
     program, origins = assemble(graph, parts, target, tuned, placed, begin)
     return Stages(graph, lowered, selection, parts, program, origins, placed)
 

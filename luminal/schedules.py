@@ -6,19 +6,20 @@ from luminal import config
 from luminal.backends.cpu.schedule.nest import schedule
 from luminal.backends.cpu.schedule.space import space as nest_space
 from luminal.codegen.llvm_product import gemm
+from luminal.errors import CompileError
 from luminal.kernel.cascade import Cascade
 from luminal.kernel.cost import label
 from luminal.kernel.custom import place_custom
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group
-from luminal.kernel.knobs import Choices, KnobError, Knobs
+from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.opaque import place_opaque
 from luminal.kernel.pairs import in_words
 from luminal.kernel.place_cascade import cascade_space, place_cascade
 from luminal.kernel.placement import place as place_nest
-from luminal.kernel.product import BLAS, CALLED, place_product, product_of
+from luminal.kernel.product import BLAS, place_product, product_of
 from luminal.kernel.tile_verify import verify
-from luminal.program.steps import CascadeStep, CustomStep, KernelStep, NestStep, RowsStep
+from luminal.program.steps import CallStep, CascadeStep, CustomStep, KernelStep, NestStep, RowsStep
 from luminal.target import Target
 
 
@@ -34,8 +35,6 @@ def place(step: KernelStep | CustomStep, target: Target, knobs: Knobs = ()) -> P
 
 def _place(step: KernelStep | CustomStep, target: Target, knobs: Knobs) -> Placed:
     match step:
-        case NestStep(group) if knobs == CALLED:
-            return _place_call(group, target)
         case NestStep(group):
             group, _ = in_words(group)
             return place_nest(group, schedule(group, target, knobs))
@@ -44,6 +43,9 @@ def _place(step: KernelStep | CustomStep, target: Target, knobs: Knobs) -> Place
         case RowsStep(group):
             Choices(label(group), knobs).finish()
             return place_opaque(group, target)
+        case CallStep(group, library):
+            Choices(label(group), knobs).finish()
+            return _place_call(group, library)
         case CustomStep(attrs, operands, results):
             Choices(attrs.kernel.name, knobs).finish()
             return place_custom(attrs, operands, results)
@@ -53,11 +55,10 @@ def space(step: KernelStep | CustomStep, target: Target) -> tuple[Knobs, ...]:
     """The schedules of a kernel worth timing, () first."""
     match step:
         case NestStep(group):
-            default, *others = nest_space(in_words(group)[0], target)
-            return (default, *([CALLED] if is_call(step, target) else []), *others)
+            return nest_space(in_words(group)[0], target)
         case CascadeStep():
             return cascade_space(*_in_words(step), target)
-        case RowsStep() | CustomStep():
+        case RowsStep() | CallStep() | CustomStep():
             return ((),)
 
 
@@ -66,17 +67,17 @@ def _in_words(step: CascadeStep) -> tuple[Group, Cascade]:
     return group, step.cascade.renamed(words)
 
 
-def is_call(step: KernelStep | CustomStep, target: Target) -> bool:
-    """May a library compute the kernel? That depends on layouts, which its text need not show."""
-    if not isinstance(step, NestStep) or BLAS not in target.libraries:
-        return False
-    return product_of(step.group) is not None
+def callable_by(step: KernelStep | CustomStep, target: Target) -> str | None:
+    """The library that may compute the kernel. That depends on layouts, which a kernel's text need
+    not show.
+    """
+    if not isinstance(step, NestStep | CallStep) or BLAS not in target.libraries:
+        return None
+    return None if product_of(step.group) is None else BLAS
 
 
-def _place_call(group: Group, target: Target) -> Placed:
-    """A product of matrices that a library computes. Raises KnobError where that cannot be."""
+def _place_call(group: Group, library: str) -> Placed:
     product = product_of(group)
-    if product is None or BLAS not in target.libraries:
-        why = "it is no plain product" if product is None else "the library is not installed"
-        raise KnobError(f"{label(group)}: knob call={BLAS} is not legal: {why}; leave it out")
+    if product is None:
+        raise CompileError(f"{label(group)}: no call of {library}: it is no plain product")
     return place_product(product, gemm(product.c.dtype, product.turned))

@@ -15,13 +15,11 @@ from luminal.hlir.attributes import CustomAttrs, CustomKernel
 from luminal.kernel.custom import place_custom
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group, Place
-from luminal.kernel.knobs import Knobs
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.source import source_of
 from luminal.shape.expression import ZERO, ceil_div, maximum
 
 BLAS = "blas"  # as target facts name the library
-CALLED: Knobs = (("call", BLAS),)
 SHARE = 256  # rows or columns of one call: much of the library's time goes into packing the rest
 LARGEST = 2**31 - 1  # extent that the library's integers hold
 

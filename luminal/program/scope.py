@@ -21,7 +21,15 @@ from luminal.program.in_place import Readers, is_rewrite, is_update
 from luminal.program.launch_list import Operand
 from luminal.program.memory import Memory, owner_of
 from luminal.program.selection import Residence, Selection, may_hold
-from luminal.program.steps import CascadeStep, KernelStep, NestStep, RowsStep, Unit, leaves_of
+from luminal.program.steps import (
+    CallStep,
+    CascadeStep,
+    KernelStep,
+    NestStep,
+    RowsStep,
+    Unit,
+    leaves_of,
+)
 from luminal.shape.expression import Expression
 
 
@@ -203,6 +211,9 @@ class Scope:
         """The kernel of a group, of the kind that was selected."""
         if any(term.op == "Scan" for term in makes):
             return RowsStep(group)
+        for term in makes:
+            if term in self.selection.calls:
+                return CallStep(group, self.selection.calls[term])
         for reduction in group.reductions if self.cascades else ():
             if reduction in self.cascades:
                 cascade = self.cascades[reduction]

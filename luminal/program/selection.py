@@ -8,7 +8,7 @@ local below them.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from luminal.algebra.frames import never_empty
@@ -50,7 +50,7 @@ class Selection:
     stored terms computed in one kernel; `reads` gives the layout an operand edge (user, argument)
     reads, where it is not the canonical one. `frames` orders the axes of stored values. `cascades`
     are the reductions that run in one pass, at most one for a kernel; `dots` the contractions that
-    an instruction of its own computes.
+    an instruction of its own computes; `calls` the stored terms whose kernels are a library's.
     """
 
     roots: tuple[Root, ...]
@@ -61,6 +61,7 @@ class Selection:
     bodies: Mapping[int, Selection]  # by id of the lowered body, which the Loop term holds
     cascades: tuple[Cascade, ...] = ()
     dots: Mapping[Term, Dot] = field(default_factory=dict)
+    calls: Mapping[Term, str] = field(default_factory=dict)
 
     def is_stored(self, term: Term) -> bool:
         return self.choices[term].residence.is_stored
@@ -157,6 +158,7 @@ def verify(selection: Selection) -> None:
             raise VerifyError(f"selection: {names}: a merge spans prologue and run")
     _verify_cascades(selection)
     _verify_dots(selection)
+    _verify_calls(selection, seen)
     for body in selection.bodies.values():
         verify(body)
 
@@ -169,6 +171,9 @@ def verify_for(selection: Selection, target: Target) -> None:
             raise VerifyError(
                 f"selection: {term!r} is computed by the dot {dot}; {target.name} has {has}"
             )
+    for term, library in selection.calls.items():
+        if library not in target.libraries:
+            raise VerifyError(f"selection: {term!r} is a call of {library}, which is not installed")
     for body in selection.bodies.values():
         verify_for(body, target)
 
@@ -217,3 +222,14 @@ def _verify_dots(selection: Selection) -> None:
                     raise VerifyError(f"selection: {term!r} is none for the dot {dot}: {reason}")
     for term, dot in waiting.items():
         raise VerifyError(f"selection: {term!r} is for the dot {dot}, and no kernel computes it")
+
+
+def _verify_calls(selection: Selection, merged: Set[Term]) -> None:
+    """Each is a product of matrices in a kernel of its own."""
+    for term, library in selection.calls.items():
+        if not selection.is_stored(term) or term in merged:
+            raise VerifyError(
+                f"selection: {term!r} is a call of {library}, not a kernel of its own"
+            )
+        if term.op != "Sum" or term.args[0].op != "Mul" or term in selection.dots:
+            raise VerifyError(f"selection: {term!r} is a call of {library}, not a plain product")

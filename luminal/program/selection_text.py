@@ -8,12 +8,13 @@
     read %10.0 = 1
     cascade %4 sums %6 Exp(-1.0), %8 Exp(-1.0) over %2
     dot %3 bf16x2
+    call %9 blas
 
 A stored term shows the order of its axes and its layouts, canonical first; so does a leaf that is
 copied into others. `merge` joins stored terms in one kernel; `read %10.0 = 1` says that operand 0
 of %10 is read in its layout number 1. `cascade` runs a maximum in one pass with sums, which a move
 of it by d multiplies by exp(-1.0*d), and with contractions done anew in each step. `dot` names the
-instruction that computes a contraction.
+instruction that computes a contraction, `call` the library that a stored term's kernel calls.
 
 A text is read against the lowered graph it belongs to (HLIR's text gives that back). It is that
 graph which knows what a text only names: the values behind leaves, opaque operations with the
@@ -62,12 +63,14 @@ class _Printer(Printer):
         merges = [sorted(map(number, merge)) for merge in self.selection.merges]
         reads = sorted((number(user), k, n) for (user, k), n in self.selection.reads.items())
         dots = ((number(term), dot.name) for term, dot in self.selection.dots.items())
+        calls = ((number(term), library) for term, library in self.selection.calls.items())
         return [
             *super().lines(indent),
             *(f"{indent}merge {' '.join(f'%{n}' for n in merge)}" for merge in merges),
             *(f"{indent}read %{user}.{k} = {layout}" for user, k, layout in reads),
             *(f"{indent}cascade {self.cascade(each)}" for each in self.selection.cascades),
             *(f"{indent}dot %{n} {dot}" for n, dot in sorted(dots)),
+            *(f"{indent}call %{n} {library}" for n, library in sorted(calls)),
         ]
 
     def cascade(self, cascade: Cascade) -> str:
@@ -120,6 +123,7 @@ class _Reader:
         self.bodies: dict[int, Selection] = {}
         self.cascades: list[Cascade] = []
         self.dots: dict[Term, Dot] = {}
+        self.calls: dict[Term, str] = {}
         known = Printer(lowered.roots, lowered.arguments)
         self.sinks = [(known.sink(root), root.sink) for root in lowered.roots]
         self.named = {  # what the text only names: leaves and opaque operations
@@ -151,6 +155,7 @@ class _Reader:
             self.bodies,
             tuple(self.cascades),
             self.dots,
+            self.calls,
         )
 
     def read(self, line: Line) -> None:
@@ -179,6 +184,9 @@ class _Reader:
             if name not in DOTS:
                 raise ValueError(f"no dot {name}: there are {', '.join(DOTS)}")
             self.dots[term] = DOTS[name]
+        elif line.accept("call "):
+            term = self.term(line.match(_NUMBER))
+            self.calls[term] = line.rest()
         elif line.text.startswith("%"):
             self.read_term(line)
         else:

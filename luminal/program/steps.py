@@ -55,6 +55,19 @@ class RowsStep:
 
 
 @dataclass(frozen=True, slots=True)
+class CallStep:
+    """A kernel that a library computes."""
+
+    group: Group
+    library: str
+
+    @property
+    def key(self) -> Hashable:
+        """Steps of one key make one kernel."""
+        return CallStep, self.group.form.key, self.library
+
+
+@dataclass(frozen=True, slots=True)
 class CustomStep:
     """One hand-written kernel; all places are row-major."""
 
@@ -71,7 +84,7 @@ class LoopStep:
     body: tuple[Step, ...]
 
 
-KernelStep = NestStep | CascadeStep | RowsStep
+KernelStep = NestStep | CascadeStep | RowsStep | CallStep
 """The kinds of kernels that are made of a group: each has its choices and its own placement."""
 
 Step = KernelStep | CustomStep | LoopStep

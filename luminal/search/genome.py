@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 Pairs = tuple[tuple[str, str], ...]
+_CALL = "call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,8 @@ class Genome:
 
     `spellings`: (e-class, spelling) by fingerprint. `residences`: (term, residence). `layouts`:
     (weight, layout as text). `apart`: stored terms that join no merge. `tuned`: (kernel, knobs as
-    JSON), the kernel named by the text that its default schedule makes. `unrolled`: Loops are
-    written out in the launch list.
+    JSON), the kernel named by the text that its default schedule makes; `call=LIBRARY` in the place
+    of knobs has the library compute it. `unrolled`: Loops are written out in the launch list.
     """
 
     spellings: Pairs = ()
@@ -56,6 +57,11 @@ class Genome:
         return replace(self, tuned=tuple(sorted(chosen.items())))
 
     @property
+    def calls(self) -> dict[str, str]:
+        """The library that is wished for, by kernel."""
+        return {key: str(knobs[0][1]) for key, knobs in self.knobs.items() if is_call(knobs)}
+
+    @property
     def knobs(self) -> dict[str, tuple[tuple[str, int | str], ...]]:
         """Knobs by kernel."""
         return {key: _knobs(text) for key, text in self.tuned}
@@ -81,6 +87,16 @@ class Genome:
             return made
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"not a genome: {error}") from None
+
+
+def called_by(library: str) -> tuple[tuple[str, int | str], ...]:
+    """What stands in the place of a kernel's knobs where a library computes it."""
+    return ((_CALL, library),)
+
+
+def is_call(knobs: tuple[tuple[str, int | str], ...]) -> bool:
+    """Does a library compute a kernel that has these in the place of knobs?"""
+    return [name for name, _ in knobs] == [_CALL]
 
 
 def _knobs(text: str) -> tuple[tuple[str, int | str], ...]:

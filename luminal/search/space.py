@@ -14,7 +14,7 @@ from typing import NamedTuple
 from luminal import compiler, schedules
 from luminal.algebra.lower import Lowered, bodies
 from luminal.algebra.terms import Term
-from luminal.assemble import text_key
+from luminal.assemble import UNTUNED, text_key
 from luminal.compiler import Stages
 from luminal.egraph import Classes, Limits, saturate
 from luminal.hlir.graph import Graph
@@ -23,12 +23,13 @@ from luminal.numerics import Numerics
 from luminal.program import launch_text
 from luminal.program.launch_list import Program
 from luminal.program.selection import Residence, Selection
-from luminal.program.steps import LoopStep
+from luminal.program.steps import CallStep, CustomStep, LoopStep, NestStep
 from luminal.program.unroll import unroll
 from luminal.runtime.report import RuleUse
 from luminal.search.fingerprint import by_fingerprint, fingerprints
-from luminal.search.genome import Genome
+from luminal.search.genome import Genome, called_by
 from luminal.select import fast, layouts
+from luminal.select.calls import with_calls
 from luminal.select.rewrite import Respelled
 from luminal.select.weights import LOAD, WEIGHTS, stored_anyway
 from luminal.target import Target
@@ -97,7 +98,7 @@ class Space:
         self._decoded: dict[Genome, Stages] = {}  # by genomes without schedules, a few
         self._defaults: dict[int, Respelled] = {}
         self._classes: dict[int, Classes] = {}
-        self._knobs: dict[tuple[str, bool], tuple[Knobs, ...]] = {}
+        self._knobs: dict[tuple[str, str | None], tuple[Knobs, ...]] = {}
 
     def _default(self, body: Lowered) -> Respelled:
         if id(body) not in self._defaults:
@@ -130,6 +131,7 @@ class Space:
             self._decoded[untuned] = stages
             if len(self._decoded) > MOST_DECODED:
                 self._decoded.pop(next(iter(self._decoded)))
+        stages = self._with_calls(stages, genome)
         if genome.unrolled:
             stages = replace(stages, program=unroll(stages.program))
         texts = [launch_text.to_text(stages.program), *(o.text for o in stages.origins)]
@@ -141,6 +143,27 @@ class Space:
         wishes = {t: wished[name] for t, name in spelled.names.items() if name in wished}
         selection = layouts.by_rule(spelled.selection, self.target, self.numerics, wishes)
         return compiler.finish(self.graph, spelled.lowered, selection, self.target, genome.knobs)
+
+    def _with_calls(self, stages: Stages, genome: Genome) -> Stages:
+        """The program with the kernels that a library computes, where it can: kernels are named by
+        their default schedules, so they are looked for in the program of these.
+        """
+        wished = genome.calls
+        default = compiler.reschedule(stages, self.target, UNTUNED) if wished else stages
+        calls = {
+            step.group.stores[0].term: library
+            for origin in default.origins
+            for step in origin.steps
+            if (library := schedules.callable_by(step, self.target)) is not None
+            and not isinstance(step, CustomStep)
+            and wished.get(origin.name) == library
+        }
+        if not calls:
+            return stages
+        selection = with_calls(stages.selection, calls)
+        return compiler.finish(
+            stages.graph, stages.lowered, selection, self.target, genome.knobs, placed=stages.placed
+        )
 
     def _spell(self, body: Lowered, genome: Genome, done: dict[int, _Spelled]) -> _Spelled:
         """A body and all in it spelled, by id of the body as it was lowered in `done`."""
@@ -221,11 +244,15 @@ class Space:
 
     def knobs(self, candidate: Candidate, kernel: int) -> tuple[Knobs, ...]:
         """The schedules of a kernel of the candidate's program, the default first."""
-        name, step, _ = candidate.stages.origins[kernel]
-        key = (name, schedules.is_call(step, self.target))
-        if key not in self._knobs:
-            self._knobs[key] = schedules.space(step, self.target)
-        return self._knobs[key]
+        name, steps, _ = candidate.stages.origins[kernel]
+        library = schedules.callable_by(steps[0], self.target)
+        if (name, library) not in self._knobs:
+            first = steps[0]
+            loops = NestStep(first.group) if isinstance(first, CallStep) else first
+            default, *others = schedules.space(loops, self.target)
+            called = [] if library is None else [called_by(library)]
+            self._knobs[name, library] = (default, *called, *others)
+        return self._knobs[name, library]
 
     def rules(self) -> tuple[RuleUse, ...]:
         """What each rewrite rule did, over all e-graphs so far."""

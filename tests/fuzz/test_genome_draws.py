@@ -10,9 +10,9 @@ import pytest
 from luminal.backends.cpu import target
 from luminal.hlir.graph import Graph
 from luminal.kernel.knobs import Knobs
-from luminal.program.steps import KernelStep
+from luminal.program.steps import CascadeStep, NestStep
 from luminal.schedules import place
-from luminal.search.genome import Genome
+from luminal.search.genome import Genome, is_call
 from luminal.search.space import Candidate, Space
 from tests.fuzz.genome_graphs import GRAPHS
 from tests.fuzz.test_genomes import walked_structure
@@ -42,9 +42,11 @@ class Draws:
         for number, origin in enumerate(candidate.stages.origins):
             schedules = space.knobs(candidate, number)
             if origin.name not in self.checked:
-                if isinstance(origin.step, KernelStep):
-                    for knobs in rng.sample(schedules, min(STRICT, len(schedules))):
-                        place(origin.step, space.target, knobs)
+                step = origin.steps[0]
+                if isinstance(step, NestStep | CascadeStep):
+                    offered = [knobs for knobs in schedules if not is_call(knobs)]
+                    for knobs in rng.sample(offered, min(STRICT, len(offered))):
+                        place(step, space.target, knobs)
                 self.checked.add(origin.name)
             self.names[origin.name] = None
             self.offered.update(dict.fromkeys(schedules))

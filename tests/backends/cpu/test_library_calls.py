@@ -14,12 +14,17 @@ from luminal import compiler, schedules
 from luminal.backends import registry
 from luminal.backends.cpu import kernels, libraries
 from luminal.compiler import Stages
-from luminal.errors import CompileError
-from luminal.kernel.product import BLAS, CALLED, product_of
+from luminal.errors import CompileError, VerifyError
+from luminal.kernel.product import BLAS
 from luminal.kernel.tile_interpreter import run as interpret
 from luminal.kernel.tile_ir import to_text
-from luminal.program.steps import KernelStep
+from luminal.program import selection_text
+from luminal.program.selection import verify
+from luminal.program.steps import CallStep, NestStep
 from luminal.runtime.executable import Executable, Variant
+from luminal.search.genome import Genome, called_by
+from luminal.search.space import Space
+from luminal.select.calls import with_calls
 
 Array = np.ndarray[Any, Any]
 Fn = Callable[..., lm.Tensor]
@@ -40,16 +45,17 @@ def stages(fn: Fn, *shapes: tuple[Any, ...], dtype: Any = lm.float32) -> Stages:
     return compiler.lower_by_stages(cx.graph(), TARGET)
 
 
-def only(found: Stages) -> KernelStep:
-    (origin,) = found.origins
-    assert isinstance(origin.step, KernelStep)
-    return origin.step
+def only(found: Stages) -> NestStep:
+    ((_, (step,), _),) = found.origins
+    assert isinstance(step, NestStep)
+    return step
 
 
 def called(found: Stages) -> Stages:
     """The same program with its only kernel by the library."""
-    tuned = {origin.name: CALLED for origin in found.origins}
-    return compiler.finish(found.graph, found.lowered, found.selection, TARGET, tuned)
+    (store,) = only(found).group.stores
+    selection = with_calls(found.selection, {store.term: BLAS})
+    return compiler.finish(found.graph, found.lowered, selection, TARGET)
 
 
 def result(found: Stages, arrays: list[Array]) -> Array:
@@ -81,7 +87,7 @@ def test_products(name: str, dtype: Any) -> None:
     fn, shapes = PRODUCTS[name]
     found = stages(fn, *shapes, dtype=dtype)
     step = only(found)
-    assert CALLED in schedules.space(step, TARGET)
+    assert schedules.callable_by(step, TARGET) == BLAS
     library = called(found)
     (kernel,) = library.program.kernels
     assert kernel.call is not None
@@ -106,7 +112,7 @@ def test_nan_and_infinities_as_in_the_kernel_of_our_own() -> None:
 @needs_blas
 def test_the_interpreter_gives_the_call_its_meaning() -> None:
     step = only(stages(lambda a, b: a @ b.mT, (3, 4), (5, 4)))
-    placed = schedules.place(step, TARGET, CALLED)
+    placed = schedules.place(CallStep(step.group, BLAS), TARGET)
     a, b = RANDOM.standard_normal((3, 4), np.float32), RANDOM.standard_normal((5, 4), np.float32)
     out = np.zeros(15, np.float32)
     values = {
@@ -135,25 +141,69 @@ NO_PRODUCTS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
 def test_what_is_no_plain_product_is_never_called(name: str) -> None:
     fn, shapes = NO_PRODUCTS[name]
     for origin in stages(fn, *shapes).origins:
-        step = origin.step
-        assert isinstance(step, KernelStep)
-        assert product_of(step.group) is None
-        with pytest.raises(CompileError, match="knob call"):
-            schedules.place(step, replace(TARGET, libraries=(BLAS,)), CALLED)
+        (step,) = origin.steps
+        assert isinstance(step, NestStep)
+        assert schedules.callable_by(step, replace(TARGET, libraries=(BLAS,))) is None
+        with pytest.raises(CompileError, match="no call of blas: it is no plain product"):
+            schedules.place(CallStep(step.group, BLAS), TARGET)
 
 
-def test_without_the_library_nothing_changes() -> None:
-    step = only(stages(lambda a, b: a @ b, (30, 40), (40, 50)))
+def test_a_library_that_is_not_installed_is_not_called() -> None:
+    found = stages(lambda a, b: a @ b, (30, 40), (40, 50))
     bare = replace(TARGET, libraries=())
-    assert CALLED not in schedules.space(step, bare)
-    with pytest.raises(CompileError, match="the library is not installed; leave it out"):
-        schedules.place(step, bare, CALLED)
+    assert schedules.callable_by(only(found), bare) is None
+    selection = called(found).selection
+    with pytest.raises(VerifyError, match="is a call of blas, which is not installed"):
+        compiler.finish(found.graph, found.lowered, selection, bare)
+
+
+@needs_blas
+def test_calls_are_in_the_text_which_is_read_back() -> None:
+    found = called(stages(lambda a, b: a @ b, (30, 40), (40, 50)))
+    text = selection_text.to_text(found.selection)
+    assert "  call %3 blas\n" in text
+    assert selection_text.parse(text, found.lowered) == found.selection
+
+
+def test_what_is_no_product_or_shares_a_kernel_is_no_call() -> None:
+    plain = stages(lambda a, b: (a @ b).relu(), (30, 40), (40, 50)).selection
+    (result,) = plain.stored()
+    with pytest.raises(VerifyError, match="is a call of blas, not a plain product"):
+        verify(with_calls(plain, {result: BLAS}))
+    with pytest.raises(VerifyError, match="is a call of blas, not a kernel of its own"):
+        verify(with_calls(plain, {result.args[0]: BLAS}))
+
+
+@needs_blas
+def test_a_genome_calls_kernels_by_the_names_of_their_loops() -> None:
+    """Whatever else has a name that is wished for keeps its loops; a call keeps its name."""
+    cx = lm.Graph()
+    x = cx.tensor((40, 40), name="x")
+    y = (x @ x).exp() @ x
+    y.output("y")
+    (y @ cx.tensor((40, 30), name="w")).output("z")
+    space = Space(cx.graph(), TARGET)
+    fast = space.decode(Genome())
+    kernels = range(len(fast.program.kernels))
+    called = [called_by(BLAS) in space.knobs(fast, k) for k in kernels]
+    assert called == [False, True, True]
+    wished = Genome().with_tuned({o.name: called_by(BLAS) for o in fast.stages.origins})
+    found = space.decode(wished)
+    assert len(found.stages.selection.calls) == 2
+    product, call = found.program.kernels  # of one text for both products
+    assert product.call is None
+    assert call.call is not None
+    names = [origin.name for origin in fast.stages.origins]
+    assert [origin.name for origin in found.stages.origins] == names[:2]
+    assert space.knobs(found, 1) == space.knobs(fast, 1)
+    back = found.genome.with_tuned(dict.fromkeys(names, ()))
+    assert space.decode(back).text == fast.text
 
 
 @needs_blas
 def test_cached_code_needs_the_library_when_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     step = only(stages(lambda a, b: a @ b, (30, 40), (40, 50)))
-    kernel = schedules.place(step, TARGET, CALLED).kernel
+    kernel = schedules.place(CallStep(step.group, BLAS), TARGET).kernel
     kernels.build(kernel, to_text(kernel), TARGET)
     monkeypatch.setattr(kernels, "_built", {})
     monkeypatch.setattr(libraries, "_path", lambda: None)
