@@ -13,7 +13,7 @@ from luminal.shape.expression import TRUE
 from luminal.target import Target
 
 TARGET = Target(
-    "test", "", "", (), "", 256, 16, True, False, 2, 32 << 10, 1 << 20, 16 << 20
+    "test", "", "", (), "", 256, 16, True, (), 2, 32 << 10, 1 << 20, 16 << 20
 )  # like AVX2: 8 lanes of f32
 
 

@@ -13,7 +13,7 @@ from luminal.kernel.tile_ir import Contract, Kernel, Load, Loop, Map, Reduce, Ro
 from luminal.target import Target
 
 TARGET = Target(
-    "test", "", "", (), "", 256, 32, True, False, 2, 32 << 10, 1 << 20, 16 << 20
+    "test", "", "", (), "", 256, 32, True, (), 2, 32 << 10, 1 << 20, 16 << 20
 )  # 8 lanes of f32, 32 registers
 
 

@@ -17,7 +17,7 @@ from luminal.nn.moe import MoE
 from luminal.target import Target
 
 Array = np.ndarray[Any, Any]
-AVX2 = Target("test", "", "", (), "", 256, 16, True, False, 2, 32 << 10, 1 << 20, 16 << 20)
+AVX2 = Target("test", "", "", (), "", 256, 16, True, (), 2, 32 << 10, 1 << 20, 16 << 20)
 
 
 class Case(NamedTuple):
