@@ -16,7 +16,7 @@ import numpy as np
 from luminal import dtypes
 from luminal.algebra.contract import contract
 from luminal.algebra.lower import Lowered
-from luminal.algebra.terms import Axes, Frame, Term, axis_order, factors
+from luminal.algebra.terms import At, Axes, Frame, Index, Leaf, Literal, Term, axis_order, factors
 from luminal.dtypes import DType
 from luminal.errors import InputError
 from luminal.hlir.attributes import (
@@ -125,7 +125,7 @@ class Evaluator:
     def _needs(self, task: _Task) -> list[_Task]:
         """What must be known first. An At knows where it reads once its index terms are known."""
         term, ranges = task
-        if term.op == "At":
+        if isinstance(term, At):
             indices = [_task(arg, dict(ranges)) for arg in term.args[1:]]
             if any(index not in self.known for index in indices):
                 return indices
@@ -138,15 +138,15 @@ class Evaluator:
 
     def _compute(self, task: _Task) -> Array:
         term = task.term
-        if term.op == "Leaf":
+        if isinstance(term, Leaf):
             return self._restrict(self._leaf(term), term.attrs.frame, task)
-        if term.op == "Literal":
-            return self._widened(np.asarray(term.attrs.value(term.dtype)))
-        if term.op == "Index":
+        if isinstance(term, Literal):
+            return self._widened(np.asarray(term.value))
+        if isinstance(term, Index):
             sizes = self._sizes(task)
             values = np.broadcast_to(self._index(term.attrs, task), sizes)
             return self._widened(convert(values, term.dtype))
-        if term.op == "At":
+        if isinstance(term, At):
             return self._at(task)
         if term.is_reduction:
             return self._reduce(task)

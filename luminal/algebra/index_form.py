@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from luminal.algebra.terms import Term
+from luminal.algebra.terms import Index, Literal, Term
 from luminal.dtypes import DType
 from luminal.shape.expression import Expression, const, maximum
 
@@ -29,7 +29,7 @@ MAX_OPS = 64  # symbols and constants of an Expression worth forming
 
 def index_form(op: str, args: Sequence[Term], dtype: DType) -> Expression | None:
     """`op(args)` as an Expression, or None if it is not one or its value may leave `dtype`."""
-    if not any(arg.op == "Index" for arg in args):
+    if not any(isinstance(arg, Index) for arg in args):
         return None
     values = [exact(arg) for arg in args]
     known = [v for v in values if v is not None]
@@ -56,10 +56,10 @@ def combined(
 
 def exact(term: Term) -> Expression | None:
     """The Expression that an integer term is."""
-    if term.op == "Index" and fits(term.attrs, term.dtype):
+    if isinstance(term, Index) and fits(term.attrs, term.dtype):
         value: Expression = term.attrs
         return value
-    if term.op == "Literal" and not term.dtype.is_float:
+    if isinstance(term, Literal) and not term.dtype.is_float:
         return const(int(term.attrs.value(term.dtype)))
     return None
 

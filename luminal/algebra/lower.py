@@ -19,7 +19,7 @@ from luminal.algebra.axes import Atom, Dimension
 from luminal.algebra.frames import linear, spread
 from luminal.algebra.index_form import index_form
 from luminal.algebra.ranges import Ranges
-from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, Terms, term_order
+from luminal.algebra.terms import Axes, Frame, Literal, OpaqueAttrs, Term, Terms, term_order
 from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph, Sink, topological
 from luminal.hlir.ops import OPS, Node, Value
@@ -269,7 +269,7 @@ class _Lowering:
 
     def choose(self, condition: Term, x: Term) -> Term:
         """`x` where `condition` holds, else 0; decided conditions vanish."""
-        if condition.op == "Literal":
+        if isinstance(condition, Literal):
             return x if condition.attrs.data != b"\0" else self.zero(x.dtype)
         return self.terms.pointwise("Select", (condition, x, self.zero(x.dtype)), x.dtype)
 
@@ -329,7 +329,7 @@ class _Lowering:
         decided = self.ranges.decided(op, args)
         if decided is not None:
             return self.terms.boolean(const(decided))
-        if op == "Select" and args[0].op == "Literal":
+        if op == "Select" and isinstance(args[0], Literal):
             return args[1] if args[0].attrs.value(args[0].dtype) else args[2]
         return self.terms.pointwise(op, args, dtype)
 
@@ -369,7 +369,7 @@ class _Lowering:
                 entries.append(tensors[entry])
                 checks += self.in_range(tensors[entry], extent)
         at = self.substitution(self.named(source.frame), entries, where)
-        known = all(check.op == "Literal" and any(check.attrs.data) for check in checks)
+        known = all(isinstance(check, Literal) and any(check.attrs.data) for check in checks)
         x = self.terms.at(x, at, [i for i in at.values() if known and isinstance(i, Term)])
         checks.append(self.terms.boolean(all_of(conditions)))
         for check in checks:

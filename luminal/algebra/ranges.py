@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.index_form import combined, exact, fits
-from luminal.algebra.terms import Term
+from luminal.algebra.terms import Literal, Term
 from luminal.dtypes import DType
 from luminal.shape.expression import Expression, Symbol, axis
 from luminal.shape.prove import prove
@@ -85,4 +85,4 @@ class Ranges:
 
 
 def _is_zero(term: Term) -> bool:
-    return term.op == "Literal" and not any(term.attrs.data)
+    return isinstance(term, Literal) and term.is_zero

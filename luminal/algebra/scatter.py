@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from luminal.algebra.frames import linear, shape_of
-from luminal.algebra.terms import Axes, Term
+from luminal.algebra.terms import Axes, Index, Term
 from luminal.dtypes import int64
 from luminal.shape.expression import Expression, Symbol, const
 from luminal.shape.prove import prove
@@ -34,7 +34,7 @@ def positions(scatter: Term) -> tuple[Expression | Term, ...]:
 
 def _coordinate(term: Term) -> Expression | Term:
     """An index tensor that only counts is as good as an Expression."""
-    return term.attrs if term.op == "Index" and term.dtype is int64 else term
+    return term.attrs if isinstance(term, Index) and term.dtype is int64 else term
 
 
 def ordered_axes(scatter: Term) -> Axes:

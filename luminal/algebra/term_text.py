@@ -20,7 +20,16 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from luminal.algebra.lower import Lowered, Root
-from luminal.algebra.terms import Frame, OpaqueAttrs, Term, axis_order, term_order
+from luminal.algebra.terms import (
+    At,
+    Frame,
+    Index,
+    Literal,
+    OpaqueAttrs,
+    Term,
+    axis_order,
+    term_order,
+)
 from luminal.hlir.attributes import AxisAttrs, CustomAttrs, LoopAttrs, ScanAttrs, ScatterAttrs
 from luminal.hlir.graph import Assign, Output
 from luminal.hlir.ops import Value
@@ -104,14 +113,14 @@ class Printer:
         args = ", ".join(map(self.number, term.args))
         if term.is_leaf:
             return f"{self._leaf(term.attrs.value)} {frame_text(term.attrs.frame)}"
-        if term.op == "Literal":
+        if isinstance(term, Literal):
             data: bytes = term.attrs.data
             return f"Literal {term.attrs.value(term.dtype)} (0x{data[::-1].hex()})"
-        if term.op == "Index":
+        if isinstance(term, Index):
             return f"Index ({term.attrs})"
         if term.is_reduction:
             return f"{term.op}{{{', '.join(quoted(a.name) for a in term.attrs)}}} {args}"
-        if term.op == "At":
+        if isinstance(term, At):
             return f"At {self.number(term.args[0])} {{{', '.join(self._positions(term))}}}"
         if term.is_opaque:
             return self._opaque(term)
@@ -161,9 +170,9 @@ class Printer:
         """Every dim that is mentioned."""
         used = [axis.extent for axis in self.axes() if axis.extent is not None]
         for term in self.order:
-            if term.op == "Index":
+            if isinstance(term, Index):
                 used.append(term.attrs)
-            elif term.op == "At":
+            elif isinstance(term, At):
                 used += [p for _, p in term.attrs if isinstance(p, Expression)]
         return axis_order({s for each in used for s in each.symbols() if s.extent is None})
 

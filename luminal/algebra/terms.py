@@ -21,7 +21,7 @@ import enum
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import REDUCTIONS, Monoid
-from luminal.hlir.ops import OPS, Value
+from luminal.hlir.ops import Value
 from luminal.shape.expression import Expression, Symbol
 
 Axes = tuple[Symbol, ...]
@@ -80,9 +80,16 @@ OPAQUE = ("Scan", "Sort", "Scatter", "Loop", "Custom", "After")
 
 
 class Term:
-    """One value. Build terms with `Terms`, never directly; `id` numbers them by first use."""
+    """One value. Build terms with `Terms`, never directly; `id` numbers them by first use.
+
+    Each form is a class, which says what its `attrs` are; `op` tells operations of a form apart.
+    """
 
     __slots__ = ("args", "attrs", "axes", "dtype", "id", "op", "phase")
+    is_leaf: ClassVar[bool] = False
+    is_pointwise: ClassVar[bool] = False
+    is_reduction: ClassVar[bool] = False
+    is_opaque: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -107,29 +114,67 @@ class Term:
         """Is it computed anew in every run, or at most once per setting of the weights?"""
         return self.phase is Phase.RUN
 
-    @property
-    def is_pointwise(self) -> bool:
-        return self.op in OPS and OPS[self.op].is_pointwise
+    def __repr__(self) -> str:
+        return f"<t{self.id} {self.op} {self.dtype}{sorted(a.name for a in self.axes)}>"
+
+
+class Leaf(Term):
+    __slots__ = ()
+    attrs: LeafAttrs
+    is_leaf = True
+
+
+class Literal(Term):
+    __slots__ = ()
+    attrs: LiteralAttrs
 
     @property
-    def is_reduction(self) -> bool:
-        return self.op in REDUCTIONS
+    def value(self) -> Any:
+        """As a NumPy scalar."""
+        return self.attrs.value(self.dtype)
+
+    @property
+    def is_zero(self) -> bool:
+        """All bits are 0: false for -0.0."""
+        return not any(self.attrs.data)
+
+
+class Index(Term):
+    __slots__ = ()
+    attrs: Expression
+
+
+class Pointwise(Term):
+    __slots__ = ()
+    attrs: None
+    is_pointwise = True
+
+
+class Reduction(Term):
+    __slots__ = ()
+    attrs: Axes
+    is_reduction = True
 
     @property
     def monoid(self) -> Monoid:
-        """How a reduction combines."""
         return REDUCTIONS[self.op]
 
     @property
-    def is_opaque(self) -> bool:
-        return self.op in OPAQUE
+    def product(self) -> Pointwise | None:
+        """What is summed, where that is a product."""
+        (x,) = self.args
+        return x if self.op == "Sum" and isinstance(x, Pointwise) and x.op == "Mul" else None
 
-    @property
-    def is_leaf(self) -> bool:
-        return self.op == "Leaf"
 
-    def __repr__(self) -> str:
-        return f"<t{self.id} {self.op} {self.dtype}{sorted(a.name for a in self.axes)}>"
+class At(Term):
+    __slots__ = ()
+    attrs: AtAttrs
+
+
+class Opaque(Term):
+    __slots__ = ()
+    attrs: OpaqueAttrs
+    is_opaque = True
 
 
 def axis_order(axes: Iterable[Symbol]) -> Axes:
@@ -153,6 +198,7 @@ class Terms:
 
     def _make(
         self,
+        kind: type[Term],
         op: str,
         args: tuple[Term, ...],
         attrs: Any,
@@ -165,7 +211,7 @@ class Terms:
         if term is None:
             if phase is None:
                 phase = max((arg.phase for arg in args), default=Phase.LITERAL)
-            term = Term(len(self._interned), op, args, attrs, axes, dtype, phase)
+            term = kind(len(self._interned), op, args, attrs, axes, dtype, phase)
             self._interned[key] = term
         return term
 
@@ -174,10 +220,10 @@ class Terms:
         axes = frozenset(axis for dimension in frame for axis in dimension)
         kind = "State" if is_trained else value.node.op.name
         phase = {"Weight": Phase.WEIGHT, "Constant": Phase.LITERAL}.get(kind, Phase.RUN)
-        return self._make("Leaf", (), LeafAttrs(value, frame), axes, value.dtype, phase)
+        return self._make(Leaf, "Leaf", (), LeafAttrs(value, frame), axes, value.dtype, phase)
 
     def literal(self, data: bytes, dtype: DType) -> Term:
-        return self._make("Literal", (), LiteralAttrs(data), frozenset(), dtype)
+        return self._make(Literal, "Literal", (), LiteralAttrs(data), frozenset(), dtype)
 
     def index(self, expr: Expression, dtype: DType) -> Term:
         """`expr` in int64, cast to `dtype`."""
@@ -186,11 +232,12 @@ class Terms:
             return self.literal(value.tobytes(), dtype)
         axes = frozenset(s for s in expr.symbols() if s.extent is not None)
         known = len(axes) == len(expr.symbols()) and _static(axes)
-        return self._make("Index", (), expr, axes, dtype, Phase.LITERAL if known else Phase.RUN)
+        phase = Phase.LITERAL if known else Phase.RUN
+        return self._make(Index, "Index", (), expr, axes, dtype, phase)
 
     def pointwise(self, op: str, args: Sequence[Term], dtype: DType) -> Term:
         axes = frozenset[Symbol]().union(*(arg.axes for arg in args))
-        return self._make(op, tuple(args), None, axes, dtype)
+        return self._make(Pointwise, op, tuple(args), None, axes, dtype)
 
     def with_args(self, term: Term, args: tuple[Term, ...]) -> Term:
         """The same operation on other spellings of its operands."""
@@ -199,7 +246,7 @@ class Terms:
         phase = max((arg.phase for arg in args), default=Phase.LITERAL)
         if term.is_opaque or term.phase > max((arg.phase for arg in term.args), default=phase):
             phase = max(phase, term.phase)  # later than its operands for reasons of its own
-        return self._make(term.op, args, term.attrs, term.axes, term.dtype, phase)
+        return self._make(type(term), term.op, args, term.attrs, term.axes, term.dtype, phase)
 
     def reduce(self, op: str, axes: Iterable[Symbol], x: Term, *, merge: bool = True) -> Term:
         """Sum or Max over a set of axes; nested ones over other axes merge, unless told not to."""
@@ -210,7 +257,7 @@ class Terms:
             bound |= frozenset(x.attrs)
             x = x.args[0]
         phase = x.phase if _static(bound) else Phase.RUN
-        return self._make(op, (x,), axis_order(bound), x.axes - bound, x.dtype, phase)
+        return self._make(Reduction, op, (x,), axis_order(bound), x.axes - bound, x.dtype, phase)
 
     def at(
         self,
@@ -241,11 +288,11 @@ class Terms:
         used = {s for _, i in kept if isinstance(i, Expression) for s in i.symbols()}
         if any(s.extent is None for s in used) or not _static(axes):
             phase = Phase.RUN
-        return self._make("At", (x, *terms), tuple(attrs), frozenset(axes), x.dtype, phase)
+        return self._make(At, "At", (x, *terms), tuple(attrs), frozenset(axes), x.dtype, phase)
 
     def opaque(self, op: str, args: Sequence[Term], attrs: OpaqueAttrs, dtype: DType) -> Term:
         axes = frozenset(axis for dimension in attrs.result for axis in dimension)
-        return self._make(op, tuple(args), attrs, axes, dtype, Phase.RUN)
+        return self._make(Opaque, op, tuple(args), attrs, axes, dtype, Phase.RUN)
 
     def boolean(self, condition: Expression) -> Term:
         return self.index(condition, dtypes.bool_)

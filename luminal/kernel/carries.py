@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from luminal.algebra.terms import Term
+from luminal.algebra.terms import Reduction
 from luminal.kernel.evaluate import Evaluator
 from luminal.kernel.tile_ir import Carry, Map, Reduce, Tile
 from luminal.shape.expression import Symbol
@@ -16,7 +16,7 @@ Carried = tuple[Tile | None, Tile, Tile]
 
 def close_loop(
     values: Evaluator,
-    stage: Sequence[Term],
+    stage: Sequence[Reduction],
     carries: Sequence[Carried],
     own: Symbol,
     *,

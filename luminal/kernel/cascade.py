@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from luminal.algebra.frames import upper
-from luminal.algebra.terms import Term, below, dependents, term_order
+from luminal.algebra.terms import Index, Literal, Reduction, Term, below, dependents, term_order
 from luminal.dtypes import float32, float64
 from luminal.shape.condition import negation
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of
@@ -30,7 +30,7 @@ ROUNDED = 1e-5  # relative error of products of float literals
 class Member:
     """A sum in the pass: `base` (Exp or Exp2) and `factor` c of what it is rescaled by."""
 
-    term: Term
+    term: Reduction
     base: str
     factor: float
 
@@ -39,19 +39,24 @@ class Member:
 class Cascade:
     """The maximum, the sums rescaled when it moves, and the contractions done anew in each step."""
 
-    maximum: Term
+    maximum: Reduction
     members: tuple[Member, ...]
-    inner: tuple[Term, ...]
+    inner: tuple[Reduction, ...]
 
     @property
-    def reductions(self) -> tuple[Term, ...]:
+    def reductions(self) -> tuple[Reduction, ...]:
         return (self.maximum, *(m.term for m in self.members), *self.inner)
 
     def renamed(self, new: Mapping[Term, Term]) -> Cascade:
         """The same with other terms in the place of some."""
-        members = tuple(replace(m, term=new.get(m.term, m.term)) for m in self.members)
-        inner = tuple(new.get(term, term) for term in self.inner)
-        return Cascade(new.get(self.maximum, self.maximum), members, inner)
+
+        def renamed(reduction: Reduction) -> Reduction:
+            found = new.get(reduction, reduction)
+            assert isinstance(found, Reduction)
+            return found
+
+        members = tuple(replace(m, term=renamed(m.term)) for m in self.members)
+        return Cascade(renamed(self.maximum), members, tuple(map(renamed, self.inner)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +68,8 @@ class Refusal:
 
 
 def derive(
-    maximum: Term,
-    reductions: Sequence[Term],
+    maximum: Reduction,
+    reductions: Sequence[Reduction],
     above: Set[Term],
     is_read: Callable[[Term], bool],
 ) -> Cascade | Refusal:
@@ -109,8 +114,8 @@ def derive(
         seen |= reads
     if not members:
         return Refusal(maximum, "no sum over the same axes uses it")
-    summed = (t for t in seen if t.is_reduction and t is not maximum and not ends(t))
-    inner = sorted(summed, key=_number)
+    within = (t for t in seen if isinstance(t, Reduction))
+    inner = sorted((r for r in within if r is not maximum and not ends(r)), key=_number)
     if not inner and all(m.term.axes == maximum.axes for m in members):
         return Refusal(maximum, "no contraction: two passes cost less than rescaling")
     return Cascade(maximum, tuple(members), tuple(inner))
@@ -155,7 +160,7 @@ def _apart(contraction: Term, lane: Symbol, steps: set[Symbol]) -> bool:
     return not any(lane in factor.axes and steps & factor.axes for factor in factors)
 
 
-def masked(maximum: Term) -> tuple[Expression, Term]:
+def masked(maximum: Reduction) -> tuple[Expression, Term]:
     """(condition, x): what is maximised equals x where the condition on positions holds, and has
     no effect elsewhere. TRUE if there is no such condition.
     """
@@ -169,7 +174,7 @@ def masked(maximum: Term) -> tuple[Expression, Term]:
 
 def _unmasked(term: Term) -> tuple[Expression, Term] | None:
     """One mask less: `Select(c, x, -inf)`, `Select(c, -inf, x)`, `x + Select(c, 0, -inf)`."""
-    if term.op == "Select" and term.args[0].op == "Index":
+    if term.op == "Select" and isinstance(term.args[0], Index):
         condition, x, y = term.args
         if _is(y, -np.inf):
             return condition.attrs, x
@@ -184,7 +189,7 @@ def _unmasked(term: Term) -> tuple[Expression, Term] | None:
 
 
 def _is(term: Term, value: float) -> bool:
-    return term.op == "Literal" and bool(term.attrs.value(term.dtype) == value)
+    return isinstance(term, Literal) and bool(term.value == value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +201,7 @@ class _Rate:
     growth: float
 
 
-def _rescaled(sum_: Term, maximum: Term, is_read: Callable[[Term], bool]) -> Member | str:
+def _rescaled(sum_: Reduction, maximum: Reduction, is_read: Callable[[Term], bool]) -> Member | str:
     """How the sum is rescaled when the maximum moves, or why it is not."""
     if sum_.op != "Sum" or sum_.dtype is not maximum.dtype:
         return f"it is a {sum_.op} of {sum_.dtype}"
@@ -267,6 +272,6 @@ def _slopes(
             found[term] = sum(slopes)
         elif term.op == "Mul" and len(slopes) == 1:
             scale = next(arg for arg in term.args if arg not in found)
-            if scale.op == "Literal":
-                found[term] = slopes[0] * float(scale.attrs.value(scale.dtype))
+            if isinstance(scale, Literal):
+                found[term] = slopes[0] * float(scale.value)
     return found

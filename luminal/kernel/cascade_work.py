@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from luminal.algebra.frames import extent_of
-from luminal.algebra.terms import Axes, Term, below
+from luminal.algebra.terms import At, Axes, Term, below
 from luminal.dtypes import DType, bool_
 from luminal.hlir.monoid import MAXIMUM, Monoid
 from luminal.kernel.cascade import Cascade, masked
@@ -76,7 +76,8 @@ class Workspace(Placement):
         self.mask, self.unmasked = masked(cascade.maximum)
         self.lane = blocking.lane
         self.lane_axes: Axes = () if self.lane is None else (self.lane,)
-        chosen = {a for t in group.terms if t.op == "At" for arg in t.args[1:] for a in arg.axes}
+        gathers = (t for t in group.terms if isinstance(t, At))
+        chosen = {a for at in gathers for index in at.args[1:] for a in index.axes}
 
         def nearness(a: Symbol) -> tuple[bool, int]:
             """Longer axes are inner ones; those whose positions choose where to read are outer."""

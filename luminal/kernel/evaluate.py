@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from luminal import dtypes
+from luminal.algebra import terms
 from luminal.algebra.terms import Axes, Term, axis_order
 from luminal.dtypes import DType
 from luminal.hlir.attributes import Slot
@@ -201,7 +202,9 @@ class Evaluator:
         row = self.rows.get(term) if env.base else None
         if term in self.group.reads or (row is not None and row.ready):
             return []
-        args = term.args[1:] if term.op == "At" else term.args if term.is_pointwise else ()
+        args = (
+            term.args[1:] if isinstance(term, terms.At) else term.args if term.is_pointwise else ()
+        )
         arm = self.decided(term, env)
         if arm is not None:
             return [(arm, env)] if self.blocks.find(self.key(arm, env)) is None else []
@@ -211,7 +214,7 @@ class Evaluator:
             if self.masked(term, env) is not None:
                 return []
         wanted = [(arg, env) for arg in args if self.blocks.find(self.key(arg, env)) is None]
-        if term.op == "At" and not wanted:
+        if isinstance(term, terms.At) and not wanted:
             moved = self.move(term, env)
             operand = term.args[0]
             return [] if self.blocks.find(self.key(operand, moved)) else [(operand, moved)]
@@ -233,11 +236,11 @@ class Evaluator:
     def compute(self, term: Term, env: Env) -> Tile:
         if term in self.group.reads:
             return self.load(term, env)
-        if term.op == "Literal":
+        if isinstance(term, terms.Literal):
             return self.literal(term.attrs.data, term.dtype)
-        if term.op == "Index":
+        if isinstance(term, terms.Index):
             return self.index(term.attrs.substitute(env.values), term.dtype)
-        if term.op == "At":
+        if isinstance(term, terms.At):
             return self.evaluate(term.args[0], self.move(term, env))
         assert term.is_pointwise, f"{term!r} has no place in this kernel"
         arm = self.decided(term, env)
@@ -251,7 +254,7 @@ class Evaluator:
 
     def decided(self, term: Term, env: Env) -> Term | None:
         """The arm that a Select takes everywhere in the present loops."""
-        if term.op != "Select" or term.args[0].op != "Index":
+        if term.op != "Select" or not isinstance(term.args[0], terms.Index):
             return None
         condition = term.args[0].attrs.substitute(env.values)
         return term.args[1 if condition.value else 2] if condition.is_const else None

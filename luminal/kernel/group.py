@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from luminal.algebra.frames import linear, shape_of
-from luminal.algebra.terms import Axes, Frame, OpaqueAttrs, Term, axis_order, term_order
+from luminal.algebra.terms import (
+    At,
+    Axes,
+    Frame,
+    Index,
+    OpaqueAttrs,
+    Reduction,
+    Term,
+    axis_order,
+    term_order,
+)
 from luminal.dots import Dot
 from luminal.dtypes import DType
 from luminal.forks import cached_property
@@ -109,9 +119,9 @@ class Group:
         return tuple(term_order(roots, self.reads.__contains__))
 
     @cached_property
-    def reductions(self) -> tuple[Term, ...]:
+    def reductions(self) -> tuple[Reduction, ...]:
         """The reductions computed, operands first."""
-        return tuple(t for t in self.terms if t.is_reduction and t not in self.reads)
+        return tuple(t for t in self.terms if isinstance(t, Reduction) and t not in self.reads)
 
     @cached_property
     def form(self) -> Form:
@@ -164,9 +174,9 @@ class _Namer:
     def attrs(self, term: Term) -> Any:
         """Hashable."""
         attrs = term.attrs
-        if term.op == "Index":
+        if isinstance(term, Index):
             return self.expression(attrs)
-        if term.op == "At":
+        if isinstance(term, At):
             return tuple((self.ranks[a], self.index(position)) for a, position in attrs)
         if term.is_reduction:
             return self.dimension(attrs)

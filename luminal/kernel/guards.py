@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from luminal.algebra.terms import Term
+from luminal.algebra.terms import Index, Literal, Reduction, Term
 from luminal.shape.expression import Expression, Symbol, const, maximum, minimum
 
 SHORT_PIECE = 4  # vectors: an end of a loop that is shorter is not worth code of its own
@@ -19,9 +19,10 @@ Box = Mapping[Symbol, Range]
 
 def masks(term: Term) -> bool:
     """Is it `Select(index condition, x, 0)`?"""
-    if term.op != "Select" or term.args[0].op != "Index" or term.args[2].op != "Literal":
+    if term.op != "Select" or not isinstance(term.args[0], Index):
         return False
-    return not any(term.args[2].attrs.data)
+    other = term.args[2]
+    return isinstance(other, Literal) and other.is_zero
 
 
 def factors(
@@ -39,16 +40,15 @@ def factors(
     return None, (a, b)
 
 
-def guarded(reduction: Term) -> tuple[Term, Term] | None:
+def guarded(reduction: Reduction) -> tuple[Index, Term] | None:
     """(condition, x) of a reduction over `Select(condition, x, empty)` with an index condition."""
     (select,) = reduction.args
     if select.op != "Select":
         return None
     condition, x, other = select.args
-    if condition.op != "Index" or other.op != "Literal":
+    if not isinstance(condition, Index) or not isinstance(other, Literal):
         return None
-    empty = other.attrs.value(other.dtype)
-    return (condition, x) if empty == reduction.monoid.identity(other.dtype) else None
+    return (condition, x) if other.value == reduction.monoid.identity(other.dtype) else None
 
 
 def ranges(

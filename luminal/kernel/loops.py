@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from luminal.algebra.frames import UNBOUNDED, extent_of, linear, most, spread
-from luminal.algebra.terms import Axes, Frame, Term
+from luminal.algebra.terms import At, Axes, Frame, Index, Reduction, Term
 from luminal.kernel.group import Group, Place, Store
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.shape.expression import Expression, SortKey, Symbol, axis
@@ -58,7 +58,7 @@ class Access:
 
     place: Place
     offset: Expression
-    reduction: Term | None
+    reduction: Reduction | None
     is_store: bool = False
     source: Term | None = None
     chosen: frozenset[Symbol] = frozenset()
@@ -66,8 +66,7 @@ class Access:
     @property
     def is_factor(self) -> bool:
         """Is it read for one of the factors of a contraction?"""
-        reduction = self.reduction
-        return reduction is not None and reduction.op == "Sum" and reduction.args[0].op == "Mul"
+        return self.reduction is not None and self.reduction.product is not None
 
     def moves(self, loop: LoopAxis) -> bool:
         """Does the address change along the loop?"""
@@ -143,9 +142,9 @@ def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
     fixed: set[Symbol] = set()  # axes that are bound to positions, or may lie in any way
     formulas: dict[Expression, None] = {}  # what is computed of axes
     for term in terms:
-        if term.op == "Index":
+        if isinstance(term, Index):
             formulas[term.attrs] = None
-        elif term.op == "At" and term not in group.reads:
+        elif isinstance(term, At) and term not in group.reads:
             for a, position in term.attrs:
                 fixed.add(a)
                 if isinstance(position, Expression):
@@ -247,7 +246,7 @@ def _reads(
     """The reads below a root, under a reduction or not. Iterative: terms are thousands deep."""
     base = env
     chosen: dict[Symbol, frozenset[Symbol]] = {}  # by gathered position
-    stack: list[tuple[Term, Mapping[Symbol, Expression], Term | None]] = [(root, env, None)]
+    stack: list[tuple[Term, Mapping[Symbol, Expression], Reduction | None]] = [(root, env, None)]
     while stack:
         term, env, reduction = stack.pop()
         moved = () if env is base else sorted(term.axes, key=_by_key)
@@ -261,14 +260,14 @@ def _reads(
             reached = (chosen[s] for s in offset.symbols() if s in chosen)
             axes = frozenset[Symbol]().union(*reached)
             yield Access(place, offset, reduction, source=term, chosen=axes)
-        elif term.op == "At":
+        elif isinstance(term, At):
             inner, own = _moved(term, env)
             for symbol, axes in own.items():
                 chosen[symbol] = axes.union(*(chosen.get(s, ()) for s in axes)) - chosen.keys()
             stack.append((term.args[0], inner, reduction))
             stack.extend((arg, env, reduction) for arg in reversed(term.args[1:]))
         else:
-            within = term if term.is_reduction else reduction
+            within = term if isinstance(term, Reduction) else reduction
             stack.extend((arg, env, within) for arg in reversed(term.args))
 
 

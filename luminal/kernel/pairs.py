@@ -59,7 +59,8 @@ def in_words(group: Group) -> tuple[Group, Mapping[Term, Term]]:
     if not group.dots:
         return group, {}
     terms, reads = Terms(), dict(group.reads)
-    new = {r: _over_words(r, terms, reads) for r in group.reductions if r in group.dots}
+    paired = [term for term in group.reductions if term in group.dots]
+    new: dict[Term, Term] = {term: _over_words(term, terms, reads) for term in paired}
     return _replaced(group, terms, new, reads), new
 
 

@@ -13,14 +13,15 @@ convolutions and plain maps are the same few steps:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
 from luminal.algebra.frames import extent_of, linear
-from luminal.algebra.terms import Axes, Term, below
+from luminal.algebra.terms import Axes, Index, Reduction, Term, below
 from luminal.dtypes import bool_
+from luminal.hlir.monoid import SUM
 from luminal.kernel.carries import close_loop
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.group import Group, Store
@@ -115,7 +116,8 @@ class Placement:
 
     def cut(self) -> tuple[int, list[Expression]] | None:
         """The innermost loop along which conditions change, by its number, and where."""
-        conditions = [t.attrs for t in self.group.terms if t.op == "Index" and t.dtype is bool_]
+        indices = (t for t in self.group.terms if isinstance(t, Index))
+        conditions = [t.attrs for t in indices if t.dtype is bool_]
         for number, (loop, _) in reversed(list(enumerate(self.schedule.grid))):
             extent, lanes = self.values.canonical(loop.extent), self.schedule.tile(loop).vector
             points = cut_points(map(self.values.canonical, conditions), loop.symbol, extent)
@@ -274,7 +276,7 @@ class Placement:
 
     # --- reductions
 
-    def next_stage(self) -> list[Term]:
+    def next_stage(self) -> list[Reduction]:
         """The reductions to run next: all over the same axes that wait for no other."""
         waiting = set(self.pending)
         ready = [r for r in self.pending if not _below(r, waiting, self.group)]
@@ -282,7 +284,7 @@ class Placement:
         self.pending = [r for r in self.pending if r not in stage]
         return stage
 
-    def reduce(self, stage: Sequence[Term], env: Env) -> None:
+    def reduce(self, stage: Sequence[Reduction], env: Env) -> None:
         """One loop nest over the axes of a stage; every accumulator is carried through it."""
         level = self.blocks.depth
         bound = set(stage[0].attrs)
@@ -311,7 +313,7 @@ class Placement:
         self.rows_written(points)
 
     def without_guard(
-        self, stage: Sequence[Term], symbols: Sequence[Symbol], env: Env
+        self, stage: Sequence[Reduction], symbols: Sequence[Symbol], env: Env
     ) -> tuple[list[Term], dict[Symbol, Range]]:
         """The reduced values and the ranges of the loops: cut to where one common guard holds."""
         extents = {s: self.values.canonical(s.extent) for s in symbols if s.extent is not None}
@@ -330,7 +332,7 @@ class Placement:
             return plain, whole
         return [f[1] for f in found if f is not None], cut
 
-    def operands(self, reduction: Term, x: Term, env: Env) -> tuple[Tile, ...]:
+    def operands(self, reduction: Reduction, x: Term, env: Env) -> tuple[Tile, ...]:
         """The reduced value, or the two factors of a contraction."""
         read = x.args if self.is_fused(reduction, x) else (x,)
         return tuple(self.operand(term, env) for term in read)
@@ -340,13 +342,13 @@ class Placement:
         is_shared = term in self.schedule.shared
         return self.values.evaluate(term, env.bind(self.run_starts) if is_shared else env)
 
-    def is_fused(self, reduction: Term, x: Term) -> bool:
+    def is_fused(self, reduction: Reduction, x: Term) -> bool:
         """Is `x` a product that is multiplied and added in one step?"""
-        fused = reduction.op == "Sum" and x.op == "Mul" and x.dtype.is_float
+        fused = reduction.monoid is SUM and x.op == "Mul" and x.dtype.is_float
         return fused and not self.is_at_hand(x)
 
     def masked_operands(
-        self, reduction: Term, x: Term, env: Env
+        self, reduction: Reduction, x: Term, env: Env
     ) -> tuple[tuple[Tile, ...], Tile | None]:
         """The operands, and where they count if not everywhere."""
         if self.is_fused(reduction, x):
@@ -362,7 +364,7 @@ class Placement:
 
     def accumulate(
         self,
-        stage: Sequence[Term],
+        stage: Sequence[Reduction],
         reduced: Sequence[Term],
         points: Sequence[Env],
         symbols: Sequence[Symbol],
@@ -478,6 +480,6 @@ def every_point(loops: Sequence[LoopAxis], env: Env) -> list[Env]:
     return points
 
 
-def _below(reduction: Term, wanted: set[Term], group: Group) -> bool:
+def _below(reduction: Reduction, wanted: Set[Term], group: Group) -> bool:
     """Does the reduction use one of `wanted` (other than itself)?"""
     return not wanted.isdisjoint(below(reduction.args, group.reads.__contains__))

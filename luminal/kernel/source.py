@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from luminal.algebra.terms import Frame, Term
+from luminal.algebra.terms import At, Frame, Literal, Term
 from luminal.shape.expression import Expression, Symbol, opaque
 
 
@@ -40,7 +40,7 @@ def source_of(
     starts: dict[Symbol, int] = {}
     chosen: set[Symbol] = set()
     while factor.op in ("Cast", "At") and not is_read(factor):
-        if factor.op == "At":
+        if isinstance(factor, At):
             for axis, index in factor.attrs:
                 if isinstance(index, int):
                     chosen.add(axis)
@@ -70,6 +70,6 @@ def _part(index: Expression) -> tuple[Symbol | None, int]:
 
 def unmasked(factor: Term, is_read: Callable[[Term], bool]) -> Term:
     """What a factor is where it is not a literal."""
-    while factor.op == "Select" and factor.args[2].op == "Literal" and not is_read(factor):
+    while factor.op == "Select" and isinstance(factor.args[2], Literal) and not is_read(factor):
         factor = factor.args[1]
     return factor

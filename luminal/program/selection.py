@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from luminal.algebra.frames import never_empty
 from luminal.algebra.lower import Root
-from luminal.algebra.terms import Frame, Phase, Term, dependents, term_order
+from luminal.algebra.terms import Frame, Phase, Reduction, Term, dependents, term_order
 from luminal.dots import Dot
 from luminal.errors import VerifyError
 from luminal.kernel import pairs
@@ -198,7 +198,7 @@ def _verify_cascades(selection: Selection) -> None:
 def _no_cascade(selection: Selection, cascade: Cascade, kernel: tuple[Term, ...]) -> str | None:
     """Why the reductions do not run in one pass in this kernel; None if they do."""
     terms = selection.computed(kernel)
-    reductions = [t for t in terms if t.is_reduction]
+    reductions = [t for t in terms if isinstance(t, Reduction)]
     above = dependents(terms, (cascade.maximum,))
     found = derive(cascade.maximum, reductions, above, lambda t: not selection.computes(kernel, t))
     if isinstance(found, Refusal):

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator
 
 from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.term_text import INDENT, Printer, frame_text
-from luminal.algebra.terms import Frame, Term
+from luminal.algebra.terms import Frame, Reduction, Term
 from luminal.dots import DOTS, Dot
 from luminal.dtypes import dtype_of
 from luminal.errors import GraphError, LuminalError
@@ -199,11 +199,11 @@ class _Reader:
         self.roots.append(Root(sink, self.term(line.match(_NUMBER)), self.frame(line)))
 
     def cascade(self, line: Line) -> Cascade:
-        maximum = self.term(line.match(_NUMBER))
+        maximum = self.reduction(line.match(_NUMBER))
         line.expect("sums")
         sums, _, over = line.rest().partition(" over ")
         members = tuple(map(self.member, sums.split(", ")))
-        inner = tuple(map(self.term, over.split(", "))) if over else ()
+        inner = tuple(map(self.reduction, over.split(", "))) if over else ()
         return Cascade(maximum, members, inner)
 
     def member(self, text: str) -> Member:
@@ -212,7 +212,7 @@ class _Reader:
         found = _RATE.fullmatch(rate)
         if found is None:
             raise ValueError(f"{rate!r} is no rate of a sum, as Exp(-1.0) is")
-        return Member(self.term(number), found[1], float(found[2]))
+        return Member(self.reduction(number), found[1], float(found[2]))
 
     # --- terms
 
@@ -271,6 +271,12 @@ class _Reader:
         if number not in self.numbers:
             raise ValueError(f"%{number} is used before its line")
         return self.numbers[number]
+
+    def reduction(self, text: str) -> Reduction:
+        term = self.term(text)
+        if not isinstance(term, Reduction):
+            raise ValueError(f"{text} is a {term.op}, no reduction")
+        return term
 
     def expression(self, text: str) -> Expression:
         return parse_expression(text, self.symbols)

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from luminal.algebra.frames import upper
-from luminal.algebra.terms import Phase, Term
+from luminal.algebra.terms import At, Phase, Reduction, Term
 from luminal.forks import cached_property
+from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade import Cascade, Refusal, derive, in_each_step, lane_axis
 from luminal.program.kernel_graph import KernelGraph
 from luminal.select.weights import MUCH_WORK, REACH
@@ -45,7 +46,8 @@ def find(
     Nothing outside may need what depends on the contractions per step: it is never stored. A pass
     is one kernel, so no other may stand between its parts (see `program.kernel_graph`).
     """
-    maxima = [t for t in order if t.op == "Max" and (among is None or t in among)]
+    wanted = order if among is None else [term for term in order if term in among]
+    maxima = [t for t in wanted if isinstance(t, Reduction) and t.monoid is MAXIMUM]
     if not maxima:
         return ()
     near = _Neighbours(order, forced)
@@ -70,7 +72,7 @@ class _Neighbours:
         """Of the single terms, those of a pass merged."""
         return KernelGraph({term: term.args for term in self.order})
 
-    def pass_of(self, maximum: Term) -> Pass | Refusal:
+    def pass_of(self, maximum: Reduction) -> Pass | Refusal:
         above = self.above(maximum)
         near = _nearest(maximum, above)
 
@@ -185,18 +187,18 @@ def _moved(order: Sequence[Term], forced: Set[Term]) -> set[Term]:
             found.add(term)
         elif term in moving and not ends:
             moving.update(term.args)
-        if term.op == "At":
+        if isinstance(term, At):
             moving.add(term.args[0])
     return found
 
 
-def _nearest(maximum: Term, above: Sequence[Term]) -> list[Term]:
+def _nearest(maximum: Term, above: Sequence[Term]) -> list[Reduction]:
     """The reductions of its phase that a maximum reaches through pointwise values, in order."""
-    found: list[Term] = []
+    found: list[Reduction] = []
     through = {maximum}
     for term in above:
         if not through.isdisjoint(term.args):
-            if term.is_reduction:
+            if isinstance(term, Reduction):
                 found += [term] if term.is_run == maximum.is_run else []
             elif not term.is_opaque:
                 through.add(term)

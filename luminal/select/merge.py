@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from luminal.algebra.terms import Phase, Term
+from luminal.algebra.terms import At, Phase, Term
 from luminal.program.kernel_graph import kernel_reads, kernels
 from luminal.select.weights import KERNEL_TERMS, MERGED, REACH
 from luminal.shape.expression import Symbol
@@ -68,7 +68,7 @@ def _moved(order: Sequence[Term], is_stored: Callable[[Term], bool]) -> dict[Ter
     for term in order:
         args = dict.fromkeys(term.args)
         now, through = (nothing.union(*(sets[arg] for arg in args)) for sets in (plain, moved))
-        if term.op == "At":
+        if isinstance(term, At):
             through |= plain[term.args[0]]
         if is_stored(term):
             found[term] = through

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from luminal.algebra.frames import never_empty
 from luminal.algebra.reductions import may_leave
-from luminal.algebra.terms import Term, Terms, below
+from luminal.algebra.terms import Reduction, Term, Terms, below
 from luminal.select import cascades
 from luminal.select.rewrite import Respelled
 from luminal.select.weights import KERNEL_TERMS, stored_anyway
@@ -33,10 +33,11 @@ def spell(program: Respelled) -> Respelled:
 
 def _quotient(term: Term) -> tuple[int, ...] | None:
     """Where in a sum of products, by operand numbers, a quotient stands that can be pulled out."""
-    if term.op != "Sum" or term.args[0].op != "Mul" or not all(map(never_empty, term.attrs)):
+    product = term.product if isinstance(term, Reduction) else None
+    if product is None or not all(map(never_empty, term.attrs)):
         return None  # an empty sum is 0, its quotient may be NaN
     seen: set[Term] = set()
-    stack: list[tuple[Term, tuple[int, ...]]] = [(term.args[0], ())]
+    stack: list[tuple[Term, tuple[int, ...]]] = [(product, ())]
     while stack:
         factor, path = stack.pop()
         if factor.op == "Div" and may_leave(factor.args[1].axes, term.attrs):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from luminal.algebra.frames import upper
 from luminal.algebra.reductions import Cut, cut, longest, only_inside
-from luminal.algebra.terms import Term, Terms, term_order
+from luminal.algebra.terms import Reduction, Term, Terms, term_order
 from luminal.select.rewrite import Respelled
 from luminal.select.weights import is_contraction, leaves_idle
 from luminal.shape.expression import Symbol
@@ -28,11 +28,15 @@ def split_reductions(program: Respelled) -> Respelled:
     if not any(_wanted(term) for term in program.order()):
         return program
     terms = program.lowered.terms
-    return program.rewrite(lambda old, same: _split(terms, same) if _wanted(old) else same)
+
+    def replace(old: Term, same: Term) -> Term:
+        return _split(terms, same) if isinstance(same, Reduction) and _wanted(old) else same
+
+    return program.rewrite(replace)
 
 
 def _wanted(term: Term) -> bool:
-    if not term.is_reduction:
+    if not isinstance(term, Reduction):
         return False
     points, length = upper(term.axes), upper(term.attrs)
     idle = leaves_idle(points, points * length)
@@ -40,7 +44,7 @@ def _wanted(term: Term) -> bool:
     return (idle or long) and _chunk(term) is not None
 
 
-def _chunk(reduction: Term) -> tuple[Symbol, int] | None:
+def _chunk(reduction: Reduction) -> tuple[Symbol, int] | None:
     """The axis to cut and the positions per chunk."""
     along = longest(reduction.attrs)
     each = upper(reduction.axes) * upper(reduction.attrs) // upper((along,))
@@ -60,7 +64,7 @@ def chunk_size(length: int, each: int, least: int = 1) -> int | None:
     return even if even * 2 <= length else None
 
 
-def _split(terms: Terms, reduction: Term) -> Term:
+def _split(terms: Terms, reduction: Reduction) -> Term:
     found = _chunk(reduction)
     assert found is not None
     (x,) = reduction.args

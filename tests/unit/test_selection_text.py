@@ -96,6 +96,9 @@ def test_cascades_are_read_back() -> None:
     text = to_text(selection).replace("Exp(-1.0)", "Exp -1.0")
     with pytest.raises(GraphError, match=r"'Exp -1.0' is no rate of a sum, as Exp\(-1.0\) is"):
         parse(text, lowered)
+    text = to_text(selection).replace("cascade %4", "cascade %5")
+    with pytest.raises(GraphError, match=r"%5 is a \w+, no reduction"):
+        parse(text, lowered)
 
 
 def test_a_reduction_in_two_stages_is_read_back() -> None:
