@@ -32,6 +32,7 @@ from luminal.dtypes import (
 )
 from luminal.errors import (
     CompileError,
+    DeviceError,
     DimError,
     DTypeBoundaryError,
     DTypeError,
@@ -82,6 +83,7 @@ from luminal.session import (
     compile_count,
     constant,
     default_graph,
+    device,
     devices,
     dim,
     empty,
@@ -133,6 +135,7 @@ __all__ = [
     "compile",
     "compile_count",
     "jit",
+    "device",
     "devices",
     # derivatives
     "grad",
@@ -244,6 +247,7 @@ __all__ = [
     # errors
     "LuminalError",
     "CompileError",
+    "DeviceError",
     "DTypeBoundaryError",
     "DTypeError",
     "DimError",

@@ -39,6 +39,10 @@ class CompileError(LuminalError, RuntimeError):
     """A program could not be compiled."""
 
 
+class DeviceError(LuminalError, RuntimeError):
+    """A device has failed at work it was given, or cannot be used where it is asked."""
+
+
 class LoadError(LuminalError, ValueError):
     """A file of weights, a configuration or a tokenizer could not be read."""
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,6 +22,7 @@ from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
+from luminal.hlir.memory import HOST, DeviceMemory
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Assignable, State
 from luminal.hlir.substitute import substitute_dims
@@ -60,10 +61,30 @@ class Graph(Recorder):
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
         self._executable: Executable | None = None
-        self._backend = "auto"  # of values computed on demand: the last compile's
+        self._backend: str | None = None  # the last compile's, for values computed on demand
         self._on_demand = OnDemand(self._compiled_part)
 
-    def compile(self, backend: str = "cpu", **options: Any) -> Executable:
+    def to(self, device: Any) -> Graph:
+        """Compiles for this device ("cpu", "opencl:0"), where they name none; gives itself.
+
+        Raises InputError for one that cannot be used.
+        """
+        self.device = registry.usable("to", device).name
+        self._on_demand = OnDemand(self._compiled_part)
+        return self
+
+    def place(self, what: str, device: Any) -> None:
+        """A Tensor asks for a device: the graph's, for all of it. The CPU changes nothing."""
+        name = registry.usable(what, device).name
+        if name not in ("cpu", self.device):
+            if self.device is not None:
+                raise InputError(
+                    f"{what}: device {name!r}: {self.name} is for {self.device!r}, and a graph "
+                    "runs on one device; move all of it with graph.to(...)"
+                )
+            self.to(name)
+
+    def compile(self, backend: str | None = None, **options: Any) -> Executable:
         """Compiles what is recorded so far (see `luminal.compile`); `execute` runs it."""
         self._executable = compile(self, backend, **options)
         if backend != self._backend:
@@ -79,9 +100,8 @@ class Graph(Recorder):
         transforms.backward(loss, gradient)
 
     def _compiled_part(self, part: hlir.Graph) -> Executable:
-        plan = _Plan(
-            registry.find(self._backend), Numerics.STANDARD, mode_of("fast"), SearchOptions(), {}
-        )
+        name = self._backend or self.device or _device.get() or "auto"
+        plan = _Plan(registry.find(name), Numerics.STANDARD, mode_of("fast"), SearchOptions(), {})
         return _compiled(self, part, _Choices({}, {}), plan)
 
     def execute(self, dims: Mapping[str, int] | None = None) -> Results:
@@ -118,7 +138,7 @@ class Graph(Recorder):
 
 def compile(
     graph: Graph | str | None = None,
-    backend: str = "cpu",
+    backend: str | None = None,
     mode: CompilationMode | str = "fast",
     dims: Mapping[Any, DimChoice] | None = None,
     numerics: str = "standard",
@@ -127,9 +147,11 @@ def compile(
 ) -> Executable:
     """Compiles a graph; without one, or with only a backend's name, the default graph.
 
-    `backend`: "cpu", "reference" or "auto". `mode`: "fast" (choices by rules, nothing is timed),
-    "optimal" (candidates are timed here, and the fastest runs; `search` sets the limits), or
-    `lm.TimeBudget(seconds)`, shared by all programs that `dims` asks for.
+    `backend`: a device ("cpu", "opencl:0", "reference"; see `lm.devices`) or "auto", the first that
+    can be used; by default the graph's (`graph.to`), else the default one (`lm.device`).
+    `mode`: "fast" (choices by rules, nothing is timed), "optimal" (candidates are timed here, and
+    the fastest runs; `search` sets the limits), or `lm.TimeBudget(seconds)`, shared by all programs
+    that `dims` asks for.
     `dims`: {"s": (1, 256)} narrows a dim, {"s": [(1, 1), (2, 256)]} compiles further programs for
     these intervals. `numerics`: which rewrites may change rounding: none ("exact"), those after
     which a number stays that number but for rounding ("standard"), or those, too, that keep digits
@@ -150,7 +172,7 @@ def compile(
             f"compile: takes a Graph, got a {type(graph).__name__}; record into cx = lm.Graph() "
             "and pass cx; for a function of arrays there is @lm.jit"
         )
-    chosen = registry.find(backend)
+    chosen = _backend_of(graph, backend)
     frozen = graph.graph()
     choices = _Choices.of(frozen, dims or {})
     options = _options(frozen, choices.narrow, search)
@@ -177,15 +199,15 @@ def narrowed(graph: Graph, dims: Mapping[Any, DimChoice] | None = None) -> hlir.
 
 def stages(
     graph: Graph,
-    backend: str = "cpu",
+    backend: str | None = None,
     mode: CompilationMode | str = "fast",
     dims: Mapping[Any, DimChoice] | None = None,
     numerics: str = "standard",
 ) -> Stages:
     """Every IR of the program that `compile` would make; raises as it does."""
-    chosen = registry.find(backend)
+    chosen = _backend_of(graph, backend)
     if chosen.target is None:
-        raise CompileError(f"backend {backend!r} runs the graph itself; there are no stages")
+        raise CompileError(f"backend {chosen.name!r} runs the graph itself; there are no stages")
     plan = _Plan(chosen, _numerics(numerics), mode_of(mode), SearchOptions(), graph.values)
     return plan.stages(narrowed(graph, dims), chosen.target())[0]
 
@@ -289,7 +311,14 @@ def _executable(graph: Graph, frozen: hlir.Graph, choices: _Choices, plan: _Plan
         made = CompileSummary(tracing.self_seconds(spans), found)
         variants.append(Variant(intervals, runner, made))
     title = f"{graph.name}, {plan.backend.name}, {plan.mode}"
-    return Executable(frozen, variants, graph.values, choices.narrow, dict(graph.leaves), title)
+
+    def for_device(device: str) -> Executable:
+        backend = registry.usable("to", device)
+        return _compiled(graph, frozen, choices, replace(plan, backend=backend))
+
+    return Executable(
+        frozen, variants, graph.values, choices.narrow, dict(graph.leaves), title, for_device
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,23 +535,62 @@ def triu_indices(rows: int, columns: int, offset: int = 0, dtype: Any = int64) -
 # --- devices --------------------------------------------------------------------------------------
 
 
+_device: ContextVar[str | None] = ContextVar("luminal_device", default=None)
+
+
+class device:
+    """Makes a device the default of compiles in this context: from now on, or in a `with` block.
+
+    `lm.device("opencl:0")`; compiles that name a backend, and graphs that were moved (`graph.to`),
+    keep theirs. Raises InputError for a device that cannot be used.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self.name = registry.usable("device", device).name
+        self._token = _device.set(self.name)
+
+    def __enter__(self) -> device:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _device.reset(self._token)
+
+    def __repr__(self) -> str:
+        return f"device({self.name!r})"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _backend_of(graph: Recorder, backend: str | None) -> registry.Backend:
+    """The backend that a compile names, or the graph's, or the default one."""
+    return registry.find(backend or graph.device or _device.get() or "cpu")
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One backend as this machine has it."""
+    """One device as this machine has it; `memory` in bytes, where it says."""
 
     name: str
     summary: str
     usable: bool
     reason: str | None  # why it is not usable
+    memory: DeviceMemory | None = None
 
     def __str__(self) -> str:
         return f"{self.name}: {self.summary}" if self.usable else f"{self.name}: {self.reason}"
 
 
 def devices() -> list[Device]:
-    """Every backend: usable ones, and why the rest is not."""
+    """Every device that programs can be compiled for, and why the rest is not usable."""
     rows = []
     for backend in registry.BACKENDS.values():
         reason = backend.unavailable()
-        rows.append(Device(backend.name, backend.summary, reason is None, reason))
+        if reason is not None:
+            rows.append(Device(backend.name, backend.summary, False, reason))
+        elif backend.device is None:
+            rows.append(Device(backend.name, backend.summary, True, None, HOST.memory()))
+        else:
+            for found in map(backend.device, range(backend.count())):
+                rows.append(Device(found.name, backend.summary, True, None, found.memory()))
     return rows

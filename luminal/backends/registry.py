@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from luminal.errors import CompileError
+from luminal.errors import CompileError, InputError
 from luminal.hlir.graph import Graph
+from luminal.hlir.memory import HOST, MemorySpace
 from luminal.runtime.runner import Runner
 from luminal.target import Target
 
 if TYPE_CHECKING:  # the compiler's records are imported when something is compiled
     from luminal.kernel.tile_ir import Kernel
     from luminal.program.launch_list import Program
+    from luminal.runtime.device import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,9 @@ class Backend:
     `sources` are the texts a kernel becomes on its way to a binary, by name and in order. `build`
     compiles a kernel (with its text, its name in every cache) for later programs, loading nothing;
     `begin` lets that happen while others are placed. `makers` are the modules that make a kernel's
-    code: with all that they import, other sources make other code.
+    code: with all that they import, other sources make other code. Where programs run in other
+    memory than the host's, `device` gives the device of a number below `count`; its name is one
+    that `find` takes.
     """
 
     name: str
@@ -35,6 +39,8 @@ class Backend:
     build: Callable[[Kernel, str, Target], object] | None = None
     makers: tuple[str, ...] = ()
     begin: Callable[[Target, Kernel, str], None] | None = None
+    device: Callable[[int], Device] | None = None
+    count: Callable[[], int] = lambda: 1
 
 
 def _cpu_unavailable() -> str | None:
@@ -93,10 +99,21 @@ def _interpreted_target() -> Target:
     return device.TARGET
 
 
-def _interpreted_runner(program: Program) -> Runner:
+def _interpreted_device(number: int) -> Device:
     from luminal.backends.interpreted import device
 
-    return device.runner(program)
+    return device.device()
+
+
+def _runner_on(device: Callable[[int], Device], number: int) -> Callable[[Any], Runner]:
+    """A backend's `make_runner` for one of its devices."""
+
+    def make_runner(program: Program) -> Runner:
+        from luminal.runtime.device_runner import DeviceRunner
+
+        return DeviceRunner(program, device(number))
+
+    return make_runner
 
 
 BACKENDS = {
@@ -125,26 +142,56 @@ BACKENDS = {
             "tile IR on NumPy as if on a device, very slow: the meaning of every kernel",
             lambda: None,
             _interpreted_target,
-            _interpreted_runner,
+            _runner_on(_interpreted_device, 0),
             build=lambda kernel, text, target: None,
             makers=("luminal.kernel.tile_interpreter",),
+            device=_interpreted_device,
         ),
     )
 }
 
 
 def find(name: str) -> Backend:
-    """The backend `name`, or the first usable one for "auto".
+    """The backend of a name: "cpu", "opencl:1" (its second device), or "auto", the first usable.
 
-    Raises CompileError for an unknown name and for a backend that cannot be used here.
+    Raises CompileError for an unknown name and for what cannot be used here.
     """
     if name == "auto":
         return next(b for b in BACKENDS.values() if b.unavailable() is None)
-    backend = BACKENDS.get(name)
-    if backend is None:
+    base, _, text = name.partition(":")
+    backend = BACKENDS.get(base)
+    if backend is None or not (text.isdecimal() or base == name):
         known = ", ".join(map(repr, BACKENDS))
-        raise CompileError(f"backend {name!r}: takes {known} or 'auto'")
+        raise CompileError(f"backend {name!r}: takes {known} or 'auto'; a number is as in 'cpu:0'")
     reason = backend.unavailable()
     if reason is not None:
         raise CompileError(f"backend {name!r} is not usable: {reason}")
-    return backend
+    number, count = int(text or 0), backend.count()
+    if number >= count:
+        raise CompileError(f"backend {name!r}: there {_are(count)} here, from '{base}:0'")
+    if backend.device is None or not number:
+        return backend
+    return replace(backend, name=name, make_runner=_runner_on(backend.device, number))
+
+
+def _are(count: int) -> str:
+    return "is 1 device" if count == 1 else f"are {count} devices"
+
+
+def usable(what: str, device: Any) -> Backend:
+    """The backend of a device that a user names for `what`. Raises InputError if there is none."""
+    try:
+        return find(str(device))
+    except CompileError as error:
+        raise InputError(f"{what}: device {str(device)!r}: {error}; see lm.devices()") from None
+
+
+def space(device: Any) -> MemorySpace[Any]:
+    """The memory of a device by its name. Raises InputError for one that cannot be used."""
+    backend = usable("to", device)
+    if backend.device is None:
+        return HOST
+    return backend.device(int(backend.name.partition(":")[2] or 0))
+
+
+MemorySpace.by_name = staticmethod(space)

@@ -1,4 +1,4 @@
-"""`luminal devices`: the backends that can run here, and why the others cannot."""
+"""`luminal devices`: the devices that programs can run on here, and why others cannot be used."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from rich.table import Table
 
 
 def command() -> None:
-    """List the usable backends, and the reason where one is not."""
+    """List the usable devices with their memory, and the reason where one is not."""
     from luminal import session
 
-    table = Table("backend", "what it is", "usable")
+    table = Table("device", "what it is", "usable", "memory", "free")
     for device in session.devices():
         usable = "yes" if device.usable else f"no: {device.reason}"
-        table.add_row(device.name, device.summary, usable)
+        memory = device.memory or (None, None)
+        table.add_row(device.name, device.summary, usable, *map(_size, memory))
     Console().print(table)
+
+
+def _size(count: int | None) -> str:
+    return "" if count is None else f"{count / 2**30:.1f} GiB"

@@ -9,7 +9,7 @@ import numpy as np
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
-from luminal.frontend.foreign import wanted_dtype
+from luminal.frontend.foreign import type_and_device
 from luminal.frontend.handle import describe
 from luminal.frontend.movement import reshape, select, stack
 from luminal.frontend.unary import bitcast, cast
@@ -27,11 +27,15 @@ def to(
     non_blocking: bool = False,
     copy: bool = False,
 ) -> Tensor:
-    """`x` as another dtype, or as that of another Tensor: one Cast. A device may be the CPU.
+    """`x` as another dtype, or as that of another Tensor: one Cast.
 
-    `non_blocking` and `copy` are accepted and change nothing. Raises InputError for other devices.
+    A device is for the graph, all of which runs there; the CPU changes nothing, since results come
+    to the host from anywhere. `non_blocking` and `copy` are accepted and change nothing. Raises
+    InputError for a device that cannot be used, or another one than the graph's.
     """
-    found = wanted_dtype("to", targets, dtype, device)
+    found, where = type_and_device(targets, dtype, device)
+    if where is not None:
+        x.graph.place("to", where)
     return x if found is None else cast(x, found)
 
 

@@ -14,8 +14,9 @@ from luminal.errors import InputError
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hip|meta)(:\d+)?")
-NO_DEVICES = "Luminal runs on the CPU so far; leave the device out (lm.devices() lists backends)"
+DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hip|meta|metal|opencl|interpreted|reference)(:\d+)?")
+NO_DEVICES = "arrays are computed on the CPU; leave it out (a graph may be for another: graph.to)"
+ONE_DEVICE = "a graph is compiled for one device: graph.to(...), exe.to(...) or lm.device(...)"
 GRADIENTS = "gradients are Tensors that lm.grad(loss, variables) gives; see docs/training.md"
 
 DTYPES = {
@@ -32,7 +33,7 @@ DTYPES = {
 WHY = {
     **dict.fromkeys(("grad_fn", "requires_grad_", "retain_grad"), GRADIENTS),
     **dict.fromkeys(("zero_grad", "enable_grad", "func"), GRADIENTS),
-    **dict.fromkeys(("cuda", "mps", "xpu", "device", "get_device", "pin_memory"), NO_DEVICES),
+    **dict.fromkeys(("cuda", "mps", "xpu", "get_device", "pin_memory"), ONE_DEVICE),
     "Size": "shapes are plain tuples",
     "Generator": "there are lm.manual_seed, and keys of lm.random",
     "set_default_dtype": "name the dtype where a tensor is made; numbers are float32",
@@ -54,32 +55,32 @@ def check_device(what: str, device: Any) -> None:
         raise InputError(f"{what}: device {str(device)!r}: {NO_DEVICES}")
 
 
-def wanted_dtype(what: str, targets: Sequence[Any], dtype: Any, device: Any) -> Any:
-    """What `to(...)` asks for: the dtype, or of what holds one; None where it names a device only.
-
-    Raises InputError for a device that is not the CPU.
-    """
+def type_and_device(targets: Sequence[Any], dtype: Any, device: Any) -> tuple[Any, Any]:
+    """What `to(...)` asks for: a dtype, or what holds one, and a device; None for either."""
     for target in targets:
         if is_device(target):
             device = target
         else:
             dtype = target if isinstance(target, type) else getattr(target, "dtype", target)
-    check_device(what, device)
-    return dtype
+    return dtype, device
 
 
 def placed(function: Callable[P, R]) -> Callable[P, R]:
-    """Lets a function that makes a Tensor take `device="cpu"`, and `requires_grad`, which means
-    nothing: derivatives are taken with respect to whatever `lm.grad` is told.
+    """Lets a function that makes a Tensor take `device`, for its graph, and `requires_grad`, which
+    means nothing: derivatives are taken with respect to whatever `lm.grad` is told.
     """
 
     @wraps(function)
     def making(*args: P.args, **kwargs: P.kwargs) -> R:
+        device = None
         if kwargs:
-            check_device(function.__name__, kwargs.pop("device", None))
+            device = kwargs.pop("device", None)
             kwargs.pop("pin_memory", None)
             kwargs.pop("requires_grad", None)
-        return function(*args, **kwargs)
+        made: Any = function(*args, **kwargs)
+        if device is not None:
+            made.graph.place(function.__name__, device)
+        return made  # type: ignore[no-any-return]
 
     return making
 

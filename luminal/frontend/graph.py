@@ -13,6 +13,7 @@ from luminal import dtypes
 from luminal.errors import DimError, GraphError, ShapeError
 from luminal.frontend import creation
 from luminal.frontend.derivatives import Derivative
+from luminal.frontend.foreign import check_device
 from luminal.frontend.handle import Array, Extent, Shape, describe
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
@@ -38,6 +39,7 @@ class Recorder:
     """
 
     depth = 0  # how many scan bodies this graph lies inside of
+    device: str | None = None  # of compiles that name none
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name or f"graph{next(_numbers)}"
@@ -296,6 +298,10 @@ class Recorder:
     ) -> Tensor:
         """The positions (2, count) at and above a diagonal, row by row."""
         return creation.triu_indices(self, rows, columns, offset, dtype)
+
+    def place(self, what: str, device: Any) -> None:
+        """`what` asks for a device. Raises InputError but for the CPU, from where results come."""
+        check_device(what, device)
 
     def nested(self) -> Recorder:
         """A recorder for the body of a Loop that takes nothing from this graph but its operands."""

@@ -165,8 +165,12 @@ class Tensor(Handle):
 
     # --- where it is, as PyTorch asks
 
-    device = "cpu"
     is_cuda = requires_grad = False
+
+    @property
+    def device(self) -> str:
+        """The name of the device that its graph is for."""
+        return self.graph.device or "cpu"
 
     def cpu(self) -> Tensor:
         """This itself, as torch.Tensor.cpu of a tensor there."""

@@ -7,9 +7,10 @@ in `runtime/device.py`.
 from __future__ import annotations
 
 import ctypes
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -46,6 +47,13 @@ def address(array: Array) -> int:
         return array.ctypes.data
 
 
+class DeviceMemory(NamedTuple):
+    """Bytes of a device's memory; None where it does not say."""
+
+    total: int | None
+    free: int | None
+
+
 class Buffer(ABC):
     """Memory of one tensor in `space`. Who reads or writes it holds its owner's lock."""
 
@@ -74,10 +82,15 @@ class MemorySpace(ABC, Generic[B]):
     """The memory of a device, whose Buffers are of class B. `name`: "cpu", "opencl:0"."""
 
     name: str
+    by_name: ClassVar[Callable[[Any], MemorySpace[Any]]]  # set where backends are registered
 
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: DType) -> B:
         """An uninitialised Buffer, poisoned where that is asked for. Raises MemoryError."""
+
+    @abstractmethod
+    def memory(self) -> DeviceMemory:
+        """What there is, and how much of it is free."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
@@ -115,6 +128,16 @@ class Host(MemorySpace[HostBuffer]):
         if config.get("LUMINAL_POISON"):
             poison([array])
         return HostBuffer(array)
+
+    def memory(self) -> DeviceMemory:
+        return DeviceMemory(_pages("SC_PHYS_PAGES"), _pages("SC_AVPHYS_PAGES"))
+
+
+def _pages(name: str) -> int | None:
+    """Bytes of so many pages; None where the system does not count them."""
+    if name not in os.sysconf_names:
+        return None
+    return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
 
 
 HOST = Host()

@@ -23,6 +23,7 @@ from luminal.errors import ShapeError
 from luminal.hlir import dlpack
 from luminal.hlir.data import array_of
 from luminal.hlir.memory import (
+    HOST,
     Array,
     B,
     Buffer,
@@ -91,6 +92,14 @@ class _Held(ABC):
     def set(self, value: Any) -> None:
         """Replaces the value."""
 
+    @abstractmethod
+    def to(self, device: Any) -> Self:
+        """Moves the value into the memory of a device ("cpu", "opencl:0"); gives itself.
+
+        Runs bring it where they need it, so this is for room and for the time that a copy takes.
+        Raises InputError for a device that cannot be used, MemoryError.
+        """
+
 
 class State(_Held):
     """A tensor that graphs read at the start of a run and assign for its end (a KV cache).
@@ -137,6 +146,11 @@ class State(_Held):
             self.buffer = buffer = _moved(self, buffer, space)
             self.spare = None
         return buffer  # type: ignore[no-any-return]
+
+    def to(self, device: Any) -> Self:
+        with self.lock:
+            self.on(MemorySpace.by_name(device))
+        return self
 
     def numpy(self) -> Array:
         """A copy of the current value."""
@@ -268,6 +282,15 @@ class Parameter(_Held):
             self.stored = stored = _moved(self, stored, space)
             self.spare, self._is_own = None, True
         return stored  # type: ignore[no-any-return]
+
+    def to(self, device: Any) -> Self:
+        with self.lock or nullcontext():
+            space = MemorySpace.by_name(device)
+            is_there = self.buffer.space is space if self._is_own else space is HOST
+            if not is_there:
+                self.on(space)
+                self.changed()  # programs look for it where it is now
+        return self
 
     @property
     def memory(self) -> Array:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from luminal.dtypes import bfloat16, dtype_of, float16, float32, float64
 from luminal.errors import DTypeError, InputError, LoadError
-from luminal.frontend.foreign import absent, wanted_dtype
+from luminal.frontend.foreign import absent, type_and_device
 from luminal.frontend.generator import checked_seed
 from luminal.frontend.graph import parameter_names
 from luminal.frontend.handle import Array, is_tensor
@@ -165,12 +165,13 @@ class Module:
     # --- dtypes
 
     def to(self: Self, *targets: Any, dtype: Any = None, device: Any = None) -> Self:
-        """Gives Parameters and States that hold floats another dtype; a device may be the CPU.
+        """Gives Parameters and States that hold floats another dtype, or moves all to a device.
 
-        They become other Parameters and States, with rounded values: graphs recorded before keep
-        theirs. Raises InputError for other devices, DTypeError for a dtype that is no float.
+        Of another dtype they become other Parameters and States, with rounded values: graphs
+        recorded before keep theirs. Raises DTypeError for a dtype that is no float, InputError for
+        a device that cannot be used.
         """
-        found = wanted_dtype(f"{type(self).__name__}.to", targets, dtype, device)
+        found, where = type_and_device(targets, dtype, device)
         if found is not None:
             wanted = dtype_of(found)
             if not wanted.is_float:
@@ -183,6 +184,9 @@ class Module:
                         if part not in made:
                             made[part] = part.rounded(wanted)
                         module.set_part(name, made[part])
+        if where is not None:
+            for _, each in self._held():
+                each.to(where)
         return self
 
     def cpu(self: Self) -> Self:

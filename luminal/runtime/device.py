@@ -15,7 +15,7 @@ import numpy as np
 from luminal import config, forks
 from luminal.dtypes import DType
 from luminal.errors import CompileError
-from luminal.hlir.memory import Array, Buffer, MemorySpace, aligned_empty
+from luminal.hlir.memory import Array, Buffer, DeviceMemory, MemorySpace, aligned_empty
 from luminal.hlir.poison import PATTERN
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import Block, Code, DeviceError, Driver, Place
@@ -108,6 +108,10 @@ class Device(MemorySpace[DeviceBuffer]):
             with self.entered() as driver:
                 driver.fill(buffer.place, buffer.nbytes, POISON)
         return buffer
+
+    def memory(self) -> DeviceMemory:
+        with self.entered() as driver:
+            return driver.memory()
 
     def allocate(self, size: int) -> Block:
         """A driver's block, which `drop` gives back. Raises MemoryError."""

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from luminal.errors import LuminalError
+from luminal.errors import DeviceError as DeviceError
+from luminal.hlir.memory import DeviceMemory as DeviceMemory
 from luminal.kernel.tile_ir import Kernel
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -24,22 +25,11 @@ Mark: TypeAlias = Any
 """A moment in the queue, likewise."""
 
 
-class DeviceError(LuminalError, RuntimeError):
-    """A device has failed at work it was given, or cannot be used where it is asked."""
-
-
 class Place(NamedTuple):
     """Where something starts: in a block, `offset` bytes from its first."""
 
     block: Block
     offset: int = 0
-
-
-class DeviceMemory(NamedTuple):
-    """Bytes of a device's memory; None where it does not say."""
-
-    total: int | None
-    free: int | None
 
 
 class Code(Protocol):

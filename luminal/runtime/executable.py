@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, NamedTuple, NoReturn
@@ -131,7 +131,7 @@ class Executable:
     `values` are the arrays set on the graph: they serve where no call has given an input.
     `declared` are all its inputs and weights: those that no output needs are taken and left aside,
     but for dims that only their shapes give.
-    `title` says in its repr where it comes from.
+    `title` says in its repr where it comes from, `for_device` makes it for another device.
     """
 
     def __init__(
@@ -142,9 +142,11 @@ class Executable:
         intervals: Mapping[str, Interval] | None = None,
         declared: Mapping[str, Value] | None = None,
         title: str = "",
+        for_device: Callable[[str], Executable] | None = None,
     ) -> None:
         self.graph = graph
         self._title = title
+        self._for_device = for_device
         self._variants = tuple(variants)
         self._values = {} if values is None else values
         self._signature = Signature(graph, intervals)
@@ -410,6 +412,16 @@ class Executable:
         with self._lock:
             self._arrays = [None] * len(self._inputs)
             self._used = []
+
+    def to(self, device: Any) -> Executable:
+        """The same graph compiled by the same options for another device ("cpu", "opencl:0").
+
+        Weights and States are shared, and what is set on the graph; inputs set on this executable
+        are not. Raises InputError for a device that cannot be used.
+        """
+        if self._for_device is None:
+            raise CompileError("to: this executable was not made by lm.compile; compile its graph")
+        return self._for_device(str(device))
 
     # --- values for good
 

@@ -85,12 +85,14 @@ MAKERS: dict[str, Callable[..., lm.Tensor]] = {
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_the_only_device_may_be_named(name: str) -> None:
+def test_the_host_may_be_named(name: str) -> None:
     make = MAKERS[name]
     for device in ("cpu", "cpu:0", torch.device("cpu"), None, lm.ones(1).device):
         assert make(device=device).shape == make().shape
     for device in ("cuda", torch.device("cuda:1"), 0, "float32"):
-        with pytest.raises(lm.InputError, match=rf"{name}: device '{device}': Luminal runs on the"):
+        with pytest.raises(
+            lm.InputError, match=rf"{name}: device '{device}': backend '{device}': "
+        ):
             make(device=device)
     if name != "to":
         make(requires_grad=False)
@@ -175,7 +177,7 @@ def test_a_module_of_another_dtype_has_other_parameters(name: str) -> None:
     after = f(x.astype(dtype.numpy))
     assert after.dtype == dtype.numpy
     np.testing.assert_allclose(after.astype(F32), before, rtol=0.05, atol=0.05)
-    with pytest.raises(lm.InputError, match=r"Scaled\.to: device 'cuda'"):
+    with pytest.raises(lm.InputError, match="to: device 'cuda'"):
         model.to("cuda")
     with pytest.raises(lm.DTypeError, match=r"Scaled\.to: int8 is no float"):
         model.to(lm.int8)

@@ -442,7 +442,9 @@ def test_narrowed_graphs_have_other_dims() -> None:
 
 def test_compile_options_are_checked() -> None:
     cx, _ = matmul()
-    with pytest.raises(lm.CompileError, match="backend 'tpu': takes 'cpu', 'reference' or 'auto'"):
+    with pytest.raises(
+        lm.CompileError, match=r"backend 'tpu': takes 'cpu', 'reference', .* or 'auto'"
+    ):
         lm.compile(cx, backend="tpu")
     with pytest.raises(lm.CompileError, match="mode 'best': takes 'fast', 'optimal' or"):
         lm.compile(cx, mode="best")
@@ -516,7 +518,7 @@ def test_each_context_has_its_own_default_graph() -> None:
 def test_devices_and_compile_count() -> None:
     names = {device.name: device for device in lm.devices()}
     assert names["reference"].usable
-    assert set(names) == {"cpu", "reference"}
+    assert {"cpu", "reference", "interpreted"} <= set(names)
     before = session.compile_count()
     matmul()
     assert session.compile_count() == before + 1

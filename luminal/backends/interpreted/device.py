@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 
 from luminal.backends.interpreted.driver import InterpretedDriver
-from luminal.program.launch_list import Program
 from luminal.runtime.device import Device
-from luminal.runtime.device_runner import DeviceRunner
 from luminal.target import Target
 
 TARGET = Target(
@@ -32,8 +30,3 @@ TARGET = Target(
 def device() -> Device:
     """The device."""
     return Device(InterpretedDriver())
-
-
-def runner(program: Program) -> DeviceRunner:
-    """The program's runner on it."""
-    return DeviceRunner(program, device())

@@ -1,0 +1,139 @@
+"""Which device a graph is for: by its own word, the default, or the compile's; and what moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal import nn
+from luminal.backends import registry
+from luminal.cli.devices import command
+from luminal.hlir.memory import HOST
+
+X = np.arange(4, dtype=np.float32)
+DEVICE = "interpreted"
+
+
+@pytest.fixture(autouse=True)
+def _no_default() -> Iterator[None]:
+    with lm.device("cpu"):
+        yield
+
+
+def doubled() -> lm.Graph:
+    cx = lm.Graph()
+    (cx.tensor((4,), name="x") * 2).output("y")
+    return cx
+
+
+def device_of(exe: lm.Executable) -> str:
+    """The device of an executable, which its repr names."""
+    np.testing.assert_array_equal(exe(x=X)["y"], 2 * X)
+    return next(name for name in registry.BACKENDS if f", {name}, fast" in repr(exe))
+
+
+def test_the_default_is_the_cpu_until_another_one_is() -> None:
+    assert device_of(lm.compile(doubled())) == "cpu"
+    with lm.device(DEVICE) as chosen:
+        assert str(chosen) == DEVICE
+        assert device_of(lm.compile(doubled())) == DEVICE
+        assert device_of(doubled().compile("cpu")) == "cpu"
+        lm.device("reference")  # from now on
+        assert device_of(lm.compile(doubled())) == "reference"
+    assert device_of(lm.compile(doubled())) == "cpu"
+
+
+def test_a_graph_that_was_moved_keeps_its_device() -> None:
+    cx = doubled()
+    assert cx.to(DEVICE) is cx
+    with lm.device("reference"):
+        assert device_of(cx.compile()) == DEVICE
+    assert device_of(lm.compile(cx, "cpu")) == "cpu"
+    assert device_of(cx.to("cpu").compile()) == "cpu"
+
+
+def test_a_tensor_moves_its_graph() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((4,), name="x")
+    y = (x.to(DEVICE) * 2).to("cpu").cpu()  # results come to the host from anywhere
+    y.output("y")
+    assert x.device == y.device == cx.device == DEVICE
+    assert device_of(cx.compile()) == DEVICE
+    assert y.to(DEVICE, lm.int32).dtype is lm.int32
+    with pytest.raises(
+        lm.InputError, match=r"to: device 'reference': .* is for 'interpreted'.*one"
+    ):
+        x.to("reference")
+
+
+@pytest.mark.usefixtures("new_default_graph")
+def test_values_on_demand_come_from_the_graphs_device() -> None:
+    x = lm.tensor([1.0, 2.0], device=DEVICE)
+    assert x.device == DEVICE
+    np.testing.assert_array_equal((x * 2).numpy(), [2, 4])
+
+
+def test_an_executable_for_another_device_shares_states_and_weights() -> None:
+    state, weight = lm.State((4,), name="s"), lm.Parameter(X, name="w")
+    cx = lm.Graph()
+    held = cx.read(state)
+    (held + cx.weight_of(weight)).output("y")
+    cx.assign(state, held + 1)
+    first = cx.compile("cpu")
+    second = first.to(DEVICE)
+    for run, exe in enumerate((first, second, first, second.to("cpu"))):
+        np.testing.assert_array_equal(exe()["y"], X + run)
+    with pytest.raises(lm.InputError, match="to: device 'tpu': backend 'tpu'"):
+        first.to("tpu")
+
+
+def test_states_parameters_and_modules_move() -> None:
+    space = registry.space(DEVICE)
+    state, weight = lm.State((4,), init=X, name="s"), lm.Parameter(X, name="w")
+    for held in (state, weight):
+        for name, expected in ((DEVICE, space), ("cpu", HOST), (f"{DEVICE}:0", space)):
+            assert held.to(name) is held
+            assert held.buffer.space is expected
+            np.testing.assert_array_equal(held.numpy(), X)
+    with pytest.raises(lm.InputError, match="'interpreted:1': there is 1 device here"):
+        state.to("interpreted:1")
+    model = nn.Linear(3, 2)
+    drawn = model.weight.numpy().copy()
+    assert model.to(DEVICE) is model
+    assert {p.buffer.space for p in model.parameters()} == {space}
+    np.testing.assert_array_equal(model.to("cpu").weight.numpy(), drawn)
+
+
+def test_a_weight_that_moves_is_found_where_it_is() -> None:
+    weight = lm.Parameter(X, name="w")
+    cx = lm.Graph()
+    (cx.tensor((4,), name="x") * cx.weight_of(weight)).output("y")
+    exe = cx.compile("cpu")
+    for name in ("cpu", DEVICE, "cpu"):
+        weight.to(name)
+        np.testing.assert_array_equal(exe(x=X)["y"], X * X)
+        weight.set(weight.numpy())  # by another array
+
+
+def test_names_that_no_device_has() -> None:
+    for wrong in ("tpu", "cpu:x", "cpu:-1", "cpu:"):
+        with pytest.raises(lm.InputError, match=rf"device: device '{wrong}': .*see lm\.devices"):
+            lm.device(wrong)
+    with pytest.raises(lm.CompileError, match="backend 'cpu:1': there is 1 device here"):
+        lm.compile(doubled(), "cpu:1")
+    assert device_of(lm.compile(doubled(), "cpu:0")) == "cpu"
+
+
+def test_the_command_lists_devices_with_their_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {row.name: row for row in lm.devices()}
+    memory = rows[DEVICE].memory
+    assert memory is not None
+    assert memory.total == 4 << 30
+    assert rows["cpu"].memory is not None
+    command()
+    text = capsys.readouterr().out
+    assert "4.0" in text
+    assert all(row.name.split(":")[0][:3] in text for row in rows.values())
