@@ -34,14 +34,21 @@ from luminal.kernel.tile_ir import Buffer
 Array = NDArray[Any]
 
 
-def run(kernel: Kernel, buffers: Mapping[str, Array], params: Mapping[str, int]) -> None:
-    """Run every chunk of `kernel` on the flat or shaped, contiguous arrays in `buffers`.
+def run(
+    kernel: Kernel,
+    buffers: Mapping[str, Array],
+    params: Mapping[str, int],
+    chunks: range | None = None,
+) -> None:
+    """Run `chunks` of `kernel`, or all, on the flat or shaped, contiguous arrays in `buffers`.
 
     `params` are the kernel's parameters by name. Raises VerifyError on an access out of bounds and
     on an operand that its operation does not take.
     """
+    if chunks is None:
+        chunks = range(int(kernel.chunks.evaluate(params)))
     with np.errstate(all="ignore"):
-        _Interpreter(kernel, buffers, params).run()
+        _Interpreter(kernel, buffers, params).run(chunks)
 
 
 class _Interpreter:
@@ -69,12 +76,12 @@ class _Interpreter:
             )
         return array.reshape(-1)[:size].view(memory_dtype(buffer.dtype).numpy)
 
-    def run(self) -> None:
+    def run(self, chunks: range) -> None:
         kernel = self.kernel
         for param in kernel.params:
             self.values[param.value.id] = np.array([self.params[param.symbol.name]], np.int64)
         self.body(kernel.setup)
-        for chunk in range(int(kernel.chunks.evaluate(self.params))):
+        for chunk in chunks:
             self.values[kernel.chunk.id] = np.array([chunk], np.int64)
             for scratch in kernel.scratch:  # chunks share nothing, and may not rely on zeros
                 self.memory[scratch.buffer.name].view(np.uint8)[:] = 0xA5
@@ -104,19 +111,21 @@ class _Interpreter:
         row, out = OPERATIONS[statement.op], statement.out
         args = [self.value(arg) for arg in statement.args]
         domain = DOMAINS.get(statement.op)
-        if domain is not None and not np.all(domain(out.type, *args)):
+        if domain is not None and not domain(out.type, *args).all():
             self.fail(statement, f"takes no {', '.join(map(str, args))}; choose others before it")
         found = row.meaning(*args) if row.result else row.meaning(*args, out.type.dtype)
-        shaped = np.broadcast_to(found, (out.type.lanes,))
-        self.values[out.id] = np.asarray(shaped, out.type.dtype.numpy)
+        if np.shape(found) != (out.type.lanes,):
+            found = np.broadcast_to(found, (out.type.lanes,))
+        self.values[out.id] = np.asarray(found, out.type.dtype.numpy)
 
     def places(self, statement: Load | Store, lanes: int) -> tuple[Array, Array]:
         """(address, active) of each lane; active ones are checked against the buffer's size."""
         addresses = self.value(statement.address)
         if len(addresses) < lanes:
             addresses = addresses + np.arange(lanes)
-        mask = np.array([True]) if statement.mask is None else self.value(statement.mask)
-        active = np.broadcast_to(mask, (lanes,))
+        active = np.ones(lanes, np.bool_)
+        if statement.mask is not None:
+            active = self.value(statement.mask)
         size = self.memory[statement.buffer].size
         outside = active & ((addresses < 0) | (addresses >= size))
         if outside.any():

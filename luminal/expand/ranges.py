@@ -11,6 +11,11 @@ from luminal.shape.interval import EVERYTHING, Interval
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
+def is_empty(interval: Interval) -> bool:
+    """Is there no such integer?"""
+    return interval.lo is not None and interval.hi is not None and interval.lo > interval.hi
+
+
 class Ranges:
     """Intervals by value; what is not known may be anything."""
 
@@ -18,7 +23,8 @@ class Ranges:
         self.known: dict[int, Interval] = {}
         for param in kernel.params:
             self.known[param.value.id] = param.symbol.interval
-        self.known[kernel.chunk.id] = Interval(0, None)
+        last = kernel.chunks.interval.hi
+        self.known[kernel.chunk.id] = Interval(0, None if last is None else last - 1)
 
     def of(self, operand: Operand) -> Interval:
         """What the operand may be."""

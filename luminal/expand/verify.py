@@ -31,7 +31,7 @@ from luminal.expand.ir import (
     memory_dtype,
 )
 from luminal.expand.operations import OPERATIONS, Operation
-from luminal.expand.ranges import Ranges
+from luminal.expand.ranges import Ranges, is_empty
 from luminal.kernel.tile_ir import Buffer, Role
 from luminal.shape.interval import Interval
 
@@ -51,7 +51,8 @@ class _Verifier:
         self.defined: set[int] = set()
         self.scope: dict[int, Value] = {}
         self.ranges = Ranges(kernel)
-        self.line = "kernel"
+        self.counters: list[Value] = []  # of the chunks and loops around
+        self.line: Statement | str = "kernel"
 
     def run(self) -> None:
         kernel = self.kernel
@@ -64,7 +65,7 @@ class _Verifier:
                 self.fail(f"two buffers are named {buffer.name}; rename one")
             self.buffers[buffer.name] = buffer
         for statement in kernel.setup:
-            self.line = headline(statement)
+            self.line = statement
             if not isinstance(statement, Apply):
                 self.fail("the setup only computes; put it into the body")
         self.body(kernel.setup)
@@ -72,11 +73,11 @@ class _Verifier:
             self.line = f"scratch {each.buffer.name}"
             self.operand(each.offset, INDEX)
         self.typed(kernel.chunk, INDEX)
-        self.define(kernel.chunk)
-        self.body(kernel.body)
+        self.inside(kernel.body, kernel.chunk)
 
     def fail(self, text: str) -> NoReturn:
-        raise VerifyError(f"expanded IR: `{self.line}`: {text}")
+        line = self.line if isinstance(self.line, str) else headline(self.line)
+        raise VerifyError(f"expanded IR: `{line}`: {text}")
 
     # --- rules shared by the statements -----------------------------------------------------------
 
@@ -109,17 +110,19 @@ class _Verifier:
         return operand
 
     def inside(self, body: Sequence[Statement], *values: Value) -> dict[int, Value]:
-        """A body with values of its own; gives what was known at its end."""
+        """A body with values of its own, the first its counter; gives the scope at its end."""
         outer, line = dict(self.scope), self.line
         for value in values:
             self.define(value)
+        self.counters += values[:1]
         self.body(body)
+        del self.counters[len(self.counters) - len(values[:1]) :]
         inner, self.scope, self.line = self.scope, outer, line
         return inner
 
     def body(self, body: Sequence[Statement]) -> None:
         for statement in body:
-            self.line = headline(statement)
+            self.line = statement
             self.RULES[type(statement)](self, statement)
 
     # --- statements -------------------------------------------------------------------------------
@@ -185,7 +188,8 @@ class _Verifier:
             found = memory_dtype(buffer.dtype)
             self.fail(f"elements of {buffer.name} are accessed as {found}, not {type_.dtype}")
         found_at = self.ranges.of(address)
-        if statement.mask is None and _outside(found_at, buffer):
+        runs = not any(is_empty(self.ranges.of(counter)) for counter in self.counters)
+        if runs and statement.mask is None and _outside(found_at, buffer):
             self.fail(
                 f"{address} in {found_at.lo}..{found_at.hi} is outside {buffer.name}; mask it"
             )
@@ -240,6 +244,8 @@ class _Verifier:
 
 
 def _outside(address: Interval, buffer: Buffer) -> bool:
-    """Is every address outside of the buffer, whatever its size?"""
-    last = buffer.size.interval.hi
-    return address.at_most(-1) or (last is not None and address.at_least(max(last, 0)))
+    """Is every address outside of the buffer, whatever its size? One that is always empty belongs
+    to a kernel that never runs.
+    """
+    size = buffer.size.interval.hi
+    return address.at_most(-1) or (size is not None and 0 < size and address.at_least(size))

@@ -1,0 +1,78 @@
+"""Whole programs: what every kernel leaves in memory, native and as interpreted expanded IR."""
+
+from __future__ import annotations
+
+import pytest
+
+from luminal import config, dtypes
+from luminal.dtypes import DType
+from luminal.hlir.graph import Graph
+from luminal.hlir.ops import OPS
+from tests.backends.cpu import test_op_table as op_table
+from tests.expand.launches import compared
+from tests.fuzz.cpu_run import compiled, cut_small, run
+from tests.fuzz.graphs import random_case
+
+GROUPS = {group.__name__: group for group in op_table.GROUPS}
+FEW = ("pointwise", "loops")
+
+
+def check_table(dtype: DType, group: str) -> None:
+    if group == "reductions" and dtype not in OPS["Sum"].takes:
+        pytest.skip(f"nothing is reduced in {dtype}")
+    table = op_table.Table()
+    GROUPS[group](table, dtype)
+    with compared() as launches:
+        compiled(Graph(tuple(table.outputs)))[0](table.inputs)
+    assert launches.count
+
+
+def check_seeds(seeds: range) -> None:
+    for seed in seeds:
+        case = random_case(seed)
+        try:
+            with compared():
+                run(compiled(case.graph)[0], case, 1, None)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+@pytest.mark.parametrize("group", FEW)
+def test_a_sample_of_the_op_table(group: str) -> None:
+    check_table(dtypes.float32, group)
+
+
+def test_bfloat16_is_converted_with_the_same_bits() -> None:
+    check_table(dtypes.bfloat16, "casts")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_the_op_table(dtype: DType, group: str) -> None:
+    check_table(dtype, group)
+
+
+def test_random_graphs() -> None:
+    check_seeds(range(4))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chunk", range(10))
+def test_many_random_graphs(chunk: int) -> None:
+    check_seeds(range(20 * chunk, 20 * chunk + 20))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chunk", range(5))
+def test_random_graphs_in_small_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch)
+    check_seeds(range(2000 + 20 * chunk, 2020 + 20 * chunk))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chunk", range(5))
+def test_random_graphs_of_a_narrow_machine(chunk: int) -> None:
+    with config.override(LUMINAL_TARGET="avx2"):
+        check_seeds(range(1000 + 20 * chunk, 1020 + 20 * chunk))
