@@ -27,7 +27,6 @@ from luminal.expand.ir import (
     Store,
     Type,
     Value,
-    memory_dtype,
 )
 from luminal.expand.operations import OPERATIONS
 
@@ -114,6 +113,15 @@ class Builder:
             return Constant(type_, value.data * lanes)
         return self._apply("splat", (value,), type_, hoisted=True)
 
+    def lane(self, value: Operand, lane: int) -> Operand:
+        """One lane of a vector; a scalar as it is."""
+        if value.type.lanes == 1:
+            return value
+        if isinstance(value, Constant):
+            size = value.type.dtype.size
+            return Constant(Type(value.type.dtype), value.data[lane * size :][:size])
+        return self.op("extract", value, integer(lane))
+
     def _apply(self, name: str, args: tuple[Operand, ...], type_: Type, hoisted: bool) -> Operand:
         key = (name, args, type_)
         found = self.known.get(key)
@@ -144,17 +152,17 @@ class Builder:
     # --- memory -----------------------------------------------------------------------------------
 
     def load(
-        self, dtype: DType, buffer: str, address: Operand, mask: Operand | None = None
+        self, type_: Type, buffer: str, address: Operand, mask: Operand | None = None
     ) -> Operand:
-        """An element of a buffer of this dtype, as it lies in memory."""
-        out = self.value(Type(memory_dtype(dtype)))
+        """Elements of a buffer as they lie in memory."""
+        out = self.value(type_)
         self.emit(Load(out, buffer, address, mask))
         return out
 
     def store(
         self, buffer: str, address: Operand, value: Operand, mask: Operand | None = None
     ) -> None:
-        """Store an element in the form that it has in memory."""
+        """Store elements in the form that they have in memory."""
         self.emit(Store(buffer, address, value, mask))
 
     def emit(self, statement: Statement) -> None:

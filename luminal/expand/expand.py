@@ -12,6 +12,7 @@ from luminal.expand.builder import Builder
 from luminal.expand.casts import bitcast, cast, held_dtype
 from luminal.expand.index import Indexer
 from luminal.expand.ir import INDEX, Constant, Kernel, Operand, Param, Scratch, Type, Value
+from luminal.expand.lanes import Lanes
 from luminal.expand.loops import write_loop
 from luminal.expand.pointwise import POINTWISE
 from luminal.expand.runs import write_runs
@@ -102,11 +103,17 @@ class _Expansion:
         self.tiles.values[out.id] = {(): Constant(Type(held_dtype(out.dtype)), statement.data)}
 
     def at_index(self, statement: Index) -> None:
-        tiles, out = self.tiles, statement.out
-        tiles.values[out.id] = {
-            key: self.index.scalar(tiles.moved(statement.expr, position))
-            for key, position in tiles.positions(out.axes)
-        }
+        tiles, axes = self.tiles, statement.out.axes
+        wide = tiles.wide_axis(axes)
+        elements: Elements = {}
+        for key, position in tiles.positions(axes):
+            expr = tiles.moved(statement.expr, position)
+            if wide is None:
+                elements[key] = self.index.scalar(expr)
+            else:
+                lanes = Lanes(self.index, wide, tiles.pieces[wide].width, {})
+                elements[key] = lanes.integers(expr)
+        tiles.values[statement.out.id] = elements
 
     def map(self, statement: Map) -> None:
         tiles, out = self.tiles, statement.out

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from luminal.expand.ir import Operand
+from luminal.expand.lanes import Lanes
 from luminal.expand.tiles import Elements, Pieces, Tiles
 from luminal.kernel.tile_ir import Carry, Loop, Statement
-from luminal.shape.expression import ZERO, Expression, maximum
+from luminal.shape.expression import ZERO, Expression, Symbol, maximum
 
 Body = Callable[[tuple[Statement, ...]], None]
 
@@ -134,9 +135,16 @@ def _enter(tiles: Tiles, loop: Loop, steps: _Steps, base: Operand) -> None:
     if loop.tile > 1:
         tiles.active.append(loop.axis)
     if steps.masked:
-        op, stop = tiles.index.op, tiles.index.scalar(steps.stop)
-        starts = range(0, steps.pieces.size, steps.pieces.width)
-        tiles.live[loop.axis] = [op("lt", op("add", base, at), stop) for at in starts]
+        tiles.live[loop.axis] = list(_live(tiles, loop.axis, steps, base))
+
+
+def _live(tiles: Tiles, axis: Symbol, steps: _Steps, base: Operand) -> Iterator[Operand]:
+    """The positions of each piece that are before the stop."""
+    op, stop = tiles.index.op, tiles.index.scalar(steps.stop)
+    lanes = Lanes(tiles.index, axis, steps.pieces.width, {})
+    for at in range(0, steps.pieces.size, lanes.count):
+        first = op("add", base, at)
+        yield op("lt", first, stop) if lanes.count == 1 else lanes.below(op("sub", stop, first))
 
 
 def _leave(tiles: Tiles, loop: Loop) -> None:

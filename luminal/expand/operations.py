@@ -155,7 +155,7 @@ _TABLE = (
     Operation("splat", 1, ANY,   None,   lambda x, to: x),   # a scalar in every lane
     Operation("lower", 1, ANY,   _half,  lambda x: x[: len(x) // 2]),
     Operation("upper", 1, ANY,   _half,  lambda x: x[len(x) // 2 :]),
-    Operation("extract", 2, ANY, _lane,  lambda x, lane: x[int(lane)]),  # a constant lane
+    Operation("extract", 2, ANY, _lane,  lambda x, lane: x[lane]),  # a constant lane
     Operation("any",  1, frozenset(("bool",)), _scalar_truth, np.any),
 )
 # fmt: on

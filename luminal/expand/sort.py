@@ -14,7 +14,7 @@ from dataclasses import replace
 from luminal.dtypes import DType, dtype_of, int64
 from luminal.expand.access import read
 from luminal.expand.builder import Builder, integer
-from luminal.expand.ir import Operand
+from luminal.expand.ir import INDEX, Operand, Type
 from luminal.expand.tiles import Tiles
 from luminal.kernel.tile_ir import Buffer, Kernel, Role, SortRow, Space
 from luminal.shape.expression import const
@@ -99,9 +99,9 @@ class _Sort:
     def rank(self, position: Operand) -> Operand:
         """How many keys come before one: the lesser, and of equals those before it."""
         b = self.b
-        key = b.load(self.keys, self.row.work, position)
+        key = b.load(Type(self.keys), self.row.work, position)
         with b.loop(integer(0), self.extent, 1, (integer(0),)) as loop:
-            other = b.load(self.keys, self.row.work, loop.index)
+            other = b.load(Type(self.keys), self.row.work, loop.index)
             equal = b.op("and", b.op("eq", other, key), b.op("lt", loop.index, position))
             before = b.op("or", b.op("lt", other, key), equal)
             loop.next = (b.op("add", loop.inner[0], b.cast(before, int64)),)
@@ -118,7 +118,7 @@ class _Sort:
             loop.next = self.by_byte(loop.index, *loop.inner)
         found = loop.results[0]
         with b.loop(zero, self.extent, 1) as loop:
-            position = b.load(int64, self.row.work_order, b.op("add", found, loop.index))
+            position = b.load(INDEX, self.row.work_order, b.op("add", found, loop.index))
             self.put(loop.index, position)
 
     def bucket(self, key: Operand, bit: Operand) -> Operand:
@@ -138,13 +138,13 @@ class _Sort:
             b.store(self.row.work_order, loop.index, loop.index)
             for bit in range(0, self.keys.bits, 8):
                 bucket = self.bucket(key, integer(bit))
-                b.store(COUNTS, bucket, b.op("add", b.load(int64, COUNTS, bucket), 1))
+                b.store(COUNTS, bucket, b.op("add", b.load(INDEX, COUNTS, bucket), 1))
 
     def by_byte(self, bit: Operand, at: Operand, room: Operand) -> tuple[Operand, Operand]:
         """Where the keys begin once they are sorted by one byte, and where there is room."""
         b = self.b
-        first = b.load(self.keys, self.row.work, at)
-        alike = b.load(int64, COUNTS, self.bucket(first, bit))
+        first = b.load(Type(self.keys), self.row.work, at)
+        alike = b.load(INDEX, COUNTS, self.bucket(first, bit))
         with b.branch(b.op("ne", alike, self.extent)) as choose:
             self.starts(b.op("mul", bit, BUCKETS // 8))
             with b.loop(integer(0), self.extent, 1) as loop:
@@ -157,17 +157,17 @@ class _Sort:
         with b.loop(integer(0), integer(BUCKETS), 1, (integer(0),)) as loop:
             (total,) = loop.inner
             place = b.op("add", table, loop.index)
-            count = b.load(int64, COUNTS, place)
+            count = b.load(INDEX, COUNTS, place)
             b.store(COUNTS, place, total)
             loop.next = (b.op("add", total, count),)
 
     def move(self, bit: Operand, at: Operand, room: Operand) -> None:
         """One key to the next place of its bucket."""
         b = self.b
-        key = b.load(self.keys, self.row.work, at)
+        key = b.load(Type(self.keys), self.row.work, at)
         bucket = self.bucket(key, bit)
-        place = b.load(int64, COUNTS, bucket)
+        place = b.load(INDEX, COUNTS, bucket)
         b.store(COUNTS, bucket, b.op("add", place, 1))
         to = b.op("add", room, place)
         b.store(self.row.work, to, key)
-        b.store(self.row.work_order, to, b.load(int64, self.row.work_order, at))
+        b.store(self.row.work_order, to, b.load(INDEX, self.row.work_order, at))

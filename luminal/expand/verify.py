@@ -248,4 +248,4 @@ def _outside(address: Interval, buffer: Buffer) -> bool:
     to a kernel that never runs.
     """
     size = buffer.size.interval.hi
-    return address.at_most(-1) or (size is not None and 0 < size and address.at_least(size))
+    return address.at_most(-1) or (size is not None and size > 0 and address.at_least(size))

@@ -25,6 +25,7 @@ from tests.backends.cpu import (
 from tests.backends.cpu.tile_builder import compare
 
 Array = np.ndarray[Any, Any]
+LANES = (1, 4, 16)
 WRITTEN = (test_render_map, test_render_memory, test_render_reduce)
 
 
@@ -34,13 +35,15 @@ def run_expanded(
 ) -> dict[str, Array]:  # fmt: skip
     """In the place of `run_all`: the interpreters of both IRs, with the same bits."""
     params = params or {}
-    expected, found = ({name: x.copy() for name, x in arrays.items()} for _ in range(2))
+    expected = {name: x.copy() for name, x in arrays.items()}
     tile_interpreter.run(kernel, expected, params)
-    expanded = expand(kernel)
-    verify(expanded)
-    interpreter.run(expanded, found, params)
-    for name, array in found.items():
-        compare(name, array, expected[name], rtol)
+    for lanes in LANES:
+        found = {name: x.copy() for name, x in arrays.items()}
+        expanded = expand(kernel, lanes)
+        verify(expanded)
+        interpreter.run(expanded, found, params)
+        for name, array in found.items():
+            compare(f"{name} by {lanes}", array, expected[name], rtol)
     return expected
 
 
