@@ -1,4 +1,4 @@
-"""Runs a row: all its cells in one graph, compiled once, on the CPU against two oracles.
+"""Runs a row: all its cells in one graph, compiled once, on a backend against two oracles.
 
 Every cell is compared with the reference backend, within its error bounds, and with NumPy, SciPy or
 PyTorch, within the tolerance table below; so is the reference.
@@ -57,7 +57,7 @@ class Cell:
         return f"{self.dtype} {self.kind}"
 
 
-def failures(row: Row) -> dict[str, str]:
+def failures(row: Row, backend: str = "cpu") -> dict[str, str]:
     """What is wrong with each failing cell, by "dtype class"."""
     graph = lm.Graph()
     cells = [_recorded(row, graph, dtype, kind) for dtype, kind in row.cells()]
@@ -66,12 +66,12 @@ def failures(row: Row) -> dict[str, str]:
     if not running:
         return found
     try:
-        found |= _run(row, graph, running)
+        found |= _run(row, graph, running, backend)
     except (LuminalError, AssertionError) as error:
         if len(row.cells()) == 1:
             return {**found, running[0].name: f"{type(error).__name__}: {error}"}
         for dtype, kind in row.cells():  # one at a time, to find the cell
-            found |= failures(_only(row, dtype, kind))
+            found |= failures(_only(row, dtype, kind), backend)
     return found
 
 
@@ -164,25 +164,31 @@ def _recorded(row: Row, graph: lm.Graph, dtype: str, kind: str) -> Cell:
     return cell
 
 
-def _run(row: Row, recorder: lm.Graph, cells: list[Cell]) -> dict[str, str]:
+def _run(row: Row, recorder: lm.Graph, cells: list[Cell], backend: str) -> dict[str, str]:
     graph = recorder.graph()
     verify(graph)
     used = {node.attrs.name for node in graph.nodes() if isinstance(node.attrs, InputAttrs)}
     inputs = {name: array for name, array in recorder.values.items() if name in used}
     dims = {name: extent for extent, name in DIM_NAMES.items() if name in recorder.dims}
     bounded = evaluate_with_bounds(graph, inputs, dims).outputs
-    computed = lm.compile(recorder, backend="cpu")(inputs, dims=dims)
+    computed = lm.compile(recorder, backend=backend)(inputs, dims=dims)
     found = {}
     for cell in cells:
         try:
             with np.errstate(all="ignore"):
-                _check(row, cell, bounded, computed)
+                _check(row, cell, backend, bounded, computed)
         except (AssertionError, ValueError, TypeError) as error:
             found[cell.name] = f"{type(error).__name__}: {error}"
     return found
 
 
-def _check(row: Row, cell: Cell, bounded: Mapping[str, Any], computed: Mapping[str, Any]) -> None:
+def _check(
+    row: Row,
+    cell: Cell,
+    backend: str,
+    bounded: Mapping[str, Any],
+    computed: Mapping[str, Any],
+) -> None:
     wide = [_wide(operand.seen) for operand in cell.operands]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy's, of means of nothing and the like
@@ -191,9 +197,9 @@ def _check(row: Row, cell: Cell, bounded: Mapping[str, Any], computed: Mapping[s
     assert len(expected) == len(cell.outputs), f"{len(cell.outputs)} results, not {len(expected)}"
     for name, right in zip(cell.outputs, expected, strict=True):
         # Where special values meet a comparison much is unstable: the other oracle checks it.
-        compare(computed[name], *bounded[name], name="cpu and reference", max_unstable=1.0)
-        for backend, value in (("cpu", computed[name]), ("reference", bounded[name].value)):
-            _check_value(row, cell, f"{backend} and {row.against}", value, np.asarray(right))
+        compare(computed[name], *bounded[name], name=f"{backend} and reference", max_unstable=1.0)
+        for where, value in ((backend, computed[name]), ("reference", bounded[name].value)):
+            _check_value(row, cell, f"{where} and {row.against}", value, np.asarray(right))
 
 
 def _wide(array: Array) -> Array:
