@@ -116,6 +116,42 @@ def _runner_on(device: Callable[[int], Device], number: int) -> Callable[[Any], 
     return make_runner
 
 
+def _opencl_unavailable() -> str | None:
+    from luminal.backends.opencl import platforms
+
+    try:
+        platforms.devices()
+    except CompileError as error:
+        return str(error)
+    return None
+
+
+def _opencl_target() -> Target:
+    from luminal.backends.opencl import device
+
+    return device.target()
+
+
+def _opencl_runner(program: Program) -> Runner:
+    from luminal.backends.opencl import device
+    from luminal.runtime.device_runner import DeviceRunner
+
+    return DeviceRunner(program, device.device())
+
+
+def _opencl_build(kernel: Kernel, text: str, target: Target) -> object:
+    from luminal.backends.opencl import device
+
+    return device.device().compile(kernel, text)
+
+
+def _opencl_c(kernel: Kernel, target: Target) -> str:
+    from luminal.codegen.c_family.kernel import spell_tiles
+    from luminal.codegen.c_family.opencl import OPENCL
+
+    return spell_tiles(kernel, OPENCL).text
+
+
 BACKENDS = {
     backend.name: backend
     for backend in (
@@ -136,6 +172,16 @@ BACKENDS = {
             lambda: None,
             None,
             _reference_runner,
+        ),
+        Backend(
+            "opencl",
+            "OpenCL C through pyopencl, on GPUs and CPUs",
+            _opencl_unavailable,
+            _opencl_target,
+            _opencl_runner,
+            {"opencl": _opencl_c},
+            _opencl_build,
+            ("luminal.codegen.c_family.kernel", "luminal.codegen.c_family.opencl"),
         ),
         Backend(
             "interpreted",

@@ -92,11 +92,6 @@ class OpenClDriver(Driver):
                 )  # fmt: skip
 
     def compile(self, kernel: Kernel, text: str) -> OpenClCode:
-        if kernel.call is not None:
-            raise CompileError(
-                f"{self.name}: custom kernel {kernel.call.kernel.name!r} is LLVM IR for a CPU; "
-                "use backend 'cpu', or give a kernel in Python"
-            )
         spelled = self.spell(kernel)
         if float64 in spelled.dtypes and not self.facts.has_double:
             raise CompileError(

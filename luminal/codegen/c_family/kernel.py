@@ -20,7 +20,9 @@ from luminal.codegen.c_family.spelling import (
 )
 from luminal.dtypes import DType
 from luminal.errors import CompileError
+from luminal.expand.expand import expand
 from luminal.expand.ir import Apply, If, Kernel, Load, Loop, Operand, Statement, Store, Value
+from luminal.kernel import tile_ir
 from luminal.kernel.tile_ir import Role
 
 SCRATCH, STRIDE, CHUNKS = "scratch", "scratch_stride", "chunks"
@@ -54,6 +56,11 @@ def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
                 f"{dialect.name} computes no {dtype.short}; cast to f32, or use backend 'cpu'"
             )
     return Spelled(_Walk(kernel, dialect).text(), dtypes, kernel)
+
+
+def spell_tiles(kernel: tile_ir.Kernel, dialect: Dialect) -> Spelled:
+    """The text of a kernel of tile IR, as `spell`; CompileError also for code written by hand."""
+    return spell(expand(kernel), dialect)
 
 
 def _dtypes(kernel: Kernel) -> frozenset[DType]:

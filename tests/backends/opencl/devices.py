@@ -9,6 +9,9 @@ import pytest
 from luminal.codegen.c_family.kernel import spell
 from luminal.codegen.c_family.opencl import OPENCL
 from luminal.errors import CompileError
+from luminal.hlir.graph import Graph
+from luminal.runtime.executable import Executable
+from tests.backends.on_device import compiled_on
 
 platforms = pytest.importorskip("luminal.backends.opencl.platforms")
 try:
@@ -22,3 +25,11 @@ OpenClDriver = pytest.importorskip("luminal.backends.opencl.driver").OpenClDrive
 def driver() -> Any:
     """A new one, for kernels that are expanded already."""
     return OpenClDriver(lambda kernel: spell(kernel.expanded, OPENCL))
+
+
+found = pytest.importorskip("luminal.backends.opencl.device")
+
+
+def compiled(graph: Graph) -> Executable:
+    """The executable of a graph on the first device."""
+    return compiled_on(found.device(), found.target(), graph)
