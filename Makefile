@@ -10,6 +10,9 @@ export MODEL ?=
 export PROMPT ?= ROMEO:
 ARGS ?=
 
+# Tests start many processes, which read what the first one has compiled of the sources.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-long conformance lint mutants bench bench-check clean
 
 run: $(VENV)/.installed
