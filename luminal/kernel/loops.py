@@ -14,7 +14,7 @@ from luminal.algebra.frames import UNBOUNDED, extent_of, linear, most, spread
 from luminal.algebra.terms import At, Axes, Frame, Index, Reduction, Term
 from luminal.kernel.group import Group, Place, Store
 from luminal.kernel.layout import ROW_MAJOR
-from luminal.shape.expression import Expression, SortKey, Symbol, axis
+from luminal.shape.expression import ZERO, Expression, SortKey, Symbol, axis
 
 SHORT_STEP = 4  # elements from lane to lane that are still read in whole vectors
 MOST_POSITIONS = 1 << 62
@@ -161,6 +161,8 @@ def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
     def inseparable(outer: Symbol, inner: Symbol) -> bool:
         if outer in fixed or inner in fixed:
             return False
+        if ZERO in (outer.extent, inner.extent):
+            return False  # positions would be 0 whatever the loop's is, and loads leave it
         if any((outer in axes) != (inner in axes) for axes in together):
             return False
         if any(_tells_apart(formula, outer, inner) for formula in formulas):
