@@ -8,81 +8,77 @@ from __future__ import annotations
 
 from luminal.algebra.terms import Term
 from luminal.hlir.monoid import MAXIMUM, SUM
-from luminal.kernel.cascade import Cascade, Member
-from luminal.kernel.cascade_pass import Pass
-from luminal.kernel.cascade_work import SINGLE, Blocking, contiguous
+from luminal.kernel.cascade_work import SINGLE, Workspace, contiguous
 from luminal.kernel.evaluate import Env
-from luminal.kernel.group import Group
 from luminal.kernel.schedule import TileChoice
-from luminal.kernel.tile_ir import Tile
 
 DOT_TILE = 4  # lanes and steps of a tile of dot products: 16 accumulators
 CHAINS = 2  # vectors folded side by side
 
 
-class StepsPass(Pass):
-    def __init__(self, group: Group, cascade: Cascade, blocking: Blocking) -> None:
-        super().__init__(group, cascade, blocking)
+class AlongSteps:
+    """The parts of a pass (`cascade_pass.Along`), its vectors along the steps."""
+
+    def __init__(self, work: Workspace) -> None:
+        self.work = work
         self.lane_tile = SINGLE
-        self.vectors = TileChoice(CHAINS, blocking.width)
+        self.vectors = TileChoice(CHAINS, work.blocking.width)
+
+    def prepare(self, env: Env) -> None:
+        """Nothing: factors are read as they lie."""
 
     def maximise(self, env: Env) -> None:
         """The contractions, to scratch; x is computed from them by vectors."""
-        axes = (*self.lane_axes, self.step)
-        rows = {r: self.row(axes, r.dtype) for r in self.cascade.inner}
-        self.pending = list(self.cascade.inner)
-        dot_tile = TileChoice(DOT_TILE if self.lane_axes else 2 * DOT_TILE)
-        while self.pending:
-            (first, *_) = stage = self.next_stage()
+        work = self.work
+        axes = (*work.lane_axes, work.step)
+        rows = {r: work.row(axes, r.dtype) for r in work.cascade.inner}
+        work.stages.pending = [*work.cascade.inner]
+        dot_tile = TileChoice(DOT_TILE if work.lane_axes else 2 * DOT_TILE)
+        while work.stages.pending:
+            (first, *_) = stage = work.stages.next_stage()
             dots = not all(self.lies_along_steps(r) for r in stage)
             tile = dot_tile if dots else self.vectors
-            *_, along = (x for x in self.schedule.sequential if x.members[0] in first.attrs)
-            self.tiles[along.symbol] = TileChoice(1, self.blocking.width if dots else 1)
+            *_, along = (x for x in work.stages.schedule.sequential if x.members[0] in first.attrs)
+            work.tiles[along.symbol] = TileChoice(1, work.blocking.width if dots else 1)
             lanes = TileChoice(DOT_TILE)
-            with self.loops(self.lane_axes, env, lanes) as outside:
-                inside = self.open(self.step, outside, tile)
-                self.reduce(stage, inside)
+            with work.loops(work.lane_axes, env, lanes) as outside:
+                inside = work.open(work.step, outside, tile)
+                work.stages.reduce(stage, inside)
                 for reduction in stage:
-                    value = self.values.evaluate(reduction, inside)
-                    self.write(rows[reduction], inside, value)
-                self.blocks.close()
-            self.keep({r: rows[r] for r in stage})
+                    value = work.values.evaluate(reduction, inside)
+                    work.write(rows[reduction], inside, value)
+                work.blocks.close()
+            work.keep({r: rows[r] for r in stage})
 
     def lies_along_steps(self, reduction: Term) -> bool:
-        return contiguous(self.group, reduction, self.step)
+        return contiguous(self.work.group, reduction, self.work.step)
 
     def move_maximum(self, env: Env) -> None:
-        self.block = self.row((*self.lane_axes, self.step))
-        with self.loops(self.lane_axes, env) as lanes:
-            old = self.read(self.maximum, lanes)
-            inside = self.open(self.step, lanes, self.vectors)
-            value = self.values.evaluate(self.x, inside)
-            self.write(self.block, inside, value)
-            (new,) = self.fold(MAXIMUM, [old], [(value,)])
-            for rate, row in self.rescale.items():
-                self.write(row, lanes, self.moved(rate, old, new))
-            self.write(self.maximum, lanes, new)
-        self.keep({self.x: self.block})
+        work = self.work
+        self.block = work.row((*work.lane_axes, work.step))
+        with work.loops(work.lane_axes, env) as lanes:
+            old = work.read(work.maximum, lanes)
+            inside = work.open(work.step, lanes, self.vectors)
+            value = work.values.evaluate(work.x, inside)
+            work.write(self.block, inside, value)
+            (new,) = work.arithmetic.fold(MAXIMUM, [old], [(value,)])
+            work.move(old, new, lanes)
+        work.keep({work.x: self.block})
 
     def exponentiate(self, env: Env) -> None:
-        rows = self.exponential_rows(self.block, (*self.lane_axes, self.step))
-        plain = [m for m in self.cascade.members if not self.extra(m.term)]
-        with self.loops(self.lane_axes, env) as lanes:
-            self.know(self.cascade.maximum, lanes, self.safe(self.read(self.maximum, lanes)))
-            inside = self.open(self.step, lanes, self.vectors)
-            tiles = [self.values.evaluate(e, inside) for e in rows]
-            values = [(self.values.evaluate(m.term.args[0], inside),) for m in plain]
+        work = self.work
+        rows = work.exponential_rows(self.block, (*work.lane_axes, work.step))
+        plain = [m for m in work.cascade.members if not work.extra(m.term)]
+        with work.loops(work.lane_axes, env) as lanes:
+            work.know_maximum(lanes)
+            inside = work.open(work.step, lanes, self.vectors)
+            tiles = [work.values.evaluate(e, inside) for e in rows]
+            values = [(work.values.evaluate(m.term.args[0], inside),) for m in plain]
             for row, tile in zip(rows.values(), tiles, strict=True):
-                self.write(row, inside, tile)
-            zeros = [self.values.identity(SUM, self.dtype)] * len(plain)
-            totals = self.fold(SUM, zeros, values)
+                work.write(row, inside, tile)
+            zeros = [work.arithmetic.identity(SUM)] * len(plain)
+            totals = work.arithmetic.fold(SUM, zeros, values)
             for member, total in zip(plain, totals, strict=True):
-                self.write(self.sums[member], lanes, self.added(member, lanes, total))
-        self.keep(rows)
-
-    def added(self, member: Member, lanes: Env, total: Tile) -> Tile:
-        """The sum so far, rescaled, and the block's."""
-        factor = self.read(self.rescale[member.base, member.factor], lanes)
-        return self.apply(
-            "Add", self.apply("Mul", self.read(self.sums[member], lanes), factor), total
-        )
+                both = work.arithmetic.apply("Add", work.rescaled(member, lanes), total)
+                work.write(work.sums[member], lanes, both)
+        work.keep(rows)

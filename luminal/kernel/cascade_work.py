@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import At, Axes, Term, below
-from luminal.dtypes import DType, bool_
-from luminal.hlir.monoid import MAXIMUM, Monoid
-from luminal.kernel.cascade import Cascade, masked
-from luminal.kernel.evaluate import Env, Row
+from luminal.dtypes import DType
+from luminal.kernel.cascade import Cascade, Member, masked
+from luminal.kernel.cascade_arithmetic import Arithmetic
+from luminal.kernel.evaluate import Env, Evaluator, Row
 from luminal.kernel.group import Group
 from luminal.kernel.guards import Range
 from luminal.kernel.loops import LoopAxis, accesses, estimate, loop_axes
-from luminal.kernel.placement import Placement
 from luminal.kernel.schedule import Schedule, TileChoice
-from luminal.kernel.tile_ir import Carry, Contract, Load, Map, Reduce, Store, Tile
+from luminal.kernel.stages import Stages
+from luminal.kernel.tile_ir import Load, Store, Tile
 from luminal.shape.expression import Expression, Symbol, const
 
 SINGLE = TileChoice()
@@ -63,15 +63,20 @@ def _contracted(group: Group, cascade: Cascade) -> tuple[LoopAxis, ...]:
     return tuple(sorted((x for x in loops if x.members[0] in bound), key=nearness))
 
 
-class Workspace(Placement):
+class Workspace:
     """The blocks in hand, the state in scratch, and the statements that stages are made of."""
 
     def __init__(self, group: Group, cascade: Cascade, blocking: Blocking) -> None:
         self.tiles: dict[Symbol, TileChoice] = {}  # of the loops of contractions
-        super().__init__(group, Schedule((), (), _contracted(group, cascade), (), self.tiles))
+        schedule = Schedule((), (), _contracted(group, cascade), (), self.tiles)
+        self.group = group
+        self.values = Evaluator(group)
+        self.blocks = self.values.blocks
+        self.stages = Stages(group, schedule, self.values)
         self.cascade = cascade
         self.blocking = blocking
         self.dtype = cascade.maximum.dtype
+        self.arithmetic = Arithmetic(self.values, self.dtype)
         (self.x,) = cascade.maximum.args
         self.mask, self.unmasked = masked(cascade.maximum)
         self.lane = blocking.lane
@@ -176,54 +181,50 @@ class Workspace(Placement):
         for _ in axes:
             self.blocks.close()
 
-    def apply(self, op: str, *args: Tile) -> Tile:
-        return self.values.map(op, args, bool_ if op == "Equal" else self.dtype)
+    def rescaled(self, member: Member, env: Env) -> Tile:
+        """A sum so far, as it is under the new maximum."""
+        factor = self.read(self.rescale[member.base, member.factor], env)
+        return self.arithmetic.apply("Mul", self.read(self.sums[member], env), factor)
 
-    def number(self, value: float) -> Tile:
-        return self.values.constant(value, self.dtype)
+    def move(self, old: Tile, new: Tile, env: Env) -> None:
+        """Stores a new maximum, and what sums are multiplied by because it moved."""
+        for rate, row in self.rescale.items():
+            self.write(row, env, self.arithmetic.moved(rate, old, new))
+        self.write(self.maximum, env, new)
 
-    def safe(self, maximum: Tile) -> Tile:
-        """The maximum as it enters exponents."""
-        none = self.values.identity(MAXIMUM, self.dtype)
-        return self.apply("Select", self.apply("Equal", maximum, none), self.number(0), maximum)
-
-    def moved(self, rate: tuple[str, float], old: Tile, new: Tile) -> Tile:
-        """`new == old ? 1 : exp(c*(new - old))`."""
-        base, factor = rate
-        difference = self.apply("Add", new, self.apply("Mul", old, self.number(-1)))
-        power = self.apply(base, self.apply("Mul", difference, self.number(factor)))
-        return self.apply("Select", self.apply("Equal", new, old), self.number(1), power)
+    def know_maximum(self, env: Env) -> None:
+        """From here on, in the innermost loop, the maximum enters exponents."""
+        self.know(self.cascade.maximum, env, self.arithmetic.safe(self.read(self.maximum, env)))
 
     def know(self, term: Term, env: Env, tile: Tile) -> None:
         """From here on, in the innermost loop, `term` is `tile`."""
         self.blocks.stack[-1].known[self.values.key(term, env)] = tile
 
-    def fold(
-        self, monoid: Monoid, inits: Sequence[Tile], values: Sequence[tuple[Tile, ...]]
-    ) -> list[Tile]:
-        """Closes a loop that folds values (two: their product) into accumulators.
+    # --- what the sums use
 
-        Where it goes in tiles, there is one of these per position; they are folded after it.
-        """
-        depth = self.blocks.depth
-        loop = self.blocks.stack[-1].loop
-        assert loop is not None
-        carries = []
-        for init, value in zip(inits, values, strict=True):
-            axes = {a for tile in (init, *value) for a in tile.axes}
-            inner, after = (self.blocks.new(axes, self.dtype, depth) for _ in range(2))
-            if len(value) == 2:
-                self.blocks.put(Contract(after, inner, *value), depth)
-            else:
-                self.blocks.put(Map(after, monoid.combine, (inner, *value)), depth)
-            result = self.blocks.new(axes, self.dtype, depth - 1)
-            carries.append(Carry(result, init, inner, after))
-        self.blocks.close(tuple(carries))
-        return [self.folded(monoid, loop[0], carry.result) for carry in carries]
+    def exponentials(self) -> list[Term]:
+        """The exponentials of the sums that use the maximum."""
+        found: dict[Term, None] = {}
+        is_read = self.group.reads.__contains__
+        for member in self.cascade.members:
+            for term in below(member.term.args, is_read):
+                mine = term.op == member.base and self.cascade.maximum in below((term,), is_read)
+                if mine and not term.axes.isdisjoint((self.step, *self.outer_steps)):
+                    found[term] = None
+        return list(found)
 
-    def folded(self, monoid: Monoid, axis: Symbol, parts: Tile) -> Tile:
-        if axis not in parts.axes:
-            return parts
-        whole = self.blocks.new(set(parts.axes) - {axis}, self.dtype, self.blocks.depth)
-        self.blocks.put(Reduce(whole, monoid.combine, parts, axis), self.blocks.depth)
-        return whole
+    def exponential_rows(self, x: Row, axes: Axes) -> dict[Term, Row]:
+        """Where the exponentials go: the first in the place of x, where that is not needed."""
+        found = self.exponentials()
+        is_read = self.group.reads.__contains__
+        factors = [m.term.args[0] for m in self.cascade.members if self.extra(m.term)]
+        later = below(factors, lambda t: t in found or is_read(t))
+        rows = {e: self.row(axes) for e in found[1:]}
+        return {found[0]: self.row(axes) if self.x in later else x, **rows}
+
+    def kept(self) -> list[Term]:
+        """Contractions that the sums need beside x."""
+        is_read = self.group.reads.__contains__
+        factors = [m.term.args[0] for m in self.cascade.members]
+        seen = below(factors, lambda t: t in (self.x, self.cascade.maximum) or is_read(t))
+        return [r for r in self.cascade.inner if r in seen]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from luminal.algebra.frames import extent_of
 from luminal.kernel.cascade import Cascade, lane_axis
-from luminal.kernel.cascade_lanes import LanesPass
-from luminal.kernel.cascade_steps import StepsPass
-from luminal.kernel.cascade_work import Blocking, contiguous
+from luminal.kernel.cascade_lanes import AlongLanes
+from luminal.kernel.cascade_pass import Pass
+from luminal.kernel.cascade_steps import AlongSteps
+from luminal.kernel.cascade_work import Blocking, Workspace, contiguous
 from luminal.kernel.cost import label
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group
@@ -27,8 +28,8 @@ def place_cascade(group: Group, cascade: Cascade, target: Target, knobs: Knobs =
     choices = Choices(label(group), knobs)
     along, blocking = _plan(group, cascade, target, choices)
     choices.finish()
-    kind = LanesPass if along == "lanes" else StepsPass
-    return kind(group, cascade, blocking).run()
+    work = Workspace(group, cascade, blocking)
+    return Pass(work, AlongLanes(work) if along == "lanes" else AlongSteps(work)).run()
 
 
 def cascade_space(group: Group, cascade: Cascade, target: Target) -> tuple[Knobs, ...]:

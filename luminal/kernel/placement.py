@@ -13,27 +13,23 @@ convolutions and plain maps are the same few steps:
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
 from luminal.algebra.frames import extent_of, linear
-from luminal.algebra.terms import Axes, Index, Reduction, Term, below
+from luminal.algebra.terms import Axes, Index, Term
 from luminal.dtypes import bool_
-from luminal.hlir.monoid import SUM
-from luminal.kernel.carries import close_loop
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.group import Group, Store
-from luminal.kernel.guards import Range, cut_points, factors, guarded, ranges, whole_vectors
+from luminal.kernel.guards import Range, cut_points, whole_vectors
 from luminal.kernel.layout import CACHE_LINE
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.schedule import Schedule, TileChoice
+from luminal.kernel.stages import Stages, every_point
 from luminal.kernel.tile_ir import (
-    Contract,
-    Map,
     Role,
-    Tile,
 )
 from luminal.shape.expression import (
     TRUE,
@@ -48,8 +44,6 @@ from luminal.shape.expression import (
 )
 
 MOST_CUTS = 4  # of a loop into pieces: each is a copy of the code
-MOST_CODE = 150  # vectors of a tile times positions: LLVM's time grows faster than the code
-WRITTEN_OUT = 9  # positions of the innermost loops written one by one: a window of 3 by 3
 
 
 def place(group: Group, schedule: Schedule) -> Placed:
@@ -63,20 +57,18 @@ class Placement:
         self.schedule = schedule
         self.values = Evaluator(group)
         self.blocks = self.values.blocks
-        self.pending = [*group.reductions]
+        self.stages = Stages(group, schedule, self.values)
         self.in_run: Range | None = None  # first and end of a run of rows
-        self.run_starts: dict[Symbol, Expression] = {}  # the rows' axes at the first of a run
 
     def run(self) -> Placed:
         is_packed = self.schedule.packed_along is not None
-        cut = None if self.pending or is_packed else self.cut()
+        cut = None if self.group.reductions or is_packed else self.cut()
         if cut is not None:
             self.store_in_pieces(*cut)
             return self.values.finish()
         env = self.grid_loops(self.schedule.grid, Env({}))
         self.local_rows()
-        while self.pending:
-            self.reduce(self.next_stage(), env)
+        self.stages.run(env)
         self.store_all(env)
         return self.values.finish()
 
@@ -186,8 +178,8 @@ class Placement:
         first = self.blocks.fresh_axis(extent)
         end = opaque(f"end_{first.name}", 1, extent.interval.hi)
         self.values.named.add(end)
-        self.run_starts = rows.positions(first)
-        env = env.bind(self.run_starts)
+        self.stages.run_starts = rows.positions(first)
+        env = env.bind(self.stages.run_starts)
         places = (self.group.reads[key] for key in schedule.keys)
         keys = tuple(
             (self.values.operand(place, Role.IN), self.values.canonical(place.offset(env.values)))
@@ -221,7 +213,7 @@ class Placement:
         transposed in registers.
         """
         loops = self.packed_axes(term)
-        written = self.written_out(loops, loops)
+        written = self.stages.written_out(loops, loops)
         open_loops = loops[: len(loops) - len(written)]
         for loop in open_loops:
             own = self.schedule.lines
@@ -231,18 +223,6 @@ class Placement:
             self.values.store_row(strip, here, self.values.evaluate(term, here))
         for _ in open_loops:
             self.blocks.close()
-
-    def written_out(self, loops: Sequence[LoopAxis], whole: Sequence[LoopAxis]) -> list[LoopAxis]:
-        """The innermost loops, run whole, so short that their positions are written one by one."""
-        found: list[LoopAxis] = []
-        points, most = 1, min(WRITTEN_OUT, MOST_CODE // self.blocks.unrolled)
-        for loop in reversed(loops):
-            extent = loop.extent
-            points *= extent.value if extent.is_const and extent.value else WRITTEN_OUT + 1
-            if points > most or self.schedule.tile(loop).size > 1 or loop not in whole:
-                break
-            found.insert(0, loop)
-        return found
 
     def tiled_loop(self, loop: LoopAxis, tile: TileChoice | None = None) -> Symbol:
         """A whole loop in tiles, the schedule's by default."""
@@ -267,145 +247,6 @@ class Placement:
                 row = Row(buffer, partial(_at, position), self.blocks.depth)
                 self.values.rows[term] = row
 
-    def rows_written(self, points: Sequence[Env]) -> None:
-        """After a loop nest with these points inside: rows computed at all of them can be read."""
-        for row in self.values.rows.values():
-            row.ready = row.ready or all(
-                self.values.canonical(row.offset(p)) in row.offsets for p in points
-            )
-
-    # --- reductions
-
-    def next_stage(self) -> list[Reduction]:
-        """The reductions to run next: all over the same axes that wait for no other."""
-        waiting = set(self.pending)
-        ready = [r for r in self.pending if not _below(r, waiting, self.group)]
-        stage = [r for r in ready if set(r.attrs) == set(ready[0].attrs)]
-        self.pending = [r for r in self.pending if r not in stage]
-        return stage
-
-    def reduce(self, stage: Sequence[Reduction], env: Env) -> None:
-        """One loop nest over the axes of a stage; every accumulator is carried through it."""
-        level = self.blocks.depth
-        bound = set(stage[0].attrs)
-        loops = [x for x in self.schedule.sequential if x.members[0] in bound]
-        symbols = [self.blocks.fresh_axis(self.values.canonical(x.extent)) for x in loops]
-        inside = env
-        for loop, symbol in zip(loops, symbols, strict=True):
-            inside = inside.bind(loop.positions(symbol))
-        reduced, ranges = self.without_guard(stage, symbols, inside)
-        pairs = list(zip(loops, symbols, strict=True))
-        whole = [loop for loop, symbol in pairs if ranges[symbol] == (const(0), symbol.extent)]
-        written = self.written_out(loops, whole)
-        inside = env
-        del symbols[len(loops) - len(written) :]
-        for loop, symbol in pairs[: len(symbols)]:
-            inside = inside.bind(loop.positions(symbol))
-            tile = self.schedule.tile(loop)
-            self.blocks.open(symbol, *ranges[symbol], tile.unroll, tile.vector)
-        points = every_point(written, inside)
-        carries = self.accumulate(stage, reduced, points, symbols)
-        for depth in range(len(symbols) - 1, -1, -1):
-            carries = close_loop(self.values, stage, carries, symbols[depth], inside=depth > 0)
-        for reduction, (result, _, _) in zip(stage, carries, strict=True):
-            assert result is not None  # the loops are closed
-            self.blocks.stack[level].known[self.values.key(reduction, env)] = result
-        self.rows_written(points)
-
-    def without_guard(
-        self, stage: Sequence[Reduction], symbols: Sequence[Symbol], env: Env
-    ) -> tuple[list[Term], dict[Symbol, Range]]:
-        """The reduced values and the ranges of the loops: cut to where one common guard holds."""
-        extents = {s: self.values.canonical(s.extent) for s in symbols if s.extent is not None}
-        whole = {symbol: (const(0), extent) for symbol, extent in extents.items()}
-        found = [guarded(reduction) for reduction in stage]
-        plain = [reduction.args[0] for reduction in stage]
-        pending = {t for t, row in self.values.rows.items() if not row.ready}
-        if any(f is None for f in found) or any(_below(r, pending, self.group) for r in stage):
-            return plain, whole
-        conditions = {f[0] for f in found if f is not None}
-        if len(conditions) > 1 or any(x in self.group.reads for x in plain):
-            return plain, whole
-        condition = self.values.canonical(conditions.pop().attrs.substitute(env.values))
-        cut = ranges(condition, extents, self.blocks.tiled)
-        if cut is None:
-            return plain, whole
-        return [f[1] for f in found if f is not None], cut
-
-    def operands(self, reduction: Reduction, x: Term, env: Env) -> tuple[Tile, ...]:
-        """The reduced value, or the two factors of a contraction."""
-        read = x.args if self.is_fused(reduction, x) else (x,)
-        return tuple(self.operand(term, env) for term in read)
-
-    def operand(self, term: Term, env: Env) -> Tile:
-        """A reduced value or a factor, which a run of rows may have in common."""
-        is_shared = term in self.schedule.shared
-        return self.values.evaluate(term, env.bind(self.run_starts) if is_shared else env)
-
-    def is_fused(self, reduction: Reduction, x: Term) -> bool:
-        """Is `x` a product that is multiplied and added in one step?"""
-        fused = reduction.monoid is SUM and x.op == "Mul" and x.dtype.is_float
-        return fused and not self.is_at_hand(x)
-
-    def masked_operands(
-        self, reduction: Reduction, x: Term, env: Env
-    ) -> tuple[tuple[Tile, ...], Tile | None]:
-        """The operands, and where they count if not everywhere."""
-        if self.is_fused(reduction, x):
-            condition, pair = factors(x, self.is_at_hand)
-            if condition is not None:
-                tiles = tuple(self.operand(factor, env) for factor in pair)
-                return tiles, self.values.evaluate(condition, env)
-        return self.operands(reduction, x, env), None
-
-    def is_at_hand(self, term: Term) -> bool:
-        """Is it read from a buffer or from scratch?"""
-        return term in self.group.reads or term in self.values.rows
-
-    def accumulate(
-        self,
-        stage: Sequence[Reduction],
-        reduced: Sequence[Term],
-        points: Sequence[Env],
-        symbols: Sequence[Symbol],
-    ) -> list[tuple[Tile | None, Tile, Tile]]:
-        """The body of the innermost loop, for some points of the loops written out: of each
-        reduction (the result where no loop is open, the accumulator before, after).
-        """
-        level = self.blocks.depth
-        first: dict[Term, Tile] = {}
-        last: dict[Term, Tile] = {}
-        for point in points:
-            for reduction, x in zip(stage, reduced, strict=True):
-                operands, mask = self.masked_operands(reduction, x, point)
-                if reduction not in first:
-                    touched = operands if mask is None else (*operands, mask)
-                    carried = self.accumulated(x, touched, points).union(symbols)
-                    first[reduction] = last[reduction] = (
-                        self.blocks.new(carried, reduction.dtype, level)
-                        if symbols
-                        else self.values.identity(reduction.monoid, reduction.dtype)
-                    )
-                before = last[reduction]
-                axes = {a for tile in (before, *operands) for a in tile.axes}
-                after = self.blocks.new(axes, reduction.dtype, level)
-                if len(operands) == 2:
-                    self.blocks.put(Contract(after, before, *operands), level)
-                else:
-                    combine = reduction.monoid.combine
-                    self.blocks.put(Map(after, combine, (before, *operands)), level)
-                if mask is not None:
-                    after = self.values.map("Select", (mask, after, before), reduction.dtype)
-                last[reduction] = after
-        return [(None if symbols else last[r], first[r], last[r]) for r in stage]
-
-    def accumulated(self, x: Term, operands: Sequence[Tile], points: Sequence[Env]) -> set[Symbol]:
-        """The axes of a carried accumulator: those of the operands, at any of the points."""
-        axes = {a for tile in operands for a in tile.axes}
-        for point in points[1:]:
-            axes |= {symbol for a in x.axes for symbol in point.values[a].symbols()}
-        return axes
-
     # --- stores
 
     def store_all(self, env: Env) -> None:
@@ -423,7 +264,7 @@ class Placement:
             for _ in loops:
                 self.blocks.close()
             if loops:
-                self.rows_written([inside])
+                self.stages.rows_written([inside])
 
     def remaining(self, store: Store) -> list[LoopAxis]:
         return [x for x in self.schedule.inner if x.members[0] in store.axes]
@@ -469,17 +310,3 @@ class _Strip:
 
 def _at(position: Expression, env: Env) -> Expression:
     return position.substitute(env.values)
-
-
-def every_point(loops: Sequence[LoopAxis], env: Env) -> list[Env]:
-    """The environments at all positions of loops of literal extents, in row-major order."""
-    points = [env]
-    for loop in loops:
-        count = range(loop.extent.value)
-        points = [point.bind(loop.positions(const(k))) for point in points for k in count]
-    return points
-
-
-def _below(reduction: Reduction, wanted: Set[Term], group: Group) -> bool:
-    """Does the reduction use one of `wanted` (other than itself)?"""
-    return not wanted.isdisjoint(below(reduction.args, group.reads.__contains__))

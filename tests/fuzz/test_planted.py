@@ -15,7 +15,7 @@ from luminal import config
 from luminal.algebra.lower import _Lowering
 from luminal.frontend import logits
 from luminal.hlir.state import Parameter
-from luminal.kernel import placement
+from luminal.kernel import stages
 from luminal.program import memory_plan
 from tests.fuzz.campaign import Tally, how_of, programs
 from tests.fuzz.programs.check import check
@@ -49,13 +49,13 @@ def swapped_axis(patch: pytest.MonkeyPatch) -> None:
 
 def short_guard(patch: pytest.MonkeyPatch) -> None:
     """Loops that are cut to where a condition holds stop one position early."""
-    right = placement.ranges
+    right = stages.ranges
 
     def wrong(*given: Any) -> Any:
         found = right(*given)
         return found and {s: (start, stop - 1) for s, (start, stop) in found.items()}
 
-    patch.setattr(placement, "ranges", wrong)
+    patch.setattr(stages, "ranges", wrong)
 
 
 def stale_weights(patch: pytest.MonkeyPatch) -> None:

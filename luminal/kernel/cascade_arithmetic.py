@@ -1,0 +1,71 @@
+"""What the running maximum and sums of a cascade are computed by: rescaling factors and folds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from luminal.dtypes import DType, bool_
+from luminal.hlir.monoid import MAXIMUM, Monoid
+from luminal.kernel.evaluate import Evaluator
+from luminal.kernel.tile_ir import Carry, Contract, Map, Reduce, Tile
+from luminal.shape.expression import Symbol
+
+
+class Arithmetic:
+    """Statements on tiles of one dtype, in the open loops."""
+
+    def __init__(self, values: Evaluator, dtype: DType) -> None:
+        self.values = values
+        self.blocks = values.blocks
+        self.dtype = dtype
+
+    def identity(self, monoid: Monoid) -> Tile:
+        return self.values.identity(monoid, self.dtype)
+
+    def apply(self, op: str, *args: Tile) -> Tile:
+        return self.values.map(op, args, bool_ if op == "Equal" else self.dtype)
+
+    def number(self, value: float) -> Tile:
+        return self.values.constant(value, self.dtype)
+
+    def safe(self, maximum: Tile) -> Tile:
+        """The maximum as it enters exponents."""
+        none = self.identity(MAXIMUM)
+        return self.apply("Select", self.apply("Equal", maximum, none), self.number(0), maximum)
+
+    def moved(self, rate: tuple[str, float], old: Tile, new: Tile) -> Tile:
+        """`new == old ? 1 : exp(c*(new - old))`."""
+        base, factor = rate
+        difference = self.apply("Add", new, self.apply("Mul", old, self.number(-1)))
+        power = self.apply(base, self.apply("Mul", difference, self.number(factor)))
+        return self.apply("Select", self.apply("Equal", new, old), self.number(1), power)
+
+    def fold(
+        self, monoid: Monoid, inits: Sequence[Tile], values: Sequence[tuple[Tile, ...]]
+    ) -> list[Tile]:
+        """Closes a loop that folds values (two: their product) into accumulators.
+
+        Where it goes in tiles, there is one of these per position; they are folded after it.
+        """
+        depth = self.blocks.depth
+        loop = self.blocks.stack[-1].loop
+        assert loop is not None
+        carries = []
+        for init, value in zip(inits, values, strict=True):
+            axes = {a for tile in (init, *value) for a in tile.axes}
+            inner, after = (self.blocks.new(axes, self.dtype, depth) for _ in range(2))
+            if len(value) == 2:
+                self.blocks.put(Contract(after, inner, *value), depth)
+            else:
+                self.blocks.put(Map(after, monoid.combine, (inner, *value)), depth)
+            result = self.blocks.new(axes, self.dtype, depth - 1)
+            carries.append(Carry(result, init, inner, after))
+        self.blocks.close(tuple(carries))
+        return [self.folded(monoid, loop[0], carry.result) for carry in carries]
+
+    def folded(self, monoid: Monoid, axis: Symbol, parts: Tile) -> Tile:
+        if axis not in parts.axes:
+            return parts
+        whole = self.blocks.new(set(parts.axes) - {axis}, self.dtype, self.blocks.depth)
+        self.blocks.put(Reduce(whole, monoid.combine, parts, axis), self.blocks.depth)
+        return whole

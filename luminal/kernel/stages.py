@@ -1,0 +1,204 @@
+"""Stages of reductions as loop nests, which every placement is made of.
+
+Reductions that wait for no other and run over the same axes are one stage: one loop nest, with an
+accumulator each. The loops may be in tiles, short ones are written out position by position, and a
+guard that all reductions of the stage have in common becomes the bounds of the loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from luminal.algebra.terms import Reduction, Term, below
+from luminal.hlir.monoid import SUM
+from luminal.kernel.carries import close_loop
+from luminal.kernel.evaluate import Env, Evaluator
+from luminal.kernel.group import Group
+from luminal.kernel.guards import Range, factors, guarded, ranges
+from luminal.kernel.loops import LoopAxis
+from luminal.kernel.schedule import Schedule
+from luminal.kernel.tile_ir import Contract, Map, Tile
+from luminal.shape.expression import Expression, Symbol, const
+
+MOST_CODE = 150  # vectors of a tile times positions: LLVM's time grows faster than the code
+WRITTEN_OUT = 9  # positions of the innermost loops written one by one: a window of 3 by 3
+
+
+class Stages:
+    """The reductions of a group that are still to be run, under a schedule."""
+
+    def __init__(self, group: Group, schedule: Schedule, values: Evaluator) -> None:
+        self.group = group
+        self.schedule = schedule
+        self.values = values
+        self.blocks = values.blocks
+        self.pending = [*group.reductions]
+        self.run_starts: dict[Symbol, Expression] = {}  # the rows' axes at the first of a run
+
+    def run(self, env: Env) -> None:
+        """All that is pending, one stage after the other."""
+        while self.pending:
+            self.reduce(self.next_stage(), env)
+
+    def next_stage(self) -> list[Reduction]:
+        """The reductions to run next: all over the same axes that wait for no other."""
+        waiting = set(self.pending)
+        ready = [r for r in self.pending if not _below(r, waiting, self.group)]
+        stage = [r for r in ready if set(r.attrs) == set(ready[0].attrs)]
+        self.pending = [r for r in self.pending if r not in stage]
+        return stage
+
+    def reduce(self, stage: Sequence[Reduction], env: Env) -> None:
+        """One loop nest over the axes of a stage; every accumulator is carried through it."""
+        level = self.blocks.depth
+        bound = set(stage[0].attrs)
+        loops = [x for x in self.schedule.sequential if x.members[0] in bound]
+        symbols = [self.blocks.fresh_axis(self.values.canonical(x.extent)) for x in loops]
+        inside = env
+        for loop, symbol in zip(loops, symbols, strict=True):
+            inside = inside.bind(loop.positions(symbol))
+        reduced, ranges = self.without_guard(stage, symbols, inside)
+        pairs = list(zip(loops, symbols, strict=True))
+        whole = [loop for loop, symbol in pairs if ranges[symbol] == (const(0), symbol.extent)]
+        written = self.written_out(loops, whole)
+        inside = env
+        del symbols[len(loops) - len(written) :]
+        for loop, symbol in pairs[: len(symbols)]:
+            inside = inside.bind(loop.positions(symbol))
+            tile = self.schedule.tile(loop)
+            self.blocks.open(symbol, *ranges[symbol], tile.unroll, tile.vector)
+        points = every_point(written, inside)
+        carries = self.accumulate(stage, reduced, points, symbols)
+        for depth in range(len(symbols) - 1, -1, -1):
+            carries = close_loop(self.values, stage, carries, symbols[depth], inside=depth > 0)
+        for reduction, (result, _, _) in zip(stage, carries, strict=True):
+            assert result is not None  # the loops are closed
+            self.blocks.stack[level].known[self.values.key(reduction, env)] = result
+        self.rows_written(points)
+
+    def without_guard(
+        self, stage: Sequence[Reduction], symbols: Sequence[Symbol], env: Env
+    ) -> tuple[list[Term], dict[Symbol, Range]]:
+        """The reduced values and the ranges of the loops: cut to where one common guard holds."""
+        extents = {s: self.values.canonical(s.extent) for s in symbols if s.extent is not None}
+        whole = {symbol: (const(0), extent) for symbol, extent in extents.items()}
+        found = [guarded(reduction) for reduction in stage]
+        plain = [reduction.args[0] for reduction in stage]
+        pending = {t for t, row in self.values.rows.items() if not row.ready}
+        if any(f is None for f in found) or any(_below(r, pending, self.group) for r in stage):
+            return plain, whole
+        conditions = {f[0] for f in found if f is not None}
+        if len(conditions) > 1 or any(x in self.group.reads for x in plain):
+            return plain, whole
+        condition = self.values.canonical(conditions.pop().attrs.substitute(env.values))
+        cut = ranges(condition, extents, self.blocks.tiled)
+        if cut is None:
+            return plain, whole
+        return [f[1] for f in found if f is not None], cut
+
+    def operands(self, reduction: Reduction, x: Term, env: Env) -> tuple[Tile, ...]:
+        """The reduced value, or the two factors of a contraction."""
+        read = x.args if self.is_fused(reduction, x) else (x,)
+        return tuple(self.operand(term, env) for term in read)
+
+    def operand(self, term: Term, env: Env) -> Tile:
+        """A reduced value or a factor, which a run of rows may have in common."""
+        is_shared = term in self.schedule.shared
+        return self.values.evaluate(term, env.bind(self.run_starts) if is_shared else env)
+
+    def is_fused(self, reduction: Reduction, x: Term) -> bool:
+        """Is `x` a product that is multiplied and added in one step?"""
+        fused = reduction.monoid is SUM and x.op == "Mul" and x.dtype.is_float
+        return fused and not self.is_at_hand(x)
+
+    def masked_operands(
+        self, reduction: Reduction, x: Term, env: Env
+    ) -> tuple[tuple[Tile, ...], Tile | None]:
+        """The operands, and where they count if not everywhere."""
+        if self.is_fused(reduction, x):
+            condition, pair = factors(x, self.is_at_hand)
+            if condition is not None:
+                tiles = tuple(self.operand(factor, env) for factor in pair)
+                return tiles, self.values.evaluate(condition, env)
+        return self.operands(reduction, x, env), None
+
+    def is_at_hand(self, term: Term) -> bool:
+        """Is it read from a buffer or from scratch?"""
+        return term in self.group.reads or term in self.values.rows
+
+    def accumulate(
+        self,
+        stage: Sequence[Reduction],
+        reduced: Sequence[Term],
+        points: Sequence[Env],
+        symbols: Sequence[Symbol],
+    ) -> list[tuple[Tile | None, Tile, Tile]]:
+        """The body of the innermost loop, for some points of the loops written out: of each
+        reduction (the result where no loop is open, the accumulator before, after).
+        """
+        level = self.blocks.depth
+        first: dict[Term, Tile] = {}
+        last: dict[Term, Tile] = {}
+        for point in points:
+            for reduction, x in zip(stage, reduced, strict=True):
+                operands, mask = self.masked_operands(reduction, x, point)
+                if reduction not in first:
+                    touched = operands if mask is None else (*operands, mask)
+                    carried = self.accumulated(x, touched, points).union(symbols)
+                    first[reduction] = last[reduction] = (
+                        self.blocks.new(carried, reduction.dtype, level)
+                        if symbols
+                        else self.values.identity(reduction.monoid, reduction.dtype)
+                    )
+                before = last[reduction]
+                axes = {a for tile in (before, *operands) for a in tile.axes}
+                after = self.blocks.new(axes, reduction.dtype, level)
+                if len(operands) == 2:
+                    self.blocks.put(Contract(after, before, *operands), level)
+                else:
+                    combine = reduction.monoid.combine
+                    self.blocks.put(Map(after, combine, (before, *operands)), level)
+                if mask is not None:
+                    after = self.values.map("Select", (mask, after, before), reduction.dtype)
+                last[reduction] = after
+        return [(None if symbols else last[r], first[r], last[r]) for r in stage]
+
+    def accumulated(self, x: Term, operands: Sequence[Tile], points: Sequence[Env]) -> set[Symbol]:
+        """The axes of a carried accumulator: those of the operands, at any of the points."""
+        axes = {a for tile in operands for a in tile.axes}
+        for point in points[1:]:
+            axes |= {symbol for a in x.axes for symbol in point.values[a].symbols()}
+        return axes
+
+    def written_out(self, loops: Sequence[LoopAxis], whole: Sequence[LoopAxis]) -> list[LoopAxis]:
+        """The innermost loops, run whole, so short that their positions are written one by one."""
+        found: list[LoopAxis] = []
+        points, most = 1, min(WRITTEN_OUT, MOST_CODE // self.blocks.unrolled)
+        for loop in reversed(loops):
+            extent = loop.extent
+            points *= extent.value if extent.is_const and extent.value else WRITTEN_OUT + 1
+            if points > most or self.schedule.tile(loop).size > 1 or loop not in whole:
+                break
+            found.insert(0, loop)
+        return found
+
+    def rows_written(self, points: Sequence[Env]) -> None:
+        """After a loop nest with these points inside: rows computed at all of them can be read."""
+        for row in self.values.rows.values():
+            row.ready = row.ready or all(
+                self.values.canonical(row.offset(p)) in row.offsets for p in points
+            )
+
+
+def every_point(loops: Sequence[LoopAxis], env: Env) -> list[Env]:
+    """The environments at all positions of loops of literal extents, in row-major order."""
+    points = [env]
+    for loop in loops:
+        count = range(loop.extent.value)
+        points = [point.bind(loop.positions(const(k))) for point in points for k in count]
+    return points
+
+
+def _below(reduction: Reduction, wanted: Set[Term], group: Group) -> bool:
+    """Does the reduction use one of `wanted` (other than itself)?"""
+    return not wanted.isdisjoint(below(reduction.args, group.reads.__contains__))
