@@ -8,6 +8,7 @@ from luminal import compiler
 from luminal.algebra import term_text
 from luminal.backends.registry import Backend
 from luminal.errors import CompileError
+from luminal.expand.expand import expand
 from luminal.forks import cached_property
 from luminal.hlir import dot as hlir_dot
 from luminal.hlir import printer
@@ -17,7 +18,7 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.program import dot as program_dot
 from luminal.program import launch_text, selection_text
 
-STAGES = ("hlir", "algebra", "selection", "program", "tile")
+STAGES = ("hlir", "algebra", "selection", "program", "tile", "expanded")
 """The IRs in processing order. A backend's sources follow ("llvm", "asm"); ".dot" are pictures."""
 
 
@@ -43,6 +44,7 @@ class Dump:
                 "selection": lambda: selection_text.to_text(self.stages.selection),
                 "program": lambda: launch_text.to_text(self.stages.program),
                 "tile": lambda: self._kernels(tile_ir.to_text),
+                "expanded": lambda: self._kernels(self._expanded),
                 "program.dot": lambda: program_dot.to_dot(self.stages.program),
             }
             self._texts |= {name: self._source(name) for name in backend.sources}
@@ -61,6 +63,13 @@ class Dump:
             known = ", ".join(self._texts)
             raise CompileError(f"backend {self.backend.name!r} has no stage {stage!r}: {known}")
         return self._texts[stage]().rstrip("\n")
+
+    def _expanded(self, kernel: Kernel) -> str:
+        """With vectors where the kernel has them; what is written by hand stays a call."""
+        if kernel.call is not None:
+            return kernel.text
+        assert self.backend.target is not None
+        return expand(kernel, self.backend.target().vector_lanes(1)).text
 
     def _source(self, name: str) -> Callable[[], str]:
         assert self.backend.target is not None

@@ -28,6 +28,7 @@ class Stage(enum.StrEnum):
     SELECTION = "selection"
     PROGRAM = "program"
     TILE = "tile"
+    EXPANDED = "expanded"
     LLVM = "llvm"
     ASM = "asm"
     HLIR_DOT = "hlir.dot"
