@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from luminal.dtypes import float32, float64, int32, uint32
-from luminal.expand import polynomials as p
+from luminal.expand import polynomials as table
 from luminal.expand.builder import Builder
 from luminal.expand.ir import Operand
 
@@ -19,10 +19,10 @@ def exp(b: Builder, x: Operand) -> Operand:
     if x.type.dtype is float64:
         return b.op("exp", x)
     x = _clamped(b, x, -110.0, 100.0)  # 0 below, inf above; keeps n finite
-    shifted = b.op("fma", x, p.LOG2E_HI, p.ROUND)
-    n = b.op("sub", shifted, p.ROUND)
-    r = b.op("fma", n, -p.LN2_LO, b.op("fma", n, -p.LN2_HI, x))
-    q = b.op("fma", b.op("mul", r, r), _horner(b, r, p.EXP), r)
+    shifted = b.op("fma", x, table.LOG2E_HI, table.ROUND)
+    n = b.op("sub", shifted, table.ROUND)
+    r = b.op("fma", n, -table.LN2_LO, b.op("fma", n, -table.LN2_HI, x))
+    q = b.op("fma", b.op("mul", r, r), _horner(b, r, table.EXP), r)
     return _scaled(b, b.op("add", q, 1.0), shifted)
 
 
@@ -31,9 +31,9 @@ def exp2(b: Builder, x: Operand) -> Operand:
     if x.type.dtype is float64:
         return b.op("exp2", x)
     x = _clamped(b, x, -160.0, 160.0)  # 0 below, inf above; keeps n finite
-    shifted = b.op("add", x, p.ROUND)
-    r = b.op("sub", x, b.op("sub", shifted, p.ROUND))
-    return _scaled(b, b.op("fma", r, _horner(b, r, p.EXP2), 1.0), shifted)
+    shifted = b.op("add", x, table.ROUND)
+    r = b.op("sub", x, b.op("sub", shifted, table.ROUND))
+    return _scaled(b, b.op("fma", r, _horner(b, r, table.EXP2), 1.0), shifted)
 
 
 def log(b: Builder, x: Operand) -> Operand:
@@ -41,8 +41,8 @@ def log(b: Builder, x: Operand) -> Operand:
     if x.type.dtype is float64:
         return b.op("log", x)
     e, f, tail = _log_parts(b, x)
-    low = b.op("fma", e, p.LN2_LO, tail)
-    return _log_special(b, x, b.op("fma", e, p.LN2_HI, b.op("add", f, low)))
+    low = b.op("fma", e, table.LN2_LO, tail)
+    return _log_special(b, x, b.op("fma", e, table.LN2_HI, b.op("add", f, low)))
 
 
 def log2(b: Builder, x: Operand) -> Operand:
@@ -50,8 +50,8 @@ def log2(b: Builder, x: Operand) -> Operand:
     if x.type.dtype is float64:
         return b.op("log2", x)
     e, f, tail = _log_parts(b, x)
-    low = b.op("fma", tail, p.LOG2E_HI, b.op("mul", f, p.LOG2E_LO))
-    return _log_special(b, x, b.op("add", e, b.op("fma", f, p.LOG2E_HI, low)))
+    low = b.op("fma", tail, table.LOG2E_HI, b.op("mul", f, table.LOG2E_LO))
+    return _log_special(b, x, b.op("add", e, b.op("fma", f, table.LOG2E_HI, low)))
 
 
 def sin(b: Builder, x: Operand) -> Operand:
@@ -77,7 +77,7 @@ def _scaled(b: Builder, value: Operand, shifted: Operand) -> Operand:
     """`value * 2**n` rounded once, for the integer n in the low bits of `shifted`: two factors
     2**(n/2), of which the first product is exact, as the value is near 1.
     """
-    whole = b.op("sub", b.bitcast(shifted, int32), p.ROUND_BITS)
+    whole = b.op("sub", b.bitcast(shifted, int32), table.ROUND_BITS)
     half = b.op("shr", whole, 1)
     for exponent in (half, b.op("sub", whole, half)):
         power = b.op("shl", b.op("add", exponent, 127), 23)
@@ -89,14 +89,14 @@ def _log_parts(b: Builder, x: Operand) -> tuple[Operand, Operand, Operand]:
     """(e, f, log(1 + f) - f) with x = 2**e * (1 + f), 1 + f in [sqrt(1/2), sqrt(2))."""
     subnormal = b.op("lt", x, 2.0**-126)
     normal = b.op("select", subnormal, b.op("mul", x, 2.0**25), x)
-    offset = b.op("sub", b.bitcast(normal, int32), p.SQRT_HALF_BITS)
+    offset = b.op("sub", b.bitcast(normal, int32), table.SQRT_HALF_BITS)
     exponent = b.op("shr", offset, 23)
     power = b.op("shl", exponent, 23)
     mantissa = b.bitcast(b.op("sub", b.bitcast(normal, int32), power), float32)
     e = b.cast(exponent, float32)
     e = b.op("select", subnormal, b.op("add", e, -25.0), e)
     f = b.op("sub", mantissa, 1.0)
-    bracket = b.op("fma", f, _horner(b, f, p.LOG), -0.5)
+    bracket = b.op("fma", f, _horner(b, f, table.LOG), -0.5)
     return e, f, b.op("mul", b.op("mul", f, f), bracket)
 
 
@@ -116,7 +116,7 @@ def _sine(b: Builder, name: str, x: Operand) -> Operand:
         return b.op(name, x)
     near = _sine_near(b, name, x)
     body = b.op("and", b.bitcast(x, uint32), 0x7FFFFFFF)
-    huge = b.op("lt", b.op("sub", body, p.HUGE_BITS), p.INF_BITS - p.HUGE_BITS)
+    huge = b.op("lt", b.op("sub", body, table.HUGE_BITS), table.INF_BITS - table.HUGE_BITS)
     found = huge if x.type.lanes == 1 else b.op("any", huge)
     with b.branch(found) as choose:
         far = b.cast(b.op(name, b.cast(x, float64)), float32)
@@ -125,14 +125,14 @@ def _sine(b: Builder, name: str, x: Operand) -> Operand:
 
 def _sine_near(b: Builder, name: str, x: Operand) -> Operand:
     """Reduced by multiples of pi/2, then both polynomials, picked by the quadrant."""
-    shifted = b.op("fma", x, p.TWO_OVER_PI, p.ROUND)
-    n = b.op("sub", shifted, p.ROUND)
+    shifted = b.op("fma", x, table.TWO_OVER_PI, table.ROUND)
+    n = b.op("sub", shifted, table.ROUND)
     r = x
-    for piece in p.HALF_PI:
+    for piece in table.HALF_PI:
         r = b.op("fma", n, -piece, r)
     rr = b.op("mul", r, r)
-    sine = b.op("fma", b.op("mul", r, rr), _horner(b, rr, p.SIN), r)
-    cosine = b.op("fma", rr, b.op("fma", rr, _horner(b, rr, p.COS), -0.5), 1.0)
+    sine = b.op("fma", b.op("mul", r, rr), _horner(b, rr, table.SIN), r)
+    cosine = b.op("fma", rr, b.op("fma", rr, _horner(b, rr, table.COS), -0.5), 1.0)
     quadrant = b.bitcast(shifted, uint32)
     if name == "cos":
         quadrant = b.op("add", quadrant, 1)
