@@ -1,0 +1,118 @@
+"""The operations of expanded IR as LLVM IR.
+
+`OPERATIONS[op](b, dtype, args, out)` writes one on operands of a dtype (of the arms, for select),
+whose result has the type `out`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
+from luminal.codegen.llvm_cast import register_type
+from luminal.codegen.llvm_elementary import libm
+from luminal.dtypes import DType, bool_
+from luminal.expand.ir import Type
+
+Emit = Callable[[FunctionBuilder, DType, list[IRValue], Type], IRValue]
+
+
+def _instruction(of_floats: str, signed: str, unsigned: str | None = None) -> Emit:
+    """One instruction for floats, one for integers, or one for each kind of these."""
+
+    def emit(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+        of_integers = signed if dtype.is_signed else unsigned or signed
+        return b.binary(of_floats if dtype.is_float else of_integers, args[0], args[1])
+
+    return emit
+
+
+def _comparison(of_floats: str, signed: str, unsigned: str | None = None) -> Emit:
+    def emit(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+        if dtype.is_float:
+            return b.fcmp(of_floats, args[0], args[1])
+        return b.icmp(signed if dtype.is_signed else unsigned or signed, args[0], args[1])
+
+    return emit
+
+
+def _intrinsic(of_floats: str, signed: str = "", unsigned: str = "") -> Emit:
+    def emit(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+        of_integers = signed if dtype.is_signed else unsigned
+        name = of_floats if dtype.is_float else of_integers
+        return b.intrinsic(f"llvm.{name}", args[0].type, args)
+
+    return emit
+
+
+def _library(name: str) -> Emit:
+    return lambda b, dtype, args, out: libm(b, name, args[0])
+
+
+def _cast(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+    (value,), to = args, out.dtype
+    type_ = register_type(to, out.lanes)
+    if dtype is bool_:
+        return b.cast("uitofp" if to.is_float else "zext", value, type_)
+    if dtype.is_float and to.is_float:
+        return b.cast("fpext" if to.size > dtype.size else "fptrunc", value, type_)
+    if dtype.is_float:
+        return b.cast("fptosi" if to.is_signed else "fptoui", value, type_)
+    if to.is_float:
+        return b.cast("sitofp" if dtype.is_signed else "uitofp", value, type_)
+    if to.size <= dtype.size:
+        return b.cast("trunc", value, type_)
+    return b.cast("sext" if dtype.is_signed else "zext", value, type_)
+
+
+def _bitcast(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+    return b.cast("bitcast", args[0], register_type(out.dtype, out.lanes))
+
+
+def _half(upper: bool) -> Emit:
+    def emit(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+        start = out.lanes if upper else 0
+        return b.shuffle(args[0], args[0], range(start, start + out.lanes))
+
+    return emit
+
+
+def _any(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+    bits = b.cast("bitcast", args[0], IRType(f"i{args[0].type.lanes}"))
+    return b.icmp("ne", bits, b.const(bits.type, 0))
+
+
+OPERATIONS: Mapping[str, Emit] = {
+    "add": _instruction("fadd", "add"),
+    "sub": _instruction("fsub", "sub"),
+    "mul": _instruction("fmul", "mul"),
+    "div": _instruction("fdiv", ""),
+    "fma": _intrinsic("fma"),
+    "sqrt": _intrinsic("sqrt"),
+    "floor": _intrinsic("floor"),
+    "abs": _intrinsic("fabs"),
+    "copysign": _intrinsic("copysign"),
+    "fmod": _instruction("frem", ""),
+    "quotient": _instruction("", "sdiv", "udiv"),
+    "remainder": _instruction("", "srem", "urem"),
+    "max": _intrinsic("maximum", "smax", "umax"),
+    "min": _intrinsic("minimum", "smin", "umin"),
+    "and": _instruction("", "and"),
+    "or": _instruction("", "or"),
+    "xor": _instruction("", "xor"),
+    "shl": _instruction("", "shl"),
+    "shr": _instruction("", "ashr", "lshr"),
+    "lt": _comparison("olt", "slt", "ult"),
+    "le": _comparison("ole", "sle", "ule"),
+    "eq": _comparison("oeq", "eq"),
+    "ne": _comparison("une", "ne"),
+    "select": lambda b, dtype, args, out: b.select(*args),
+    "cast": _cast,
+    "bitcast": _bitcast,
+    **{name: _library(name) for name in ("exp", "exp2", "log", "log2", "sin", "cos")},
+    "splat": lambda b, dtype, args, out: b.splat(args[0], out.lanes),
+    "lower": _half(upper=False),
+    "upper": _half(upper=True),
+    "extract": lambda b, dtype, args, out: b.extract(args[0], args[1]),
+    "any": _any,
+}

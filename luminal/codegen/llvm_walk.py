@@ -1,0 +1,199 @@
+"""Expanded IR to LLVM IR: one module with `@kernel` of the CPU's kernel ABI, by one plain walk.
+
+`void @kernel(ptr %slots, ptr %dims, i64 %begin, i64 %end, ptr %scratch)` as `codegen/llvm.py` has
+it, which still lowers tile IR by itself for the programs that run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from luminal.codegen.llvm_builder import (
+    I8,
+    I64,
+    PTR,
+    VOID,
+    FunctionBuilder,
+    IRType,
+    IRValue,
+    ModuleBuilder,
+)
+from luminal.codegen.llvm_cast import register_type
+from luminal.codegen.llvm_control import counted
+from luminal.codegen.llvm_operations import OPERATIONS
+from luminal.codegen.llvm_values import zeros
+from luminal.expand.ir import (
+    Apply,
+    Constant,
+    If,
+    Kernel,
+    Load,
+    Loop,
+    Operand,
+    Statement,
+    Store,
+    Type,
+)
+from luminal.target import Target
+
+_PARAMS = [("slots", PTR), ("dims", PTR), ("begin", I64), ("end", I64), ("scratch", PTR)]
+
+
+def render(kernel: Kernel, target: Target) -> str:
+    """The LLVM IR text of a verified kernel for a target."""
+    module = ModuleBuilder(target.features)
+    bits = target.vector_bits
+    width = f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+    b = FunctionBuilder(module, "kernel", VOID, _PARAMS, attributes=width)
+    _Walk(b).kernel(kernel)
+    b.ret()
+    return module.text()
+
+
+def ir_type(type_: Type) -> IRType:
+    """The type of a value in registers."""
+    return register_type(type_.dtype, type_.lanes)
+
+
+class _Walk:
+    """Writes statements; one method per kind."""
+
+    def __init__(self, b: FunctionBuilder) -> None:
+        self.b = b
+        self.values: dict[int, IRValue] = {}
+        self.spread: dict[int, IRValue] = {}  # masks that are a scalar in every lane
+        self.pointers: dict[str, IRValue] = {}
+
+    def kernel(self, kernel: Kernel) -> None:
+        b = self.b
+        slots, dims, begin, end, scratch = b.params
+        for k, param in enumerate(kernel.params):
+            self.values[param.value.id] = b.load(I64, b.gep(dims, b.const(I64, k), I64), 8)
+        for k, buffer in enumerate(kernel.buffers):
+            self.pointers[buffer.name] = b.load(PTR, b.gep(slots, b.const(I64, k), PTR), 8)
+        self.body(kernel.setup)
+        for each in kernel.scratch:
+            self.pointers[each.buffer.name] = b.gep(scratch, self.value(each.offset), I8)
+
+        def chunk(number: IRValue, _: list[IRValue]) -> list[IRValue]:
+            self.values[kernel.chunk.id] = number
+            self.body(kernel.body)
+            return []
+
+        counted(b, "chunk", (begin, end), 1, (), chunk)
+
+    def value(self, operand: Operand) -> IRValue:
+        if not isinstance(operand, Constant):
+            return self.values[operand.id]
+        type_, bits = ir_type(operand.type), operand.bits
+        if len(set(bits)) == 1:
+            return self.b.const_bits(type_, bits[0])
+        assert not type_.is_float, "constants of floats are the same in every lane"
+        return self.b.vector_const(type_, bits)
+
+    def body(self, body: Sequence[Statement]) -> None:
+        for statement in body:
+            self.RULES[type(statement)](self, statement)
+
+    def apply(self, statement: Apply) -> None:
+        args = [self.value(arg) for arg in statement.args]
+        out, of = statement.out, statement.args[-1].type.dtype
+        if statement.op == "splat" and out.type.dtype.kind == "bool":
+            self.spread[out.id] = args[0]
+        emit = OPERATIONS[statement.op]
+        self.values[out.id] = emit(self.b, of, args, out.type)
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def pointer(self, statement: Load | Store, element: IRType) -> IRValue:
+        return self.b.gep(self.pointers[statement.buffer], self.value(statement.address), element)
+
+    def mask(self, statement: Load | Store, lanes: int) -> IRValue | None:
+        """The scalar where all lanes agree, else one a lane; None for everywhere."""
+        mask = statement.mask
+        if mask is None:
+            return None
+        if not isinstance(mask, Constant) and mask.id in self.spread:
+            return self.spread[mask.id]
+        return self.value(mask)
+
+    def load(self, statement: Load) -> None:
+        b, type_ = self.b, ir_type(statement.out.type)
+        size = statement.out.type.dtype.size
+        pointer = self.pointer(statement, type_.with_lanes(1))
+        mask = self.mask(statement, type_.lanes)
+        if pointer.type.lanes > 1:
+            where = self.lanes_of(mask, type_.lanes)
+            value = b.masked_gather(type_, pointer, where, size, b.zero(type_))
+        elif mask is None or mask.type.lanes == 1:
+            if mask is not None:
+                pointer = b.select(mask, pointer, zeros(b))
+            value = b.load(type_, pointer, size)
+        else:
+            value = b.masked_load(type_, pointer, mask, size, b.zero(type_))
+        self.values[statement.out.id] = value
+
+    def lanes_of(self, mask: IRValue | None, lanes: int) -> IRValue:
+        if mask is None:
+            return self.b.const(IRType("i1", lanes), True)
+        return self.b.splat(mask, lanes) if mask.type.lanes == 1 else mask
+
+    def store(self, statement: Store) -> None:
+        b, value = self.b, self.value(statement.value)
+        size = statement.value.type.dtype.size
+        mask = self.mask(statement, value.type.lanes)
+        pointer = self.pointer(statement, value.type.with_lanes(1))
+        if pointer.type.lanes > 1:
+            b.masked_scatter(value, pointer, self.lanes_of(mask, value.type.lanes), size)
+        elif mask is None:
+            b.store(value, pointer, size)
+        elif mask.type.lanes > 1:
+            b.masked_store(value, pointer, mask, size)
+        else:
+            then, after = b.label("then"), b.label("after")
+            b.cond_br(mask, then, after)
+            b.block(then)
+            b.store(value, pointer, size)
+            b.block(after)
+
+    # --- control ----------------------------------------------------------------------------------
+
+    def loop(self, statement: Loop) -> None:
+        carries = statement.carries
+
+        def step(index: IRValue, carried: list[IRValue]) -> list[IRValue]:
+            self.values[statement.index.id] = index
+            for carry, value in zip(carries, carried, strict=True):
+                self.values[carry.inner.id] = value
+            self.body(statement.body)
+            return [self.value(carry.next) for carry in carries]
+
+        bounds = self.value(statement.start), self.value(statement.stop)
+        inits = [self.value(carry.init) for carry in carries]
+        runs = isinstance(statement.start, Constant) and isinstance(statement.stop, Constant)
+        trips = (1, None) if runs else (None, None)
+        after = counted(self.b, "loop", bounds, statement.step, inits, step, trips)
+        for carry, value in zip(carries, after, strict=True):
+            self.values[carry.result.id] = value
+
+    def branch(self, statement: If) -> None:
+        b, choices = self.b, statement.choices
+        then, after = b.label("then"), b.label("after")
+        otherwise = [self.value(choice.otherwise) for choice in choices]
+        before = b.current
+        b.cond_br(self.value(statement.condition), then, after)
+        b.block(then)
+        self.body(statement.body)
+        taken, end = [self.value(choice.then) for choice in choices], b.current
+        b.block(after)
+        for choice, old, new in zip(choices, otherwise, taken, strict=True):
+            phi = b.phi(old.type, [(old, before), (new, end)])
+            self.values[choice.result.id] = phi
+
+    RULES: Mapping[type, Callable[..., None]] = {
+        Apply: apply,
+        Load: load,
+        Store: store,
+        Loop: loop,
+        If: branch,
+    }
