@@ -1,4 +1,4 @@
-"""Runs a row: all its cells in one graph, compiled once, on a backend against two oracles.
+"""Runs a row: its cells in one graph, compiled once, on a backend against two oracles.
 
 Every cell is compared with the reference backend, within its error bounds, and with NumPy, SciPy or
 PyTorch, within the tolerance table below; so is the reference.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,10 +57,10 @@ class Cell:
         return f"{self.dtype} {self.kind}"
 
 
-def failures(row: Row, backend: str = "cpu") -> dict[str, str]:
-    """What is wrong with each failing cell, by "dtype class"."""
+def failures(row: Row, chosen: Sequence[tuple[str, str]], backend: str = "cpu") -> dict[str, str]:
+    """What is wrong with each failing one of the chosen cells, by "dtype class"."""
     graph = lm.Graph()
-    cells = [_recorded(row, graph, dtype, kind) for dtype, kind in row.cells()]
+    cells = [_recorded(row, graph, dtype, kind) for dtype, kind in chosen]
     found = {cell.name: cell.error for cell in cells if cell.error is not None}
     running = [cell for cell in cells if cell.error is None]
     if not running:
@@ -68,16 +68,11 @@ def failures(row: Row, backend: str = "cpu") -> dict[str, str]:
     try:
         found |= _run(row, graph, running, backend)
     except (LuminalError, AssertionError) as error:
-        if len(row.cells()) == 1:
+        if len(chosen) == 1:
             return {**found, running[0].name: f"{type(error).__name__}: {error}"}
-        for dtype, kind in row.cells():  # one at a time, to find the cell
-            found |= failures(_only(row, dtype, kind), backend)
+        for cell in chosen:  # one at a time, to find the cell
+            found |= failures(row, [cell], backend)
     return found
-
-
-def _only(row: Row, dtype: str, kind: str) -> Row:
-    fields = {name: getattr(row, name) for name in row.__dataclass_fields__}
-    return Row(**{**fields, "dtypes": (dtype,), "shapes": {kind: row.shapes[kind]}})
 
 
 # --- operands -------------------------------------------------------------------------------------

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.check_row import check
+from tests.conformance.check_row import check, check_share
 from tests.conformance.rows import Row
 from tests.conformance.rows_pointwise import ROWS
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.op)
 def test_row(row: Row) -> None:
+    check_share(row)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.op)
+def test_all_of_row(row: Row) -> None:
     check(row)

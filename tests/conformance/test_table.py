@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from tests.conformance import table
 from tests.conformance.cells import failures
+from tests.conformance.check_row import SHARES, share
 from tests.conformance.rows import pointwise, unary
 
 
@@ -29,12 +31,21 @@ def test_known_failures_are_of_the_table() -> None:
         assert set(row.known) <= {" ".join(cell) for cell in row.cells()}, row.op
 
 
+def test_shares_hold_every_cell_once_and_each_some_of_every_dtype() -> None:
+    for row in table.ROWS:
+        shares = [share(row, number) for number in range(SHARES)]
+        assert sorted(itertools.chain(*shares)) == sorted(row.cells()), row.op
+    exp = unary("exp", np.exp)
+    for number in range(SHARES):
+        assert {dtype for dtype, _ in share(exp, number)} == set(exp.dtypes)
+
+
 def test_wrong_values_are_found_in_every_cell() -> None:
     right = unary("exp", np.exp)
     wrong = replace(right, expected=lambda x: np.exp(x) * (1 + 2.0**-6))
     full = {" ".join(cell) for cell in right.cells() if cell[1] != "empty"}
-    assert not failures(right)
-    assert set(failures(wrong)) == full
+    assert not failures(right, right.cells())
+    assert set(failures(wrong, wrong.cells())) == full
 
 
 @pytest.mark.parametrize(
@@ -48,12 +59,13 @@ def test_wrong_values_are_found_in_every_cell() -> None:
 )
 def test_wrong_kinds_are_found(expected: object, text: str) -> None:
     row = pointwise("lt", expected, (0, 2), (0, 2), dtypes=("int32",), against="a lie")  # type: ignore[arg-type]
-    found = failures(row)
+    found = failures(row, row.cells())
     assert "int32 odd" in found
     assert all(text in why for why in found.values())
 
 
 def test_a_missing_op_names_its_cells() -> None:
-    found = failures(unary("no_such_op", np.exp, dtypes=("float32",)))
+    row = unary("no_such_op", np.exp, dtypes=("float32",))
+    found = failures(row, row.cells())
     assert len(found) == 7
     assert "no_such_op" in found["float32 odd"]
