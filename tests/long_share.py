@@ -6,7 +6,8 @@ A test's share is a hash of its name, so that N runs with K = 0 .. N-1 meet ever
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -33,6 +34,14 @@ class Share(NamedTuple):
         """Whether a test is in this share."""
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         return int.from_bytes(digest) % self.of == self.number
+
+
+def mostly_long(values: Iterable[Any], short: int) -> list[Any]:
+    """Values of a parameter: the short tests take the first few, the long ones the others."""
+    return [
+        value if number < short else pytest.param(value, marks=pytest.mark.long)
+        for number, value in enumerate(values)
+    ]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

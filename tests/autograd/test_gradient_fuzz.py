@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import luminal as lm
 from luminal.hlir.attributes import InputAttrs
 from tests.autograd.programs import STEPS, Growth, Pair, Program, grown
+from tests.long_share import mostly_long
 
 CHUNK, CHUNKS = 40, 10  # programs recorded into one graph, and how many such graphs
 DRAWN = 100  # by hypothesis, one by one
@@ -32,13 +33,13 @@ def chunk_of(seeds: range) -> tuple[lm.Graph, list[Program]]:
     return graph, [grown(graph, Random(seed), f"p{seed}_") for seed in seeds]
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", mostly_long(range(CHUNKS), 4))
 def test_gradients_of_programs_are_pytorchs(chunk: int) -> None:
     graph, programs = chunk_of(range(CHUNK * chunk, CHUNK * (chunk + 1)))
     assert wrong(graph, programs, "reference") == []
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", mostly_long(range(CHUNKS), 4))
 def test_on_the_cpu_too(chunk: int) -> None:
     graph, programs = chunk_of(range(CHUNK * chunk, CHUNK * (chunk + 1), 5))
     assert wrong(graph, programs, "cpu") == []
@@ -53,9 +54,7 @@ def test_programs_that_hypothesis_draws(rng: Random) -> None:
     assert wrong(graph, [grown(graph, rng)], "reference") == []
 
 
-@pytest.mark.parametrize(
-    "chunk", [0, *(pytest.param(k, marks=pytest.mark.long) for k in range(1, 10))]
-)
+@pytest.mark.parametrize("chunk", mostly_long(range(10), 1))
 def test_gradients_of_gradients(chunk: int) -> None:
     graph = lm.Graph()
     seeds = range(CHUNK * chunk, CHUNK * (chunk + 1), 2)

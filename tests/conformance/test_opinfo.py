@@ -18,6 +18,7 @@ import luminal as lm
 from tests.conformance.opinfo_batch import Sample, failures, samples
 from tests.conformance.opinfo_map import Entry
 from tests.conformance.opinfo_run import database
+from tests.long_share import mostly_long
 
 LIST = Path(__file__).with_name("opinfo.txt")
 LIMIT, PARTS = 3, 16
@@ -48,7 +49,7 @@ def test_the_list_is_long() -> None:
     assert len(drawn()) >= 1300
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", mostly_long(range(PARTS), 6))
 def test_the_first_samples_on_the_cpu(part: int) -> None:
     assert failures(drawn()[part::PARTS], "cpu") == []
 

@@ -8,6 +8,7 @@ import luminal as lm
 from luminal.array_api import deferred
 from luminal.runtime.on_demand import OnDemand
 from tests.fuzz.array_steps import Steps
+from tests.long_share import mostly_long
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_interpreted")
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", mostly_long(range(12), 5))
 def test_random_steps(seed: int) -> None:
     _run(seed, 150)
 

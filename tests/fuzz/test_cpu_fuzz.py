@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from luminal import config
 from tests.fuzz.cpu_run import check, cut_small
 from tests.fuzz.graphs import Case, cases, random_case
+from tests.long_share import mostly_long
 
 CHUNK = 25
 
@@ -21,18 +22,18 @@ def check_seeds(seeds: range) -> None:
             raise
 
 
-@pytest.mark.parametrize("chunk", range(8))
+@pytest.mark.parametrize("chunk", mostly_long(range(80), 2))
 def test_cases_of_seeds(chunk: int) -> None:
     check_seeds(range(CHUNK * chunk, CHUNK * (chunk + 1)))
 
 
-@pytest.mark.parametrize("chunk", range(2))
+@pytest.mark.parametrize("chunk", mostly_long(range(2), 1))
 def test_cases_of_seeds_in_avx2(chunk: int) -> None:
     with config.override(LUMINAL_TARGET="avx2"):
         check_seeds(range(1000 + CHUNK * chunk, 1000 + CHUNK * (chunk + 1)))
 
 
-@pytest.mark.parametrize("chunk", range(2))
+@pytest.mark.parametrize("chunk", mostly_long(range(2), 1))
 def test_cases_of_seeds_in_small_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch)
     check_seeds(range(2000 + CHUNK * chunk, 2000 + CHUNK * (chunk + 1)))
@@ -42,9 +43,3 @@ def test_cases_of_seeds_in_small_chunks(chunk: int, monkeypatch: pytest.MonkeyPa
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_cases_of_hypothesis(case: Case) -> None:
     check(case)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("chunk", range(8, 80))
-def test_many_cases_of_seeds(chunk: int) -> None:
-    check_seeds(range(CHUNK * chunk, CHUNK * (chunk + 1)))

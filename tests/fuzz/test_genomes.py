@@ -22,10 +22,11 @@ from tests.fuzz.cpu_run import check_run, run
 from tests.fuzz.genome_graphs import GRAPHS
 from tests.fuzz.genome_networks import NETWORKS
 from tests.fuzz.graphs import Case, random_case
+from tests.long_share import mostly_long
 from tests.numerics.tolerance import UNSTABLE_SHARE
 
 Array = np.ndarray[Any, Any]
-FEW, MANY = 20, 200
+FEW, MANY = 8, 200
 MOST_CHANGES = 8
 LEAST_COMPARED = 32  # elements of a graph's results, at all sizes together
 VAGUE = 8  # an error bound above this part of a result's size tells nothing
@@ -134,7 +135,7 @@ def test_many_genomes(name: str) -> None:
     check_genomes(NETWORKS[name](), MANY, seed=2, decisive=name in DECISIVE)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", mostly_long(range(10), 4))
 def test_genomes_of_random_graphs(seed: int) -> None:
     check_genomes([random_case(seed)], 4, seed, telling=False)
 
@@ -165,9 +166,7 @@ def test_many_genomes_on_other_machines(name: str, machine: str) -> None:
         check_genomes(GRAPHS[name](), 10, 5, name in DECISIVE)
 
 
-@pytest.mark.parametrize(
-    "name", ["integers", pytest.param("random_numbers", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("name", mostly_long(["integers", "random_numbers"], 1))
 def test_programs_without_rounding_give_the_same_bits(name: str) -> None:
     check_genomes(GRAPHS[name](), 4, seed=6, same_bits=True)
 

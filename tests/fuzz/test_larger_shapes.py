@@ -12,6 +12,7 @@ import pytest
 import luminal as lm
 from tests.fuzz.cpu_run import check
 from tests.fuzz.graphs import Case
+from tests.long_share import mostly_long
 
 EXTENTS = (1, 2, 3, 7, 8, 13, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 130, 200)
 
@@ -228,12 +229,6 @@ def check_seeds(seeds: range) -> None:
             raise
 
 
-@pytest.mark.parametrize("chunk", range(5))
+@pytest.mark.parametrize("chunk", mostly_long(range(50), 2))
 def test_sizes_of_seeds(chunk: int) -> None:
-    check_seeds(range(10 * chunk, 10 * (chunk + 1)))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("chunk", range(5, 50))
-def test_many_sizes_of_seeds(chunk: int) -> None:
     check_seeds(range(10 * chunk, 10 * (chunk + 1)))

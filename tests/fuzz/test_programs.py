@@ -12,10 +12,10 @@ from tests.fuzz.programs.check import FAST, How
 from tests.fuzz.programs.form import Leaf
 from tests.fuzz.programs.grown import torch_program
 from tests.fuzz.programs.wide import dag
+from tests.long_share import mostly_long
 
 CHUNK = 20
 MOST_MASKED = 0.005
-PER_RUN, PER_LONG_RUN = 3, 30  # chunks
 
 
 def check_seeds(kind: str, seeds: range, how: How = FAST, largest: int = 1000) -> None:
@@ -24,12 +24,12 @@ def check_seeds(kind: str, seeds: range, how: How = FAST, largest: int = 1000) -
     assert tally.compared.masked <= MOST_MASKED * tally.compared.elements, tally.summary()
 
 
-@pytest.mark.parametrize("chunk", range(PER_RUN))
+@pytest.mark.parametrize("chunk", mostly_long(range(30), 1))
 def test_programs_agree_with_torch(chunk: int) -> None:
     check_seeds("torch", range(CHUNK * chunk, CHUNK * (chunk + 1)))
 
 
-@pytest.mark.parametrize("chunk", range(2))
+@pytest.mark.parametrize("chunk", mostly_long(range(2), 1))
 def test_dags_agree_with_the_reference(chunk: int) -> None:
     check_seeds("dag", range(10 * chunk, 10 * (chunk + 1)), largest=150)
 
@@ -37,12 +37,6 @@ def test_dags_agree_with_the_reference(chunk: int) -> None:
 @pytest.mark.parametrize("numerics", ["exact", "relaxed"])
 def test_programs_under_other_numerics(numerics: str) -> None:
     check_seeds("torch", range(5000, 5008), How(numerics=numerics))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("chunk", range(PER_RUN, PER_LONG_RUN))
-def test_many_programs_agree_with_torch(chunk: int) -> None:
-    check_seeds("torch", range(CHUNK * chunk, CHUNK * (chunk + 1)))
 
 
 @pytest.mark.long

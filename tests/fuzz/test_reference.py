@@ -15,6 +15,7 @@ from luminal.hlir.parser import parse
 from luminal.hlir.printer import to_text
 from luminal.hlir.verify import verify
 from tests.fuzz.graphs import Case, cases, random_case
+from tests.long_share import mostly_long
 from tests.numerics.tolerance import compare
 
 
@@ -34,7 +35,7 @@ def check(case: Case) -> None:
     assert to_text(again) == text
 
 
-@pytest.mark.parametrize("chunk", range(8))
+@pytest.mark.parametrize("chunk", mostly_long(range(8), 3))
 def test_cases_of_seeds(chunk: int) -> None:
     for seed in range(25 * chunk, 25 * (chunk + 1)):
         try:

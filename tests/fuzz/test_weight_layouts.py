@@ -13,6 +13,7 @@ from luminal.backends import registry
 from luminal.compiler import Stages
 from luminal.runtime.executable import Executable, Variant
 from luminal.select import layouts
+from tests.long_share import mostly_long
 
 Array = np.ndarray[Any, Any]
 TARGET = registry.find("cpu").target()
@@ -96,6 +97,6 @@ def drawn(node: Any, m: int, rng: np.random.Generator) -> Array:
     return values.astype(type_.dtype.numpy)
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", mostly_long(range(4), 2))
 def test_every_layout_gives_the_same_results(block: int) -> None:
     assert sum(check(100 * block + k) for k in range(12)) > 12

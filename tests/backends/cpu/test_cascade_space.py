@@ -17,7 +17,7 @@ from tests.backends.cpu.cascade_cases import CASES, KERNELS, case
 from tests.backends.cpu.knob_choices import Choice, check_choices, placed_choices, sample
 
 MOST = 20  # choices of a kernel
-BUILDS = 3  # of them built in one short test; all are placed and verified
+BUILDS = 1  # of them built in one short test; all are placed and verified
 
 
 def target() -> Target:

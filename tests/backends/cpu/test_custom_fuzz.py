@@ -18,6 +18,7 @@ from luminal.hlir.ops import Value
 from luminal.shape.expression import const
 from tests.fuzz.cpu_run import check_run, compiled
 from tests.fuzz.graphs import random_case
+from tests.long_share import mostly_long
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +85,7 @@ def cut_at(
     return [known[root] for root in roots]
 
 
-@pytest.mark.parametrize("chunk", range(6))
+@pytest.mark.parametrize("chunk", mostly_long(range(6), 2))
 def test_random_graphs(chunk: int) -> None:
     for seed in range(20 * chunk, 20 * (chunk + 1)):
         case, rng = random_case(seed), random.Random(seed)
