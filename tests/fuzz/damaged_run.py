@@ -1,8 +1,8 @@
 """Reads damaged files in a process of its own, and says what came of each.
 
-`python -m tests.fuzz.damaged_run FIRST LAST MEGABYTES [planted]` prints a JSON line a file; the
-process that started it watches the clock and notices its death. By hand, for one file:
-`python -m tests.fuzz.damaged_run 4711 4712 500`. With `planted` each reading is a fault.
+`python -m tests.fuzz.damaged_run FIRST LAST MEGABYTES [planted]` says "ready", then prints a JSON
+line a file; the process that started it watches the clock and notices its death. By hand, for one
+file: `python -m tests.fuzz.damaged_run 4711 4712 500`. With `planted` each reading is a fault.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tests.fuzz.damaged_models import Damaged, damaged
 
 MEGABYTE = 1 << 20
 HANG_SECONDS = 60.0  # of the clock on the wall, on a machine that others use too
+READY = "ready"  # a reader's first line: all is imported
 MOST_TEXT = 700  # characters of a message, beside the path
 
 
@@ -78,8 +79,7 @@ def read(file: Damaged) -> None:
     else:
         model = load(file.path, file.tokenizer)
         for parameter in model.model.parameters():
-            assert parameter.array is not None
-            parameter.array.tobytes()
+            parameter.memory.tobytes()
         _use(model.tokenizer)
 
 
@@ -157,6 +157,7 @@ def main() -> None:
     used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     most = used + 2 * megabytes * MEGABYTE
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    print(READY, flush=True)
     for number in range(first, last):
         print(json.dumps(_fields(_outcome(number, planted))), flush=True)
 
@@ -188,7 +189,9 @@ def _until_death(first: int, last: int, limits: Limits, planted: bool) -> Iterat
         assert process.stdout is not None
         try:
             number = first
-            for line in _lines(process.stdout, limits.hang_seconds):
+            lines = _lines(process.stdout, limits.hang_seconds)
+            assert next(lines, b"").decode() in (READY, "")  # or it is dead already
+            for line in lines:
                 yield Outcome(*json.loads(line))
                 number += 1
             if number < last:
@@ -204,11 +207,12 @@ def _until_death(first: int, last: int, limits: Limits, planted: bool) -> Iterat
 
 
 def _lines(stream: IO[bytes], seconds: float) -> Iterator[bytes]:
-    """The lines, up to the stream's end or until none comes for so long."""
-    rest = b""
+    """The lines, up to the stream's end or until none comes for so long, the first in any time."""
+    rest, patience = b"", HANG_SECONDS
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
-        while selector.select(seconds):
+        while selector.select(patience):
+            patience = seconds
             data = os.read(stream.fileno(), 1 << 16)
             *lines, rest = (rest + data).split(b"\n")
             yield from lines

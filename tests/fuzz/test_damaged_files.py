@@ -55,7 +55,7 @@ def test_all() -> None:
 
 def test_the_check_can_fail() -> None:
     """Reading that takes too long, takes too much, raises something else, hangs, or dies."""
-    short = Limits(seconds=0.2, megabytes=60, hang_seconds=12.0)
+    short = Limits(seconds=0.2, megabytes=60, hang_seconds=4.0)
     found = list(outcomes(0, len(PLANTED), short, planted=True))
     expected = (
         r"took 0\.\d+ s",
