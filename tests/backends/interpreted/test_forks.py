@@ -1,0 +1,67 @@
+"""Forks: a child uses a device where that survives it, and is told where it does not."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.hlir.state import State
+from luminal.runtime.device import Device
+from luminal.runtime.driver import DeviceError
+from tests.backends.cpu.test_forks import in_child, threads
+from tests.backends.interpreted.devices import CountingDriver, compiled_on, drawn, made, turning
+
+# Forking a process that has threads is what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+X = drawn(8)
+
+
+class Mortal(CountingDriver):
+    """A driver whose device is lost in a child."""
+
+    survives_fork = False
+    child = False  # is this one?
+
+    def free(self, block: object) -> None:
+        assert not self.child
+        super().free(block)  # type: ignore[arg-type]
+
+
+def test_a_child_goes_on_with_a_device_that_survives() -> None:
+    device, _ = made()
+    state = State((8,), name="sum")
+    exe = compiled_on(device, turning(state))
+    exe(x=X)
+
+    def check() -> None:
+        np.testing.assert_array_equal(exe(x=X)["y"], X)
+
+    with threads(lambda: compiled_on(device, turning(State((8,), name="other")))(x=X)):
+        for _ in range(3):
+            in_child(check)
+    np.testing.assert_array_equal(state.numpy(), X)
+
+
+def test_a_child_is_told_that_its_device_is_the_parents() -> None:
+    driver = Mortal()
+    held: dict[str, State] = {"sum": State((8,), name="sum")}
+    exe = compiled_on(Device(driver), turning(held["sum"]))
+    exe(x=X)
+
+    def check() -> None:
+        driver.child = True
+        for using in (lambda: exe(x=X), held["sum"].numpy, held["sum"].reset):
+            with pytest.raises(DeviceError, match=r"counting: this process was forked.*'spawn'"):
+                using()
+        held.clear()
+        gc.collect()
+        cx = lm.Graph()
+        (cx.tensor((8,), name="x") * 2).output("y")
+        np.testing.assert_array_equal(lm.compile(cx, "cpu")(x=X)["y"], 2 * X)
+
+    in_child(check)
+    np.testing.assert_array_equal(held["sum"].numpy(), X)
