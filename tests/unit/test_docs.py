@@ -16,6 +16,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     [
         "README.md",
         "docs/custom_kernels.md",
+        "docs/devices.md",
         "docs/generation.md",
         "docs/onnx.md",
         "docs/pytorch.md",
