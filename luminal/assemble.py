@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from luminal import tracing
+from luminal.backends.backend import Backend
 from luminal.hlir.graph import Graph
 from luminal.kernel.cost import bytes_moved, flops, label
 from luminal.kernel.custom import bytes_of
@@ -23,8 +24,6 @@ from luminal.program.steps import (
     Partition,
     Step,
 )
-from luminal.schedules import place
-from luminal.target import Target
 
 Tuned = Mapping[str, Knobs]
 """Knobs by `text_key` of the kernel that the default schedule makes."""
@@ -58,9 +57,9 @@ class PlacedStep:
     operands: tuple[int, ...]
 
     @classmethod
-    def of(cls, step: KernelStep, target: Target, knobs: Knobs) -> PlacedStep:
+    def of(cls, step: KernelStep, backend: Backend, knobs: Knobs) -> PlacedStep:
         """Places one kernel."""
-        group, placed = step.group, place(step, target, knobs)
+        group, placed = step.group, backend.schedules.place(step, knobs)
         operands = tuple(map(group.form.operands.index, placed.operands))
         launch = KernelLaunch(
             0, (), placed.params, placed.chunks,
@@ -76,7 +75,7 @@ Placements = dict[tuple[Hashable, Knobs], PlacedStep]
 def assemble(
     graph: Graph,
     parts: Partition,
-    target: Target,
+    backend: Backend,
     tuned: Tuned,
     known: Placements,
     begin: Begin | None = None,
@@ -85,7 +84,7 @@ def assemble(
 
     `known`: kernels placed before; new ones are added.
     """
-    made = _Assembly(target, tuned, known, begin)
+    made = _Assembly(backend, tuned, known, begin)
     program = Program(
         dims=graph.dims,
         requirements=graph.requirements,
@@ -104,7 +103,7 @@ def assemble(
 class _Assembly:
     """A Program's kernels, numbered as launches ask for them."""
 
-    target: Target
+    backend: Backend
     tuned: Tuned
     known: Placements
     begin: Begin | None
@@ -131,7 +130,7 @@ class _Assembly:
 
     def _custom(self, step: CustomStep) -> Launch:
         kernel = step.attrs.kernel
-        placed = place(step, self.target)
+        placed = self.backend.schedules.place(step)
         text = to_text(placed.kernel)
         key = f"{text} {id(kernel)}"  # two functions may go by one name
         return KernelLaunch(
@@ -153,7 +152,7 @@ class _Assembly:
         key = (step.key, knobs)
         if key not in self.known:
             with tracing.span("place"):
-                self.known[key] = PlacedStep.of(step, self.target, knobs)
+                self.known[key] = PlacedStep.of(step, self.backend, knobs)
         return self.known[key]
 
     def _number(

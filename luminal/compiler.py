@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from luminal import config, tracing
 from luminal.algebra.lower import Lowered, lower
 from luminal.assemble import UNTUNED, Begin, Origin, Placements, Tuned, assemble
+from luminal.backends.backend import Backend
 from luminal.hlir import verify as hlir_verify
 from luminal.hlir.graph import Graph
 from luminal.hlir.prune import pruned
@@ -19,7 +20,6 @@ from luminal.program.partition import partition
 from luminal.program.selection import Selection
 from luminal.program.steps import Partition
 from luminal.select import fast, layouts
-from luminal.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,17 @@ class Stages:
 
 
 def lower_to_program(
-    graph: Graph, target: Target, numerics: Numerics = Numerics.STANDARD
+    graph: Graph, backend: Backend, numerics: Numerics = Numerics.STANDARD
 ) -> Program:
     """The program of `fast` for a graph; `numerics` as in `luminal.compile`."""
-    return lower_by_stages(graph, target, numerics).program
+    return lower_by_stages(graph, backend, numerics).program
 
 
 def lower_by_stages(
-    graph: Graph, target: Target, numerics: Numerics = Numerics.STANDARD, begin: Begin | None = None
+    graph: Graph,
+    backend: Backend,
+    numerics: Numerics = Numerics.STANDARD,
+    begin: Begin | None = None,
 ) -> Stages:
     """HLIR to a Program by `fast`. Every step takes one IR and gives the next.
 
@@ -54,8 +57,8 @@ def lower_by_stages(
     """
     graph, lowered = lower_to_algebra(graph)
     with tracing.span("select"):
-        selection = layouts.by_rule(fast.select(lowered, numerics), target, numerics)
-    return finish(graph, lowered, selection, target, begin=begin)
+        selection = layouts.by_rule(fast.select(lowered, numerics), backend.target, numerics)
+    return finish(graph, lowered, selection, backend, begin=begin)
 
 
 def lower_to_algebra(graph: Graph) -> tuple[Graph, Lowered]:
@@ -74,7 +77,7 @@ def finish(
     graph: Graph,
     lowered: Lowered,
     selection: Selection,
-    target: Target,
+    backend: Backend,
     tuned: Tuned = UNTUNED,
     begin: Begin | None = None,
     placed: Placements | None = None,
@@ -85,17 +88,17 @@ def finish(
     """
     if config.get("LUMINAL_VERIFY"):
         selections.verify(selection)
-        selections.verify_for(selection, target)
+        selections.verify_for(selection, backend.target)
     if config.get("LUMINAL_DEBUG") >= 3:
         tracing.debug(3, selection_text.to_text(selection))
     with tracing.span("partition"):
         parts = partition(graph, selection)
     placed = {} if placed is None else placed
-    program, origins = assemble(graph, parts, target, tuned, placed, begin)
+    program, origins = assemble(graph, parts, backend, tuned, placed, begin)
     return Stages(graph, lowered, selection, parts, program, origins, placed)
 
 
-def reschedule(stages: Stages, target: Target, tuned: Tuned) -> Stages:
+def reschedule(stages: Stages, backend: Backend, tuned: Tuned) -> Stages:
     """The same Selection with other schedules."""
-    program, origins = assemble(stages.graph, stages.partition, target, tuned, stages.placed)
+    program, origins = assemble(stages.graph, stages.partition, backend, tuned, stages.placed)
     return replace(stages, program=program, origins=origins)

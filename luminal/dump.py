@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from luminal import compiler
 from luminal.algebra import term_text
-from luminal.backends.registry import Backend
+from luminal.backends.backend import Backend, Interpreter
 from luminal.errors import CompileError
 from luminal.expand.expand import expand
 from luminal.forks import cached_property
@@ -29,7 +30,7 @@ class Dump:
     """
 
     def __init__(
-        self, graph: Graph, backend: Backend, compiled: compiler.Stages | None = None
+        self, graph: Graph, backend: Backend | Interpreter, compiled: compiler.Stages | None = None
     ) -> None:
         self.graph = graph
         self.backend = backend
@@ -38,7 +39,7 @@ class Dump:
             "hlir": lambda: printer.to_text(graph),
             "hlir.dot": lambda: hlir_dot.to_dot(graph),
         }
-        if backend.target is not None:
+        if not isinstance(backend, Interpreter):
             self._texts |= {
                 "algebra": lambda: term_text.to_text(self.stages.lowered),
                 "selection": lambda: selection_text.to_text(self.stages.selection),
@@ -47,15 +48,17 @@ class Dump:
                 "expanded": lambda: self._kernels(self._expanded),
                 "program.dot": lambda: program_dot.to_dot(self.stages.program),
             }
-            self._texts |= {name: self._source(name) for name in backend.sources}
+            self._texts |= {
+                name: partial(self._kernels, write) for name, write in backend.renderers.items()
+            }
 
     @cached_property
     def stages(self) -> compiler.Stages:
         """All IRs of the compile."""
         if self._compiled is not None:
             return self._compiled
-        assert self.backend.target is not None
-        return compiler.lower_by_stages(self.graph, self.backend.target())
+        assert not isinstance(self.backend, Interpreter)
+        return compiler.lower_by_stages(self.graph, self.backend)
 
     def text(self, stage: str) -> str:
         """One stage; raises CompileError where the backend has no such stage."""
@@ -68,13 +71,8 @@ class Dump:
         """With vectors where the kernel has them; what is written by hand stays a call."""
         if kernel.call is not None:
             return kernel.text
-        assert self.backend.target is not None
-        return expand(kernel, self.backend.target().vector_lanes(1)).text
-
-    def _source(self, name: str) -> Callable[[], str]:
-        assert self.backend.target is not None
-        write, target = self.backend.sources[name], self.backend.target
-        return lambda: self._kernels(lambda kernel: write(kernel, target()))
+        assert not isinstance(self.backend, Interpreter)
+        return expand(kernel, self.backend.target.vector_lanes(1)).text
 
     def _kernels(self, write: Callable[[Kernel], str]) -> str:
         """Every distinct kernel under its number, which launches in the program's text name."""

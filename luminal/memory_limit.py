@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
+from luminal.backends.backend import Backend
 from luminal.compiler import lower_to_program
 from luminal.errors import CompileError
 from luminal.hlir.checkpoints import Step
@@ -13,7 +14,6 @@ from luminal.hlir.ops import Node
 from luminal.numerics import Numerics
 from luminal.program import memory_plan
 from luminal.runtime.output_pool import block_bytes
-from luminal.target import Target
 
 UNITS = {"": 1, "B": 1} | {
     f"{prefix}{suffix}": base**power
@@ -59,9 +59,9 @@ def fitting(
     )
 
 
-def arena_bytes(graph: Graph, target: Target, numerics: Numerics) -> int:
+def arena_bytes(graph: Graph, backend: Backend, numerics: Numerics) -> int:
     """Of the program of `fast`, with dims as large as they may be."""
-    program = lower_to_program(graph, target, numerics)
+    program = lower_to_program(graph, backend, numerics)
     plan = memory_plan.plan(program, program.launches)
     sizes = []
     for number in plan.buffers:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from luminal import config, garbage, tracing
 from luminal.autograd import transforms
 from luminal.backends import registry
+from luminal.backends.backend import Backend, Interpreter
 from luminal.backends.reference.device import OpTrace, ReferenceRunner
 from luminal.dtypes import float32, int64
 from luminal.errors import CompileError, DimError, GraphError, InputError
@@ -22,7 +22,7 @@ from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
-from luminal.hlir.memory import HOST, DeviceMemory
+from luminal.hlir.memory import DeviceMemory
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Assignable, State
 from luminal.hlir.substitute import substitute_dims
@@ -39,7 +39,6 @@ from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from luminal.compiler import Stages
-    from luminal.target import Target
 
 DimChoice: TypeAlias = "int | Interval | Sequence[Interval]"
 """An int or one interval narrows a dim; a list of intervals compiles a program for each as well."""
@@ -206,10 +205,10 @@ def stages(
 ) -> Stages:
     """Every IR of the program that `compile` would make; raises as it does."""
     chosen = _backend_of(graph, backend)
-    if chosen.target is None:
+    if isinstance(chosen, Interpreter):
         raise CompileError(f"backend {chosen.name!r} runs the graph itself; there are no stages")
     plan = _Plan(chosen, _numerics(numerics), mode_of(mode), SearchOptions(), graph.values)
-    return plan.stages(narrowed(graph, dims), chosen.target())[0]
+    return plan.stages(narrowed(graph, dims), chosen)[0]
 
 
 def _numerics(given: str) -> Numerics:
@@ -230,7 +229,7 @@ def compile_count() -> int:
 class _Plan:
     """How the programs of one compile are made. `values`: arrays set on the graph's inputs."""
 
-    backend: registry.Backend
+    backend: Backend | Interpreter
     numerics: Numerics
     mode: CompilationMode
     search: SearchOptions
@@ -243,42 +242,41 @@ class _Plan:
             return frozen
         from luminal import memory_limit  # late, as the compiler
 
-        if self.backend.target is None:
-            raise CompileError(f"memory_limit: backend {self.backend.name!r} has no arena to limit")
-        target, limit = self.backend.target(), memory_limit.bytes_of(self.memory_limit)
+        backend, limit = self.backend, memory_limit.bytes_of(self.memory_limit)
+        if isinstance(backend, Interpreter):
+            raise CompileError(f"memory_limit: backend {backend.name!r} has no arena to limit")
 
         def arena(candidate: hlir.Graph) -> int:
-            return memory_limit.arena_bytes(_narrowed(candidate, narrow), target, self.numerics)
+            return memory_limit.arena_bytes(_narrowed(candidate, narrow), backend, self.numerics)
 
         with tracing.span("memory limit"):
             return memory_limit.fitting(frozen, graph.pulled, graph.cotangents, limit, arena)
 
     def runner(self, graph: hlir.Graph, share: int) -> tuple[Runner, SearchSummary | None]:
         """The compiled graph; `share` programs divide the time."""
-        if self.backend.target is None:
-            return self.backend.make_runner(graph), None
+        if isinstance(self.backend, Interpreter):
+            return self.backend.interpret(graph), None
         from luminal.program import launch_text  # late, as the compiler
 
         with tracing.span("compiler"):
-            stages, summary = self.stages(graph, self.backend.target(), share)
+            stages, summary = self.stages(graph, self.backend, share)
         if config.get("LUMINAL_DEBUG") >= 3:
             tracing.debug(3, launch_text.to_text(stages.program))
         with tracing.span("build"):
-            return self.backend.make_runner(stages.program), summary
+            return self.backend.runner(stages.program), summary
 
     def stages(
-        self, graph: hlir.Graph, target: Target, share: int = 1
+        self, graph: hlir.Graph, backend: Backend, share: int = 1
     ) -> tuple[Stages, SearchSummary | None]:
         """Every IR of the compile, as rules or a search choose them."""
         from luminal import compiler  # late: the compiler is most of what there is to import
 
         if not self.mode.searches:
-            begin = self.backend.begin and partial(self.backend.begin, target)
-            return compiler.lower_by_stages(graph, target, self.numerics, begin), None
+            return compiler.lower_by_stages(graph, backend, self.numerics, backend.begin), None
         from luminal.search.search import search
 
-        mode, name = self.mode.shared_by(share), self.backend.name
-        return search(graph, target, name, mode, self.search, self.numerics, self.values)
+        mode = self.mode.shared_by(share)
+        return search(graph, backend, mode, self.search, self.numerics, self.values)
 
 
 def _options(graph: hlir.Graph, narrow: Mapping[str, Interval], given: Any) -> SearchOptions:
@@ -562,7 +560,7 @@ class device:
         return self.name
 
 
-def _backend_of(graph: Recorder, backend: str | None) -> registry.Backend:
+def _backend_of(graph: Recorder, backend: str | None) -> Backend | Interpreter:
     """The backend that a compile names, or the graph's, or the default one."""
     return registry.find(backend or graph.device or _device.get() or "cpu")
 
@@ -584,13 +582,12 @@ class Device:
 def devices() -> list[Device]:
     """Every device that programs can be compiled for, and why the rest is not usable."""
     rows = []
-    for backend in registry.BACKENDS.values():
-        reason = backend.unavailable()
+    for row in registry.BACKENDS.values():
+        reason = row.unavailable()
         if reason is not None:
-            rows.append(Device(backend.name, backend.summary, False, reason))
-        elif backend.device is None:
-            rows.append(Device(backend.name, backend.summary, True, None, HOST.memory()))
-        else:
-            for found in map(backend.device, range(backend.count())):
-                rows.append(Device(found.name, backend.summary, True, None, found.memory()))
+            rows.append(Device(row.name, row.summary, False, reason))
+            continue
+        for backend in map(row.current, range(row.count())):
+            memory = backend.memory.memory()
+            rows.append(Device(backend.name, row.summary, True, None, memory))
     return rows

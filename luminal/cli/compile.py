@@ -61,6 +61,7 @@ def command(
     from luminal import dump as dumps
     from luminal import session
     from luminal.backends import registry
+    from luminal.backends.backend import Interpreter
 
     graph = _call(target)
     if not isinstance(graph, session.Graph):
@@ -74,9 +75,9 @@ def command(
         from luminal.search.explain import explain as explained
 
         chosen = registry.find(backend)
-        if chosen.target is None:
+        if isinstance(chosen, Interpreter):
             raise InputError(f"compile: --explain: backend {backend!r} does not choose programs")
-        typer.echo(explained(session.narrowed(graph, intervals), chosen.target()))
+        typer.echo(explained(session.narrowed(graph, intervals), chosen))
     if not (dump or explain) or profile or report is not None:
         executable = session.compile(graph, backend, mode, intervals)
         _report(executable, graph, intervals, profile, report)

@@ -29,6 +29,7 @@ from luminal.codegen.llvm_loops import emit_loop, emit_runs, prepare
 from luminal.codegen.llvm_math import POINTWISE
 from luminal.codegen.llvm_pairs import multiply_add_pairs
 from luminal.codegen.llvm_sort import emit_sort
+from luminal.codegen.llvm_target import LlvmTarget
 from luminal.codegen.llvm_values import Context, Elements, held_type
 from luminal.dtypes import DType, bool_, float32
 from luminal.errors import CompileError
@@ -50,7 +51,6 @@ from luminal.kernel.tile_ir import (
     Store,
 )
 from luminal.shape.expression import ZERO, Expression, opaque
-from luminal.target import Target
 
 _PARAMS = [
     ("slots", PTR),
@@ -62,7 +62,7 @@ _PARAMS = [
 _CHUNK = opaque("chunk", 0, 2**62)
 
 
-def render(kernel: Kernel, target: Target) -> str:
+def render(kernel: Kernel, target: LlvmTarget) -> str:
     """The LLVM IR text of a verified kernel for a target."""
     if kernel.call is not None:
         return llvm_custom.render(kernel.call)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from luminal.backends.backend import Backend
 from luminal.hlir.graph import Graph
 from luminal.numerics import Numerics
 from luminal.runtime.report_text import table_lines
 from luminal.search.genome import Genome
 from luminal.search.space import Space
-from luminal.target import Target
 
 
-def explain(graph: Graph, target: Target, numerics: Numerics = Numerics.STANDARD) -> str:
+def explain(graph: Graph, backend: Backend, numerics: Numerics = Numerics.STANDARD) -> str:
     """A table of the rules that matched, and a line for each program or Loop body."""
-    space = Space(graph, target, numerics)
+    space = Space(graph, backend, numerics)
     candidate = space.decode(Genome())
     moves = space.moves(candidate)
     lines = []

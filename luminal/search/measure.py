@@ -66,7 +66,7 @@ class Measurements:
             ):
                 if origin.text not in self.built and origin.text not in self.failed:
                     wanted[origin.text] = kernel
-        requests = [(kernel, text, self.space.target) for text, kernel in wanted.items()]
+        requests = [(self.space.backend, kernel, text) for text, kernel in wanted.items()]
         for text, reason in zip(wanted, self.builders.build(requests), strict=True):
             if reason is None:
                 self.built.add(text)

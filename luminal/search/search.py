@@ -14,7 +14,7 @@ import numpy as np
 from luminal import config, tracing
 from luminal.algebra import term_text
 from luminal.assemble import text_key
-from luminal.backends import registry
+from luminal.backends.backend import Backend
 from luminal.compiler import Stages
 from luminal.errors import CompileError, LuminalError
 from luminal.hlir import printer
@@ -36,15 +36,13 @@ from luminal.search.process import Builders, Lost, Refused
 from luminal.search.runner import Runner
 from luminal.search.space import Space
 from luminal.search.strategy import Strategy
-from luminal.target import Target
 
 ORACLE_FLOPS = 2e10  # beyond, float64 on one core takes too long: only `fast` is compared with
 
 
 def search(
     graph: Graph,
-    target: Target,
-    backend: str,
+    backend: Backend,
     mode: CompilationMode,
     options: SearchOptions,
     numerics: Numerics = Numerics.STANDARD,
@@ -56,9 +54,9 @@ def search(
     any process, gives the same program without timing. An interrupt (Ctrl-C) ends the search with
     the best program so far. Raises CompileError if a candidate computes something else.
     """
-    space = Space(graph, target, numerics)
+    space = Space(graph, backend, numerics)
     dims = choose_dims(Signature(space.graph), options.dims)
-    context = _context(backend, target, dims)
+    context = _context(backend, dims)
     text = term_text.to_text(space.lowered)
     key = text_key(f"{text}\n{context}\n{numerics}\n{mode}\n{_of_results(options)}")
     known = database.default().decision(key)
@@ -75,7 +73,7 @@ def search(
         except OSError as error:
             reason = f"no room for the arrays that candidates run on: {error}"
             return space.decode(Genome()).stages, _untimed(mode, options, _kept(reason))
-        return _Search(space, backend, mode, options, arrays, shared, context, key).run()
+        return _Search(space, mode, options, arrays, shared, context, key).run()
 
 
 def _replay(space: Space, known: Decision) -> Stages | None:
@@ -120,7 +118,6 @@ class _Search:
     def __init__(
         self,
         space: Space,
-        backend: str,
         mode: CompilationMode,
         options: SearchOptions,
         arrays: Arrays,
@@ -133,10 +130,11 @@ class _Search:
         self.options = options
         self.arrays = arrays
         self.key = key
-        workers = options.workers or space.target.cores
+        backend = space.backend
+        workers = options.workers or backend.target.cores
         self.shared = shared
-        self.builders = Builders(backend, workers, options.build_seconds)
-        self.runner = Runner(backend, self.shared, options.run_seconds)
+        self.builders = Builders(backend.name, workers, options.build_seconds)
+        self.runner = Runner(backend.name, self.shared, options.run_seconds)
         self.database = database.default()
         self.log = Log(options.progress, mode.seconds, options.max_candidates)
         self.measurements = Measurements(
@@ -216,7 +214,8 @@ class _Search:
         best, fast = strategy.best, strategy.fast
         apart = self.runner.distance(best.number, fast.number)
         expected: dict[str, oracle.Sample] = {}
-        if cost(fast.candidate.program, self.arrays.dims, self.space.target).flops <= ORACLE_FLOPS:
+        work = cost(fast.candidate.program, self.arrays.dims, self.space.backend.costs)
+        if work.flops <= ORACLE_FLOPS:
             worst = {name: distance.worst for name, distance in apart.items()}
             expected = oracle.samples(self.space.lowered, self.arrays, self.options.seed, worst)
         positions = {name: sample.positions for name, sample in expected.items()}
@@ -253,10 +252,9 @@ def _decision(made: Decision, options: SearchOptions) -> str:
     return f"nothing beat the fast program ({fast:,.1f} us); it runs"
 
 
-def _context(backend: str, target: Target, dims: Mapping[str, int]) -> str:
+def _context(backend: Backend, dims: Mapping[str, int]) -> str:
     """What every measurement and decision depends on beside the graph."""
-    makers = registry.find(backend).makers
-    code = source_hash(*makers)
+    target, code = backend.target, source_hash(*backend.makers)
     threads = config.get("LUMINAL_THREADS") or target.cores
     return f"{target}\n{sorted(dims.items())}\n{threads} threads\n{code}\n{config.cache_key()}"
 

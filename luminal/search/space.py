@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from luminal import compiler, schedules
+from luminal import compiler
 from luminal.algebra.lower import Lowered, bodies
 from luminal.algebra.terms import Term
 from luminal.assemble import UNTUNED, text_key
+from luminal.backends.backend import Backend
 from luminal.compiler import Stages
 from luminal.egraph import Classes, Limits, saturate
 from luminal.hlir.graph import Graph
@@ -32,7 +33,6 @@ from luminal.select import fast, layouts
 from luminal.select.calls import with_calls
 from luminal.select.rewrite import Respelled
 from luminal.select.weights import LOAD, WEIGHTS, stored_anyway
-from luminal.target import Target
 
 Choice = tuple[str, str, str | None]
 """Kind, key and value of one choice in a genome (None: as `fast` does it)."""
@@ -81,16 +81,16 @@ class _Spelled:
 
 
 class Space:
-    """All programs of a graph for a target. `limits` bound the e-graph."""
+    """All programs of a graph for a backend. `limits` bound the e-graph."""
 
     def __init__(
         self,
         graph: Graph,
-        target: Target,
+        backend: Backend,
         numerics: Numerics = Numerics.STANDARD,
         limits: Limits | None = None,
     ) -> None:
-        self.target = target
+        self.backend = backend
         self.numerics = numerics
         self.limits = limits or Limits()
         self.graph, self.lowered = compiler.lower_to_algebra(graph)
@@ -125,7 +125,7 @@ class Space:
         untuned = replace(genome, tuned=(), unrolled=False)
         known = self._decoded.get(untuned)
         if known is not None:
-            stages = compiler.reschedule(known, self.target, genome.knobs)
+            stages = compiler.reschedule(known, self.backend, genome.knobs)
         else:
             stages = self._decode(genome)
             self._decoded[untuned] = stages
@@ -141,29 +141,28 @@ class Space:
         spelled = self._spell(self.lowered, genome, {})
         wished = dict(genome.layouts)
         wishes = {t: wished[name] for t, name in spelled.names.items() if name in wished}
-        selection = layouts.by_rule(spelled.selection, self.target, self.numerics, wishes)
-        return compiler.finish(self.graph, spelled.lowered, selection, self.target, genome.knobs)
+        selection = layouts.by_rule(spelled.selection, self.backend.target, self.numerics, wishes)
+        return compiler.finish(self.graph, spelled.lowered, selection, self.backend, genome.knobs)
 
     def _with_calls(self, stages: Stages, genome: Genome) -> Stages:
         """The program with the kernels that a library computes, where it can: kernels are named by
         their default schedules, so they are looked for in the program of these.
         """
         wished = genome.calls
-        default = compiler.reschedule(stages, self.target, UNTUNED) if wished else stages
+        default = compiler.reschedule(stages, self.backend, UNTUNED) if wished else stages
         calls = {
             step.group.stores[0].term: library
             for origin in default.origins
             for step in origin.steps
-            if (library := schedules.callable_by(step, self.target)) is not None
+            if (library := self.backend.schedules.callable_by(step)) is not None
             and not isinstance(step, CustomStep)
             and wished.get(origin.name) == library
         }
         if not calls:
             return stages
         selection = with_calls(stages.selection, calls)
-        return compiler.finish(
-            stages.graph, stages.lowered, selection, self.target, genome.knobs, placed=stages.placed
-        )
+        graph, lowered, placed = stages.graph, stages.lowered, stages.placed
+        return compiler.finish(graph, lowered, selection, self.backend, genome.knobs, placed=placed)
 
     def _spell(self, body: Lowered, genome: Genome, done: dict[int, _Spelled]) -> _Spelled:
         """A body and all in it spelled, by id of the body as it was lowered in `done`."""
@@ -209,7 +208,7 @@ class Space:
     def _layouts(self, candidate: Candidate, names: Mapping[Term, str]) -> Iterator[Move]:
         """Weights read as they are that could be read in panels, and the other way round."""
         wished, selection = dict(candidate.genome.layouts), candidate.stages.selection
-        for gene in layouts.all_genes(selection, self.target, self.numerics):
+        for gene in layouts.all_genes(selection, self.backend.target, self.numerics):
             name = names[gene.weight]
             if name in wished:
                 yield _move("layouts", name, None, "a weight read in the layout fast has it in")
@@ -245,11 +244,12 @@ class Space:
     def knobs(self, candidate: Candidate, kernel: int) -> tuple[Knobs, ...]:
         """The schedules of a kernel of the candidate's program, the default first."""
         name, steps, _ = candidate.stages.origins[kernel]
-        library = schedules.callable_by(steps[0], self.target)
+        schedules = self.backend.schedules
+        library = schedules.callable_by(steps[0])
         if (name, library) not in self._knobs:
             first = steps[0]
             loops = NestStep(first.group) if isinstance(first, CallStep) else first
-            default, *others = schedules.space(loops, self.target)
+            default, *others = schedules.space(loops)
             called = [] if library is None else [called_by(library)]
             self._knobs[name, library] = (default, *called, *others)
         return self._knobs[name, library]

@@ -17,10 +17,12 @@ import numpy as np
 
 from luminal import config
 from luminal.backends import registry
+from luminal.backends.backend import Backend
 from luminal.dtypes import dtype_of
 from luminal.errors import LuminalError
 from luminal.hlir.memory import aligned_empty
 from luminal.hlir.state import Parameter, State
+from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
 from luminal.runtime.arrays import Array
 from luminal.runtime.pipes import receive, send
@@ -42,7 +44,7 @@ class Worker:
     """The operations that requests name."""
 
     def __init__(self, backend: str, descriptor: int | None) -> None:
-        self.backend = registry.find(backend)
+        self.backend = registry.compiling(backend)
         self.descriptor = descriptor
         self.shared: mmap.mmap | None = None
         self.leaves: dict[tuple[str, int], Any] = {}
@@ -80,10 +82,9 @@ class Worker:
 
     # --- operations
 
-    def build(self, kernel: Any, text: str, target: Any) -> None:
+    def build(self, backend: Backend, kernel: Kernel, text: str) -> None:
         """Compiles a kernel into the object cache."""
-        assert self.backend.build is not None
-        self.backend.build(kernel, text, target)
+        backend.compile(kernel, text)
 
     def open(self, operands: Operands) -> None:
         """Takes the arrays that programs run on."""
@@ -114,7 +115,7 @@ class Worker:
         assert self.operands is not None
         names = [name for name, _ in self.operands.inputs]
         outputs = [name for name, _, _ in self.operands.outputs]
-        return self.backend.make_runner(program).bind(self.operands.dims, names, outputs)
+        return self.backend.runner(program).bind(self.operands.dims, names, outputs)
 
     def drop(self, number: int) -> None:
         """Forgets a program."""

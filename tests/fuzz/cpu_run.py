@@ -11,32 +11,34 @@ import pytest
 from luminal import config
 from luminal.backends import registry
 from luminal.backends.cpu import device
+from luminal.backends.cpu.schedule import nest
 from luminal.backends.reference import Bounded, Results, evaluate_with_bounds
 from luminal.compiler import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.hlir.state import State
 from luminal.hlir.substitute import all_nodes
-from luminal.kernel import opaque, schedule
+from luminal.kernel import opaque
 from luminal.runtime.executable import Executable, Variant
-from luminal.select import fast, private_sums, split
+from luminal.select import fast, private_sums, split, weights
 from tests.backends.cpu.skewed import TEAMS, both, skewed
 from tests.fuzz.graphs import Case
 from tests.numerics.tolerance import UNSTABLE_SHARE, compare
 
 Array = np.ndarray[Any, Any]
 SMALL = {  # so that small graphs are cut into chunks, packed, split and stored as large ones are
-    schedule: {"CHUNK_WORK": 16, "SMALL_CONTRACTION": 64, "LARGE_CONTRACTION": 256, "PACK_ROWS": 2},
+    nest: {"CHUNK_WORK": 16, "SMALL_CONTRACTION": 64, "LARGE_CONTRACTION": 256, "PACK_ROWS": 2},
     opaque: {"CHUNK_WORK": 16},
-    split: {"MIN_CHUNK": 2, "CHUNKS": 3, "MUCH_WORK": 8},
+    split: {"MIN_CHUNK": 2, "CHUNKS": 3},
     private_sums: {"MUCH_WORK": 8, "PAYS": 1},
-    fast: {"MUCH_WORK": 8, "LAUNCH_WORK": 16, "ROW_BYTES": 64},
+    weights: {"MUCH_WORK": 8},
+    fast: {"LAUNCH_WORK": 16, "ROW_BYTES": 64},
 }
 
 
 def compiled(graph: Graph) -> tuple[Executable, device.CpuRunner]:
     """The executable of a graph, and its runner."""
-    target = registry.find("cpu").target()  # type: ignore[misc]
-    runner = device.CpuRunner(lower_to_program(graph, target), target)
+    backend = registry.compiling("cpu")
+    runner = backend.runner(lower_to_program(graph, backend))
     return Executable(graph, (Variant({}, runner),)), runner
 
 

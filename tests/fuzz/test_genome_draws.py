@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from luminal.backends.cpu import target
+from luminal.backends.cpu import backend
 from luminal.hlir.graph import Graph
 from luminal.kernel.knobs import Knobs
 from luminal.program.steps import CascadeStep, NestStep
-from luminal.schedules import place
 from luminal.search.genome import Genome, is_call
 from luminal.search.space import Candidate, Space
 from tests.fuzz.genome_graphs import GRAPHS
@@ -29,7 +28,7 @@ class Draws:
 
     def __init__(self, graph: Graph, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.space = Space(graph, target.current())
+        self.space = Space(graph, backend.current())
         self.names: dict[str, None] = {}
         self.offered: dict[Knobs, None] = {}
         self.checked: set[str] = set()
@@ -46,7 +45,7 @@ class Draws:
                 if isinstance(step, NestStep | CascadeStep):
                     offered = [knobs for knobs in schedules if not is_call(knobs)]
                     for knobs in rng.sample(offered, min(STRICT, len(offered))):
-                        place(step, space.target, knobs)
+                        space.backend.schedules.place(step, knobs)
                 self.checked.add(origin.name)
             self.names[origin.name] = None
             self.offered.update(dict.fromkeys(schedules))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from luminal import config
-from luminal.backends.cpu import device, target
+from luminal.backends.cpu import backend
 from luminal.backends.reference import Bounded, Results, evaluate_with_bounds
 from luminal.hlir.substitute import all_nodes
 from luminal.numerics import Numerics
@@ -48,7 +48,7 @@ def check_genomes(
     choice of experts falls the other way. `same_bits`: all programs give those of the fast one.
     `telling`: a fault anywhere would show.
     """
-    space = Space(cases[0].graph, target.current(), Numerics(numerics))
+    space = Space(cases[0].graph, backend.current(), Numerics(numerics))
     bounds = [bounds_of(case, decisive) for case in cases]
     if telling:
         assert_telling(bounds)
@@ -63,7 +63,7 @@ def check_genomes(
         if candidate.text in seen:
             continue
         seen.add(candidate.text)
-        runner = device.CpuRunner(candidate.program, space.target)
+        runner = space.backend.runner(candidate.program)
         exe = Executable(cases[0].graph, (Variant({}, runner),))
         try:
             for case, bound in zip(cases, bounds, strict=True):

@@ -16,7 +16,7 @@ from luminal.select import layouts
 from tests.long_share import mostly_long
 
 Array = np.ndarray[Any, Any]
-TARGET = registry.find("cpu").target()
+BACKEND = registry.compiling("cpu")
 EXTENTS = (1, 2, 3, 5, 16, 17, 31, 32, 33, 48, 64, 70, 96, 100)
 FORMS = (
     "mk,kn->mn", "mk,nk->mn", "bmk,bkn->bmn", "bmk,bnk->bmn", "bmk,kn->bmn", "mk,knh->mnh",
@@ -57,15 +57,18 @@ def programs(graph: lm.Graph) -> list[Stages]:
     """The program that reads all weights as they are, and those that read one of them otherwise."""
     graph_, lowered = compiler.lower_to_algebra(graph.graph())
     plain = compiler.fast.select(lowered)
-    choices = [{}, *({g: each} for g in layouts.genes(plain, TARGET) for each in g.layouts[1:])]
+    choices = [
+        {},
+        *({g: each} for g in layouts.genes(plain, BACKEND.target) for each in g.layouts[1:]),
+    ]
     return [
-        compiler.finish(graph_, lowered, layouts.with_layouts(plain, chosen), TARGET)
+        compiler.finish(graph_, lowered, layouts.with_layouts(plain, chosen), BACKEND)
         for chosen in choices
     ]
 
 
 def results(stages: Stages, arrays: dict[str, Array]) -> list[Array]:
-    runner = registry.find("cpu").make_runner(stages.program)
+    runner = BACKEND.runner(stages.program)
     exe = Executable(stages.graph, [Variant({}, runner)])
     return [np.asarray(y) for y in exe(arrays).values()]
 

@@ -43,9 +43,7 @@ def prefill(model: Llama) -> lm.Graph:
 
 
 def program(graph: Graph) -> Program:
-    target = registry.find("cpu").target
-    assert target is not None
-    return compiler.lower_to_program(graph, target())
+    return compiler.lower_to_program(graph, registry.compiling("cpu"))
 
 
 @pytest.mark.parametrize("record", [decode, prefill])

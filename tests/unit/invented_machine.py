@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import luminal as lm
-from luminal.backends.cpu import target
+from luminal.backends.cpu import backend
 from luminal.program.launch_list import Program, walk
 from luminal.search.database import FILE, Database
 from luminal.search.genome import Genome
@@ -45,8 +45,8 @@ class Builders:
 
     def build(self, requests: list[tuple[Any, ...]]) -> list[str | None]:
         self.clock.now += 0.05 * len(requests)
-        self.requests += [text for _, text, _ in requests]
-        return ["refused" if self.refuses(text) else None for _, text, _ in requests]
+        self.requests += [text for _, _, text in requests]
+        return ["refused" if self.refuses(text) else None for _, _, text in requests]
 
 
 class Runner:
@@ -103,7 +103,7 @@ def make(
     mode: CompilationMode = CompilationMode.OPTIMAL,
     **options: Any,
 ) -> Strategy:
-    space = Space(graph.graph(), target.current())
+    space = Space(graph.graph(), backend.current())
     chosen = SearchOptions(stop_below_us=0, **options)
     measurements = Measurements(
         space,

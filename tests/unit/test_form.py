@@ -20,12 +20,12 @@ from luminal.program.steps import KernelStep, LoopStep, Step
 from luminal.shape.expression import axis, symbol
 from tests.fuzz.programs.record import record
 from tests.fuzz.programs.wide import dag
-from tests.unit.test_placement import TARGET
+from tests.unit.test_placement import MACHINE
 
 
 def kernel_steps(cx: lm.Graph) -> list[KernelStep]:
     found: list[KernelStep] = []
-    parts = lower_by_stages(cx.graph(), TARGET).partition
+    parts = lower_by_stages(cx.graph(), MACHINE).partition
     waiting: list[Step] = [*parts.prologue, *parts.steps]
     while waiting:
         step = waiting.pop(0)
@@ -41,7 +41,7 @@ def test_groups_of_one_form_make_one_kernel(seed: int) -> None:
     shared = 0
     for number in range(seed, 32, 8):
         for step in kernel_steps(record(dag(number, smallest=60, largest=200)).cx):
-            placed = PlacedStep.of(step, TARGET, ())
+            placed = PlacedStep.of(step, MACHINE, ())
             known = first.setdefault(step.key, placed)
             shared += known is not placed
             assert known.text == placed.text
@@ -55,7 +55,7 @@ def test_layers_are_placed_once() -> None:
     for layer in range(6):
         x, w = cx.tensor((5, 16), name=f"x{layer}"), cx.weight((16, 16), name=f"w{layer}")
         (x @ w).softmax(-1).output(f"y{layer}")
-    stages = lower_by_stages(cx.graph(), TARGET)
+    stages = lower_by_stages(cx.graph(), MACHINE)
     assert len(stages.partition.steps) == 12
     assert len(stages.placed) <= 4  # axes are named in order, but a10 comes before a9
     operands = [launch.operands for launch in stages.program.launches]

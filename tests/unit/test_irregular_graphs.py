@@ -13,7 +13,7 @@ import pytest
 
 import luminal as lm
 from luminal.algebra.lower import lower
-from luminal.backends.cpu import target
+from luminal.backends.cpu import backend
 from luminal.compiler import Stages, lower_by_stages
 from luminal.numerics import Numerics
 from luminal.program.partition import partition
@@ -21,7 +21,7 @@ from luminal.select.fast import select
 
 
 def lowered(cx: lm.Graph) -> Stages:
-    return lower_by_stages(cx.graph(), target.current())
+    return lower_by_stages(cx.graph(), backend.current())
 
 
 def elementwise(draw: random.Random, tensors: list[lm.Tensor]) -> lm.Tensor:
@@ -145,7 +145,7 @@ def test_depth_is_no_limit(name: str, numerics: str) -> None:
         exponent = exponent + v[k % 8] * (1 + k % 7)
     (exponent.exp() @ v).output("in one pass")
     (y * v).sum(0).output("sum")
-    lower_by_stages(cx.graph(), target.current(), Numerics(numerics))
+    lower_by_stages(cx.graph(), backend.current(), Numerics(numerics))
 
 
 def test_a_square_of_squares_is_not_written_out() -> None:

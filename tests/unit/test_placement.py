@@ -10,11 +10,9 @@ from luminal.compiler import lower_to_program
 from luminal.kernel.tile_ir import Contract, Kernel, Load, Loop, Map, Reduce, Store
 from luminal.kernel.tile_verify import verify
 from luminal.shape.expression import TRUE
-from luminal.target import Target
+from tests.machines import vectors
 
-TARGET = Target(
-    "test", "", "", (), "", 256, 16, True, (), 2, 32 << 10, 1 << 20, 16 << 20
-)  # like AVX2: 8 lanes of f32
+MACHINE = vectors(256, registers=16)  # like AVX2: 8 lanes of f32
 
 
 def kernel(fn: Callable[..., Any], *shapes: tuple[Any, ...]) -> Kernel:
@@ -23,7 +21,7 @@ def kernel(fn: Callable[..., Any], *shapes: tuple[Any, ...]) -> Kernel:
     s = cx.dim("s", 1, 64)
     named = [tuple(s if n == "s" else n for n in shape) for shape in shapes]
     fn(*(cx.tensor(shape, name=f"x{k}") for k, shape in enumerate(named))).output("y")
-    (found,) = lower_to_program(cx.graph(), TARGET).kernels
+    (found,) = lower_to_program(cx.graph(), MACHINE).kernels
     verify(found)
     return found
 

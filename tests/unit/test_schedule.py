@@ -10,18 +10,16 @@ import luminal as lm
 from luminal.compiler import lower_to_program
 from luminal.kernel.knobs import Choices, KnobError
 from luminal.kernel.tile_ir import Contract, Kernel, Load, Loop, Map, Reduce, Role, Store
-from luminal.target import Target
+from tests.machines import vectors
 
-TARGET = Target(
-    "test", "", "", (), "", 256, 32, True, (), 2, 32 << 10, 1 << 20, 16 << 20
-)  # 8 lanes of f32, 32 registers
+MACHINE = vectors(256, registers=32)  # 8 lanes of f32
 
 
 def tiles(x: tuple[int, ...], w: tuple[int, ...], **options: Any) -> tuple[Kernel, set[Any]]:
     """The kernel of a convolution, and (extent, unroll, vector) of its loops in tiles."""
     cx = lm.Graph()
     cx.tensor(x, name="x").conv2d(cx.tensor(w, name="w"), **options).output("y")
-    (found,) = lower_to_program(cx.graph(), TARGET).kernels
+    (found,) = lower_to_program(cx.graph(), MACHINE).kernels
     loops = [s for s in found.statements() if isinstance(s, Loop)]
     return found, {
         (str(s.axis.extent), s.unroll, s.vector) for s in loops if s.unroll * s.vector > 1
@@ -61,7 +59,7 @@ def gradients(x: tuple[int, ...], w: tuple[int, ...], of: str) -> tuple[Kernel, 
     y = leaves["x"].conv2d(leaves["w"])
     seed = cx.tensor(y.shape, name="seed")
     lm.grad((y * seed).sum(), [leaves[of]])[0].output("gradient")
-    return lower_to_program(cx.graph(), TARGET).kernels
+    return lower_to_program(cx.graph(), MACHINE).kernels
 
 
 def inside_loops(kernel: Kernel) -> list[tuple[Any, tuple[str, ...]]]:
@@ -114,7 +112,7 @@ def test_a_product_of_matrices_shares_no_loops_with_what_has_other_axes() -> Non
     wide = cx.tensor((64, 16, 12, 2, 12, 2), name="wide")
     product = (a @ b).reshape(64, 16, 12, 1, 12, 1)
     lm.where(wide > 0, product.expand(64, 16, 12, 2, 12, 2), 0.0).output("y")
-    kernels = lower_to_program(cx.graph(), TARGET).kernels
+    kernels = lower_to_program(cx.graph(), MACHINE).kernels
     (found,) = (k for k in kernels if any(isinstance(s, Contract) for s in k.statements()))
     assert {str(b.size) for b in found.buffers if b.role is Role.OUT} == {str(64 * 16 * 144)}
 
@@ -129,7 +127,7 @@ def test_long_stretches_are_not_cut_at_the_product_a_contraction_sums_over() -> 
         h = lm.nn.functional.gelu(h)
     for k, g in enumerate(lm.grad((h * h).sum(), weights)):
         g.output(f"g{k}")
-    sizes = [b.size.value for k in lower_to_program(cx.graph(), TARGET).kernels for b in k.buffers]
+    sizes = [b.size.value for k in lower_to_program(cx.graph(), MACHINE).kernels for b in k.buffers]
     assert max(sizes) <= 96 * 88
 
 
@@ -138,7 +136,7 @@ def test_axes_that_a_window_walks_as_one_are_one_loop() -> None:
     cx = lm.Graph()
     x, w = cx.tensor((4, 16, 26, 26), name="x"), cx.tensor((32, 16, 3, 3), name="w")
     lm.nn.functional.max_pool2d(x.conv2d(w), 2).output("y")
-    kernels = lower_to_program(cx.graph(), TARGET).kernels
+    kernels = lower_to_program(cx.graph(), MACHINE).kernels
     (found,) = (k for k in kernels if any(isinstance(s, Contract) for s in k.statements()))
     extents = {str(s.axis.extent) for s in found.statements() if isinstance(s, Loop)}
     extents |= {str(grid.count) for grid in found.grid}
@@ -151,7 +149,7 @@ def test_an_input_gradient_of_steps_of_two_meets_every_second_tap() -> None:
     x, w = cx.tensor((4, 32, 28, 28), name="x"), cx.tensor((32, 32, 3, 3), name="w")
     y = x.conv2d(w, stride=2, padding=1)
     lm.grad(y, x, cx.tensor(y.shape, name="seed")).output("dx")
-    (found,) = lower_to_program(cx.graph(), TARGET).kernels
+    (found,) = lower_to_program(cx.graph(), MACHINE).kernels
     around = [outside for s, outside in inside_loops(found) if isinstance(s, Contract)]
     assert 0 < len(around) <= 4
     assert not any("3" in outside for outside in around)
@@ -167,7 +165,7 @@ def test_windows_are_read_in_place_not_stored() -> None:
         h = lm.nn.functional.avg_pool2d(lm.nn.functional.silu(h.conv2d(w, padding=1)), 2)
     for k, g in enumerate(lm.grad((h * h).sum(), weights)):
         g.output(f"g{k}")
-    sizes = [b.size.value for k in lower_to_program(cx.graph(), TARGET).kernels for b in k.buffers]
+    sizes = [b.size.value for k in lower_to_program(cx.graph(), MACHINE).kernels for b in k.buffers]
     assert max(sizes) == 4 * 16 * 24 * 24
 
 
@@ -176,7 +174,7 @@ def lanes(x: tuple[int, ...], w: tuple[int, ...], transposed: bool) -> tuple[Ker
     cx = lm.Graph()
     a, b = cx.tensor(x, name="x"), cx.tensor(w, name="w")
     (a.T @ b if transposed else a @ b.T).output("y")
-    (kernel,) = lower_to_program(cx.graph(), TARGET).kernels
+    (kernel,) = lower_to_program(cx.graph(), MACHINE).kernels
     return kernel, [s for s in kernel.statements() if isinstance(s, Loop) and s.vector > 1]
 
 
@@ -212,6 +210,6 @@ def test_a_depthwise_convolution_of_channels_that_lie_together() -> None:
     cx = lm.Graph()
     x = cx.tensor((1, 56, 56, 96), name="x").permute(0, 3, 1, 2)
     x.conv2d(cx.tensor((96, 1, 7, 7), name="w"), padding=3, groups=96).output("y")
-    (kernel,) = lower_to_program(cx.graph(), TARGET).kernels
+    (kernel,) = lower_to_program(cx.graph(), MACHINE).kernels
     assert kernel.scratch
     assert not any(isinstance(s, Reduce) for s in kernel.statements())

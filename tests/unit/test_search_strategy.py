@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import luminal as lm
-from luminal.backends.cpu import target
+from luminal.backends.cpu import backend
 from luminal.kernel.tile_ir import to_text
 from luminal.program.launch_list import Program, walk
 from luminal.search import log as search_log
@@ -31,7 +31,7 @@ from tests.unit.invented_machine import (
 
 def test_the_fastest_schedule_is_found(tmp_path: Path) -> None:
     """On a machine that likes one schedule of the product best."""
-    space = Space(product().graph(), target.current())
+    space = Space(product().graph(), backend.current())
     schedules = space.knobs(space.decode(Genome()), 0)
     wanted = to_text(
         space.decode(Genome().with_tuned({only_key(space): schedules[3]})).program.kernels[0]
@@ -113,7 +113,7 @@ def test_gains_of_both_sides_add_up(tmp_path: Path) -> None:
 
 
 def test_moves_of_every_kind_come_early(tmp_path: Path) -> None:
-    space = Space(layers().graph(), target.current())
+    space = Space(layers().graph(), backend.current())
     moves = space.moves(space.decode(Genome()))
     ordered = in_turns(moves)
     assert sorted(map(id, ordered)) == sorted(map(id, moves))
@@ -130,7 +130,7 @@ def test_nothing_better_keeps_fast(tmp_path: Path) -> None:
 
 
 def test_kernels_that_do_not_compile_are_records(tmp_path: Path) -> None:
-    space = Space(product().graph(), target.current())
+    space = Space(product().graph(), backend.current())
     first = to_text(space.decode(Genome()).program.kernels[0])
     builders = Builders(refuses=lambda text: text != first)
     strategy = make(product(), tmp_path, Runner(lambda p: 1.0), builders)
@@ -197,7 +197,7 @@ def test_prices_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make_graph", [rows, product])
 def test_every_move_makes_a_program(make_graph: Callable[[], lm.Graph]) -> None:
-    space = Space(make_graph().graph(), target.current())
+    space = Space(make_graph().graph(), backend.current())
     candidate = space.decode(Genome())
     moves = space.moves(candidate)
     assert moves

@@ -14,7 +14,7 @@ from luminal.backends.cpu import compiler, kernels, target
 from luminal.runtime import source_hash
 
 ROOT = Path(source_hash.ROOT)
-CODE = registry.BACKENDS["cpu"].makers
+CODE = registry.compiling("cpu").makers
 MODULES = sorted(
     ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
     for path in ROOT.rglob("*.py")

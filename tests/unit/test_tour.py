@@ -13,7 +13,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -21,8 +20,9 @@ import pytest
 
 from luminal import dump
 from luminal.backends import registry
+from luminal.backends.cpu.backend import Cpu
 from luminal.backends.cpu.target import LEVELS
-from luminal.target import Target
+from luminal.codegen.llvm_target import LlvmTarget
 
 ROOT = Path(__file__).resolve().parents[2]
 TOUR = ROOT / "docs/tour.md"
@@ -34,7 +34,7 @@ BLOCK = re.compile(r"(?<=\n)```(\w+ (?:dump|file)=[^\n]*)\n(.*?)(?<=\n)```\n", r
 def stages() -> dump.Dump:
     """The example for a fixed machine, so that the tour is the same everywhere."""
     level = LEVELS["avx512"]
-    target = Target(
+    target = LlvmTarget(
         name="avx512",
         triple="x86_64-unknown-linux-gnu",
         cpu=level.cpu,
@@ -54,7 +54,7 @@ def stages() -> dump.Dump:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return dump.Dump(module.graph().graph(), replace(registry.find("cpu"), target=lambda: target))
+    return dump.Dump(module.graph().graph(), Cpu(target))
 
 
 def content(head: str) -> str:
@@ -88,4 +88,4 @@ def test_the_tour_is_true(update_golden: bool) -> None:
 
 def test_the_tour_passes_every_stage() -> None:
     shown = set(re.findall(r"dump=([\w.]+)", TOUR.read_text("utf-8")))
-    assert {*dump.STAGES, *registry.find("cpu").sources} <= shown
+    assert {*dump.STAGES, *registry.compiling("cpu").renderers} <= shown

@@ -8,28 +8,20 @@ import pytest
 import luminal as lm
 from luminal import compiler
 from luminal.backends import registry
-from luminal.backends.cpu.device import CpuRunner
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.graph import Graph
 from luminal.program import verify
 from luminal.program.launch_list import LoopLaunch, Program
 from luminal.program.unroll import unroll
 from luminal.runtime.executable import Executable, Variant
-from luminal.target import Target
-
-
-def target() -> Target:
-    found = registry.find("cpu").target
-    assert found is not None
-    return found()
 
 
 def program(graph: Graph) -> Program:
-    return compiler.lower_to_program(graph, target())
+    return compiler.lower_to_program(graph, registry.compiling("cpu"))
 
 
 def executable(graph: Graph, made: Program) -> Executable:
-    return Executable(graph, (Variant({}, CpuRunner(made, target())),))
+    return Executable(graph, (Variant({}, registry.compiling("cpu").runner(made)),))
 
 
 def norm(x: Tensor) -> Tensor:

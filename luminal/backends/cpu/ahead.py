@@ -18,13 +18,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO
 
+from luminal.codegen.llvm_target import LlvmTarget
 from luminal.errors import LuminalError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.pipes import receive, send
-from luminal.target import Target
 
-Compile = Callable[[Kernel, Target], bytes]
-Key = tuple[str, Target]
+Compile = Callable[[Kernel, LlvmTarget], bytes]
+Key = tuple[str, LlvmTarget]
 """A kernel's canonical text, and what it is compiled for."""
 
 MANY = 48  # kernels that wait from which a helper, which starts in 0.3 s, is worth its while

@@ -17,10 +17,10 @@ import llvmlite.binding as llvm
 from luminal import config
 from luminal.backends.cpu import machine_code
 from luminal.backends.cpu.machine_code import compile_object, lock
+from luminal.codegen.llvm_target import LlvmTarget
 from luminal.errors import CompileError
 from luminal.runtime import object_cache
 from luminal.runtime.source_hash import source_hash
-from luminal.target import Target
 
 KERNEL = "kernel"
 NOTHING: Mapping[str, int] = {}
@@ -47,7 +47,7 @@ _loaded: weakref.WeakValueDictionary[str, LoadedCode] = weakref.WeakValueDiction
 _library_numbers = itertools.count()
 
 
-def build(ir_text: str, target: Target, symbols: tuple[str, ...] = (KERNEL,)) -> LoadedCode:
+def build(ir_text: str, target: LlvmTarget, symbols: tuple[str, ...] = (KERNEL,)) -> LoadedCode:
     """The IR's functions loaded: from this process, else the object cache, else compiled.
 
     Raises CompileError where the IR is not valid.
@@ -66,7 +66,7 @@ def build(ir_text: str, target: Target, symbols: tuple[str, ...] = (KERNEL,)) ->
         return code
 
 
-def cache_key(text: str, target: Target, *sources: str) -> str:
+def cache_key(text: str, target: LlvmTarget, *sources: str) -> str:
     """The object cache's key: everything that object code depends on.
 
     `sources`: the modules that make IR of the text, where it is not IR itself.

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from luminal import config
-from luminal.backends.cpu import kernels, peaks, team
+from luminal.backends.cpu import costs, kernels, peaks, team
 from luminal.backends.cpu.compiler import LoadedCode
 from luminal.backends.cpu.frame import Frame
 from luminal.backends.cpu.hand_written import PythonCalls, PythonCode
 from luminal.backends.cpu.launch_ir import KERNEL
 from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
 from luminal.backends.cpu.prologue import derive
+from luminal.codegen.llvm_target import LlvmTarget
 from luminal.dtypes import uint8
 from luminal.hlir.memory import HOST, Array, address, aligned_empty
 from luminal.hlir.poison import poison
@@ -34,26 +35,20 @@ from luminal.runtime.roofline import Peaks
 from luminal.runtime.runner import Times
 from luminal.runtime.sites import Sites, Work
 from luminal.runtime.table import Table
-from luminal.target import Target
 
 TEAM_GAIN = 50e-6
 """Seconds a team must save to be worth waking: a worker asleep takes 36-130 us."""
 AWAKE_GAIN = 5e-6
 """Seconds a team of workers that still spin must save."""
 
-# Guesses of one core's speed; they only decide between alone and team.
-BYTES_PER_SECOND = 10e9
-CACHED_BYTES_PER_SECOND = 40e9  # of programs whose operands fit into half the last cache
-MEETING_SECONDS = 1e-6  # what a launch costs a team: barrier and uneven shares
-FLOPS_PER_LANE = 1e9  # per second, of elementwise code
-TILE_SPEEDUP = 4  # of contractions: those have more than TILE_INTENSITY flops to a byte
 TILE_INTENSITY = 8
+"""Operations to a byte, of which contractions have more."""
 
 
 class CpuRunner:
     """A Program with its code, arena and derived weights. One run at a time (the caller's lock)."""
 
-    def __init__(self, program: Program, target: Target) -> None:
+    def __init__(self, program: Program, target: LlvmTarget) -> None:
         self.program = program
         self.target = target
         if config.get("LUMINAL_VERIFY"):
@@ -129,13 +124,13 @@ class CpuRunner:
         return self._savings[magnitude]
 
     def _saving(self, work: Work) -> float:
-        speed = FLOPS_PER_LANE * self.target.vector_lanes(4)
+        known = costs.of(self.target)
         is_tile = work.flops > TILE_INTENSITY * work.bytes
-        computing = work.flops / np.where(is_tile, TILE_SPEEDUP * speed, speed)
-        cached = work.bytes.sum() < self.target.l3_bytes / 2
-        moving = work.bytes / (CACHED_BYTES_PER_SECOND if cached else BYTES_PER_SECOND)
+        speed = np.where(is_tile, known.contraction_flops, known.pointwise_flops)
+        computing = work.flops / speed
+        moving = work.bytes / known.moving(work.bytes.sum())
         shares = np.clip(work.chunks, 1, team.team_size_default())
-        meeting = MEETING_SECONDS * work.trips
+        meeting = known.launch * work.trips
         saved = np.maximum(computing, moving) * (1 - 1 / shares) - meeting
         return float(saved.sum())
 

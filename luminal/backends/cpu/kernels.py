@@ -9,17 +9,17 @@ from luminal.backends.cpu import ahead, compiler, hand_written, libraries, machi
 from luminal.backends.cpu.compiler import LoadedCode
 from luminal.codegen.llvm import render
 from luminal.codegen.llvm_product import symbols
+from luminal.codegen.llvm_target import LlvmTarget
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
-from luminal.target import Target
 
 RENDERER = "luminal.codegen.llvm"
 """What makes IR of a kernel; other code there, or in what it imports, makes other IR."""
 
-_built: WeakValueDictionary[tuple[str, Target], LoadedCode] = WeakValueDictionary()
+_built: WeakValueDictionary[tuple[str, LlvmTarget], LoadedCode] = WeakValueDictionary()
 
 
-def build(kernel: Kernel, text: str, target: Target) -> LoadedCode:
+def build(kernel: Kernel, text: str, target: LlvmTarget) -> LoadedCode:
     """The kernel's code; `text` is its canonical text, which names it in every cache.
 
     Raises CompileError where the kernel cannot be rendered or compiled.
@@ -35,7 +35,7 @@ def build(kernel: Kernel, text: str, target: Target) -> LoadedCode:
     return code
 
 
-def begin(kernel: Kernel, text: str, target: Target) -> None:
+def begin(kernel: Kernel, text: str, target: LlvmTarget) -> None:
     """Lets a kernel be compiled while others are placed, for `compiled` to find it."""
     if kernel.call is None and (text, target) not in _built:
         ahead.ahead.begin((text, target), kernel, _is_cached)
@@ -45,7 +45,7 @@ def _is_cached(key: ahead.Key) -> bool:
     return object_cache.default().get(compiler.cache_key(*key, RENDERER)) is not None
 
 
-def _show(kernel: Kernel, text: str, target: Target) -> None:
+def _show(kernel: Kernel, text: str, target: LlvmTarget) -> None:
     tracing.debug(4, text)
     if config.get("LUMINAL_DEBUG") >= 5:
         ir_text = render(kernel, target)
@@ -54,7 +54,7 @@ def _show(kernel: Kernel, text: str, target: Target) -> None:
             tracing.debug(6, machine_code.assembly(ir_text, target))
 
 
-def compiled(kernel: Kernel, text: str, target: Target) -> bytes:
+def compiled(kernel: Kernel, text: str, target: LlvmTarget) -> bytes:
     """The kernel's object code, from the cache or compiled into it. Raises as `build` does."""
     objects, key = object_cache.default(), compiler.cache_key(text, target, RENDERER)
     begun = ahead.ahead.take((text, target))
@@ -65,7 +65,7 @@ def compiled(kernel: Kernel, text: str, target: Target) -> bytes:
     return found
 
 
-def object_code(kernel: Kernel, target: Target) -> bytes:
+def object_code(kernel: Kernel, target: LlvmTarget) -> bytes:
     """The kernel rendered and compiled. Raises as `build` does."""
     if kernel.call is not None:
         hand_written.check_ir(kernel.call)

@@ -20,8 +20,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from luminal.codegen.llvm_target import LlvmTarget
 from luminal.errors import CompileError
-from luminal.target import Target
 
 OPT_LEVEL = 3
 
@@ -60,7 +60,7 @@ def host() -> Host:
         )
 
 
-def compile_object(ir_text: str, target: Target) -> bytes:
+def compile_object(ir_text: str, target: LlvmTarget) -> bytes:
     """Object code of a module. Raises CompileError with the offending line of the IR."""
     with lock:
         module = _module(ir_text, target)
@@ -78,14 +78,14 @@ def functions(ir_text: str) -> tuple[dict[str, str], tuple[str, ...]]:
         return defined, tuple(f.name for f in found if f.name not in defined)
 
 
-def assembly(ir_text: str, target: Target) -> str:
+def assembly(ir_text: str, target: LlvmTarget) -> str:
     """The module's assembly text. Raises CompileError as `compile_object` does."""
     with lock:
         module = _module(ir_text, target)
         return str(_machine(target).emit_assembly(module))
 
 
-def _module(ir_text: str, target: Target) -> Any:
+def _module(ir_text: str, target: LlvmTarget) -> Any:
     """The IR parsed, verified and freed of its allocas."""
     module = _parsed(ir_text)
     module.triple = target.triple
@@ -104,7 +104,7 @@ def _parsed(ir_text: str) -> Any:
     return module
 
 
-def _promote_allocas(module: Any, target: Target) -> None:
+def _promote_allocas(module: Any, target: LlvmTarget) -> None:
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
     builder = _pass_builder(target)
@@ -149,12 +149,12 @@ def new_machine(cpu: str, features: str) -> Any:
 
 
 @functools.cache
-def _machine(target: Target) -> Any:
+def _machine(target: LlvmTarget) -> Any:
     return new_machine(target.cpu, target.llvm_features)
 
 
 @functools.cache
-def _pass_builder(target: Target) -> Any:
+def _pass_builder(target: LlvmTarget) -> Any:
     return llvm.create_pass_builder(_machine(target), llvm.create_pipeline_tuning_options(0))
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from luminal import config
 from luminal.backends.cpu import libraries, machine_code
+from luminal.codegen.llvm_target import LlvmTarget
 from luminal.dots import BF16_PAIRS
 from luminal.errors import CompileError
-from luminal.target import Target
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 # Stand-ins where sysfs says nothing (some containers): small, so that tiles still fit.
@@ -38,13 +38,13 @@ LEVELS = {
 }
 
 
-def current() -> Target:
+def current() -> LlvmTarget:
     """The target to compile for: this machine, capped by LUMINAL_TARGET."""
     return cap(detect(), config.get("LUMINAL_TARGET"))
 
 
 @functools.cache
-def detect() -> Target:
+def detect() -> LlvmTarget:
     """This machine's facts, all it has.
 
     Raises CompileError where this is not Linux on x86-64.
@@ -56,7 +56,7 @@ def detect() -> Target:
         )
     features = tuple(sorted(name for name, present in host.features.items() if present))
     level = next(row for row in LEVELS.values() if set(row.features) <= set(features))
-    return Target(
+    return LlvmTarget(
         name="native",
         triple=host.triple,
         cpu=host.cpu,
@@ -77,7 +77,7 @@ def detect() -> Target:
 
 
 @functools.cache
-def cap(target: Target, name: str) -> Target:
+def cap(target: LlvmTarget, name: str) -> LlvmTarget:
     """The target reduced to a feature level: "avx512", "avx2", "baseline"; "native" keeps it.
 
     A capped target is the same on every machine but for its cores and caches, so code for older

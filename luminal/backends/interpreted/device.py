@@ -10,13 +10,8 @@ from luminal.target import Target
 
 TARGET = Target(
     name="interpreted",
-    triple="",
-    cpu="",
-    features=(),
-    llvm_features="",
     vector_bits=128,
     registers=16,
-    fma=True,
     dots=(),
     cores=2,
     l1_bytes=32 << 10,

@@ -28,13 +28,8 @@ def target(number: int = 0) -> Target:
     found = platforms.devices()[number]
     return Target(
         name="opencl",
-        triple="",
-        cpu="",
-        features=(),
-        llvm_features="",
         vector_bits=SCALARS,
         registers=REGISTERS,
-        fma=True,
         dots=(),
         cores=found.max_compute_units,
         l1_bytes=found.local_mem_size,

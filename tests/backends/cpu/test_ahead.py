@@ -11,7 +11,7 @@ import pytest
 
 import luminal as lm
 from luminal import config
-from luminal.backends.cpu import ahead, kernels, target
+from luminal.backends.cpu import ahead, backend, kernels, target
 from luminal.backends.cpu.ahead import Ahead
 from luminal.compiler import lower_by_stages
 from luminal.kernel.tile_ir import Kernel, to_text
@@ -40,7 +40,7 @@ def graph() -> lm.Graph:
 
 
 def some_kernels() -> list[tuple[str, Kernel]]:
-    program = lower_by_stages(graph().graph(), target.current()).program
+    program = lower_by_stages(graph().graph(), backend.current()).program
     assert len(program.kernels) == COUNT
     return [(to_text(kernel), kernel) for kernel in program.kernels]
 

@@ -12,7 +12,7 @@ import pytest
 
 import luminal as lm
 from bench.attention import HEADS, WIDTH, error, graph
-from luminal.backends.cpu import target
+from luminal.backends.cpu import backend, target
 from luminal.compiler import lower_to_program
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
@@ -28,7 +28,7 @@ BLOCK = 40  # rows and columns by which a block of rows may pass the diagonal
 
 
 def program(length: int, causal: bool) -> Program:
-    return lower_to_program(graph(length, causal).graph(), target.current())
+    return lower_to_program(graph(length, causal).graph(), backend.current())
 
 
 def counted(length: int, causal: bool) -> Counter[str]:

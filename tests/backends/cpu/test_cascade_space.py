@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import schedules
 from luminal.assemble import text_key
 from luminal.backends import registry
+from luminal.backends.backend import Backend
 from luminal.compiler import Stages, lower_by_stages
 from luminal.errors import CompileError
 from luminal.program.steps import CascadeStep, KernelStep
-from luminal.target import Target
 from tests.backends.cpu.cascade_cases import CASES, KERNELS, case
 from tests.backends.cpu.knob_choices import Choice, check_choices, placed_choices, sample
 
@@ -20,10 +19,8 @@ MOST = 20  # choices of a kernel
 BUILDS = 1  # of them built in one short test; all are placed and verified
 
 
-def target() -> Target:
-    facts = registry.find("cpu").target
-    assert facts is not None
-    return facts()
+def backend() -> Backend:
+    return registry.compiling("cpu")
 
 
 def spaces(stages: Stages) -> list[Choice]:
@@ -32,7 +29,7 @@ def spaces(stages: Stages) -> list[Choice]:
     for step in stages.partition.steps:
         assert isinstance(step, KernelStep)
         if isinstance(step, CascadeStep):
-            texts = placed_choices(step, target())
+            texts = placed_choices(step, backend())
             assert 4 < len(texts) <= MOST
             assert len(set(texts.values())) > len(texts) // 2
             found += [(text_key(texts[()]), knobs) for knobs in texts]
@@ -41,10 +38,10 @@ def spaces(stages: Stages) -> list[Choice]:
 
 def check(name: str, dtype: str, most: int | None) -> None:
     run = case(name, dtype)
-    stages = lower_by_stages(run.graph, target())
+    stages = lower_by_stages(run.graph, backend())
     assert len(stages.program.launches) == KERNELS.get(name, 1)
     rule, *others = spaces(stages)
-    check_choices(name, run, stages, target(), [rule, *sample(name, others, most)])
+    check_choices(name, run, stages, backend(), [rule, *sample(name, others, most)])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -64,12 +61,12 @@ def test_every_choice(name: str) -> None:
 
 
 def test_a_choice_that_is_not_legal_is_refused() -> None:
-    (step,) = lower_by_stages(case("plain").graph, target()).partition.steps
+    (step,) = lower_by_stages(case("plain").graph, backend()).partition.steps
     assert isinstance(step, KernelStep)
     with pytest.raises(CompileError, match=r"knob along=rows is not legal here; take one of lanes"):
-        schedules.place(step, target(), (("along", "rows"),))
+        backend().schedules.place(step, (("along", "rows"),))
     with pytest.raises(CompileError, match=r"no knob lines here; its knobs are: along"):
-        schedules.place(step, target(), (("lines", 8),))
+        backend().schedules.place(step, (("lines", 8),))
 
 
 def test_sums_of_what_the_maximum_leaves_out_take_two_passes() -> None:
@@ -80,5 +77,5 @@ def test_sums_of_what_the_maximum_leaves_out_take_two_passes() -> None:
     kept = cx.arange(70) <= cx.arange(70).unsqueeze(-1)
     top = lm.where(kept, scores, -np.inf).amax(-1, keepdim=True)
     ((scores - top).exp() @ v).output("y")
-    stages = lower_by_stages(cx.graph(), target())
+    stages = lower_by_stages(cx.graph(), backend())
     assert not spaces(stages)

@@ -10,7 +10,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends import reference
-from luminal.backends.cpu import device, target
+from luminal.backends.cpu import backend, device, target
 from luminal.compiler import lower_to_program
 from luminal.hlir.graph import Assign
 from luminal.runtime.executable import Executable, Variant
@@ -311,7 +311,7 @@ def test_states(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     cx = lm.Graph()
     build(cx, state)
     states = {sink.state for sink in cx.sinks if isinstance(sink, Assign)}
-    program = lower_to_program(cx.graph(), target.current())
+    program = lower_to_program(cx.graph(), backend.current())
     assert (state not in program.swaps) == CASES[build]
 
     given = {

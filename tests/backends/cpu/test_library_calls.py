@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import compiler, schedules
-from luminal.backends import registry
-from luminal.backends.cpu import kernels, libraries
+from luminal import compiler
+from luminal.backends.cpu import backend, kernels, libraries
 from luminal.compiler import Stages
 from luminal.errors import CompileError, VerifyError
 from luminal.kernel.product import BLAS
@@ -31,8 +30,7 @@ Fn = Callable[..., lm.Tensor]
 RANDOM = np.random.default_rng(3)
 needs_blas = pytest.mark.skipif(not libraries.installed(), reason="scipy-openblas32 is missing")
 
-
-TARGET = registry.find("cpu").target()
+CPU = backend.current()
 
 
 def stages(fn: Fn, *shapes: tuple[Any, ...], dtype: Any = lm.float32) -> Stages:
@@ -42,7 +40,7 @@ def stages(fn: Fn, *shapes: tuple[Any, ...], dtype: Any = lm.float32) -> Stages:
         cx.dim("s", 0, 600)
     tensors = [cx.tensor(shape, dtype=dtype, name=f"x{k}") for k, shape in enumerate(shapes)]
     fn(*tensors).output("y")
-    return compiler.lower_by_stages(cx.graph(), TARGET)
+    return compiler.lower_by_stages(cx.graph(), CPU)
 
 
 def only(found: Stages) -> NestStep:
@@ -55,11 +53,11 @@ def called(found: Stages) -> Stages:
     """The same program with its only kernel by the library."""
     (store,) = only(found).group.stores
     selection = with_calls(found.selection, {store.term: BLAS})
-    return compiler.finish(found.graph, found.lowered, selection, TARGET)
+    return compiler.finish(found.graph, found.lowered, selection, CPU)
 
 
 def result(found: Stages, arrays: list[Array]) -> Array:
-    runner = registry.find("cpu").make_runner(found.program)
+    runner = CPU.runner(found.program)
     executable = Executable(found.graph, [Variant({}, runner)])
     return np.asarray(executable({f"x{k}": x for k, x in enumerate(arrays)})["y"])
 
@@ -87,7 +85,7 @@ def test_products(name: str, dtype: Any) -> None:
     fn, shapes = PRODUCTS[name]
     found = stages(fn, *shapes, dtype=dtype)
     step = only(found)
-    assert schedules.callable_by(step, TARGET) == BLAS
+    assert CPU.schedules.callable_by(step) == BLAS
     library = called(found)
     (kernel,) = library.program.kernels
     assert kernel.call is not None
@@ -112,7 +110,7 @@ def test_nan_and_infinities_as_in_the_kernel_of_our_own() -> None:
 @needs_blas
 def test_the_interpreter_gives_the_call_its_meaning() -> None:
     step = only(stages(lambda a, b: a @ b.mT, (3, 4), (5, 4)))
-    placed = schedules.place(CallStep(step.group, BLAS), TARGET)
+    placed = CPU.schedules.place(CallStep(step.group, BLAS))
     a, b = RANDOM.standard_normal((3, 4), np.float32), RANDOM.standard_normal((5, 4), np.float32)
     out = np.zeros(15, np.float32)
     values = {
@@ -140,18 +138,19 @@ NO_PRODUCTS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
 @pytest.mark.parametrize("name", NO_PRODUCTS)
 def test_what_is_no_plain_product_is_never_called(name: str) -> None:
     fn, shapes = NO_PRODUCTS[name]
+    able = replace(CPU, target=replace(CPU.target, libraries=(BLAS,)))
     for origin in stages(fn, *shapes).origins:
         (step,) = origin.steps
         assert isinstance(step, NestStep)
-        assert schedules.callable_by(step, replace(TARGET, libraries=(BLAS,))) is None
+        assert able.schedules.callable_by(step) is None
         with pytest.raises(CompileError, match="no call of blas: it is no plain product"):
-            schedules.place(CallStep(step.group, BLAS), TARGET)
+            CPU.schedules.place(CallStep(step.group, BLAS))
 
 
 def test_a_library_that_is_not_installed_is_not_called() -> None:
     found = stages(lambda a, b: a @ b, (30, 40), (40, 50))
-    bare = replace(TARGET, libraries=())
-    assert schedules.callable_by(only(found), bare) is None
+    bare = replace(CPU, target=replace(CPU.target, libraries=()))
+    assert bare.schedules.callable_by(only(found)) is None
     selection = called(found).selection
     with pytest.raises(VerifyError, match="is a call of blas, which is not installed"):
         compiler.finish(found.graph, found.lowered, selection, bare)
@@ -182,7 +181,7 @@ def test_a_genome_calls_kernels_by_the_names_of_their_loops() -> None:
     y = (x @ x).exp() @ x
     y.output("y")
     (y @ cx.tensor((40, 30), name="w")).output("z")
-    space = Space(cx.graph(), TARGET)
+    space = Space(cx.graph(), CPU)
     fast = space.decode(Genome())
     kernels = range(len(fast.program.kernels))
     called = [called_by(BLAS) in space.knobs(fast, k) for k in kernels]
@@ -203,9 +202,9 @@ def test_a_genome_calls_kernels_by_the_names_of_their_loops() -> None:
 @needs_blas
 def test_cached_code_needs_the_library_when_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     step = only(stages(lambda a, b: a @ b, (30, 40), (40, 50)))
-    kernel = schedules.place(CallStep(step.group, BLAS), TARGET).kernel
-    kernels.build(kernel, to_text(kernel), TARGET)
+    kernel = CPU.schedules.place(CallStep(step.group, BLAS)).kernel
+    kernels.build(kernel, to_text(kernel), CPU.target)
     monkeypatch.setattr(kernels, "_built", {})
     monkeypatch.setattr(libraries, "_path", lambda: None)
     with pytest.raises(CompileError, match="calls scipy_cblas_sgemm of scipy_openblas32, which is"):
-        kernels.build(kernel, to_text(kernel), TARGET)
+        kernels.build(kernel, to_text(kernel), CPU.target)

@@ -4,7 +4,7 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.backends import reference
-from luminal.backends.cpu import device, target
+from luminal.backends.cpu import backend
 from luminal.compiler import lower_to_program
 from luminal.hlir.attributes import Body
 from luminal.hlir.graph import Builder, Graph, Output
@@ -34,8 +34,8 @@ def test_each_iteration_assigns_its_own_state() -> None:
         expected_graph, expected_states = program(take_ys=take_ys)
         expected = reference.evaluate(expected_graph, {"x": x})
         graph, states = program(take_ys=take_ys)
-        host = target.current()
-        runner = device.CpuRunner(lower_to_program(graph, host), host)
+        host = backend.current()
+        runner = host.runner(lower_to_program(graph, host))
         results = Executable(graph, [Variant({}, runner)], {}, {})({"x": x})
         for name in expected:
             np.testing.assert_array_equal(results[name], expected[name])

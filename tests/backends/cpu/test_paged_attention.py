@@ -43,9 +43,7 @@ def graph() -> tuple[lm.Graph, PagedCache]:
 
 def test_scores_are_never_stored_and_no_lane_looks_up_a_block() -> None:
     cx, _ = graph()
-    facts = registry.find("cpu").target
-    assert facts is not None
-    made = lower_to_program(cx.graph(), facts())
+    made = lower_to_program(cx.graph(), registry.compiling("cpu"))
     for buffer in made.buffers:
         if buffer.kind is BufferKind.ARENA:
             names = " ".join(map(str, buffer.shape))

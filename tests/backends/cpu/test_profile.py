@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.backends.cpu import launch_ir, peaks, target
+from luminal.backends.cpu import backend, launch_ir, peaks, target
 from luminal.backends.cpu.device import CpuRunner
 from luminal.compiler import lower_to_program
 from tests.backends.cpu.small_programs import ADD, MIX, Program
@@ -57,7 +57,7 @@ def test_a_profile_moves_states_as_runs_do() -> None:
     count = lm.State((4,), init=np.zeros(4, np.float32), name="count")
     cx.assign(count, cx.read(count) + x)
     (x * 2).output("y")
-    runner = CpuRunner(lower_to_program(cx.graph(), target.current()), target.current())
+    runner = CpuRunner(lower_to_program(cx.graph(), backend.current()), target.current())
     bound = runner.bind({}, ["x"], ["y"])
     out = np.zeros(4, np.float32)
     times = bound.profile([np.ones(4, np.float32)], [out], runs=3)

@@ -14,10 +14,10 @@ from luminal.kernel import tile_interpreter
 from luminal.kernel.tile_ir import Kernel, Load, Runs
 from luminal.kernel.tile_verify import verify
 from luminal.nn.moe import MoE
-from luminal.target import Target
+from tests.machines import vectors
 
 Array = np.ndarray[Any, Any]
-AVX2 = Target("test", "", "", (), "", 256, 16, True, (), 2, 32 << 10, 1 << 20, 16 << 20)
+AVX2 = vectors(256, registers=16)
 
 
 class Case(NamedTuple):

@@ -11,7 +11,7 @@ import torch
 
 import luminal as lm
 from luminal import config
-from luminal.backends.cpu import target
+from luminal.backends.cpu import backend, target
 from luminal.compiler import lower_to_program
 from luminal.kernel.tile_ir import Loop
 from luminal.nn import functional
@@ -181,7 +181,7 @@ def test_as_pytorch(build: Build, machine: str) -> None:
 
 def shared_out(graph: lm.Graph) -> list[tuple[int, int]]:
     """(chunks, widest vector) of each launch."""
-    program = lower_to_program(graph.graph(), target.current())
+    program = lower_to_program(graph.graph(), backend.current())
     found = []
     for launch in program.launches:
         assert isinstance(launch, KernelLaunch)

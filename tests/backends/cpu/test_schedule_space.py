@@ -10,17 +10,15 @@ import pytest
 
 import luminal as lm
 import luminal.nn.functional as f
-from luminal import schedules
 from luminal.assemble import text_key
 from luminal.backends import registry
+from luminal.backends.backend import Backend
 from luminal.compiler import Stages, lower_by_stages
 from luminal.errors import CompileError
 from luminal.program.steps import KernelStep
-from luminal.target import Target
 from tests.backends.cpu.knob_choices import Choice, check_choices, placed_choices, sample
 from tests.fuzz.graphs import Case
 
-TARGET = registry.find("cpu").target  # type: ignore[assignment]
 EXTENT = 37  # of the dim s
 BUILDS = 4  # choices of a graph that are built in one test; all are placed and verified
 
@@ -81,21 +79,20 @@ def case(name: str) -> Case:
     return Case(cx.graph(), inputs, dims, {})
 
 
-def choices(stages: Stages, target: Target) -> list[Choice]:
+def choices(stages: Stages, backend: Backend) -> list[Choice]:
     """All choices but the rules' own of all kernels."""
     found = []
     for step in stages.partition.steps:
         assert isinstance(step, KernelStep)
-        texts = placed_choices(step, target)
+        texts = placed_choices(step, backend)
         found += [(text_key(texts[()]), knobs) for knobs in texts if knobs]
     return found
 
 
 def check(name: str, most: int | None) -> None:
-    assert TARGET is not None
-    target, run = TARGET(), case(name)
-    stages = lower_by_stages(run.graph, target)
-    check_choices(name, run, stages, target, sample(name, choices(stages, target), most))
+    backend, run = registry.compiling("cpu"), case(name)
+    stages = lower_by_stages(run.graph, backend)
+    check_choices(name, run, stages, backend, sample(name, choices(stages, backend), most))
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -110,11 +107,10 @@ def test_every_schedule_of_each_kernel(name: str) -> None:
 
 
 def test_a_knob_that_a_kernel_lacks_is_refused() -> None:
-    assert TARGET is not None
-    target = TARGET()
-    (step,) = lower_by_stages(case("matmul").graph, target).partition.steps
+    backend = registry.compiling("cpu")
+    (step,) = lower_by_stages(case("matmul").graph, backend).partition.steps
     assert isinstance(step, KernelStep)
     with pytest.raises(CompileError, match=r"Contract: no knob lines here; its knobs are: vector"):
-        schedules.place(step, target, (("lines", 8),))
+        backend.schedules.place(step, (("lines", 8),))
     with pytest.raises(CompileError, match=r"knob tile=99x9 is not legal here; take one of \d+x\d"):
-        schedules.place(step, target, (("tile", "99x9"),))
+        backend.schedules.place(step, (("tile", "99x9"),))

@@ -30,9 +30,7 @@ def program(new: int | None, cached: bool) -> Program:
         model(ids, model.make_caches(256), past).output("y")
     else:
         model(ids).output("y")
-    facts = registry.find("cpu").target
-    assert facts is not None
-    return lower_to_program(cx.graph(), facts())
+    return lower_to_program(cx.graph(), registry.compiling("cpu"))
 
 
 @pytest.mark.parametrize("new", [None, 1, 32])

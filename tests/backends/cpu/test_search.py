@@ -84,7 +84,7 @@ def test_two_processes_choose_the_same_program(tmp_path: Path) -> None:
     code = """
 import sys
 import luminal as lm
-from luminal.backends.cpu import target
+from luminal.backends.cpu import backend
 from luminal.program import launch_text
 from luminal.search.options import mode_of
 from luminal.search.search import search
@@ -92,7 +92,7 @@ cx = lm.Graph()
 x = cx.tensor((64, 96), name="x")
 (x.exp().sum(-1) * 2).output("y")
 options = lm.SearchOptions(max_candidates=5, stop_below_us=0)
-stages, _ = search(cx.graph(), target.current(), "cpu", mode_of("optimal"), options)
+stages, _ = search(cx.graph(), backend.current(), mode_of("optimal"), options)
 print(launch_text.to_text(stages.program, kernels=True))
 """
     environment = config.child_environment()
@@ -279,7 +279,7 @@ def scaled(factor: float) -> lm.Graph:
 
 def test_a_wrong_candidate_stops_the_build(monkeypatch: Any, tmp_path: Path) -> None:
     def wrong(self: Strategy) -> None:
-        other = Space(scaled(3).graph(), self.space.target).decode(Genome())
+        other = Space(scaled(3).graph(), self.space.backend).decode(Genome())
         self.measurements.build([other])
         number = self.runner.add(other.program)
         self.best = Timed(self.fast.candidate, number, 0.0)

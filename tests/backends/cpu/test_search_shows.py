@@ -13,7 +13,7 @@ import pytest
 
 import luminal as lm
 from luminal import config
-from luminal.backends.cpu import device, target
+from luminal.backends.cpu import backend, device
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
@@ -120,7 +120,7 @@ def test_a_block_keeps_no_scores(new: int | None) -> None:
 
 
 def searched(cx: lm.Graph) -> Program:
-    stages, _ = search(cx.graph(), target.current(), "cpu", mode_of("optimal"), OPTIONS)
+    stages, _ = search(cx.graph(), backend.current(), mode_of("optimal"), OPTIONS)
     return stages.program
 
 

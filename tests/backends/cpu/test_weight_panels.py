@@ -12,6 +12,7 @@ import torch
 
 import luminal as lm
 from luminal.backends import registry
+from luminal.backends.cpu import backend
 from luminal.compiler import Stages, finish, lower_by_stages
 from luminal.dots import BF16_PAIRS
 from luminal.errors import GraphError, VerifyError
@@ -38,7 +39,7 @@ def drawn(*shape: int) -> Array:
 
 
 def compiled(graph: lm.Graph) -> Stages:
-    return lower_by_stages(graph.graph(), registry.find("cpu").target())
+    return lower_by_stages(graph.graph(), registry.compiling("cpu"))
 
 
 def copies(stages: Stages) -> list[str]:
@@ -147,7 +148,7 @@ def test_panels_hold_what_the_weight_holds(dtype: str) -> None:
 
 
 needs_pairs = pytest.mark.skipif(
-    BF16_PAIRS not in registry.find("cpu").target().dots,
+    BF16_PAIRS not in registry.compiling("cpu").target.dots,
     reason="no instruction for pairs of bfloat16",
 )
 
@@ -168,7 +169,7 @@ def test_bfloat16_is_multiplied_in_pairs(k: int, n: int, rows: int, turned: bool
     w = cx.weight((n, k) if turned else (k, n), lm.bfloat16, "w")
     (x @ (w.mT if turned else w) + cx.weight((n,), lm.bfloat16, "b")).output("y")
     assert paired(compiled(cx))
-    assert not paired(lower_by_stages(cx.graph(), registry.find("cpu").target(), Numerics.EXACT))
+    assert not paired(lower_by_stages(cx.graph(), registry.compiling("cpu"), Numerics.EXACT))
     to = storage("bfloat16")
     x, w, b = to(drawn(rows, k)), to(drawn(n, k)), to(drawn(n))
     wide = to(x.astype(np.float32) @ w.astype(np.float32).T).astype(np.float32)
@@ -273,15 +274,15 @@ def test_the_interpreter_multiplies_pairs_as_the_hardware_does() -> None:
     cx = lm.Graph()
     x = cx.tensor((3, 6), dtype=lm.bfloat16, name="x")
     (x.float() @ cx.weight((20, 6), lm.bfloat16, "w").mT.float()).output("y")
-    target = registry.find("cpu").target()
-    plain = lower_by_stages(cx.graph(), target)
-    (gene,) = layouts.genes(plain.selection, target)
+    cpu = registry.compiling("cpu")
+    plain = lower_by_stages(cx.graph(), cpu)
+    (gene,) = layouts.genes(plain.selection, cpu.target)
     chosen = layouts.with_layouts(plain.selection, {gene: gene.layouts[-1]})
-    stages = finish(plain.graph, plain.lowered, chosen, target)
+    stages = finish(plain.graph, plain.lowered, chosen, cpu)
     assert paired(stages)
     to = storage("bfloat16")
     arrays = {"x": to(drawn(3, 6)), "w": to(drawn(20, 6))}
-    runner = registry.find("cpu").make_runner(stages.program)
+    runner = registry.compiling("cpu").runner(stages.program)
     got = np.asarray(Executable(stages.graph, [Variant({}, runner)])(arrays)["y"])
     (copy,), (product,) = stages.program.prologue, stages.program.launches
     words = {name: array.view(np.uint32).ravel() for name, array in arrays.items()}
@@ -384,18 +385,18 @@ def test_a_loop_reads_an_invariant_weight_in_panels() -> None:
 def test_genes_are_data_that_a_search_may_choose() -> None:
     cx = lm.Graph()
     (cx.tensor((8, 160), name="x") @ cx.weight((256, 160), name="w").mT).output("y")
-    target = registry.find("cpu").target()
+    cpu = registry.compiling("cpu")
     chosen = compiled(cx).selection
     plain = replace(
         chosen, choices={t: Choice(c.residence) for t, c in chosen.choices.items()}, reads={}
     )
-    (gene,) = layouts.all_genes(plain, target)
+    (gene,) = layouts.all_genes(plain, cpu.target)
     as_it_is, panels = gene.layouts
     assert gene.rows == 8
     assert gene.now == as_it_is
-    assert [each.now for each in layouts.all_genes(chosen, target)] == [panels]
-    assert layouts.by_rule(plain, target, wishes={gene.weight: str(as_it_is)}) == plain
-    assert layouts.by_rule(plain, target) == chosen
+    assert [each.now for each in layouts.all_genes(chosen, cpu.target)] == [panels]
+    assert layouts.by_rule(plain, cpu.target, wishes={gene.weight: str(as_it_is)}) == plain
+    assert layouts.by_rule(plain, cpu.target) == chosen
 
 
 def test_rolled_layers_read_each_weight_in_panels() -> None:
@@ -441,8 +442,8 @@ def test_dots_are_in_the_text_which_is_read_back() -> None:
 
 @needs_pairs
 def test_a_dot_that_the_target_lacks_is_refused() -> None:
-    stages = product_in_pairs()
-    bare = replace(registry.find("cpu").target(), dots=())
+    stages, cpu = product_in_pairs(), backend.current()
+    bare = replace(cpu, target=replace(cpu.target, dots=()))
     with pytest.raises(VerifyError, match=r"is computed by the dot bf16x2; native has no dots"):
         finish(stages.graph, stages.lowered, stages.selection, bare)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from luminal.backends.interpreted.device import TARGET
+from luminal.backends.interpreted import backend
 from luminal.backends.interpreted.driver import InterpretedDriver
 from luminal.compiler import lower_to_program
 from luminal.errors import LuminalError
@@ -59,7 +59,7 @@ class CountingDriver(InterpretedDriver):
 def compiled_on(device: Device, graph: Graph | lm.Graph) -> Executable:
     """The executable of a graph there."""
     frozen = graph if isinstance(graph, Graph) else graph.graph()
-    runner = DeviceRunner(lower_to_program(frozen, TARGET), device)
+    runner = DeviceRunner(lower_to_program(frozen, backend.current()), device)
     return Executable(frozen, [Variant({}, runner)])
 
 

@@ -28,8 +28,9 @@ def driver() -> Any:
 
 
 found = pytest.importorskip("luminal.backends.opencl.device")
+backend = pytest.importorskip("luminal.backends.opencl.backend")
 
 
 def compiled(graph: Graph) -> Executable:
     """The executable of a graph on the first device."""
-    return compiled_on(found.device(), found.target(), graph)
+    return compiled_on(found.device(), backend.current(), graph)

@@ -1,0 +1,82 @@
+"""What the compiler, a search and the runtime ask of a backend: all of it, on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from luminal.costs import Costs
+from luminal.hlir.graph import Graph
+from luminal.hlir.memory import MemorySpace
+from luminal.runtime.runner import Runner
+from luminal.target import Target
+
+if TYPE_CHECKING:  # the compiler's records are imported when something is compiled
+    from luminal.kernel.evaluate import Placed
+    from luminal.kernel.knobs import Knobs
+    from luminal.kernel.tile_ir import Kernel
+    from luminal.program.launch_list import Program
+    from luminal.program.steps import CustomStep, KernelStep
+
+
+class Schedules(Protocol):
+    """The choice points of every kind of kernel, and their defaults."""
+
+    def space(self, step: KernelStep | CustomStep) -> tuple[Knobs, ...]:
+        """The schedules of a kernel worth timing, the default first: ()."""
+
+    def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
+        """One kernel under a schedule. Raises KnobError for knobs that it does not have."""
+
+    def callable_by(self, step: KernelStep | CustomStep) -> str | None:
+        """The library that may compute the kernel. Layouts decide that, which its text need not
+        show.
+        """
+
+
+class Backend(Protocol):
+    """A machine that Programs are compiled for. A plain value, which other processes may be sent;
+    equal ones make interchangeable programs.
+
+    `target`: facts that all devices share; those of its own a backend keeps to itself. `renderers`
+    make the texts a kernel becomes on its way to a binary, by name and in order. `makers` are the
+    modules that make a kernel's code: with all that they import, other sources make other code.
+    `memory` is its device's.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def target(self) -> Target: ...
+    @property
+    def costs(self) -> Costs: ...
+    @property
+    def schedules(self) -> Schedules: ...
+    @property
+    def renderers(self) -> Mapping[str, Callable[[Kernel], str]]: ...
+    @property
+    def makers(self) -> tuple[str, ...]: ...
+    @property
+    def memory(self) -> MemorySpace[Any]: ...
+
+    def begin(self, kernel: Kernel, text: str) -> None:
+        """Lets a kernel be compiled while others are placed; `text` names it in every cache."""
+
+    def compile(self, kernel: Kernel, text: str) -> object:
+        """Compiles a kernel for later programs, loading nothing."""
+
+    def runner(self, program: Program) -> Runner:
+        """The program on this backend's device."""
+
+
+@runtime_checkable
+class Interpreter(Protocol):
+    """Runs graphs as they are, without a Program."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def memory(self) -> MemorySpace[Any]: ...
+
+    def interpret(self, graph: Graph) -> Runner:
+        """The graph, ready to run."""

@@ -1,0 +1,74 @@
+"""The CPU as a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from luminal.backends.cpu import compiler, costs, device, kernels, machine_code, target
+from luminal.backends.cpu.schedule.steps import VectorSchedules
+from luminal.codegen.llvm import render
+from luminal.codegen.llvm_target import LlvmTarget
+from luminal.costs import Costs
+from luminal.hlir.memory import HOST, Host
+from luminal.kernel.tile_ir import Kernel
+from luminal.program.launch_list import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """Native code through LLVM, run by a team of threads."""
+
+    target: LlvmTarget
+    name: str = "cpu"
+    makers: tuple[str, ...] = (kernels.RENDERER, compiler.COMPILER)
+
+    @property
+    def memory(self) -> Host:
+        """The host's."""
+        return HOST
+
+    @property
+    def costs(self) -> Costs:
+        """Rough facts of vector CPUs."""
+        return costs.of(self.target)
+
+    @property
+    def schedules(self) -> VectorSchedules:
+        """Those of vectors in registers."""
+        return VectorSchedules(self.target)
+
+    @property
+    def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:
+        """LLVM IR, then assembly."""
+        return {"llvm": self.ir, "asm": self.assembly}
+
+    def ir(self, kernel: Kernel) -> str:
+        """LLVM IR."""
+        return render(kernel, self.target)
+
+    def assembly(self, kernel: Kernel) -> str:
+        """What LLVM makes of it."""
+        return machine_code.assembly(self.ir(kernel), self.target)
+
+    def begin(self, kernel: Kernel, text: str) -> None:
+        """Compiles on the side, in another process."""
+        kernels.begin(kernel, text, self.target)
+
+    def compile(self, kernel: Kernel, text: str) -> object:
+        """Into the object cache."""
+        return kernels.compiled(kernel, text, self.target)
+
+    def runner(self, program: Program) -> device.CpuRunner:
+        """The program for the team of threads."""
+        return device.CpuRunner(program, self.target)
+
+
+def current(number: int = 0) -> Cpu:
+    """This machine's, capped by LUMINAL_TARGET. Raises CompileError where it is none of ours."""
+    return Cpu(target.current())
+
+
+def count() -> int:
+    """All cores are one device."""
+    return 1

@@ -1,0 +1,88 @@
+"""The schedules of vector CPUs, by kind of kernel: what can be chosen, and the placement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from luminal import config
+from luminal.backends.cpu.schedule.nest import schedule
+from luminal.backends.cpu.schedule.space import space as nest_space
+from luminal.codegen.llvm_product import gemm
+from luminal.errors import CompileError
+from luminal.kernel.cascade import Cascade
+from luminal.kernel.cost import label
+from luminal.kernel.custom import place_custom
+from luminal.kernel.evaluate import Placed
+from luminal.kernel.group import Group
+from luminal.kernel.knobs import Choices, Knobs
+from luminal.kernel.opaque import place_opaque
+from luminal.kernel.pairs import in_words
+from luminal.kernel.place_cascade import cascade_space, place_cascade
+from luminal.kernel.placement import place
+from luminal.kernel.product import BLAS, place_product, product_of
+from luminal.kernel.tile_verify import verify
+from luminal.program.steps import CallStep, CascadeStep, CustomStep, KernelStep, NestStep, RowsStep
+from luminal.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSchedules:
+    """Those for cores with vector registers and caches."""
+
+    target: Target
+
+    def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
+        """One kernel placed by the schedule that `knobs` make of the default. Raises KnobError for
+        knobs that `space` does not offer and that make no schedule of this kernel.
+        """
+        placed = self._place(step, knobs)
+        if config.get("LUMINAL_VERIFY"):
+            verify(placed.kernel)
+        return placed
+
+    def space(self, step: KernelStep | CustomStep) -> tuple[Knobs, ...]:
+        """The schedules of a kernel worth timing, () first."""
+        match step:
+            case NestStep(group):
+                return nest_space(in_words(group)[0], self.target)
+            case CascadeStep():
+                return cascade_space(*_in_words(step), self.target)
+            case RowsStep() | CallStep() | CustomStep():
+                return ((),)
+
+    def callable_by(self, step: KernelStep | CustomStep) -> str | None:
+        """The library that may compute the kernel. That depends on layouts, which a kernel's text
+        need not show.
+        """
+        if not isinstance(step, NestStep | CallStep) or BLAS not in self.target.libraries:
+            return None
+        return None if product_of(step.group) is None else BLAS
+
+    def _place(self, step: KernelStep | CustomStep, knobs: Knobs) -> Placed:
+        match step:
+            case NestStep(group):
+                group, _ = in_words(group)
+                return place(group, schedule(group, self.target, knobs))
+            case CascadeStep():
+                return place_cascade(*_in_words(step), self.target, knobs)
+            case RowsStep(group):
+                Choices(label(group), knobs).finish()
+                return place_opaque(group, self.target)
+            case CallStep(group, library):
+                Choices(label(group), knobs).finish()
+                return _place_call(group, library)
+            case CustomStep(attrs, operands, results):
+                Choices(attrs.kernel.name, knobs).finish()
+                return place_custom(attrs, operands, results)
+
+
+def _in_words(step: CascadeStep) -> tuple[Group, Cascade]:
+    group, words = in_words(step.group)
+    return group, step.cascade.renamed(words)
+
+
+def _place_call(group: Group, library: str) -> Placed:
+    product = product_of(group)
+    if product is None:
+        raise CompileError(f"{label(group)}: no call of {library}: it is no plain product")
+    return place_product(product, gemm(product.c.dtype, product.turned))

@@ -1,0 +1,61 @@
+"""The interpreter of tile IR as a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from luminal.backends.cpu import costs
+from luminal.backends.cpu.schedule.steps import VectorSchedules
+from luminal.backends.interpreted import device
+from luminal.costs import Costs
+from luminal.kernel.tile_ir import Kernel
+from luminal.program.launch_list import Program
+from luminal.runtime.device import Device
+from luminal.runtime.device_runner import DeviceRunner
+from luminal.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreted:
+    """Tile IR on NumPy, scheduled as for a small CPU."""
+
+    target: Target = device.TARGET
+    name: str = "interpreted"
+    makers: tuple[str, ...] = ("luminal.kernel.tile_interpreter",)
+    renderers: Mapping[str, Callable[[Kernel], str]] = field(default_factory=dict, hash=False)
+
+    @property
+    def memory(self) -> Device:
+        """The device's, apart from the host's."""
+        return device.device()
+
+    @property
+    def costs(self) -> Costs:
+        """Those that a CPU like this would have."""
+        return costs.of(self.target)
+
+    @property
+    def schedules(self) -> VectorSchedules:
+        """Those of vectors in registers."""
+        return VectorSchedules(self.target)
+
+    def begin(self, kernel: Kernel, text: str) -> None:
+        """Nothing is compiled."""
+
+    def compile(self, kernel: Kernel, text: str) -> None:
+        """Nothing is compiled."""
+
+    def runner(self, program: Program) -> DeviceRunner:
+        """The program on the one device."""
+        return DeviceRunner(program, self.memory)
+
+
+def current(number: int = 0) -> Interpreted:
+    """The one device."""
+    return Interpreted()
+
+
+def count() -> int:
+    """There is one."""
+    return 1

@@ -1,0 +1,26 @@
+"""Machines that are like none here: what is compiled for them is the same everywhere."""
+
+from __future__ import annotations
+
+from luminal.backends.cpu.backend import Cpu
+from luminal.codegen.llvm_target import LlvmTarget
+
+
+def vectors(bits: int, registers: int) -> Cpu:
+    """Two cores with registers of so many bits, and usual caches."""
+    target = LlvmTarget(
+        name="test",
+        vector_bits=bits,
+        registers=registers,
+        dots=(),
+        cores=2,
+        l1_bytes=32 << 10,
+        l2_bytes=1 << 20,
+        l3_bytes=16 << 20,
+        triple="",
+        cpu="",
+        features=(),
+        llvm_features="",
+        fma=True,
+    )
+    return Cpu(target)
