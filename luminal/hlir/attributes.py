@@ -175,7 +175,7 @@ class CustomKernel:
     """A hand-written operation, equal to no other one whatever its name and code.
 
     `evaluate(*operands, *results)` is its meaning: it reads NumPy arrays and writes the results.
-    `ir` is the LLVM IR that a CPU runs instead; None: `evaluate` itself is the kernel. `vjp` is for
+    `ir` is code that a backend runs instead; None: `evaluate` itself is the kernel. `vjp` is for
     training: `vjp(operands, results, cotangents)` gives a gradient or None for each operand.
     """
 
@@ -188,8 +188,8 @@ class CustomKernel:
         """Calls `evaluate`, which sees the operands read-only. Raises what it raises."""
         if self.evaluate is None:
             raise CompileError(
-                f"{self.name}: this custom kernel has LLVM IR only; give custom_kernel(evaluate=) "
-                "a NumPy function to run it here"
+                f"{self.name}: this custom kernel has native code only; give "
+                "custom_kernel(evaluate=) a NumPy function to run it here"
             )
         views = [np.asarray(x, order="C").view() for x in operands]
         for view in views:

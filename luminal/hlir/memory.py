@@ -19,7 +19,7 @@ from luminal.dtypes import DType
 from luminal.hlir.poison import poison
 
 Array: TypeAlias = np.ndarray[Any, Any]
-ALIGNMENT = 64  # bytes: one cache line and one AVX-512 register
+ALIGNMENT = 64  # bytes: one cache line, and the widest vector register of any CPU
 
 
 def aligned_empty(shape: Sequence[int], dtype: DType) -> Array:

@@ -20,7 +20,7 @@ from luminal.kernel.schedule import Schedule
 from luminal.kernel.tile_ir import Contract, Map, Tile
 from luminal.shape.expression import Expression, Symbol, const
 
-MOST_CODE = 150  # vectors of a tile times positions: LLVM's time grows faster than the code
+MOST_CODE = 150  # vectors of a tile times positions: compile time grows faster than the code
 WRITTEN_OUT = 9  # positions of the innermost loops written one by one: a window of 3 by 3
 
 

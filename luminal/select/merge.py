@@ -54,7 +54,7 @@ def merges(
 
 
 def _large(group: Sequence[Term], term: Term, sizes: Mapping[Term, int]) -> bool:
-    """Would `term` make the kernel too long? LLVM's time grows faster than the length."""
+    """Would `term` make the kernel too long? Compile time grows faster than the length."""
     terms = sum(sizes[other] for other in group) + sizes[term]
     return len(group) >= MERGED or terms > KERNEL_TERMS
 

@@ -1,0 +1,74 @@
+"""From the graph to the launch list nothing says what it compiles for, and memory is Buffers.
+
+The contract "neutral" in pyproject.toml says the same of imports.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from luminal.runtime import source_hash
+
+ROOT = Path(source_hash.ROOT)
+MACHINES = re.compile(r"avx|llvm|x86|\bsse|\bneon\b|\bptx\b", re.IGNORECASE)
+HOST_MEMORY = re.compile(r"\baligned_empty\b|__array_interface__|\.ctypes\b|\bmemmove\b")
+EDGES = (  # where users' arrays and files come in and results go out
+    "hlir/data.py",
+    "hlir/memory.py",
+    "hlir/state.py",
+    "runtime/arrays.py",
+    "runtime/device.py",
+    "runtime/output_pool.py",
+    "search/worker.py",
+)
+
+
+def neutral() -> list[Path]:
+    """The modules that the contract names."""
+    contracts = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (names,) = (c["source_modules"] for c in contracts["contracts"] if c["id"] == "neutral")
+    places = [ROOT / name.removeprefix("luminal.").replace(".", "/") for name in names]
+    return sorted(
+        path
+        for place in places
+        for path in (place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")])
+    )
+
+
+def faults(name: str, text: str) -> list[str]:
+    """Lines that name a machine, or memory that only the host has."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if MACHINES.search(line) or (HOST_MEMORY.search(line) and name not in EDGES):
+            found.append(f"{name}:{number}: {line.strip()}")
+    return found
+
+
+def test_nothing_neutral_names_a_machine() -> None:
+    modules = neutral()
+    assert {path.parent.name for path in modules} >= {"select", "kernel", "search", "luminal"}
+    found = [f for path in modules for f in faults(str(path.relative_to(ROOT)), path.read_text())]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("kernel/placement.py", "lanes = 16  # of AVX-512"),
+        ("select/fast.py", "from luminal.codegen.llvm import render"),
+        ("program/buffers.py", "array = aligned_empty(shape, dtype)"),
+        ("search/space.py", "start = array.ctypes.data"),
+    ],
+)
+def test_faults_are_found(name: str, line: str) -> None:
+    assert faults(name, f"first\n{line}\n") == [f"{name}:2: {line}"]
+    assert not faults(name, "a register tile of vectors\n")
+
+
+def test_edges_hold_arrays() -> None:
+    for name in EDGES:
+        assert HOST_MEMORY.search((ROOT / name).read_text()), f"{name} is no edge any more"
