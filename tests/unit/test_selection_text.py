@@ -101,6 +101,26 @@ def test_cascades_are_read_back() -> None:
         parse(text, lowered)
 
 
+def test_a_cascade_in_a_loop_is_read_back_and_verified() -> None:
+    graph = lm.Graph()
+    q = graph.tensor((40, 8), name="q")
+    keys, values = (graph.tensor((3, 70, 8), name=name) for name in "kv")
+
+    def attend(q: lm.Tensor, cache: tuple[lm.Tensor, lm.Tensor]) -> tuple[lm.Tensor, None]:
+        k, v = cache
+        return (q @ k.mT).softmax(-1) @ v, None
+
+    lm.scan(attend, q, (keys, values))[0].output("y")
+    lowered = lower(graph.graph())
+    selection = select(lowered)
+    ((number, body),) = selection.bodies.items()
+    (cascade,) = body.cascades
+    round_trip(lowered, selection)
+    planted = replace(body, cascades=(replace(cascade, inner=()),))
+    with pytest.raises(VerifyError, match="are no cascade"):
+        verify(replace(selection, bodies={number: planted}))
+
+
 def test_a_reduction_in_two_stages_is_read_back() -> None:
     graph = lm.Graph()
     graph.tensor((1 << 20,), name="x").sum().output("y")
