@@ -28,9 +28,7 @@ from luminal.kernel.layout import CACHE_LINE
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.stages import Stages, every_point
-from luminal.kernel.tile_ir import (
-    Role,
-)
+from luminal.kernel.tile_ir import Role
 from luminal.shape.expression import (
     TRUE,
     Expression,
