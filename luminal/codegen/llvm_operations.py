@@ -7,13 +7,16 @@ whose result has the type `out`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 
 from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_cast import register_type
 from luminal.codegen.llvm_elementary import libm
-from luminal.dtypes import DType, bool_
+from luminal.dtypes import DType, bool_, float32, uint16
+from luminal.expand.builder import Instructions
 from luminal.expand.ir import Type
 
+WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 Emit = Callable[[FunctionBuilder, DType, list[IRValue], Type], IRValue]
 
 
@@ -82,6 +85,40 @@ def _any(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IR
     return b.icmp("ne", bits, b.const(bits.type, 0))
 
 
+def _count(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+    type_ = IRType(f"i{args[0].type.lanes}")
+    bits = b.cast("bitcast", args[0], type_)
+    ones = bits if type_.bits == 1 else b.intrinsic("llvm.ctpop", type_, [bits])
+    return b.cast("zext", ones, register_type(out.dtype))
+
+
+def _scale(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+    everywhere, current_rounding = b.const(IRType("i16"), -1), b.const(IRType("i32"), 4)
+    scaled = [*args, args[0], everywhere, current_rounding]
+    return b.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", args[0].type, scaled, ())
+
+
+def _widen_half(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+    halves = b.cast("bitcast", args[0], IRType("half", out.lanes))
+    return b.cast("fpext", halves, register_type(out.dtype, out.lanes))
+
+
+def _narrow_half(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+    halves = b.cast("fptrunc", args[0], IRType("half", out.lanes))
+    return b.cast("bitcast", halves, register_type(out.dtype, out.lanes))
+
+
+def instructions(features: AbstractSet[str]) -> Instructions:
+    """The operations that only some machines have, of one with these features."""
+    found: set[tuple[str, Type]] = set()
+    if "avx512f" in features:
+        found.add(("scale", Type(float32, 16)))
+    if "f16c" in features:
+        found |= {("widen_half", Type(float32, n)) for n in WIDTHS}
+        found |= {("narrow_half", Type(uint16, n)) for n in WIDTHS}
+    return frozenset(found)
+
+
 OPERATIONS: Mapping[str, Emit] = {
     "add": _instruction("fadd", "add"),
     "sub": _instruction("fsub", "sub"),
@@ -115,4 +152,8 @@ OPERATIONS: Mapping[str, Emit] = {
     "upper": _half(upper=True),
     "extract": lambda b, dtype, args, out: b.extract(args[0], args[1]),
     "any": _any,
+    "count": _count,
+    "scale": _scale,
+    "widen_half": _widen_half,
+    "narrow_half": _narrow_half,
 }

@@ -96,8 +96,13 @@ class _Walk:
             self.RULES[type(statement)](self, statement)
 
     def apply(self, statement: Apply) -> None:
-        args = [self.value(arg) for arg in statement.args]
         out, of = statement.out, statement.args[-1].type.dtype
+        if statement.op == "shuffle":
+            x, y, lanes = statement.args
+            assert isinstance(lanes, Constant)
+            self.values[out.id] = self.b.shuffle(self.value(x), self.value(y), lanes.bits)
+            return
+        args = [self.value(arg) for arg in statement.args]
         if statement.op == "splat" and out.type.dtype.kind == "bool":
             self.spread[out.id] = args[0]
         emit = OPERATIONS[statement.op]
@@ -181,7 +186,7 @@ class _Walk:
         then, after = b.label("then"), b.label("after")
         otherwise = [self.value(choice.otherwise) for choice in choices]
         before = b.current
-        b.cond_br(self.value(statement.condition), then, after)
+        b.cond_br(self.value(statement.condition), then, after, unlikely=statement.seldom)
         b.block(then)
         self.body(statement.body)
         taken, end = [self.value(choice.then) for choice in choices], b.current

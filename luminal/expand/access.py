@@ -15,6 +15,7 @@ from luminal.expand.fold import constant, uniform
 from luminal.expand.ir import Operand, Type, memory_dtype
 from luminal.expand.lanes import Lanes
 from luminal.expand.pointwise import POINTWISE
+from luminal.expand.shuffled import SHORT_STEPS, backwards, strided, transposable, transposed
 from luminal.expand.tiles import Elements, Position, Tiles
 from luminal.kernel.tile_ir import Load, Store
 from luminal.shape.expression import ONE, TRUE, Expression, Symbol
@@ -25,6 +26,10 @@ from luminal.shape.expression import ONE, TRUE, Expression, Symbol
 def load(tiles: Tiles, statement: Load) -> None:
     """Every piece of the tile."""
     out = statement.out
+    across = transposable(tiles, statement)
+    if across is not None:
+        tiles.values[out.id] = _load_transposed(tiles, statement, across)
+        return
     elements: Elements = {}
     for key, position in tiles.positions(out.axes):
         lanes = _bound(tiles, statement, out.axes, position)
@@ -41,8 +46,17 @@ def _load(
     tiles: Tiles, buffer: str, offset: Expression, mask: Operand | None, lanes: Lanes
 ) -> Operand:
     b, index = tiles.b, tiles.index
-    if lanes.step(offset) is ONE:
+
+    def in_a_row(offset: Expression, mask: Operand | None) -> Operand:
         return read(tiles, buffer, index.scalar(offset), mask, lanes.count)
+
+    step = lanes.step(offset)
+    if step is ONE:
+        return in_a_row(offset, mask)
+    if step is not None and step.is_const and step.constant == -1:
+        return backwards(b, in_a_row, offset, mask, lanes.count)
+    if step is not None and step.is_const and 1 < step.constant <= SHORT_STEPS:
+        return strided(b, in_a_row, offset, mask, lanes.count, step.constant)
     if lanes.vary(offset):
         return read(tiles, buffer, lanes.integers(offset), mask, lanes.count)
     wanted = None if mask is None else b.op("any", mask)
@@ -50,6 +64,18 @@ def _load(
     if mask is None:
         return value
     return b.op("select", mask, value, constant(value.type, 0))
+
+
+def _load_transposed(tiles: Tiles, statement: Load, across: Symbol) -> Elements:
+    _bound(tiles, statement, (), {})
+    mask = _mask(tiles, statement, (), {}, None)
+    count = tiles.lanes(statement.out.axes)
+    where = None if mask is None else tiles.b.spread(mask, count)
+
+    def in_a_row(offset: Expression, _: Operand | None) -> Operand:
+        return read(tiles, statement.buffer, tiles.index.scalar(offset), where, count)
+
+    return transposed(tiles, statement, across, in_a_row)
 
 
 def read(

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
+
 from luminal import dtypes
-from luminal.dtypes import DType
+from luminal.dtypes import DType, int32
 from luminal.expand.fold import constant, converted, folded, uniform
 from luminal.expand.ir import (
     INDEX,
@@ -39,6 +41,10 @@ def integer(value: int) -> Constant:
     return constant(INDEX, value)
 
 
+Instructions = frozenset[tuple[str, Type]]
+"""Operations that only some machines have, and the types that they make."""
+
+
 class Block:
     """Statements of a body under construction."""
 
@@ -60,7 +66,8 @@ class OpenLoop:
 class Builder:
     """Appends statements to the innermost block, or hoists them."""
 
-    def __init__(self) -> None:
+    def __init__(self, instructions: Instructions = frozenset()) -> None:
+        self.instructions = instructions
         self.blocks = [Block()]
         self.known: dict[Hashable, Value] = {}
         self.depths: dict[int, int] = {}  # of values: the block that has them
@@ -104,6 +111,10 @@ class Builder:
             return known
         return self._apply(name, (value,), Type(dtype, value.type.lanes), hoisted)
 
+    def has(self, name: str, type_: Type) -> bool:
+        """Does the machine have an instruction for an operation that only some have?"""
+        return (name, type_) in self.instructions
+
     def spread(self, value: Operand, lanes: int) -> Operand:
         """A scalar in every lane; a vector as it is."""
         if value.type.lanes == lanes:
@@ -121,6 +132,18 @@ class Builder:
             size = value.type.dtype.size
             return Constant(Type(value.type.dtype), value.data[lane * size :][:size])
         return self.op("extract", value, integer(lane))
+
+    def count_of(self, mask: Operand) -> Operand:
+        """In how many lanes a mask holds, as an i64."""
+        return self.cast(mask, INDEX.dtype) if mask.type.lanes == 1 else self.op("count", mask)
+
+    def shuffle(self, x: Operand, y: Operand, lanes: Sequence[int]) -> Operand:
+        """Lanes of `x` and then `y` by number."""
+        picked = Constant(Type(int32, len(lanes)), np.array(lanes, np.int32).tobytes())
+        if isinstance(x, Constant) and isinstance(y, Constant):
+            found = np.concatenate((x.values, y.values))[list(lanes)]
+            return Constant(Type(x.type.dtype, len(lanes)), found.tobytes())
+        return self.op("shuffle", x, y, picked)
 
     def _apply(self, name: str, args: tuple[Operand, ...], type_: Type, hoisted: bool) -> Operand:
         key = (name, args, type_)
@@ -192,7 +215,9 @@ class Builder:
         open_.results = results
 
     @contextmanager
-    def branch(self, condition: Operand) -> Iterator[Callable[[Operand, Operand], Value]]:
+    def branch(
+        self, condition: Operand, *, seldom: bool = False
+    ) -> Iterator[Callable[[Operand, Operand], Value]]:
         """What is built inside runs where the scalar holds. The function that the block gets makes
         a value for after it: the first operand where it ran, else the second.
         """
@@ -206,7 +231,7 @@ class Builder:
         self.blocks.append(Block())
         yield choose
         body = self.close()
-        self.emit(If(condition, tuple(choices), body))
+        self.emit(If(condition, tuple(choices), body, seldom))
 
     def where(self, condition: Operand, write: Callable[[], None]) -> None:
         """What `write` builds runs where the scalar holds; where that is known, without a test."""

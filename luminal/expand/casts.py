@@ -16,7 +16,7 @@ from luminal.dtypes import (
     uint64,
 )
 from luminal.expand.builder import Builder, truth
-from luminal.expand.ir import Operand, memory_dtype
+from luminal.expand.ir import Operand, Type, memory_dtype
 
 
 def held_dtype(dtype: DType) -> DType:
@@ -107,6 +107,8 @@ def _widened(b: Builder, source: DType, words: Operand) -> Operand:
     """f16 or bf16 to f32: exact. Of f16, exponent and mantissa are moved into an f32, whose bias a
     product with 2**112 corrects.
     """
+    if source is float16 and b.has("widen_half", Type(float32, words.type.lanes)):
+        return b.op("widen_half", words)
     bits = b.cast(words, uint32)
     if source is not float16:
         return b.bitcast(b.op("shl", bits, 16), float32)
@@ -131,6 +133,8 @@ def _narrow_bfloat(b: Builder, value: Operand) -> Operand:
 
 def _narrow_half(b: Builder, value: Operand) -> Operand:
     """Subnormal results round in an f32 addition to 0.5; the others by adding to the bits."""
+    if b.has("narrow_half", Type(uint16, value.type.lanes)):
+        return b.op("narrow_half", value)
     bits = b.bitcast(value, uint32)
     body = b.op("and", bits, 0x7FFFFFFF)
     moved = b.op("add", b.bitcast(body, float32), 0.5)

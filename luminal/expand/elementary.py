@@ -23,7 +23,7 @@ def exp(b: Builder, x: Operand) -> Operand:
     n = b.op("sub", shifted, table.ROUND)
     r = b.op("fma", n, -table.LN2_LO, b.op("fma", n, -table.LN2_HI, x))
     q = b.op("fma", b.op("mul", r, r), _horner(b, r, table.EXP), r)
-    return _scaled(b, b.op("add", q, 1.0), shifted)
+    return _scaled(b, b.op("add", q, 1.0), n, shifted)
 
 
 def exp2(b: Builder, x: Operand) -> Operand:
@@ -32,8 +32,9 @@ def exp2(b: Builder, x: Operand) -> Operand:
         return b.op("exp2", x)
     x = _clamped(b, x, -160.0, 160.0)  # 0 below, inf above; keeps n finite
     shifted = b.op("add", x, table.ROUND)
-    r = b.op("sub", x, b.op("sub", shifted, table.ROUND))
-    return _scaled(b, b.op("fma", r, _horner(b, r, table.EXP2), 1.0), shifted)
+    n = b.op("sub", shifted, table.ROUND)
+    r = b.op("sub", x, n)
+    return _scaled(b, b.op("fma", r, _horner(b, r, table.EXP2), 1.0), n, shifted)
 
 
 def log(b: Builder, x: Operand) -> Operand:
@@ -73,10 +74,12 @@ def _clamped(b: Builder, x: Operand, low: float, high: float) -> Operand:
     return b.op("select", b.op("lt", x, low), low, x)
 
 
-def _scaled(b: Builder, value: Operand, shifted: Operand) -> Operand:
-    """`value * 2**n` rounded once, for the integer n in the low bits of `shifted`: two factors
-    2**(n/2), of which the first product is exact, as the value is near 1.
+def _scaled(b: Builder, value: Operand, n: Operand, shifted: Operand) -> Operand:
+    """`value * 2**n` rounded once; the integer n lies in the low bits of `shifted` too. By two
+    factors 2**(n/2), of which the first product is exact, as the value is near 1.
     """
+    if b.has("scale", value.type):
+        return b.op("scale", value, n)
     whole = b.op("sub", b.bitcast(shifted, int32), table.ROUND_BITS)
     half = b.op("shr", whole, 1)
     for exponent in (half, b.op("sub", whole, half)):
@@ -118,7 +121,7 @@ def _sine(b: Builder, name: str, x: Operand) -> Operand:
     body = b.op("and", b.bitcast(x, uint32), 0x7FFFFFFF)
     huge = b.op("lt", b.op("sub", body, table.HUGE_BITS), table.INF_BITS - table.HUGE_BITS)
     found = huge if x.type.lanes == 1 else b.op("any", huge)
-    with b.branch(found) as choose:
+    with b.branch(found, seldom=True) as choose:
         far = b.cast(b.op(name, b.cast(x, float64)), float32)
         return choose(b.op("select", huge, far, near), near)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from luminal.dtypes import DType, float32, uint32
 from luminal.errors import CompileError
 from luminal.expand import access
-from luminal.expand.builder import Builder
+from luminal.expand.builder import Builder, Instructions
 from luminal.expand.casts import bitcast, cast, held_dtype
 from luminal.expand.index import Indexer
 from luminal.expand.ir import INDEX, Constant, Kernel, Operand, Param, Scratch, Type, Value
@@ -38,23 +38,26 @@ from luminal.kernel.tile_ir import (
 from luminal.shape.expression import Expression, opaque, product_of
 
 
-def expand(kernel: tile_ir.Kernel, lanes: int = 1) -> Kernel:
-    """A verified kernel for a machine whose values have up to `lanes` lanes.
+def expand(
+    kernel: tile_ir.Kernel, lanes: int = 1, instructions: Instructions = frozenset()
+) -> Kernel:
+    """A verified kernel for a machine whose values have up to `lanes` lanes, and which has these of
+    the operations that only some have.
 
     Raises CompileError for a kernel that calls hand-written code.
     """
     if kernel.call is not None:
         name = kernel.call.kernel.name
         raise CompileError(f"expand: {name!r} is code written by hand; only the CPU runs it")
-    return _Expansion(kernel, lanes).kernel()
+    return _Expansion(kernel, lanes, instructions).kernel()
 
 
 class _Expansion:
     """Writes statements; one method per kind."""
 
-    def __init__(self, source: tile_ir.Kernel, lanes: int) -> None:
+    def __init__(self, source: tile_ir.Kernel, lanes: int, instructions: Instructions) -> None:
         self.source = source
-        self.b = Builder()
+        self.b = Builder(instructions)
         self.index = Indexer(self.b)
         buffers = {buffer.name: buffer for buffer in (*source.buffers, *source.scratch)}
         self.tiles = Tiles(self.b, self.index, buffers, lanes)

@@ -159,11 +159,15 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """Runs the body where `condition`, a scalar bool, holds; `choices` are bound after it."""
+    """Runs the body where `condition`, a scalar bool, holds; `choices` are bound after it.
+
+    `seldom`: that is not to be expected.
+    """
 
     condition: Operand
     choices: tuple[Choice, ...]
     body: tuple[Statement, ...]
+    seldom: bool = False
 
 
 Statement = Apply | Load | Store | Loop | If
@@ -266,7 +270,7 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
                     lines.append(f"{indent}  carry {_typed(carry.inner)} = {carry.init} {after}")
                 _block(statement.body, indent + "  ", lines)
             case If(condition):
-                lines.append(f"{indent}if {condition}:")
+                lines.append(f"{indent}if {condition}{', seldom' if statement.seldom else ''}:")
                 for choice in statement.choices:
                     arms = f"{choice.then} else {choice.otherwise}"
                     lines.append(f"{indent}  after {_typed(choice.result)} = {arms}")

@@ -24,6 +24,7 @@ Kinds = frozenset[str]
 
 FLOAT: Kinds = frozenset(("float",))
 INTEGER: Kinds = frozenset(("int", "uint"))
+WORD: Kinds = frozenset(("uint",))
 NUMBER: Kinds = FLOAT | INTEGER
 BITS: Kinds = INTEGER | {"bool"}
 ANY: Kinds = NUMBER | {"bool"}
@@ -58,6 +59,18 @@ def _half(types: Sequence[Type]) -> Type:
 
 def _lane(types: Sequence[Type]) -> Type:
     return Type(types[0].dtype)
+
+
+def _shuffled(types: Sequence[Type]) -> Type:
+    return Type(types[0].dtype, types[2].lanes)
+
+
+def _single(types: Sequence[Type]) -> Type:
+    return Type(dtypes.float32, types[0].lanes)
+
+
+def _word(types: Sequence[Type]) -> Type:
+    return Type(dtypes.uint16, types[0].lanes)
 
 
 def _scalar_truth(types: Sequence[Type]) -> Type:
@@ -109,6 +122,14 @@ def _minimum(a: Array, b: Array) -> Array:
     return found
 
 
+def _number(types: Sequence[Type]) -> Type:
+    return Type(dtypes.int64)
+
+
+def _scaled(x: Array, n: Array) -> Array:
+    return np.asarray(np.ldexp(x, n.astype(np.int32)))
+
+
 def convert(x: Array, to: DType) -> Array:
     """The value of `cast`."""
     return x.astype(to.numpy)
@@ -151,11 +172,17 @@ _TABLE = (
     Operation("log2", 1, FLOAT,  _first, _function("log2")),
     Operation("sin",  1, FLOAT,  _first, _function("sin")),
     Operation("cos",  1, FLOAT,  _first, _function("cos")),
+    # What only some machines have: `expand` is told which, and for which types.
+    Operation("scale", 2, FLOAT, _first, _scaled),           # x * 2**n, n integral, rounded once
+    Operation("widen_half", 1, WORD, _single, lambda x: x.view(np.float16).astype(np.float32)),
+    Operation("narrow_half", 1, FLOAT, _word, lambda x: x.astype(np.float16).view(np.uint16)),
     # Lanes.
     Operation("splat", 1, ANY,   None,   lambda x, to: x),   # a scalar in every lane
     Operation("lower", 1, ANY,   _half,  lambda x: x[: len(x) // 2]),
     Operation("upper", 1, ANY,   _half,  lambda x: x[len(x) // 2 :]),
     Operation("extract", 2, ANY, _lane,  lambda x, lane: x[lane]),  # a constant lane
+    Operation("shuffle", 3, ANY, _shuffled, lambda x, y, lanes: np.concatenate((x, y))[lanes]),
+    Operation("count", 1, frozenset(("bool",)), _number, lambda x: np.array([x.sum()])),
     Operation("any",  1, frozenset(("bool",)), _scalar_truth, np.any),
 )
 # fmt: on

@@ -11,16 +11,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from luminal.dtypes import DType, dtype_of, int64
+import numpy as np
+
+from luminal.dtypes import DType, dtype_of, int32, int64
 from luminal.expand.access import read
 from luminal.expand.builder import Builder, integer
-from luminal.expand.ir import INDEX, Operand, Type
+from luminal.expand.fold import constant
+from luminal.expand.ir import INDEX, Constant, Operand, Type
 from luminal.expand.tiles import Tiles
 from luminal.kernel.tile_ir import Buffer, Kernel, Role, SortRow, Space
 from luminal.shape.expression import const
 
 RADIX_FROM = 256
 """Keys from which on clearing and summing 256 counters a byte costs less than all pairs do."""
+LANES = 16
+"""Keys that one is compared with at a time, where there are vectors."""
 BUCKETS = 256
 COUNTS = "sort_counts"
 
@@ -31,13 +36,15 @@ def key_dtype(dtype: DType) -> DType:
 
 
 def working_memory(kernel: Kernel) -> tuple[Buffer, ...]:
-    """The scratch memory of a kernel: what it sorts in holds keys as integers, and there is a
-    counter for each value of each byte of one.
+    """The scratch memory of a kernel: what it sorts in holds keys as integers, and a vector more,
+    and there is a counter for each value of each byte of a key.
     """
     scratch = {buffer.name: buffer for buffer in kernel.scratch}
     works = [scratch[s.work] for s in kernel.statements() if isinstance(s, SortRow)]
     if works:
-        scratch |= {work.name: replace(work, dtype=key_dtype(work.dtype)) for work in works}
+        for work in works:
+            keys = replace(work, dtype=key_dtype(work.dtype), size=work.size + LANES)
+            scratch[work.name] = keys
         counters = const(max(work.dtype.size for work in works) * BUCKETS)
         scratch[COUNTS] = Buffer(COUNTS, int64, counters, Space.SCRATCH, Role.INOUT)
     return tuple(scratch.values())
@@ -90,7 +97,10 @@ class _Sort:
     # --- by rank ----------------------------------------------------------------------------------
 
     def by_rank(self) -> None:
-        b, zero = self.b, integer(0)
+        b, zero, lanes = self.b, integer(0), min(LANES, self.tiles.most)
+        if lanes > 1:  # what the last vector has beyond the row counts before no key
+            last = b.op("max", b.op("and", b.op("sub", self.extent, 1), -lanes), 0)
+            b.store(self.row.work, last, constant(Type(self.keys, lanes), -1))
         with b.loop(zero, self.extent, 1) as loop:
             b.store(self.row.work, loop.index, ordered_bits(b, self.source(loop.index)))
         with b.loop(zero, self.extent, 1) as loop:
@@ -98,13 +108,16 @@ class _Sort:
 
     def rank(self, position: Operand) -> Operand:
         """How many keys come before one: the lesser, and of equals those before it."""
-        b = self.b
-        key = b.load(Type(self.keys), self.row.work, position)
-        with b.loop(integer(0), self.extent, 1, (integer(0),)) as loop:
-            other = b.load(Type(self.keys), self.row.work, loop.index)
-            equal = b.op("and", b.op("eq", other, key), b.op("lt", loop.index, position))
+        b, count = self.b, min(LANES, self.tiles.most)
+        key = b.spread(b.load(Type(self.keys), self.row.work, position), count)
+        numbers = Constant(Type(int32, count), np.arange(count, dtype=np.int32).tobytes())
+        with b.loop(integer(0), self.extent, count, (integer(0),)) as loop:
+            other = b.load(Type(self.keys, count), self.row.work, loop.index)
+            distance = b.cast(b.op("sub", position, loop.index), int32)
+            earlier = b.op("lt", numbers, b.spread(distance, count))
+            equal = b.op("and", b.op("eq", other, key), earlier)
             before = b.op("or", b.op("lt", other, key), equal)
-            loop.next = (b.op("add", loop.inner[0], b.cast(before, int64)),)
+            loop.next = (b.op("add", loop.inner[0], b.count_of(before)),)
         return loop.results[0]
 
     # --- by radix ---------------------------------------------------------------------------------

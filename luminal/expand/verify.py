@@ -35,6 +35,8 @@ from luminal.expand.ranges import Ranges, is_empty
 from luminal.kernel.tile_ir import Buffer, Role
 from luminal.shape.interval import Interval
 
+OWN = {"select": slice(1, 3), "extract": slice(0, 1), "shuffle": slice(0, 2)}
+"""Which operands have the type that a row is about, where not all have it."""
 CONVERSIONS = ("cast", "bitcast", "splat")
 """What the statement, not the row, gives a type."""
 
@@ -134,7 +136,7 @@ class _Verifier:
         args = [self.operand(arg) for arg in statement.args]
         if len(args) != row.arity:
             self.fail(f"{row.name} takes {row.arity} operands, got {len(args)}")
-        own = args[1:] if row.name == "select" else args[:1] if row.name == "extract" else args
+        own = args[OWN.get(row.name, slice(None))]
         for arg in own:
             if arg.type.dtype.kind not in row.takes:
                 self.fail(f"{row.name} takes {', '.join(sorted(row.takes))}, got {arg.type}")

@@ -31,7 +31,8 @@ from luminal.shape.expression import ExpressionLike, Symbol, const, symbol
 
 Array = np.ndarray[Any, Any]
 
-LANES = ("lower", "upper", "extract", "any", "splat")
+LANES = ("lower", "upper", "extract", "any", "splat", "shuffle", "count")
+OF_SOME_MACHINES = ("scale", "widen_half", "narrow_half")
 OF_THE_LIBRARY = ("exp", "exp2", "log", "log2", "sin", "cos")
 COMPUTED = tuple(dtype for dtype in dtypes.ALL if not dtype.is_storage)
 
@@ -177,7 +178,9 @@ def rows_of(dtype: DType) -> list[Row]:
     """Every operation of one lane that takes this dtype; of casts each to another one."""
     found = []
     for op, row in OPERATIONS.items():
-        if dtype.kind not in row.takes or op in LANES or (op in OF_THE_LIBRARY and dtype.size == 4):
+        if dtype.kind not in row.takes or op in (*LANES, *OF_SOME_MACHINES):
+            continue
+        if op in OF_THE_LIBRARY and dtype.size == 4:
             continue
         others = [to for to in COMPUTED if to != dtype and to.kind != "bool"]
         if op == "cast":
