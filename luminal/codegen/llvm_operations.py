@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
+from luminal.codegen import llvm_pairs
 from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_cast import register_type
 from luminal.codegen.llvm_elementary import libm
+from luminal.codegen.llvm_pairs import multiply_add_pairs
 from luminal.dtypes import DType, bool_, float32, uint16
 from luminal.expand.builder import Instructions
 from luminal.expand.ir import Type
@@ -113,6 +115,8 @@ def instructions(features: AbstractSet[str]) -> Instructions:
     found: set[tuple[str, Type]] = set()
     if "avx512f" in features:
         found.add(("scale", Type(float32, 16)))
+    if "avx512bf16" in features:
+        found |= {("dot", Type(float32, n)) for n in (1, *llvm_pairs.WIDTHS)}
     if "f16c" in features:
         found |= {("widen_half", Type(float32, n)) for n in WIDTHS}
         found |= {("narrow_half", Type(uint16, n)) for n in WIDTHS}
@@ -154,6 +158,7 @@ OPERATIONS: Mapping[str, Emit] = {
     "any": _any,
     "count": _count,
     "scale": _scale,
+    "dot": lambda b, dtype, args, out: multiply_add_pairs(b, args[1], args[2], args[0]),
     "widen_half": _widen_half,
     "narrow_half": _narrow_half,
 }

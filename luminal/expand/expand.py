@@ -153,7 +153,10 @@ class _Expansion:
 
     def multiply_add(self, dtype: DType, x: Operand, y: Operand, acc: Operand) -> Operand:
         b = self.b
-        if dtype is float32 and x.type.dtype is uint32:  # two bfloat16 each, the upper one first
+        in_pairs = dtype is float32 and x.type.dtype is uint32
+        if in_pairs and b.has("dot", acc.type):
+            return b.op("dot", acc, x, y)
+        if in_pairs:  # two bfloat16 each, the upper one first
             for name, operand in (("and", 0xFFFF0000), ("shl", 16)):
                 halves = [b.bitcast(b.op(name, word, operand), float32) for word in (x, y)]
                 acc = b.op("fma", *halves, acc)

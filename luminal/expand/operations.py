@@ -126,6 +126,14 @@ def _number(types: Sequence[Type]) -> Type:
     return Type(dtypes.int64)
 
 
+def _dot(acc: Array, x: Array, y: Array) -> Array:
+    """In an order and with roundings that are the hardware's: here the upper products first."""
+    for shift in (0, 16):
+        first, second = ((each << shift & 0xFFFF0000).view(np.float32) for each in (x, y))
+        acc = _fma(first, second, acc)
+    return acc
+
+
 def _scaled(x: Array, n: Array) -> Array:
     return np.asarray(np.ldexp(x, n.astype(np.int32)))
 
@@ -174,6 +182,7 @@ _TABLE = (
     Operation("cos",  1, FLOAT,  _first, _function("cos")),
     # What only some machines have: `expand` is told which, and for which types.
     Operation("scale", 2, FLOAT, _first, _scaled),           # x * 2**n, n integral, rounded once
+    Operation("dot", 3, WORD, _first, _dot),   # of u32 words of two bf16: f32 + both products
     Operation("widen_half", 1, WORD, _single, lambda x: x.view(np.float16).astype(np.float32)),
     Operation("narrow_half", 1, FLOAT, _word, lambda x: x.astype(np.float16).view(np.uint16)),
     # Lanes.

@@ -35,7 +35,7 @@ from luminal.expand.ranges import Ranges, is_empty
 from luminal.kernel.tile_ir import Buffer, Role
 from luminal.shape.interval import Interval
 
-OWN = {"select": slice(1, 3), "extract": slice(0, 1), "shuffle": slice(0, 2)}
+OWN = {"select": slice(1, 3), "extract": slice(0, 1), "shuffle": slice(0, 2), "dot": slice(1, 3)}
 """Which operands have the type that a row is about, where not all have it."""
 CONVERSIONS = ("cast", "bitcast", "splat")
 """What the statement, not the row, gives a type."""
@@ -143,6 +143,8 @@ class _Verifier:
             self.typed(arg, own[0].type)
         if row.name == "select":
             self.operand(args[0], Type(dtypes.bool_, own[0].type.lanes))
+        if row.name == "dot":
+            self.typed(args[0], Type(dtypes.float32, own[0].type.lanes))
         if row.name in CONVERSIONS:
             self.converted(statement)
         elif row.result is not None:

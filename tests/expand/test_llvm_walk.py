@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -10,19 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal.backends.cpu import compiler, machine_code
+from luminal import config, dtypes
 from luminal.backends.cpu.target import detect
-from luminal.codegen.llvm_walk import render
+from luminal.codegen.llvm_operations import instructions
+from luminal.dtypes import DType
 from luminal.expand.expand import expand
 from luminal.kernel import tile_interpreter
 from luminal.kernel.tile_ir import Kernel
 from tests.backends.cpu import test_render_fuzz
 from tests.backends.cpu.tile_builder import compare
-from tests.expand.launches import ABI
+from tests.expand.launches import call, walked
 from tests.expand.test_kernels import CALLS, SAMPLE
+from tests.expand.test_programs import GROUPS, check_seeds, check_table
 
 Array = np.ndarray[Any, Any]
-LANES = (1, 64)
 
 
 def run_native(
@@ -33,26 +33,15 @@ def run_native(
     params = params or {}
     expected = {name: x.copy() for name, x in arrays.items()}
     tile_interpreter.run(kernel, expected, params)
-    for lanes in LANES:
+    target = detect()
+    for lanes, known in ((1, frozenset()), (64, instructions(target.features))):
         found = {name: x.copy() for name, x in arrays.items()}
-        call(kernel, lanes, found, params)
+        expanded = expand(kernel, lanes, known)
+        chunks = range(int(expanded.chunks.evaluate(params)))
+        call(walked(expanded, target), expanded, found, params, chunks)
         for name, array in found.items():
             compare(f"{name} by {lanes}", array, expected[name], rtol)
     return expected
-
-
-def call(
-    kernel: Kernel, lanes: int, arrays: Mapping[str, Array], params: Mapping[str, int]
-) -> None:
-    """Run the kernel's code over all chunks."""
-    expanded, target = expand(kernel, lanes), detect()
-    code = compiler.load(machine_code.compile_object(render(expanded, target), target))
-    slots = np.array([arrays[b.name].ctypes.data for b in kernel.buffers] or [0], np.int64)
-    dims = np.array([params[p.name] for p in kernel.params] or [0], np.int64)
-    scratch = np.full(int(expanded.scratch_bytes.evaluate(params)) + 128, 0xA5, np.uint8)
-    at = -(-scratch.ctypes.data // 64) * 64
-    chunks = int(expanded.chunks.evaluate(params))
-    ABI(code.address)(slots.ctypes.data, dims.ctypes.data, 0, chunks, ctypes.c_void_p(at))
 
 
 @pytest.mark.parametrize(
@@ -76,3 +65,28 @@ def test_kernels_by_hand(
 def test_random_kernels(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_render_fuzz, "run_all", run_native)
     test_render_fuzz.check(seed)
+
+
+@pytest.mark.parametrize(
+    "group", [pytest.param(g, marks=() if g == "pointwise" else pytest.mark.long) for g in GROUPS]
+)
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(d, marks=() if d is dtypes.float32 else pytest.mark.long) for d in dtypes.ALL],
+    ids=str,
+)
+def test_the_op_table(dtype: DType, group: str) -> None:
+    check_table(dtype, group, 64, native=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chunk", range(15))
+def test_random_graphs(chunk: int) -> None:
+    check_seeds(range(20 * chunk, 20 * chunk + 20), 64, native=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chunk", range(5))
+def test_random_graphs_of_a_narrow_machine(chunk: int) -> None:
+    with config.override(LUMINAL_TARGET="avx2"):
+        check_seeds(range(1000 + 20 * chunk, 1020 + 20 * chunk), 64, native=True)

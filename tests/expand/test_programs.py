@@ -8,7 +8,7 @@ from luminal import config, dtypes
 from luminal.dtypes import DType
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import OPS
-from tests.backends.cpu import test_op_table as op_table
+from tests.backends import op_table
 from tests.expand.launches import compared
 from tests.fuzz.cpu_run import compiled, cut_small, run
 from tests.fuzz.graphs import random_case
@@ -17,21 +17,21 @@ GROUPS = {group.__name__: group for group in op_table.GROUPS}
 FEW = ("pointwise", "loops")
 
 
-def check_table(dtype: DType, group: str) -> None:
+def check_table(dtype: DType, group: str, lanes: int = 1, *, native: bool = False) -> None:
     if group == "reductions" and dtype not in OPS["Sum"].takes:
         pytest.skip(f"nothing is reduced in {dtype}")
     table = op_table.Table()
     GROUPS[group](table, dtype)
-    with compared() as launches:
+    with compared(lanes, native=native) as launches:
         compiled(Graph(tuple(table.outputs)))[0](table.inputs)
     assert launches.count
 
 
-def check_seeds(seeds: range) -> None:
+def check_seeds(seeds: range, lanes: int = 1, *, native: bool = False) -> None:
     for seed in seeds:
         case = random_case(seed)
         try:
-            with compared():
+            with compared(lanes, native=native):
                 run(compiled(case.graph)[0], case, 1, None)
         except BaseException as error:
             error.add_note(f"seed {seed}")
