@@ -117,8 +117,11 @@ class Selection:
         if term.is_leaf or term.is_opaque:
             frame: Frame = term.attrs.frame if term.is_leaf else term.attrs.result
             return frame
-        sinks = (root.frame for root in self.roots if root.term is term and may_hold(root))
-        return next(sinks, self.frames[term]) if term.is_run else self.frames[term]
+        for root in self.roots:
+            in_prologue = root.sink is not None and not term.is_run  # never in a sink's buffer
+            if root.term is term and may_hold(root) and not in_prologue:
+                return root.frame
+        return self.frames[term]
 
 
 def may_hold(root: Root) -> bool:
