@@ -16,8 +16,10 @@ from luminal.hlir.prune import pruned
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Operand
 from luminal.program.partition import partition
+from luminal.program.scope import Scope
 from luminal.program.steps import KernelStep, LoopStep, Partition, Unit, ordered
 from luminal.select.fast import select
+from tests.fuzz.graphs import random_case
 
 
 def parts(cx: lm.Graph) -> Partition:
@@ -196,3 +198,25 @@ def test_a_copy_for_a_loop_runs_before_it_however_early_that_is_needed() -> None
         results = lm.compile(cx, backend)({"x": values})
         found.append(np.stack([results["y"], results["z"]]))
     np.testing.assert_allclose(found[0], found[1], 1e-12)
+
+
+def test_values_lie_where_the_selection_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dots count on it: in a sink's buffer a value may lie turned."""
+    scopes: list[Scope] = []
+    make = Scope.__init__
+
+    def recorded(scope: Scope, *args: Any) -> None:
+        scopes.append(scope)
+        make(scope, *args)
+
+    monkeypatch.setattr(Scope, "__init__", recorded)
+    for seed in range(16):
+        graph = pruned(random_case(seed).graph)
+        partition(graph, select(lower(graph)))
+    turned = 0
+    for scope in scopes:
+        for term, place in scope.places.items():
+            home = scope.selection.home(term)
+            assert place.frame == home, term
+            turned += home != scope.selection.frames.get(term, home)
+    assert turned
