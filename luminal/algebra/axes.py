@@ -73,6 +73,8 @@ def split(atom: Atom, outer: Expression, inner: Expression) -> tuple[Atom, Atom]
 
 
 def _unite(a: Atom, b: Atom) -> bool:
+    # One value with an axis twice would be a diagonal: the user of such an edge reads a renamed
+    # one.
     small, large = (a, b) if len(a.members) < len(b.members) else (b, a)
     if not small.members.isdisjoint(large.members):
         return False
@@ -83,6 +85,9 @@ def _unite(a: Atom, b: Atom) -> bool:
 
 def unify(a: Iterable[Atom], b: Iterable[Atom]) -> bool:
     """Makes two dimensions of equal extent the same atoms, where legal; True if they are now."""
+    # From the innermost end: there both positions are the digit of stride 1. Where one atom's
+    # extent divides the other's, the longer one is two digits, and its inner one is the shorter
+    # atom.
     left, right = resolve(a), resolve(b)
     while left and right:
         x, y = left[-1], right[-1]

@@ -116,6 +116,8 @@ class _Lowering:
     def run(
         self, sinks: Sequence[tuple[Sink | None, Value]], arguments: tuple[Value, ...]
     ) -> Lowered:
+        # Two passes: a later union may still split an axis of an earlier value, so no axis has a
+        # name before all of them are made.
         nodes = topological([value for _, value in sinks])
         for node in nodes:
             _UNIFY[node.op.group](self, node)
@@ -142,6 +144,8 @@ class _Lowering:
 
     def see(self, value: Value, frame: list[Dimension] | None = None) -> Edge:
         """`value` in `frame` (None: in its own, or a fresh one for a View or Iota)."""
+        # A View or Iota has a frame for each use: shared, it would unite axes of users that have
+        # nothing else to do with each other.
         node = value.node
         if node.op.name == "View":
             view, source = node.attrs.view, node.args[0]
@@ -353,6 +357,7 @@ class _Lowering:
         x = self.term(source)
         frame = self.named(read.frame)
         where = self.positions(read.shape, frame)
+        # An At outside of its operand has no value: what HLIR wants there, 0, is chosen around it.
         tensors = [self.pointwise("Cast", (self.term(index),), dtypes.int64) for index in indices]
         for tensor in tensors:
             self.ranges.note(tensor)

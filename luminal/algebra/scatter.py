@@ -59,6 +59,8 @@ def read_back(entry: Expression, known: Collection[Symbol], axes: Sequence[Symbo
 
     Affine in these, each stride must exceed all that the smaller ones reach together.
     """
+    # A number in mixed radix: where each digit counts for more than all smaller ones together,
+    # equal numbers have equal digits.
     own = [axis for axis in reversed(axes) if axis in entry.symbols() and axis not in known]
     strides: dict[Symbol, Expression] = {}
     rest = entry

@@ -206,6 +206,7 @@ class Terms:
         dtype: DType,
         phase: Phase | None = None,
     ) -> Term:
+        # Operands are interned already, so equal content is found by their identity.
         key = (op, args, attrs, dtype)
         term = self._interned.get(key)
         if term is None:
@@ -302,6 +303,7 @@ def term_order(
     roots: Iterable[Term], is_end: Callable[[Term], bool] = lambda term: False
 ) -> list[Term]:
     """Every term down to the ends, operands first, in a deterministic order. Iterative."""
+    # A stack of one's own: graphs are deeper than Python's.
     order: list[Term] = []
     done: set[Term] = set()
     for root in roots:

@@ -76,6 +76,8 @@ class Decoder:
         """First spellings of the others: of least cost, each above its operands' (Knuth's
         generalisation of Dijkstra's algorithm).
         """
+        # A class is closed with the cheapest node whose operands all are closed. So a first
+        # spelling stands on classes closed before it, and following first spellings always ends.
         users: dict[int, list[tuple[int, Node]]] = {}
         missing: dict[tuple[int, Node], int] = {}
         heap: list[tuple[int, str, int, int, Node]] = []

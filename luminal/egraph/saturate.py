@@ -101,6 +101,10 @@ def _rounds(
     """Rounds of egglog's rules, then of handlers, until nothing is new or a limit is met; then the
     last rules.
     """
+    # Egglog's rules match patterns; what needs arithmetic on extents, sorting or more than one
+    # match at once is a handler, which reads the graph as it stands and only adds equalities. It
+    # stops when a round of both has added neither node nor class. Rules that only the result needs
+    # run once: what they make (weights side by side) would be new operands for all others.
     matches: Counter[str] = Counter()
     handled = tuple(rule for rule in rules if rule.handler and not rule.last)
     limit, done, size = "rounds", 0, (0, 0)
@@ -126,6 +130,8 @@ def _rounds(
 
 def _handle(egraph: Session, table: Table, rules: tuple[Rule, ...], matches: Counter[str]) -> bool:
     """Runs the handlers of these rules; True if they found anything new."""
+    # All handlers look at one state of the graph; what they find is written afterwards, so that the
+    # order of rules in the table does not show.
     loaded: dict[int, int] = {}
     for node, number in table.refs.items():
         loaded.setdefault(number, node)

@@ -25,6 +25,8 @@ def close_loop(
     """Ends the loop over `own`: its accumulators come from the loop around it (`inside` one), or
     start empty. Partial results along the loop's own axis start empty too, and are folded after it.
     """
+    # An accumulator with the loop's own axis is one per position of a tile. Each begins empty: what
+    # the loops outside have summed so far counts once, so it is added after these are folded.
     blocks = values.blocks
     level = blocks.depth - 1
     made, outer = [], []

@@ -103,6 +103,7 @@ def derive(
             continue
         if step.isdisjoint(r.attrs) and not any(step & t.axes for t in reads):
             continue  # beyond the pass: it uses the maximum as it is in the end
+        # A pass has no end of a sum to offer before all of its steps are done.
         if any(t in above and ends(t) and t.is_reduction for t in reads):
             return Refusal(maximum, f"{r!r} needs the end of a sum of the same pass")
         if set(r.attrs) != step:
@@ -116,6 +117,7 @@ def derive(
         return Refusal(maximum, "no sum over the same axes uses it")
     within = (t for t in seen if isinstance(t, Reduction))
     inner = sorted((r for r in within if r is not maximum and not ends(r)), key=_number)
+    # Beside a contraction one more exponential a block is cheap, else reading x twice is cheaper.
     if not inner and all(m.term.axes == maximum.axes for m in members):
         return Refusal(maximum, "no contraction: two passes cost less than rescaling")
     return Cascade(maximum, tuple(members), tuple(inner))
@@ -231,8 +233,12 @@ def _rescaled(sum_: Reduction, maximum: Reduction, is_read: Callable[[Term], boo
     rate = rates[product]
     if isinstance(rate, str):
         return rate
+    # The maximum only grows: with a negative slope the factor of each move is at most 1, so sums
+    # never overflow for being rescaled.
     if not rate.slope < 0:
         return f"it changes by exp({rate.slope:g} * the maximum), which may grow"
+    # x <= r, so exp(slope*r + growth*x) <= exp((slope + growth)*r): under an early, small r that is
+    # bounded by what the last r gives only if the exponent does not fall with r.
     if rate.growth + rate.slope < -ROUNDED * abs(rate.slope):
         return "an early maximum does not bound it: it could overflow where the last one is larger"
     return Member(sum_, rate.base, rate.slope)

@@ -30,11 +30,15 @@ class Arithmetic:
 
     def safe(self, maximum: Tile) -> Tile:
         """The maximum as it enters exponents."""
+        # While all scores are -inf, so is the maximum, and -inf - -inf would be NaN in every term.
         none = self.identity(MAXIMUM)
         return self.apply("Select", self.apply("Equal", maximum, none), self.number(0), maximum)
 
     def moved(self, rate: tuple[str, float], old: Tile, new: Tile) -> Tile:
         """`new == old ? 1 : exp(c*(new - old))`."""
+        # The first move, from -inf, multiplies what was summed before any finite score by
+        # exp(-inf). Equal ones may be infinite: their difference is NaN, but sums that stay are not
+        # touched.
         base, factor = rate
         difference = self.apply("Add", new, self.apply("Mul", old, self.number(-1)))
         power = self.apply(base, self.apply("Mul", difference, self.number(factor)))
@@ -47,6 +51,7 @@ class Arithmetic:
 
         Where it goes in tiles, there is one of these per position; they are folded after it.
         """
+        # One chain of dependent additions would wait for each: tiles keep several side by side.
         depth = self.blocks.depth
         loop = self.blocks.stack[-1].loop
         assert loop is not None

@@ -128,6 +128,7 @@ class Pass:
         lanes = work.start, work.stop - 1
         condition = work.values.canonical(work.mask.substitute(env.values))
         work.free = strict_range(condition, work.step, extent, self.box(lanes))
+        # Whole register tiles of steps: what they take in besides is masked as any masked step is.
         low, high = self.seen(env, lanes)
         rows = work.blocking.rows
         return low // rows * rows, minimum(ceil_div(high, rows) * rows, extent)
@@ -153,6 +154,7 @@ class Pass:
         rows, within = self.rows_of_lanes(env)
         with work.loops(work.lane_axes, env, TileChoice(work.blocking.rows), rows) as inside:
             init = work.rescaled(member, inside)
+            # Exponentials of masked steps are 0: leaving them out changes nothing but the time.
             steps = work.open(work.step, inside, within=within)
             values = work.stages.operands(member.term, member.term.args[0], steps)
             (total,) = work.arithmetic.fold(SUM, [init], [values])

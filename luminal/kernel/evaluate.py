@@ -229,6 +229,8 @@ class Evaluator:
             tile = self.compute(term, env)
             if row is not None:
                 self.store_row(row, env, tile)
+        # Known where it was computed, the outermost block that can: so whatever is free of a loop
+        # stands before it, and equal values are one, without any pass over the statements.
         level = self.blocks.tile_levels[tile.id]
         self.blocks.stack[level].known[key] = tile
         return tile
@@ -261,6 +263,7 @@ class Evaluator:
 
     def masked(self, term: Term, env: Env) -> Tile | None:
         """The value of `Select(condition, x, 0)` where the load x reads 0 elsewhere anyway."""
+        # A load under a guard gives 0 where it does not read: the same condition again is free.
         tile = self.blocks.find(self.key(term.args[1], env))
         condition = self.canonical(term.args[0].attrs.substitute(env.values))
         return tile if tile is not None and self.guards.get(tile.id) == condition else None
@@ -322,6 +325,8 @@ class Evaluator:
             values[a] = index
             if isinstance(position, Slot) and position.inside:
                 continue
+            # Where the position may be outside, a Select above chooses another value, but loads are
+            # made for both arms: so they are guarded, and read 0.
             assert a.extent is not None
             guards += [c for c in (index >= 0, index < a.extent) if not self.holds(c)]
         return Env(values, all_of(guards), base=False)

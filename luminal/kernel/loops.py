@@ -135,6 +135,8 @@ def _in_memory_order(reduction: Term, group: Group) -> Axes:
 
 def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
     """Pairs (outer, inner) that nothing in the group tells apart from one merged axis."""
+    # One long loop has fewer ends than two short ones, and its tiles are full. Two axes are one if
+    # each value, each place in memory and each formula knows them by their joint position alone.
     terms = group.terms
     flat = [run for t in terms if t in group.reads for run in _runs(group.reads[t])]
     flat += [store.axes for store in group.stores]

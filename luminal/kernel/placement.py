@@ -59,6 +59,8 @@ class Placement:
         self.in_run: Range | None = None  # first and end of a run of rows
 
     def run(self) -> Placed:
+        # Where there are reductions, guards bound their loops; plain maps are cut into pieces, each
+        # with its conditions decided, so that vectors of a long middle part need no masks.
         is_packed = self.schedule.packed_along is not None
         cut = None if self.group.reductions or is_packed else self.cut()
         if cut is not None:
@@ -151,6 +153,7 @@ class Placement:
         env = self.runs(env)
         first = number * tile.size
         span = const(0), minimum(const(tile.size), extent - first)
+        # Packed once per tile of columns, read again for every tile of rows.
         strips = {term: self.strip(term, tile) for term in self.schedule.packs}
         level = self.blocks.depth
         unroll = tile.unroll if self.schedule.lines is None else 1
@@ -232,6 +235,7 @@ class Placement:
 
     def local_rows(self) -> None:
         """Scratch for the local values that have axes inside the grid (no tile of rows at once)."""
+        # A row holds one point of the grid at a time: several at once would write over each other.
         if any(self.schedule.tile(loop).size > 1 for loop, _ in self.schedule.grid):
             return
         outer = {a for loop, _ in self.schedule.grid for a in loop.members}

@@ -54,6 +54,7 @@ class Stages:
         bound = set(stage[0].attrs)
         loops = [x for x in self.schedule.sequential if x.members[0] in bound]
         symbols = [self.blocks.fresh_axis(self.values.canonical(x.extent)) for x in loops]
+        # All loops are named before one is opened: a guard tells the bounds of each.
         inside = env
         for loop, symbol in zip(loops, symbols, strict=True):
             inside = inside.bind(loop.positions(symbol))
@@ -84,6 +85,8 @@ class Stages:
         whole = {symbol: (const(0), extent) for symbol, extent in extents.items()}
         found = [guarded(reduction) for reduction in stage]
         plain = [reduction.args[0] for reduction in stage]
+        # A row that is written on the way must be written whole, and siblings share their loops: so
+        # a loop may stop early only where nothing but these sums would have been computed.
         pending = {t for t, row in self.values.rows.items() if not row.ready}
         if any(f is None for f in found) or any(_below(r, pending, self.group) for r in stage):
             return plain, whole
@@ -103,6 +106,7 @@ class Stages:
 
     def operand(self, term: Term, env: Env) -> Tile:
         """A reduced value or a factor, which a run of rows may have in common."""
+        # The rows of a run agree on where it lies, so it is loaded for the first of them alone.
         is_shared = term in self.schedule.shared
         return self.values.evaluate(term, env.bind(self.run_starts) if is_shared else env)
 
@@ -143,6 +147,7 @@ class Stages:
             for reduction, x in zip(stage, reduced, strict=True):
                 operands, mask = self.masked_operands(reduction, x, point)
                 if reduction not in first:
+                    # One accumulator for all points, so with every tiled axis that any of them has.
                     touched = operands if mask is None else (*operands, mask)
                     carried = self.accumulated(x, touched, points).union(symbols)
                     first[reduction] = last[reduction] = (
@@ -159,6 +164,7 @@ class Stages:
                     combine = reduction.monoid.combine
                     self.blocks.put(Map(after, combine, (before, *operands)), level)
                 if mask is not None:
+                    # The factors were not masked: the old sum stays where they do not count.
                     after = self.values.map("Select", (mask, after, before), reduction.dtype)
                 last[reduction] = after
         return [(None if symbols else last[r], first[r], last[r]) for r in stage]

@@ -88,6 +88,7 @@ class _Neighbours:
         refusal = self._refused(cascade, step)
         if refusal is not None:
             return refusal
+        # With what is computed of the results, if that can be one kernel; else another reads them.
         for after in (self._after(cascade, step, above), {}):
             found = self._with_roots(cascade, step, after)
             if isinstance(found, Refusal):

@@ -37,6 +37,7 @@ def _inner(order: list[Term]) -> dict[Term, Term]:
     found: dict[Term, Term] = {}
     for group in alike.values():
         for term in group if len(group) > 1 else ():
+            # The largest part leaves least to do; its own parts are found in their turn.
             smaller = [other for other in group if around(other.attrs, term.attrs)]
             if smaller:
                 found[term] = max(smaller, key=lambda other: upper(other.attrs))

@@ -20,6 +20,7 @@ def spell(program: Respelled) -> Respelled:
     wanted = {term for term in program.order() if _quotient(term) is not None}
     if not wanted:
         return program
+    # Whether it pays is known of the new spelling only: spell all, keep those whose sum cascades.
     spelled, new = _pulled_out(program, wanted)
     after = spelled.order()
     products = (new[term].args[0].args[0] for term in wanted)

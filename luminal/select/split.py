@@ -38,6 +38,8 @@ def split_reductions(program: Respelled) -> Respelled:
 def _wanted(term: Term) -> bool:
     if not isinstance(term, Reduction):
         return False
+    # Idle: fewer results than threads. Long: each operand is read once per tile of results, and
+    # what does not stay in a cache in between comes from memory every time.
     points, length = upper(term.axes), upper(term.attrs)
     idle = leaves_idle(points, points * length)
     long = length >= LONG and points <= MOST_POINTS and is_contraction(term)
