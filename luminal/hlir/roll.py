@@ -150,6 +150,8 @@ def _layers(block: Block, slices: Slices, run: Run) -> Layers | None:
     """The iterations of a run: as many as can be, beginning where few bytes pass from one to the
     next.
     """
+    # A period may be cut anywhere. Where few bytes pass, little is carried: mostly at the residual
+    # stream, where a person would cut as well.
     starts = range(run.start, min(run.start + run.period, run.end - 2 * run.period + 1))
     live = passed(block, slices, run)
     costs = {start: int(live[_last(run, start) - 1 - run.start]) for start in starts}

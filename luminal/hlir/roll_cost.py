@@ -50,6 +50,8 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
     """The iterations without what is dear and depends on their Weights only: outside of the Loop,
     it is computed once per setting of the weights.
     """
+    # What a body computes is computed in every run. Cheap values stay there all the same: outside
+    # they would be stored once for each layer, and loaded again.
     costs, first = Costs(), layers.iterations[0]
     early: list[bool] = []
     users: list[list[int]] = [[] for _ in first]

@@ -24,6 +24,8 @@ Place = tuple[int, int]
 
 def handed_out(block: Block, layers: Layers, demanded: Iterable[Place]) -> set[Place]:
     """The places to hand out, so that all that are demanded are known or can be computed again."""
+    # From the last node back: what a reader would compute again is demanded in turn, until a value
+    # is met that is smaller than all it is computed from.
     first = [block.nodes[n] for n in layers.iterations[0]]
     wanted, kept = set(demanded), set[Place]()
     for m in reversed(range(len(first))):

@@ -88,6 +88,8 @@ def match(block: Block, iterations: Sequence[Iteration]) -> Layers | None:
     An operand is a value of the same iteration, or of one some trips before (the first of them get
     values from outside), or comes from outside, anew in each iteration or not.
     """
+    # Slices compare structure only. Here every edge counts: one iteration in the middle, whose lags
+    # all lie inside, says which operands come from where, and the others must say the same.
     size = len(iterations[0])
     where = np.full(len(block.nodes), -1, np.int64)
     for t, nodes in enumerate(iterations):
@@ -129,6 +131,7 @@ def _operand(block: Block, layers: Layers, t: int, m: int, q: int) -> Value:
 
 def _delayed(layers: Layers, inner: Inner, firsts: Sequence[Value]) -> Inner | Carried:
     """`inner`, as many trips later as there are first values: a line of carried values."""
+    # What is read two trips later is carried as a value that is itself carried: a line of them.
     ref: Inner | Carried = inner
     for first in reversed(firsts):
         ref = layers.carry(first, ref)

@@ -47,6 +47,8 @@ class Run:
 
 def cut(block: Block) -> Slices:
     """The slices of a block."""
+    # Along one path through all layers, equal subgraphs are repeats in a text: a slice's structure
+    # is a symbol, and a period of symbols a layer.
     path = _longest_path(block)
     label = _labels(block, path)
     members: list[list[int]] = [[] for _ in path]
@@ -117,6 +119,7 @@ def _labels(block: Block, path: Sequence[int]) -> list[int]:
 def _ordered(block: Block, end: int, label: Sequence[int]) -> list[int]:
     """The nodes of the slice of `end`, operands first, in an order that its structure gives."""
     args, k = block.args, label[end]
+    # By structure, not by the order of recording: nodes at one place of two orders are partners.
     order: dict[int, None] = {}
     stack = [end]
     while stack:
@@ -160,6 +163,7 @@ def runs(slices: Slices) -> list[Run]:
     weight = np.concatenate([[0], np.cumsum([len(nodes) for nodes in slices.nodes])])
     found: list[Run] = []
     for period in _periods(symbols):
+        # Stretches in which the text equals itself one period later; shorter than that is chance.
         equal = symbols[:-period] == symbols[period:]
         edges = np.flatnonzero(np.diff(np.concatenate([[0], equal.view(np.int8), [0]])))
         for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):

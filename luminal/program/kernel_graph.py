@@ -46,6 +46,7 @@ class KernelGraph:
         below = {self._find(n) for m in members for n in self._below[m]} - members
         above = {self._find(n) for m in members for n in self._above[m]} - members
         level = 1 + max((self._level[n] for n in below), default=-1)
+        # Levels fall along a path, so one back to a member never leads below the lowest of them.
         if self._reaches(below, members, reach):
             return False
         lifted = self._lifted(above, level, reach)

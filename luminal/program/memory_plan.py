@@ -104,6 +104,7 @@ def conflicts(lifetimes: Sequence[Lifetime]) -> NDArray[np.bool_]:
 
 def place(plan: MemoryPlan, sizes: Sequence[int]) -> Placement:
     """Best-fit greedy by size: the largest first, each into the smallest gap that holds it."""
+    # Small buffers fit into what large ones leave; the other way round, gaps would be too short.
     offsets = np.zeros(len(sizes), np.int64)
     ends = np.zeros(len(sizes), np.int64)
     placed = np.zeros(len(sizes), np.bool_)
