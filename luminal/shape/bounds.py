@@ -69,6 +69,8 @@ def _monomial_interval(monomial: Expression) -> Interval:
 
 def _sum_interval(e: Expression) -> Interval:
     """Terms one by one, tightened by symbolic bounds where terms of both signs may cancel."""
+    # `n - 1 - i` loses in its terms one by one that i < n: a term is replaced by its bound in the
+    # others' symbols, and what cancels then no longer widens the interval.
     plain = naive(e)
     signs = {factor > 0 for _, factor in e.terms}
     if len(signs) < 2 or not any(_bounded(m) for m, _ in e.terms):
@@ -199,7 +201,7 @@ def lower_limit(e: Expression, facts: Sequence[Expression], steps: int) -> int |
         current, multiple = work.pop()
         lo = naive(current).lo
         if lo is not None:
-            lo = -(-lo // multiple)
+            lo = -(-lo // multiple)  # rounded up: e is an integer
             best = lo if best is None else max(best, lo)
         relaxed = _symbolic_steps(current) or _numeric_steps(current)
         following = [(step, multiple) for step in relaxed]

@@ -35,6 +35,8 @@ def _reduced(terms: tuple[Term, ...], divisor: int) -> tuple[Term, ...]:
 @lru_cache(CACHE)
 def non_negative(e: Expression) -> Expression:
     """The condition e >= 0."""
+    # The terms are a multiple of their divisor, so the constant counts in whole multiples: rounding
+    # it down loses nothing, and 2*i + 1 >= 0 is i >= 0.
     divisor = gcd(*(c for _, c in e.terms)) or 1
     e = sum_of_terms(_reduced(e.terms, divisor), e.constant // divisor)
     lo, hi = e.interval
@@ -97,7 +99,7 @@ def negation(c: Expression) -> Expression:
     c = truth(c)
     if c.op == "const":
         return FALSE if c.constant else TRUE
-    if c.op in ("lt", "le"):
+    if c.op in ("lt", "le"):  # of integers: not e >= 0 is e <= -1
         return non_negative(subtract(const(-1), linear_form(c)))
     if c.op == "ne":
         return atom("eq", c.args)

@@ -79,6 +79,7 @@ def _split_by_sum(a: Expression, b: Expression) -> tuple[Expression, Expression]
             break
         quotient = add(quotient, step)
         rest = subtract(rest, multiply(step, b))
+    # Else both parts are longer than what they came from, and rewriting might never end.
     if len(rest.terms) < len(a.terms):
         return quotient, rest
     return ZERO, a
@@ -95,6 +96,8 @@ def _leading_quotient(a: Expression, lead: Expression, lead_factor: int) -> Expr
 
 def positive(b: Expression, a: Expression) -> bool:
     """Is b > 0: by its interval, or since an axis in `a` has a position below a multiple of b?"""
+    # Where an axis has a position at all, its extent is at least 1, and so is what divides that and
+    # is not negative; where it has none, nobody reads the quotient.
     if b.interval.at_least(1) or not b.interval.at_least(0):
         return b.interval.at_least(1)
     extents = (s.extent for s in a.symbols())
@@ -196,6 +199,8 @@ def floordiv(a: Expression, b: Expression) -> Expression:
     common = _common_factor(a, b)
     if common is not ONE:
         return floordiv(_quotient(a, common), _quotient(b, common))
+    # Multiples of b leave the floor. What is left may be known by its interval, or be g*x + y with
+    # y < g, g a factor of b: a lower digit never carries, so (g*x + y) // (g*c) is x // c.
     whole, rest = split(a, b)
     if whole is not ZERO:
         return add(whole, floordiv(rest, b))

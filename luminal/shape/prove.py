@@ -80,6 +80,7 @@ def _prove(cond: Expression, facts: tuple[Expression, ...]) -> bool | None:
     form = linear_form(cond)
     lo = _at_least(form, facts)
     negative = _at_least(scale(form, -1), facts)
+    # False means that it holds nowhere, so that is proved as well: -e > 0 where the facts hold.
     if cond.op in ("lt", "le"):
         if lo is not None and lo >= 0:
             return True
