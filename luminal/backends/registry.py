@@ -53,6 +53,8 @@ BACKENDS = {
             "NumPy, slow: the meaning of every operation",
             "luminal.backends.reference.backend",
         ),
+        Row("cuda", "CUDA C++ through NVRTC, on NVIDIA's GPUs", "luminal.backends.cuda.backend"),
+        Row("hip", "HIP through hiprtc, on AMD's GPUs", "luminal.backends.hip.backend"),
         Row(
             "opencl",
             "OpenCL C through pyopencl, on GPUs and CPUs",

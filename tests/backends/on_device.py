@@ -6,16 +6,14 @@ from luminal.backends.backend import Backend
 from luminal.backends.reference import evaluate_with_bounds
 from luminal.compiler import lower_to_program
 from luminal.hlir.graph import Graph
-from luminal.runtime.device import Device
-from luminal.runtime.device_runner import DeviceRunner
 from luminal.runtime.executable import Executable, Variant
 from tests.fuzz.graphs import Case
 from tests.numerics.tolerance import UNSTABLE_SHARE, compare
 
 
-def compiled_on(device: Device, backend: Backend, graph: Graph) -> Executable:
+def compiled_on(backend: Backend, graph: Graph) -> Executable:
     """The executable of a graph there."""
-    runner = DeviceRunner(lower_to_program(graph, backend), device)
+    runner = backend.runner(lower_to_program(graph, backend))
     return Executable(graph, (Variant({}, runner),))
 
 

@@ -62,9 +62,10 @@ def operands(dtype: DType, count: int) -> list[Array]:
 
 
 class Table:
-    """One graph of many outputs, and its inputs."""
+    """One graph of many outputs, and its inputs; `dtypes` are those that it casts to."""
 
-    def __init__(self) -> None:
+    def __init__(self, dtypes: Sequence[DType] = dtypes.ALL) -> None:
+        self.dtypes = dtypes
         self.builder = Builder()
         self.inputs: dict[str, Array] = {}
         self.outputs: list[Output] = []
@@ -155,7 +156,7 @@ def evaluated(x: Value) -> tuple[int, ...]:
 def casts(table: Table, dtype: DType) -> None:
     b = table.builder
     for (x,) in table.forms(specials(dtype)):
-        for to in dtypes.ALL:
+        for to in table.dtypes:
             table.output("Cast", b.cast(x, to))
             if to.size == dtype.size:
                 table.output("Bitcast", b.bitcast(x, to))
@@ -248,10 +249,15 @@ def takes(group: Group, dtype: DType) -> bool:
 
 
 def check(
-    compiled: Callable[[Graph], Executable], dtype: DType, groups: Sequence[Group] = GROUPS
+    compiled: Callable[[Graph], Executable],
+    dtype: DType,
+    groups: Sequence[Group] = GROUPS,
+    among: Sequence[DType] = dtypes.ALL,
 ) -> None:
-    """Runs groups of the table in one graph; of all groups no op may be missing."""
-    table = Table()
+    """Runs groups of the table in one graph, on a backend that has the dtypes `among`; of all
+    groups no op may be missing.
+    """
+    table = Table(among)
     for group in groups:
         if takes(group, dtype):
             group(table, dtype)

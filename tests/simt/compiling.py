@@ -56,7 +56,7 @@ class Compiled:
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 
 
-_DIALECTS = {
+LANGUAGES = {
     "cuda": ("cuda_kernels.h", cuda_kernels, rewritten_cuda),
     "hip": ("cuda_kernels.h", cuda_kernels, rewritten_cuda),
     "metal": ("metal_kernels.h", metal_kernels, rewritten_metal),
@@ -113,7 +113,7 @@ def compile(text: str, dialect: str) -> Compiled:
 
     Kept by text. Raises TextError with the compiler's words where the text is none of the dialect.
     """
-    header, kernels_of, rewritten = _DIALECTS[dialect]
+    header, kernels_of, rewritten = LANGUAGES[dialect]
     signatures = kernels_of(text)
     body = rewritten(INCLUDE.sub("", text))
     wrappers = "\n".join(signature.wrapper for signature in signatures)

@@ -1,74 +1,35 @@
-"""A device of OpenCL as a backend."""
+"""OpenCL as a backend."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from luminal.backends.cpu import costs
-from luminal.backends.cpu.schedule.steps import VectorSchedules
-from luminal.backends.opencl import device, platforms
-from luminal.codegen.c_family.kernel import spell_tiles
+from luminal.backends.c_backend import CBackend, machine
+from luminal.backends.opencl import platforms
+from luminal.codegen.c_family.kernel import Spelled
 from luminal.codegen.c_family.opencl import OPENCL
-from luminal.costs import Costs
 from luminal.kernel.tile_ir import Kernel
-from luminal.program.launch_list import Program
-from luminal.runtime.device import Device
-from luminal.runtime.device_runner import DeviceRunner
-from luminal.target import Target
+from luminal.runtime.driver import Driver
 
 
-@dataclass(frozen=True, slots=True)
-class OpenCl:
-    """OpenCL C, compiled by the device's driver; scheduled as for cores without vectors."""
+class OpenCl(CBackend):
+    """OpenCL C through pyopencl."""
 
-    target: Target
-    number: int = 0
-    makers: tuple[str, ...] = (
-        "luminal.codegen.c_family.kernel",
-        "luminal.codegen.c_family.opencl",
-    )
+    base = "opencl"
+    dialect = OPENCL
 
-    @property
-    def name(self) -> str:
-        """As users name the device."""
-        return f"opencl:{self.number}" if self.number else "opencl"
+    @staticmethod
+    def driver(spell: Callable[[Kernel], Spelled], number: int) -> Driver:
+        from luminal.backends.opencl.driver import OpenClDriver
 
-    @property
-    def memory(self) -> Device:
-        """The device's."""
-        return device.device(self.number)
-
-    @property
-    def costs(self) -> Costs:
-        """Those that a CPU of so many cores would have."""
-        return costs.of(self.target)
-
-    @property
-    def schedules(self) -> VectorSchedules:
-        """Those of vectors in registers, each of one element."""
-        return VectorSchedules(self.target)
-
-    @property
-    def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:
-        """OpenCL C."""
-        return {"opencl": lambda kernel: spell_tiles(kernel, OPENCL).text}
-
-    def begin(self, kernel: Kernel, text: str) -> None:
-        """Nothing: the driver compiles in this process."""
-
-    def compile(self, kernel: Kernel, text: str) -> object:
-        """By the driver, which keeps what it compiled."""
-        return self.memory.compile(kernel, text)
-
-    def runner(self, program: Program) -> DeviceRunner:
-        """The program on the device."""
-        return DeviceRunner(program, self.memory)
+        return OpenClDriver(spell, number)
 
 
 def current(number: int = 0) -> OpenCl:
     """A device. Raises CompileError where there is none."""
-    return OpenCl(device.target(number), number)
+    device = platforms.devices()[number]
+    units, shared = device.max_compute_units, device.local_mem_size
+    return OpenCl(machine("opencl", units, shared, device.global_mem_cache_size), number)
 
 
 def count() -> int:

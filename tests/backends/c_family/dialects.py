@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 
-from luminal.codegen.c_family.cuda import CUDA
-from luminal.codegen.c_family.hip import HIP
-from luminal.codegen.c_family.kernel import spell
-from luminal.codegen.c_family.opencl import OPENCL
+from luminal.backends.c_backend import CBackend, machine
+from luminal.backends.registry import BACKENDS
+from luminal.codegen.c_family.dialect import Dialect
+from luminal.codegen.c_family.kernel import Spelled, spell
 from luminal.expand.ir import Kernel
+from luminal.kernel import tile_ir
 from luminal.runtime.driver import Driver, Place
 from tests.backends.c_family.kernels import tile_kernel
 from tests.simt import compiling
 from tests.simt.driver import CheckedDriver
 
 Array = np.ndarray[Any, Any]
-DIALECTS = {"opencl": OPENCL, "cuda": CUDA, "hip": HIP}
+
+
+def _dialect(name: str) -> Dialect | None:
+    """That of a backend, if its kernels are C."""
+    try:
+        module = import_module(f"luminal.codegen.c_family.{name}")
+    except ModuleNotFoundError:
+        return None
+    return next(each for each in vars(module).values() if isinstance(each, Dialect))
+
+
+DIALECTS = {name: found for name in BACKENDS if (found := _dialect(name)) is not None}
+CHECKED = tuple(name for name in DIALECTS if name in compiling.LANGUAGES)
+"""Those whose texts the shims run."""
+
+
+@cache
+def checked(name: str) -> CBackend:
+    """Whole programs, on the shims; skips the test where they cannot be built."""
+    if compiling.compiler() is None:
+        pytest.skip("no C++ compiler is installed")
+    own, language = DIALECTS[name], name
+
+    class Checked(CBackend):
+        dialect = own
+
+        @staticmethod
+        def driver(spell: Callable[[tile_ir.Kernel], Spelled], number: int) -> Driver:
+            return CheckedDriver(language, own, spell, ("ascending",))
+
+    Checked.base = name
+    return Checked(machine(name, 2, 32 << 10, 1 << 20))
 
 
 @cache

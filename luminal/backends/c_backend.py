@@ -1,0 +1,114 @@
+"""Devices that run texts of C, as backends: what they have in common."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from luminal.backends.cpu import costs
+from luminal.backends.cpu.schedule.steps import VectorSchedules
+from luminal.codegen.c_family.dialect import Dialect
+from luminal.codegen.c_family.kernel import Spelled, spell_tiles
+from luminal.costs import Costs
+from luminal.kernel.tile_ir import Kernel
+from luminal.program.launch_list import Program
+from luminal.runtime.device import Device
+from luminal.runtime.device_runner import DeviceRunner
+from luminal.runtime.driver import Driver
+from luminal.target import Target
+
+SCALARS = 8
+"""Bits of a vector register: the widest that holds one element of any dtype, so none holds two."""
+REGISTERS = 32  # of a worker: half of those that leave a GPU's unit full
+
+
+def machine(
+    name: str, units: int, shared_bytes: int, cache_bytes: int, registers: int = REGISTERS
+) -> Target:
+    """A machine of scalars: a device as programs for it are made, until groups share their work.
+
+    `units` work side by side, each with `shared_bytes` close to it, all with `cache_bytes`.
+    """
+    return Target(
+        name=name,
+        vector_bits=SCALARS,
+        registers=registers,
+        dots=(),
+        cores=units,
+        l1_bytes=shared_bytes,
+        l2_bytes=cache_bytes,
+        l3_bytes=cache_bytes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CBackend(ABC):
+    """Kernels spelled in a dialect, compiled and run by the Driver of a device, the `number`-th.
+
+    A subclass has its name, its dialect and its driver.
+    """
+
+    target: Target
+    number: int = 0
+    base: ClassVar[str]
+    dialect: ClassVar[Dialect]
+
+    @staticmethod
+    @abstractmethod
+    def driver(spell: Callable[[Kernel], Spelled], number: int) -> Driver:
+        """The driver of the device of a number. Raises CompileError where there is none."""
+
+    @property
+    def name(self) -> str:
+        """As users name the device."""
+        return f"{self.base}:{self.number}" if self.number else self.base
+
+    @property
+    def memory(self) -> Device:
+        """The device's. Raises CompileError where there is none."""
+        return _device(type(self), self.number)
+
+    @property
+    def makers(self) -> tuple[str, ...]:
+        """The walk and the dialect."""
+        return "luminal.codegen.c_family.kernel", type(self.dialect).__module__
+
+    @property
+    def costs(self) -> Costs:
+        """Those that a CPU of scalars would have."""
+        return costs.of(self.target)
+
+    @property
+    def schedules(self) -> VectorSchedules:
+        """Those of a CPU of scalars."""
+        return VectorSchedules(self.target)
+
+    @property
+    def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:
+        """The text."""
+        return {self.base: self.text}
+
+    def text(self, kernel: Kernel) -> str:
+        """The kernel in the dialect."""
+        return spell_tiles(kernel, self.dialect).text
+
+    def begin(self, kernel: Kernel, text: str) -> None:
+        """Nothing: drivers compile what is loaded."""
+        return
+
+    def compile(self, kernel: Kernel, text: str) -> object:
+        """Into the object cache."""
+        return self.memory.compile(kernel, text)
+
+    def runner(self, program: Program) -> DeviceRunner:
+        """The program on the device."""
+        return DeviceRunner(program, self.memory)
+
+
+@functools.cache
+def _device(backend: type[CBackend], number: int) -> Device:
+    """The process's one Device of that number."""
+    return Device(backend.driver(lambda kernel: spell_tiles(kernel, backend.dialect), number))
