@@ -55,6 +55,7 @@ BACKENDS = {
         ),
         Row("cuda", "CUDA C++ through NVRTC, on NVIDIA's GPUs", "luminal.backends.cuda.backend"),
         Row("hip", "HIP through hiprtc, on AMD's GPUs", "luminal.backends.hip.backend"),
+        Row("metal", "Metal through pyobjc, on Macs", "luminal.backends.metal.backend"),
         Row(
             "opencl",
             "OpenCL C through pyopencl, on GPUs and CPUs",

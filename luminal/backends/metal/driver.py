@@ -1,0 +1,166 @@
+"""One Metal device as a Driver: a queue of command buffers, shared memory, pipelines.
+
+What is queued goes into one command buffer, which is handed to the device when its time is noted or
+somebody waits. Its encoders run one after the other, as do a queue's command buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from luminal import tracing
+from luminal.backends.metal import presence
+from luminal.codegen.c_family.dialect import KERNEL
+from luminal.codegen.c_family.kernel import Spelled
+from luminal.errors import CompileError
+from luminal.kernel.tile_ir import Kernel
+from luminal.runtime.driver import Array, Block, DeviceError, DeviceMemory, Driver, Mark, Place
+
+GROUP = 128  # threads of a group: four SIMD groups
+WORKERS = 1 << 14  # Metal does not tell the cores: enough for the 80 of the largest chips
+SHARED = 0  # MTLResourceStorageModeShared: of the device and the host
+
+
+@dataclass(frozen=True, slots=True)
+class MetalCode:
+    """A kernel on its device, and the text that it was made of."""
+
+    spelled: Spelled
+    pipeline: Any
+
+    def scratch_bytes(self, params: Sequence[int]) -> int:
+        """As a driver's Code."""
+        return self.spelled.scratch_bytes(params)
+
+
+class MetalDriver(Driver):
+    """The device `metal:number`; `spell` makes Metal of kernels. Not yet run on a Mac.
+
+    Raises CompileError where there is no such device.
+    """
+
+    workers = WORKERS
+
+    def __init__(self, spell: Callable[[Kernel], Spelled], number: int = 0) -> None:
+        devices = presence.devices()
+        if number >= len(devices):
+            reason = presence.absence() or f"there are {len(devices)} devices"
+            raise CompileError(f"metal:{number}: {reason}")
+        self.name = f"metal:{number}"
+        self.spell = spell
+        self.metal = presence.bindings()
+        self.device = devices[number]
+        self.queue = self.device.newCommandQueue()
+        self.open: Any = None
+        self.handed: list[Any] = []
+
+    def memory(self) -> DeviceMemory:
+        total, used = self.device.recommendedMaxWorkingSetSize(), self.device.currentAllocatedSize()
+        return DeviceMemory(total, total - used)
+
+    def allocate(self, size: int) -> Block:
+        block = self.device.newBufferWithLength_options_(size, SHARED)
+        if block is None:
+            raise MemoryError(
+                f"{self.name}: cannot allocate {size} bytes; {self.memory().free} are free, and it "
+                f"gives at most {self.device.maxBufferLength()} at once"
+            )
+        return block
+
+    def free(self, block: Block) -> None:
+        """Command buffers hold what they use, as Python does what it knows."""
+
+    def write(self, target: Place, source: Array) -> None:
+        if source.nbytes:
+            data = source.tobytes()
+            staged = self.device.newBufferWithBytes_length_options_(data, len(data), SHARED)
+            if staged is None:
+                raise MemoryError(f"{self.name}: cannot write {len(data)} bytes at once")
+            self.copy(Place(staged), target, len(data))
+
+    def read(self, source: Place, target: Array) -> None:
+        self.wait()
+        if target.nbytes:
+            held = source.block.contents().as_buffer(source.block.length())
+            part = np.frombuffer(held, np.uint8)[source.offset : source.offset + target.nbytes]
+            target.reshape(-1).view(np.uint8)[:] = part
+
+    def copy(self, source: Place, target: Place, size: int) -> None:
+        if size:
+            encoder = self._commands().blitCommandEncoder()
+            encoder.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
+                source.block, source.offset, target.block, target.offset, size
+            )
+            encoder.endEncoding()
+
+    def compile(self, kernel: Kernel, text: str) -> MetalCode:
+        spelled = self.spell(kernel)
+        options = self.metal.MTLCompileOptions.new()
+        options.setFastMathEnabled_(False)
+        with tracing.span("compile"):  # macOS keeps a cache of its own
+            library, error = self.device.newLibraryWithSource_options_error_(
+                spelled.text, options, None
+            )
+            if library is None:
+                raise CompileError(f"Metal refuses a kernel:\n{error}\n{spelled.text}")
+            function = library.newFunctionWithName_(KERNEL)
+            pipeline, error = self.device.newComputePipelineStateWithFunction_error_(function, None)
+        if pipeline is None:
+            raise CompileError(f"Metal refuses a kernel:\n{error}\n{spelled.text}")
+        return MetalCode(spelled, pipeline)
+
+    def enqueue(
+        self,
+        code: Any,
+        chunks: int,
+        workers: int,
+        operands: Sequence[Place],
+        params: Sequence[int],
+        scratch: Place | None,
+    ) -> None:
+        integers = np.array([*params, code.scratch_bytes(params), chunks], np.int64).tobytes()
+        encoder = self._commands().computeCommandEncoder()
+        encoder.setComputePipelineState_(code.pipeline)
+        for number, place in enumerate((*operands, scratch or Place(None))):
+            encoder.setBuffer_offset_atIndex_(place.block, place.offset, number)
+        encoder.setBytes_length_atIndex_(integers, len(integers), len(operands) + 1)
+        group = min(GROUP, workers, code.pipeline.maxTotalThreadsPerThreadgroup())
+        # Threads beyond `workers` find no chunk left, but would have no scratch memory either.
+        groups = workers // group if scratch else -(-workers // group)
+        size = self.metal.MTLSizeMake
+        encoder.dispatchThreadgroups_threadsPerThreadgroup_(size(groups, 1, 1), size(group, 1, 1))
+        encoder.endEncoding()
+
+    def wait(self) -> None:
+        self._hand_over()
+        handed, self.handed = self.handed, []
+        for commands in handed:
+            commands.waitUntilCompleted()
+            if commands.error() is not None:
+                raise DeviceError(f"{self.name}: {commands.error()}")
+
+    def mark(self) -> Mark:
+        self._commands()
+        return self._hand_over()
+
+    def seconds(self, first: Mark, last: Mark) -> float:
+        last.waitUntilCompleted()
+        return float(last.GPUEndTime() - first.GPUEndTime())
+
+    def _commands(self) -> Any:
+        """The command buffer that takes what is queued next."""
+        if self.open is None:
+            self.open = self.queue.commandBuffer()
+        return self.open
+
+    def _hand_over(self) -> Any:
+        """Lets the device begin with what was queued; the command buffer that held it."""
+        commands, self.open = self.open, None
+        if commands is not None:
+            commands.commit()
+            self.handed.append(commands)
+        return commands

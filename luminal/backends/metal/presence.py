@@ -1,0 +1,34 @@
+"""The devices of Metal, or why there are none."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+
+def bindings() -> Any:
+    """pyobjc's module. Raises ImportError where there is none."""
+    import Metal
+
+    return Metal
+
+
+def devices() -> tuple[Any, ...]:
+    """What the system has; nothing where `absence` says why."""
+    try:
+        return tuple(bindings().MTLCopyAllDevices())
+    except ImportError:
+        return ()
+
+
+def absence() -> str | None:
+    """Why Metal cannot be used here; None where it can."""
+    if devices():
+        return None
+    if platform.system() != "Darwin":
+        return "Metal is a part of macOS"
+    try:
+        bindings()
+    except ImportError:
+        return "pyobjc-framework-Metal is not installed; install luminal[metal]"
+    return "macOS finds no device"

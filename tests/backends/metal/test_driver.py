@@ -1,0 +1,68 @@
+"""The Metal driver over a module that stands in for pyobjc's."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from luminal.backends.metal import presence
+from luminal.backends.metal.driver import MetalDriver
+from luminal.codegen.c_family.kernel import spell
+from luminal.codegen.c_family.metal import METAL
+from luminal.errors import CompileError
+from luminal.runtime.driver import DeviceError, Place
+from tests.backends.c_family.driver_cases import KERNEL, DriverCases, placed
+from tests.backends.metal import stand_in
+from tests.simt import compiling
+
+
+def spelled(kernel: Any) -> Any:
+    return spell(kernel.expanded, METAL)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> MetalDriver:
+    if compiling.compiler() is None:
+        pytest.skip("no C++ compiler is installed")
+    monkeypatch.setattr(presence, "bindings", lambda: stand_in)
+    return MetalDriver(spelled)
+
+
+class TestMetal(DriverCases):
+    """But for what a Mac does itself: it counts memory, holds blocks in use and caches code."""
+
+    test_memory_that_was_allocated_is_not_free: Any = None
+    test_code_is_compiled_once_for_the_devices_own_architecture: Any = None
+    test_a_copy_beyond_a_block_is_reported: Any = None
+    test_a_freed_operand_is_reported: Any = None
+
+
+def test_absence_has_a_reason() -> None:
+    assert (presence.absence() is None) == bool(presence.devices())
+    assert presence.absence() in (
+        None, "Metal is a part of macOS", "macOS finds no device",
+        "pyobjc-framework-Metal is not installed; install luminal[metal]",
+    )  # fmt: skip
+
+
+def test_a_device_that_is_not_there_is_named(driver: MetalDriver) -> None:
+    with pytest.raises(CompileError, match="metal:1: there are 1 devices"):
+        MetalDriver(spelled, 1)
+
+
+def test_a_text_that_is_no_metal_is_shown_with_the_compilers_words(driver: MetalDriver) -> None:
+    broken = dataclasses.replace(spelled(KERNEL), text="void luminal_kernel() { x; }")
+    driver.spell = lambda kernel: broken
+    with pytest.raises(CompileError, match=r"(?s)Metal refuses a kernel:\n.*x.*luminal_kernel"):
+        driver.compile(KERNEL, "text")
+
+
+def test_a_kernel_that_fails_is_reported_by_the_next_wait(driver: MetalDriver) -> None:
+    source, target = placed(driver, np.zeros(2, np.float32)), Place(driver.allocate(4))
+    driver.enqueue(driver.compile(KERNEL, "text"), 1, 1, [source, target], [4], None)
+    with pytest.raises(DeviceError, match=r"metal:0: luminal_kernel: .* out of bounds"):
+        driver.wait()
+    driver.wait()
