@@ -21,6 +21,7 @@ from luminal.codegen.llvm_builder import (
 from luminal.codegen.llvm_cast import register_type
 from luminal.codegen.llvm_control import counted
 from luminal.codegen.llvm_operations import OPERATIONS
+from luminal.codegen.llvm_target import LlvmTarget
 from luminal.codegen.llvm_values import zeros
 from luminal.expand.ir import (
     Apply,
@@ -34,12 +35,11 @@ from luminal.expand.ir import (
     Store,
     Type,
 )
-from luminal.target import Target
 
 _PARAMS = [("slots", PTR), ("dims", PTR), ("begin", I64), ("end", I64), ("scratch", PTR)]
 
 
-def render(kernel: Kernel, target: Target) -> str:
+def render(kernel: Kernel, target: LlvmTarget) -> str:
     """The LLVM IR text of a verified kernel for a target."""
     module = ModuleBuilder(target.features)
     bits = target.vector_bits
