@@ -63,6 +63,11 @@ def compiled_on(device: Device, graph: Graph | lm.Graph) -> Executable:
     return Executable(frozen, [Variant({}, runner)])
 
 
+def compiled(graph: Graph) -> Executable:
+    """The executable of a graph on a device of its own."""
+    return compiled_on(made()[0], graph)
+
+
 def made() -> tuple[Device, CountingDriver]:
     """A device and its driver."""
     driver = CountingDriver()
