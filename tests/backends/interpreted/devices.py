@@ -19,13 +19,18 @@ from luminal.runtime.driver import Array, Place
 from luminal.runtime.executable import Executable, Variant
 
 
+def _broken() -> None:
+    raise LuminalError("this launch breaks")
+
+
 class CountingDriver(InterpretedDriver):
     """Counts copies between host and device, and fails when it is told to."""
 
     def __init__(self, total: int = 1 << 30) -> None:
         super().__init__("counting", total)
         self.read_bytes = self.written_bytes = self.launches = 0
-        self.fails_at = -1  # the launch that fails
+        self.fails_at = -1  # the launch that is refused,
+        self.breaks_at = -1  # and the one that fails once it is its turn
 
     def write(self, target: Place, source: Array) -> None:
         self.written_bytes += source.nbytes
@@ -39,6 +44,8 @@ class CountingDriver(InterpretedDriver):
         self.launches += 1
         if self.launches == self.fails_at:
             raise LuminalError("this launch fails")
+        if self.launches == self.breaks_at:
+            self._queue.append(_broken)
         super().enqueue(*arguments)
 
     def fill(self, target: Place, size: int, pattern: bytes) -> None:

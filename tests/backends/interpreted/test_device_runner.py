@@ -145,6 +145,20 @@ def test_a_run_that_fails_changes_no_state_with_a_second_buffer() -> None:
     np.testing.assert_array_equal(state.numpy(), (1 + X)[::-1] + X)
 
 
+def test_without_outputs_a_run_waits_before_states_change() -> None:
+    device, driver = made()
+    state = State((WIDTH,), init=drawn(WIDTH), name="sum")
+    cx = lm.Graph()
+    cx.assign(state, cx.read(state).flip(0))
+    exe = compiled_on(device, cx)
+    driver.breaks_at = 1
+    with pytest.raises(LuminalError, match="this launch breaks"):
+        exe()
+    np.testing.assert_array_equal(state.numpy(), drawn(WIDTH))
+    exe()
+    np.testing.assert_array_equal(state.numpy(), drawn(WIDTH)[::-1])
+
+
 def test_a_state_that_was_overwritten_by_half_is_never_read() -> None:
     device, driver = made()
     state = matrix_state()
