@@ -26,7 +26,7 @@ from luminal.hlir.data import array_of, is_array, is_list_of_numbers
 from luminal.hlir.state import Parameter, State
 from luminal.runtime.arrays import Array
 from luminal.runtime.executable import Executable
-from luminal.session import Graph, compile, recording
+from luminal.session import Graph, compile, default_device, recording
 
 RECOMPILES_BEFORE_WARNING = 3
 
@@ -186,7 +186,7 @@ class Jitted:
             return self._function(*args, **kwargs)
         leaves = _leaves(dynamic, values, tree)
         types = tuple(leaf.type(self._shapes) for leaf in leaves)
-        kind = (_static_key(static), tree)
+        kind = (_static_key(static), tree, default_device())
         forms = self._forms
         with forms.lock:
             entry = forms.find((kind, types))

@@ -560,6 +560,11 @@ class device:
         return self.name
 
 
+def default_device() -> str | None:
+    """The name that `lm.device` gave in this context."""
+    return _device.get()
+
+
 def _backend_of(graph: Recorder, backend: str | None) -> Backend | Interpreter:
     """The backend that a compile names, or the graph's, or the default one."""
     return registry.find(backend or graph.device or _device.get() or "cpu")

@@ -46,6 +46,15 @@ def test_the_default_is_the_cpu_until_another_one_is() -> None:
     assert device_of(lm.compile(doubled())) == "cpu"
 
 
+def test_a_jitted_function_is_compiled_for_each_default() -> None:
+    f = lm.jit(lambda x: x * 2)
+    for name in ("cpu", DEVICE, "cpu", DEVICE):
+        with lm.device(name):
+            np.testing.assert_array_equal(f(X), 2 * X)
+            assert f"{name}, fast" in repr([*f._forms.entries.values()][-1][-1].executable)
+    assert f.entries == 2
+
+
 def test_a_graph_that_was_moved_keeps_its_device() -> None:
     cx = doubled()
     assert cx.to(DEVICE) is cx
