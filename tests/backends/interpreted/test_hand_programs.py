@@ -10,10 +10,12 @@ import pytest
 import luminal as lm
 from luminal import config
 from luminal.backends.interpreted.driver import InterpretedDriver
-from luminal.program.launch_list import Program
+from luminal.program.launch_list import KernelLaunch, Operand, Program
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
+from luminal.shape.expression import const
 from tests.backends.cpu import hand_programs
+from tests.backends.cpu.hand_programs import ProgramBuilder
 from tests.backends.cpu.test_executable import (
     test_a_call_that_raises_changes_neither_inputs_nor_states,
     test_a_loop_carries_streams_and_stacks,
@@ -31,6 +33,7 @@ from tests.backends.cpu.test_poison import (
     prologue_arena,
     test_the_second_buffer_of_a_state_is_nan,
 )
+from tests.backends.cpu.tile_builder import backwards
 
 __all__ = [
     "test_a_call_that_raises_changes_neither_inputs_nor_states",
@@ -51,6 +54,28 @@ def _on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
         return DeviceRunner(program, device)
 
     monkeypatch.setattr(hand_programs, "CpuRunner", runner)
+
+
+def test_scratch_memory_is_no_one_elses() -> None:
+    """y = turned(x + turned(w + w)): kernels that work in scratch memory, in prologue and run."""
+    size = 128
+    p = ProgramBuilder(size)
+    w = lm.Parameter(np.arange(size, dtype=np.float32), name="w")
+    cx = lm.Graph()
+    (cx.tensor((size,), name="x") * cx.weight_of(w)).output("y")  # its inputs and outputs
+    x, weight = p.buffer("input", "x"), p.weight(w)
+    twice, turned = p.buffer("arena"), p.buffer("derived")
+    total, y = p.buffer("arena"), p.buffer("output", "y")
+
+    def turn(source: int, target: int) -> KernelLaunch:
+        return KernelLaunch(1, (Operand(source), Operand(target)), (), const(1), "turn")
+
+    prologue = [p.launch("Add", weight, weight, twice), turn(twice, turned)]
+    launches = [p.launch("Add", x, turned, total), turn(total, y)]
+    p.kernels.append(backwards("from", "to", size))
+    exe = hand_programs.executable(cx, p.program(launches, prologue))
+    given = np.ones(size, np.float32)
+    np.testing.assert_array_equal(exe(x=given)["y"], given + 2 * w.numpy())
 
 
 @pytest.mark.parametrize("program", [arena, output, hidden_output, derived, prologue_arena])
