@@ -49,6 +49,8 @@ def test_states_stay_on_the_device_between_runs() -> None:
     assert driver.read_bytes == driver.written_bytes == 4 * 4000  # x in, y out
     np.testing.assert_allclose(state.numpy(), 3 * x + 2 * x[::-1], rtol=1e-4, atol=1e-6)
     assert driver.read_bytes == 5 * 4000
+    state.on(HOST)
+    assert state.spare is None  # none is left behind
 
 
 def test_programs_of_two_devices_and_the_host_share_a_state() -> None:
