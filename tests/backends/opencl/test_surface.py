@@ -1,0 +1,75 @@
+"""OpenCL by its name: graphs, executables, States and modules move there and back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal import nn
+from luminal.backends import registry
+from luminal.hlir.memory import HOST
+from tests.backends.opencl import devices
+
+assert devices  # which skips where there is no device
+
+NAME = "opencl"
+X = np.arange(8, dtype=np.float32)
+
+
+def counted(state: lm.State) -> lm.Graph:
+    cx = lm.Graph()
+    (cx.tensor((8,), name="x") + cx.read(state)).output("y")
+    cx.assign(state, cx.read(state) + 1)
+    return cx
+
+
+def test_the_list_has_every_device_with_its_memory() -> None:
+    rows = [row for row in lm.devices() if row.name.startswith(NAME)]
+    assert [row.name for row in rows] == [NAME, *(f"{NAME}:{k}" for k in range(1, len(rows)))]
+    assert all(row.memory is not None and row.memory.total for row in rows)
+
+
+def test_programs_of_the_cpu_and_of_opencl_take_turns_with_a_state() -> None:
+    state = lm.State((8,), name="runs")
+    here = counted(state).compile("cpu")
+    there = here.to(f"{NAME}:0")
+    for run, exe in enumerate((here, there, there, here, there)):
+        np.testing.assert_array_equal(exe(x=X)["y"], X + run)
+    assert state.buffer.space is registry.space(NAME)
+    assert state.to("cpu").buffer.space is HOST
+    np.testing.assert_array_equal(state.numpy(), np.full(8, 5))
+
+
+def test_a_module_trains_where_it_was_moved() -> None:
+    model = nn.Linear(8, 2).to(NAME)
+    before = model.weight.numpy().copy()
+    with lm.device(NAME):
+        cx = lm.Graph()
+        loss = (model(cx.tensor((3, 8), name="x")) ** 2).sum()
+        gradient = lm.grad(loss, cx.weight_of(model.weight))
+        cx.assign(model.weight, cx.weight_of(model.weight) - 0.01 * gradient)
+        loss.output("loss")
+        exe = cx.compile()
+        losses = [float(exe(x=np.tile(X / 8, (3, 1)))["loss"]) for _ in range(5)]
+    assert losses == sorted(losses, reverse=True)
+    assert model.weight.buffer.space is registry.space(NAME)
+    assert not np.array_equal(model.weight.numpy(), before)
+
+
+@pytest.mark.long
+def test_a_process_ends_with_values_on_the_device() -> None:
+    program = """
+import numpy as np, luminal as lm
+state = lm.State((8,))
+cx = lm.Graph()
+cx.assign(state, cx.read(state) + 1)
+exe = cx.compile("opencl")
+exe()
+print(state.numpy().sum())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "8.0", "")
