@@ -15,11 +15,11 @@ from luminal.kernel.custom import place_custom
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
-from luminal.kernel.opaque import place_opaque
 from luminal.kernel.pairs import in_words
 from luminal.kernel.place_cascade import cascade_space, place_cascade
 from luminal.kernel.placement import place
 from luminal.kernel.product import BLAS, place_product, product_of
+from luminal.kernel.rows import place_opaque
 from luminal.kernel.tile_verify import verify
 from luminal.program.steps import CallStep, CascadeStep, CustomStep, KernelStep, NestStep, RowsStep
 from luminal.target import Target
