@@ -1,4 +1,4 @@
-"""Kernels of opaque values: Scan and Sort, each a fixed loop nest over rows."""
+"""Kernels that take rows whole: a Scan or a Sort along one dimension, each a fixed loop nest."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ from luminal.target import Target
 SORT_WORK = 16  # operations that sorting costs for each key of a row
 
 
-def is_opaque(group: Group) -> bool:
-    """Does the group compute a Scan or Sort? (A Scatter is plain stores.)"""
-    store = group.stores[0]
-    return (
-        store.index is None and store.term.op in ("Scan", "Sort") and store.term not in group.reads
-    )
+def place_scan(group: Group, target: Target) -> Placed:
+    """The kernel of a Scan: in vectors where rows run along another dimension than the last."""
+    dtype = group.stores[0].term.dtype
+    return _Rows(group, 1, target.vector_lanes(max(4, dtype.size))).scan()
 
 
-def place_opaque(group: Group, target: Target) -> Placed:
-    """The kernel of a Scan or Sort."""
-    rows = _Rows(group, target)
-    return rows.scan() if rows.term.op == "Scan" else rows.sort()
+def place_sort(group: Group) -> Placed:
+    """The kernel of a Sort: its first store takes the values, its second their order."""
+    return _Rows(group, SORT_WORK, 1).sort()
 
 
 class _Rows:
-    """A grid over all dimensions but one; the rows along that one are taken whole."""
+    """A grid over all dimensions but one; the rows along that one are taken whole.
 
-    def __init__(self, group: Group, target: Target) -> None:
+    `work`: operations for each element; `lanes`: positions of the last dimension walked together.
+    """
+
+    def __init__(self, group: Group, work: int, lanes: int) -> None:
         self.group = group
         self.values = Evaluator(group)
         self.blocks = self.values.blocks
         self.term: Term = group.stores[0].term
         self.axis: int = self.term.attrs.hlir.axis
         self.shape = shape_of(self.term.attrs.result)
-        self.lanes = target.vector_lanes(max(4, self.term.dtype.size))
+        self.work = work
+        self.lanes = lanes
 
     def rows(self) -> list[Expression]:
         """Opens the grid: the position of each dimension, 0 for the row's own.
@@ -50,12 +51,12 @@ class _Rows:
         """
         position: list[Expression] = []
         others = [k for k in range(len(self.shape)) if k != self.axis]
-        work = estimate(self.shape[self.axis]) * (SORT_WORK if self.term.op == "Sort" else 1)
+        work = estimate(self.shape[self.axis]) * self.work
         for k, extent in enumerate(self.shape):
             if k == self.axis:
                 position.append(const(0))
                 continue
-            vector = self.lanes if k == len(self.shape) - 1 and self.term.op == "Scan" else 1
+            vector = self.lanes if k == len(self.shape) - 1 else 1
             last = k == others[-1]
             rows = max(1, CHUNK_WORK // work) if last else 1
             rows = -(-rows // vector) * vector

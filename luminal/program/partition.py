@@ -26,7 +26,7 @@ from luminal.program.steps import (
     CustomStep,
     LoopStep,
     Partition,
-    RowsStep,
+    SortStep,
     Unit,
     leaves_of,
     ordered,
@@ -130,7 +130,7 @@ def _sort(scope: Scope, term: Term) -> list[Unit]:
         stores.append(Store(term, place, place.frame))
     group = Group(tuple(stores), {term.args[0]: source}, frozenset(), scope.facts)
     reads = frozenset(term.args)
-    steps = (RowsStep(group),)
+    steps = (SortStep(group),)
     return _behind(before, Unit(tuple(used.values()), reads, steps, leaves=leaves_of(reads)))
 
 

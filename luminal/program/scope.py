@@ -26,7 +26,7 @@ from luminal.program.steps import (
     CascadeStep,
     KernelStep,
     NestStep,
-    RowsStep,
+    ScanStep,
     Unit,
     leaves_of,
 )
@@ -210,7 +210,7 @@ class Scope:
     def kernel(self, makes: tuple[Term, ...], group: Group) -> KernelStep:
         """The kernel of a group, of the kind that was selected."""
         if any(term.op == "Scan" for term in makes):
-            return RowsStep(group)
+            return ScanStep(group)
         for term in makes:
             if term in self.selection.calls:
                 return CallStep(group, self.selection.calls[term])

@@ -43,15 +43,27 @@ class CascadeStep:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsStep:
-    """A kernel that takes rows whole: a Scan or a Sort."""
+class ScanStep:
+    """A kernel that carries an accumulator along rows."""
 
     group: Group
 
     @property
     def key(self) -> Hashable:
         """Steps of one key make one kernel."""
-        return RowsStep, self.group.form.key
+        return ScanStep, self.group.form.key
+
+
+@dataclass(frozen=True, slots=True)
+class SortStep:
+    """A kernel that sorts rows; its group stores the values, then their order."""
+
+    group: Group
+
+    @property
+    def key(self) -> Hashable:
+        """Steps of one key make one kernel."""
+        return SortStep, self.group.form.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +96,7 @@ class LoopStep:
     body: tuple[Step, ...]
 
 
-KernelStep = NestStep | CascadeStep | RowsStep | CallStep
+KernelStep = NestStep | CascadeStep | ScanStep | SortStep | CallStep
 """The kinds of kernels that are made of a group: each has its choices and its own placement."""
 
 Step = KernelStep | CustomStep | LoopStep

@@ -19,9 +19,17 @@ from luminal.kernel.pairs import in_words
 from luminal.kernel.place_cascade import cascade_space, place_cascade
 from luminal.kernel.placement import place
 from luminal.kernel.product import BLAS, place_product, product_of
-from luminal.kernel.rows import place_opaque
+from luminal.kernel.rows import place_scan, place_sort
 from luminal.kernel.tile_verify import verify
-from luminal.program.steps import CallStep, CascadeStep, CustomStep, KernelStep, NestStep, RowsStep
+from luminal.program.steps import (
+    CallStep,
+    CascadeStep,
+    CustomStep,
+    KernelStep,
+    NestStep,
+    ScanStep,
+    SortStep,
+)
 from luminal.target import Target
 
 
@@ -47,7 +55,7 @@ class VectorSchedules:
                 return nest_space(in_words(group)[0], self.target)
             case CascadeStep():
                 return cascade_space(*_in_words(step), self.target)
-            case RowsStep() | CallStep() | CustomStep():
+            case ScanStep() | SortStep() | CallStep() | CustomStep():
                 return ((),)
 
     def callable_by(self, step: KernelStep | CustomStep) -> str | None:
@@ -65,9 +73,12 @@ class VectorSchedules:
                 return place(group, schedule(group, self.target, knobs))
             case CascadeStep():
                 return place_cascade(*_in_words(step), self.target, knobs)
-            case RowsStep(group):
+            case ScanStep(group):
                 Choices(label(group), knobs).finish()
-                return place_opaque(group, self.target)
+                return place_scan(group, self.target)
+            case SortStep(group):
+                Choices(label(group), knobs).finish()
+                return place_sort(group)
             case CallStep(group, library):
                 Choices(label(group), knobs).finish()
                 return _place_call(group, library)
