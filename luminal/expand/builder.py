@@ -41,6 +41,7 @@ def integer(value: int) -> Constant:
     return constant(INDEX, value)
 
 
+_OPERANDS = (Value, Constant)
 Instructions = frozenset[tuple[str, Type]]
 """Operations that only some machines have, and the types that they make."""
 
@@ -50,7 +51,6 @@ class Block:
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []
-        self.keys: list[Hashable] = []  # of what is known only inside
 
 
 class OpenLoop:
@@ -69,7 +69,7 @@ class Builder:
     def __init__(self, instructions: Instructions = frozenset()) -> None:
         self.instructions = instructions
         self.blocks = [Block()]
-        self.known: dict[Hashable, Value] = {}
+        self.known: dict[Hashable, tuple[Value, int, Block]] = {}  # with its block's depth
         self.depths: dict[int, int] = {}  # of values: the block that has them
         self.made: dict[int, Apply] = {}  # by their results
         self.count = 0
@@ -147,18 +147,17 @@ class Builder:
 
     def _apply(self, name: str, args: tuple[Operand, ...], type_: Type, hoisted: bool) -> Operand:
         key = (name, args, type_)
-        found = self.known.get(key)
         depth = len(self.blocks) - 1
         if hoisted:
             depth = max(map(self.depth, args), default=0)
-        if found is not None and self.depth(found) <= depth:
-            return found
+        found = self.known.get(key)
+        if found is not None and found[1] <= depth and self.blocks[found[1]] is found[2]:
+            return found[0]
         out = self.value(type_, depth)
         self.made[out.id] = Apply(out, name, args)
         block = self.blocks[depth]
         block.statements.append(self.made[out.id])
-        block.keys.append(key)
-        self.known[key] = out
+        self.known[key] = out, depth, block
         return out
 
     def both(self, masks: Sequence[Operand], *, hoisted: bool = False) -> Operand | None:
@@ -243,26 +242,19 @@ class Builder:
             write()
 
     def close(self) -> tuple[Statement, ...]:
-        """Ends the innermost block; what is known only there is forgotten."""
-        block = self.blocks.pop()
-        for key in block.keys:
-            if self.depth(self.known[key]) == len(self.blocks):
-                del self.known[key]
-        return tuple(block.statements)
+        """Ends the innermost block; what is known there is known no more."""
+        return tuple(self.blocks.pop().statements)
 
 
 def _typed(name: str, args: Sequence[Argument]) -> tuple[Operand, ...]:
     """The operands, with numbers as constants of the type that the others have."""
-    typed = args[1:] if name == "select" else args
-    type_ = next((arg.type for arg in typed if isinstance(arg, Value | Constant)), None)
-    operands = []
-    for arg in args:
-        if isinstance(arg, Value | Constant):
-            operands.append(arg)
-        else:
-            assert type_ is not None, f"{name}: no operand has a type"
-            operands.append(constant(type_, arg))
-    return tuple(operands)
+    operands = tuple(arg for arg in args if isinstance(arg, _OPERANDS))
+    if len(operands) == len(args):
+        return operands
+    typed = [arg for arg in args[name == "select" :] if isinstance(arg, _OPERANDS)]
+    assert typed, f"{name}: no operand has a type"
+    type_ = typed[0].type
+    return tuple(arg if isinstance(arg, _OPERANDS) else constant(type_, arg) for arg in args)
 
 
 def truth(b: Builder, value: Operand, *, hoisted: bool = False) -> Operand:

@@ -6,6 +6,7 @@ Integers and bools only: what floats give stays with the machine, down to the bi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from luminal import dtypes
 from luminal.dtypes import DType
@@ -21,26 +22,33 @@ COMMUTATIVE = frozenset(("add", "mul", "and", "or", "xor"))
 
 def constant(type_: Type, value: bool | int | float) -> Constant:
     """The number in every lane; integers wrap, floats round."""
+    if type_.dtype.is_int:
+        return _integer(type_, int(value))
+    return Constant(type_, type_.dtype.numpy.type(value).tobytes() * type_.lanes)
+
+
+@lru_cache(4096)
+def _integer(type_: Type, value: int) -> Constant:
     dtype = type_.dtype
-    if dtype.is_int:
-        data = (int(value) & (1 << dtype.bits) - 1).to_bytes(dtype.size, "little")
-    else:
-        data = dtype.numpy.type(value).tobytes()
+    data = (value & (1 << dtype.bits) - 1).to_bytes(dtype.size, "little")
     return Constant(type_, data * type_.lanes)
 
 
 def uniform(operand: Operand) -> int | None:
     """The integer or bool that is known to be in every lane."""
-    if not isinstance(operand, Constant) or operand.type.dtype.is_float:
+    if not isinstance(operand, Constant):
         return None
-    size = operand.type.dtype.size
-    if operand.data != operand.data[:size] * operand.type.lanes:
+    type_, data = operand.type, operand.data
+    dtype = type_.dtype
+    if dtype.is_float or (type_.lanes > 1 and data != data[: dtype.size] * type_.lanes):
         return None
-    return int(operand.values[0])
+    return int.from_bytes(data[: dtype.size], "little", signed=dtype.is_signed)
 
 
 def folded(name: str, args: Sequence[Operand], type_: Type) -> Operand | None:
     """What the operation gives, where that is an operand already known."""
+    if not any(isinstance(arg, Constant) for arg in args):
+        return None
     if name == "select":
         chosen = uniform(args[0])
         return args[2 - chosen] if chosen is not None else args[1] if args[1] == args[2] else None

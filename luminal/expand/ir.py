@@ -31,6 +31,9 @@ class Type:
     dtype: DType
     lanes: int = 1
 
+    def __hash__(self) -> int:
+        return hash(self.dtype.name) + self.lanes  # operations are looked up by their types
+
     def __str__(self) -> str:
         return f"{self.dtype}" if self.lanes == 1 else f"{self.dtype}x{self.lanes}"
 
@@ -53,6 +56,9 @@ class Value:
     id: int
     type: Type
 
+    def __hash__(self) -> int:
+        return self.id
+
     def __str__(self) -> str:
         return f"%{self.id}"
 
@@ -63,6 +69,9 @@ class Constant:
 
     type: Type
     data: bytes
+
+    def __hash__(self) -> int:
+        return hash(self.data)
 
     @property
     def values(self) -> NDArray[Any]:
