@@ -18,6 +18,7 @@ from luminal.nn import functional
 from luminal.program.launch_list import KernelLaunch
 from tests.backends.cpu.test_scatter import results
 from tests.fuzz.graphs import Case
+from tests.long_share import mostly_long
 
 Array = np.ndarray[Any, Any]
 Build = Callable[[dict[str, Any]], Any]
@@ -162,7 +163,7 @@ def recorded(build: Build, arrays: dict[str, Array]) -> lm.Graph:
     return cx
 
 
-@pytest.mark.parametrize("machine", ["native", "avx2"])
+@pytest.mark.parametrize("machine", mostly_long(["native", "avx2"], 1))
 @pytest.mark.parametrize("build", CASES, ids=lambda build: build.__name__)
 def test_as_pytorch(build: Build, machine: str) -> None:
     """The same bits for any team."""
