@@ -18,6 +18,10 @@ unexport PYTHONDONTWRITEBYTECODE
 run: $(VENV)/.installed
 	@$(BIN)/luminal generate --model "$$MODEL" --prompt "$$PROMPT" --temperature 0.8 --stats $(ARGS)
 
+# Each process that tests has a core: threads of what it compares with would only spin.
+test test-long: export OMP_NUM_THREADS := 1
+test test-long: export OPENBLAS_NUM_THREADS := 1
+
 test: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup $(ARGS)
 
