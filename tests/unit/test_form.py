@@ -20,6 +20,7 @@ from luminal.program.steps import KernelStep, LoopStep, Step
 from luminal.shape.expression import axis, symbol
 from tests.fuzz.programs.record import record
 from tests.fuzz.programs.wide import dag
+from tests.long_share import mostly_long
 from tests.unit.test_placement import MACHINE
 
 
@@ -34,7 +35,7 @@ def kernel_steps(cx: lm.Graph) -> list[KernelStep]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", mostly_long(range(8), 3))
 def test_groups_of_one_form_make_one_kernel(seed: int) -> None:
     """Every group of some DAGs placed by itself, and beside the first one of its form."""
     first: dict[object, PlacedStep] = {}
