@@ -17,7 +17,7 @@ from luminal.compiler import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.hlir.state import State
 from luminal.hlir.substitute import all_nodes
-from luminal.kernel import opaque
+from luminal.kernel import rows
 from luminal.runtime.executable import Executable, Variant
 from luminal.select import fast, private_sums, split, weights
 from tests.backends.cpu.skewed import TEAMS, both, skewed
@@ -27,7 +27,7 @@ from tests.numerics.tolerance import UNSTABLE_SHARE, compare
 Array = np.ndarray[Any, Any]
 SMALL = {  # so that small graphs are cut into chunks, packed, split and stored as large ones are
     nest: {"CHUNK_WORK": 16, "SMALL_CONTRACTION": 64, "LARGE_CONTRACTION": 256, "PACK_ROWS": 2},
-    opaque: {"CHUNK_WORK": 16},
+    rows: {"CHUNK_WORK": 16},
     split: {"MIN_CHUNK": 2, "CHUNKS": 3},
     private_sums: {"MUCH_WORK": 8, "PAYS": 1},
     weights: {"MUCH_WORK": 8},
