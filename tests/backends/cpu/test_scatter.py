@@ -11,6 +11,7 @@ import pytest
 
 import luminal as lm
 from luminal import config
+from luminal.algebra import reductions
 from luminal.algebra.lower import lower
 from luminal.algebra.terms import Axes, Term
 from luminal.backends import reference
@@ -144,7 +145,7 @@ def test_a_lost_part_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return extent // size
 
     cut_small(monkeypatch)
-    monkeypatch.setattr(private_sums, "ceil_div", rounded_down)
+    monkeypatch.setattr(reductions, "ceil_div", rounded_down)
     with pytest.raises(AssertionError, match="seed"):
         check_seeds(range(100, 150), whole=True)
 
