@@ -99,8 +99,8 @@ class Graph(Recorder):
         transforms.backward(loss, gradient)
 
     def _compiled_part(self, part: hlir.Graph) -> Executable:
-        name = self._backend or self.device or _device.get() or "auto"
-        plan = _Plan(registry.find(name), Numerics.STANDARD, mode_of("fast"), SearchOptions(), {})
+        backend = _backend_of(self, self._backend)
+        plan = _Plan(backend, Numerics.STANDARD, mode_of("fast"), SearchOptions(), {})
         return _compiled(self, part, _Choices({}, {}), plan)
 
     def execute(self, dims: Mapping[str, int] | None = None) -> Results:
@@ -146,8 +146,8 @@ def compile(
 ) -> Executable:
     """Compiles a graph; without one, or with only a backend's name, the default graph.
 
-    `backend`: a device ("cpu", "opencl:0", "reference"; see `lm.devices`) or "auto", the first that
-    can be used; by default the graph's (`graph.to`), else the default one (`lm.device`).
+    `backend`: a device ("cpu", "opencl:0", "reference"; see `lm.devices`) or "auto", a GPU if there
+    is one, else the CPU; by default the graph's (`graph.to`), else the default one (`lm.device`).
     `mode`: "fast" (choices by rules, nothing is timed), "optimal" (candidates are timed here, and
     the fastest runs; `search` sets the limits), or `lm.TimeBudget(seconds)`, shared by all programs
     that `dims` asks for.

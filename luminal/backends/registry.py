@@ -70,13 +70,19 @@ BACKENDS = {
 }
 
 
+AUTOMATIC = ("cuda", "hip", "metal", "cpu", "reference")
+"""What "auto" looks for, in this order. A device of OpenCL may be the CPU once more."""
+
+
 def find(name: str) -> Backend | Interpreter:
-    """The backend of a name: "cpu", "opencl:1" (its second device), or "auto", the first usable.
+    """The backend of a name: "cpu", "opencl:1" (its second device), or "auto": a GPU if there is
+    one, else the CPU.
 
     Raises CompileError for an unknown name and for what cannot be used here.
     """
     if name == "auto":
-        return next(row for row in BACKENDS.values() if row.unavailable() is None).current()
+        rows = (BACKENDS[each] for each in AUTOMATIC)
+        return next(row for row in rows if row.unavailable() is None).current()
     base, _, text = name.partition(":")
     row = BACKENDS.get(base)
     if row is None or not (text.isdecimal() or base == name):

@@ -46,6 +46,19 @@ def test_the_default_is_the_cpu_until_another_one_is() -> None:
     assert device_of(lm.compile(doubled())) == "cpu"
 
 
+def test_auto_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    usable = {"cpu", "reference", "opencl", DEVICE}
+    monkeypatch.setattr(
+        registry.Row, "unavailable", lambda row: None if row.name in usable else "not here"
+    )
+    monkeypatch.setattr(registry.Row, "current", lambda row, number=0: row)
+    for added, expected in (("", "cpu"), ("metal", "metal"), ("hip", "hip"), ("cuda", "cuda")):
+        usable.add(added)
+        assert registry.find("auto").name == expected
+    usable -= {"cuda", "hip", "metal", "cpu"}
+    assert registry.find("auto").name == "reference"
+
+
 def test_a_jitted_function_is_compiled_for_each_default() -> None:
     f = lm.jit(lambda x: x * 2)
     for name in ("cpu", DEVICE, "cpu", DEVICE):
