@@ -17,7 +17,7 @@ from luminal.egraph.table import Node, Table
 from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.rules.notation import COMMUTATIVE
-from luminal.select.weights import WEIGHTS
+from luminal.select.costs import WEIGHTS
 from luminal.shape.expression import Expression, Symbol
 
 BEST = 8  # spellings of a class that are kept

@@ -10,7 +10,7 @@ from luminal.egraph.intern import positions
 from luminal.egraph.table import Table
 from luminal.rules import Rule, notation
 from luminal.rules.notation import AxesOf, Compare, Property, SetOf, SetOperation, SetPattern
-from luminal.select.weights import leaves_idle
+from luminal.select.costs import leaves_idle
 from luminal.shape.expression import Expression, Symbol
 
 Bound = Mapping[str, "int | frozenset[Symbol] | AtAttrs"]

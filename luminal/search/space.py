@@ -31,8 +31,8 @@ from luminal.search.fingerprint import by_fingerprint, fingerprints
 from luminal.search.genome import Genome, called_by
 from luminal.select import fast, layouts
 from luminal.select.calls import with_calls
+from luminal.select.costs import LOAD, WEIGHTS, stored_anyway
 from luminal.select.rewrite import Respelled
-from luminal.select.weights import LOAD, WEIGHTS, stored_anyway
 
 Choice = tuple[str, str, str | None]
 """Kind, key and value of one choice in a genome (None: as `fast` does it)."""

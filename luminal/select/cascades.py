@@ -12,7 +12,7 @@ from luminal.forks import cached_property
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade import Cascade, Refusal, derive, in_each_step, lane_axis
 from luminal.program.kernel_graph import KernelGraph
-from luminal.select.weights import MUCH_WORK, REACH
+from luminal.select.costs import MUCH_WORK, REACH
 
 LANES = 32  # positions of the lane axis that are worked on together
 MIN_POINTS = 2  # blocks below which a long pass would leave threads idle

@@ -17,13 +17,7 @@ from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
 from luminal.numerics import DOMAIN, ROUNDING, Numerics
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.select import cascades
-from luminal.select.merge import merges
-from luminal.select.nested import nest
-from luminal.select.private_sums import private_sums
-from luminal.select.rewrite import Respelled
-from luminal.select.spell import spell
-from luminal.select.split import split_reductions
-from luminal.select.weights import (
+from luminal.select.costs import (
     KERNEL_TERMS,
     LAUNCH_WORK,
     LOAD,
@@ -34,6 +28,12 @@ from luminal.select.weights import (
     leaves_idle,
     stored_anyway,
 )
+from luminal.select.merge import merges
+from luminal.select.nested import nest
+from luminal.select.private_sums import private_sums
+from luminal.select.rewrite import Respelled
+from luminal.select.spell import spell
+from luminal.select.split import split_reductions
 from luminal.select.winograd import winograd
 from luminal.shape.expression import Symbol
 

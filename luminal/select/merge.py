@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from luminal.algebra.terms import At, Phase, Term
 from luminal.program.kernel_graph import kernel_reads, kernels
-from luminal.select.weights import KERNEL_TERMS, MERGED, REACH
+from luminal.select.costs import KERNEL_TERMS, MERGED, REACH
 from luminal.shape.expression import Symbol
 
 Grid = frozenset[Symbol]

@@ -18,9 +18,9 @@ from luminal.algebra.terms import Frame, OpaqueAttrs, Term, Terms
 from luminal.hlir.attributes import ScatterAttrs, Slot
 from luminal.hlir.monoid import SUM
 from luminal.numerics import ROUNDING, Numerics
+from luminal.select.costs import MUCH_WORK
 from luminal.select.rewrite import Respelled
 from luminal.select.split import chunk_size
-from luminal.select.weights import MUCH_WORK
 from luminal.shape.expression import Expression, Symbol, axis
 from luminal.shape.view import index
 

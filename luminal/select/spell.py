@@ -11,8 +11,8 @@ from luminal.algebra.frames import never_empty
 from luminal.algebra.reductions import may_leave
 from luminal.algebra.terms import Reduction, Term, Terms, below
 from luminal.select import cascades
+from luminal.select.costs import KERNEL_TERMS, stored_anyway
 from luminal.select.rewrite import Respelled
-from luminal.select.weights import KERNEL_TERMS, stored_anyway
 
 
 def spell(program: Respelled) -> Respelled:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from luminal.algebra.frames import upper
 from luminal.algebra.reductions import Cut, cut, longest, only_inside
 from luminal.algebra.terms import Reduction, Term, Terms, term_order
+from luminal.select.costs import is_contraction, leaves_idle
 from luminal.select.rewrite import Respelled
-from luminal.select.weights import is_contraction, leaves_idle
 from luminal.shape.expression import Symbol
 
 CHUNKS = 64  # per reduction: even shares for teams up to about this size

@@ -19,7 +19,7 @@ from luminal.hlir.state import State
 from luminal.hlir.substitute import all_nodes
 from luminal.kernel import rows
 from luminal.runtime.executable import Executable, Variant
-from luminal.select import fast, private_sums, split, weights
+from luminal.select import costs, fast, private_sums, split
 from tests.backends.cpu.skewed import TEAMS, both, skewed
 from tests.fuzz.graphs import Case
 from tests.numerics.tolerance import UNSTABLE_SHARE, compare
@@ -30,7 +30,7 @@ SMALL = {  # so that small graphs are cut into chunks, packed, split and stored 
     rows: {"CHUNK_WORK": 16},
     split: {"MIN_CHUNK": 2, "CHUNKS": 3},
     private_sums: {"MUCH_WORK": 8, "PAYS": 1},
-    weights: {"MUCH_WORK": 8},
+    costs: {"MUCH_WORK": 8},
     fast: {"LAUNCH_WORK": 16, "ROW_BYTES": 64},
 }
 

@@ -11,8 +11,8 @@ from luminal.dtypes import float32
 from luminal.hlir.graph import Builder
 from luminal.hlir.state import Parameter
 from luminal.program.kernel_graph import KernelGraph
+from luminal.select.costs import KERNEL_TERMS, MERGED
 from luminal.select.merge import merges
-from luminal.select.weights import KERNEL_TERMS, MERGED
 from luminal.shape.expression import axis, const
 
 ROWS, COLUMNS = 8, 16

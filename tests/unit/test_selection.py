@@ -16,8 +16,8 @@ from luminal.errors import VerifyError
 from luminal.kernel.cascade import Cascade, Member
 from luminal.nn import functional as F
 from luminal.program.selection import Residence, Selection, verify
+from luminal.select.costs import KERNEL_TERMS, MERGED
 from luminal.select.fast import select
-from luminal.select.weights import KERNEL_TERMS, MERGED
 
 
 def selected(fn: Callable[..., Any], *shapes: tuple[int, ...]) -> Selection:

@@ -9,7 +9,7 @@ import pytest
 
 import luminal as lm
 from luminal.errors import CompileError
-from luminal.select.weights import KERNEL_TERMS, MERGED
+from luminal.select.costs import KERNEL_TERMS, MERGED
 
 X = np.linspace(-1, 1, 64, dtype=np.float32)
 
