@@ -1,15 +1,11 @@
-"""Placement of a cascade (see `cascade.py`, `cascade_pass.py`), and the choices it has."""
+"""The choices of a cascade (`kernel/cascade_pass.py`) on vector CPUs."""
 
 from __future__ import annotations
 
 from luminal.algebra.frames import extent_of
 from luminal.kernel.cascade import Cascade, lane_axis
-from luminal.kernel.cascade_lanes import AlongLanes
-from luminal.kernel.cascade_pass import Pass
-from luminal.kernel.cascade_steps import AlongSteps
-from luminal.kernel.cascade_work import Blocking, Workspace, contiguous
+from luminal.kernel.cascade_work import Blocking, contiguous
 from luminal.kernel.cost import label
-from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs, Value, as_knobs
 from luminal.kernel.loops import estimate
@@ -23,13 +19,14 @@ LONG_BLOCK = 512  # steps of a block where lanes are few
 Plan = tuple[str, Blocking]
 
 
-def place_cascade(group: Group, cascade: Cascade, target: Target, knobs: Knobs = ()) -> Placed:
-    """The kernel of a cascade; CompileError for a knob not legal here."""
+def cascade_blocks(group: Group, cascade: Cascade, target: Target, knobs: Knobs = ()) -> Plan:
+    """What vectors run along ("lanes" or "steps"), and the blocks; CompileError for a knob not
+    legal here.
+    """
     choices = Choices(label(group), knobs)
-    along, blocking = _plan(group, cascade, target, choices)
+    found = _plan(group, cascade, target, choices)
     choices.finish()
-    work = Workspace(group, cascade, blocking)
-    return Pass(work, AlongLanes(work) if along == "lanes" else AlongSteps(work)).run()
+    return found
 
 
 def cascade_space(group: Group, cascade: Cascade, target: Target) -> tuple[Knobs, ...]:

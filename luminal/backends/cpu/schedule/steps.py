@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from luminal import config
+from luminal.backends.cpu.schedule.cascade import cascade_blocks, cascade_space
 from luminal.backends.cpu.schedule.nest import schedule
 from luminal.backends.cpu.schedule.space import space as nest_space
 from luminal.codegen.llvm_product import gemm
@@ -16,7 +17,7 @@ from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.pairs import in_words
-from luminal.kernel.place_cascade import cascade_space, place_cascade
+from luminal.kernel.place_cascade import place_cascade
 from luminal.kernel.placement import place
 from luminal.kernel.product import BLAS, place_product, product_of
 from luminal.kernel.rows import place_scan, place_sort
@@ -72,7 +73,9 @@ class VectorSchedules:
                 group, _ = in_words(group)
                 return place(group, schedule(group, self.target, knobs))
             case CascadeStep():
-                return place_cascade(*_in_words(step), self.target, knobs)
+                group, cascade = _in_words(step)
+                blocks = cascade_blocks(group, cascade, self.target, knobs)
+                return place_cascade(group, cascade, *blocks)
             case ScanStep(group):
                 Choices(label(group), knobs).finish()
                 return place_scan(group, self.target)
