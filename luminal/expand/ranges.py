@@ -48,13 +48,20 @@ class Ranges:
         self.known[loop.index.id] = Interval(start.lo, last)
 
 
+def _power(count: Interval) -> int | None:
+    """2**count of a count that is known, and that a shift takes."""
+    known = count.lo is not None and count.lo == count.hi and 0 <= count.lo < 64
+    return 1 << count.lo if known and count.lo is not None else None
+
+
 def _shifted(x: Interval, count: Interval) -> Interval:
-    return EVERYTHING if count.lo != count.hi else x.scaled(1 << (count.lo or 0))
+    power = _power(count)
+    return EVERYTHING if power is None else x.scaled(power)
 
 
 def _shifted_down(x: Interval, count: Interval) -> Interval:
-    power = 1 << (count.lo or 0)
-    return EVERYTHING if count.lo != count.hi else x.floordiv(Interval(power, power))
+    power = _power(count)
+    return EVERYTHING if power is None else x.floordiv(Interval(power, power))
 
 
 def _masked(x: Interval, mask: Interval) -> Interval:

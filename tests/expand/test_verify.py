@@ -143,6 +143,12 @@ def test_ranges_follow_parameters_and_loops() -> None:
     verify(kernel(replace(scaled, op="sub"), loop, params=params))
 
 
+def test_a_shift_by_what_no_shift_takes_may_give_anything() -> None:
+    count, far = Value(20, INDEX), Value(21, INDEX)
+    minus = Apply(count, "sub", (ZERO, ONE))
+    verify(kernel(minus, Apply(far, "shl", (AT, count)), Load(X, "x", far)))
+
+
 RUNTIME = {
     "outside": (kernel(Load(X, "x", EIGHT)), r"8 is outside x\[8\]"),
     "divisor": (applied("quotient", ONE, AT, out=INDEX), "takes no"),
