@@ -147,9 +147,10 @@ class Builder:
 
     def _apply(self, name: str, args: tuple[Operand, ...], type_: Type, hoisted: bool) -> Operand:
         key = (name, args, type_)
-        depth = len(self.blocks) - 1
         if hoisted:
-            depth = max(map(self.depth, args), default=0)
+            depth = max([self.depths[arg.id] for arg in args if type(arg) is Value], default=0)
+        else:
+            depth = len(self.blocks) - 1
         found = self.known.get(key)
         if found is not None and found[1] <= depth and self.blocks[found[1]] is found[2]:
             return found[0]

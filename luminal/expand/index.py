@@ -8,7 +8,7 @@ from luminal import dtypes
 from luminal.expand.builder import Builder, integer, truth
 from luminal.expand.fold import constant, uniform
 from luminal.expand.ir import CONDITION, Operand
-from luminal.shape.expression import Expression, Symbol
+from luminal.shape.expression import Expression, Symbol, sum_of_terms
 
 COMPARISONS = frozenset(("lt", "le", "eq", "ne"))
 LAST_I32 = 2**31 - 1
@@ -66,14 +66,16 @@ class Indexer:
         """From the outermost terms inwards; the constant comes last, where positions that are a
         constant apart share the rest.
         """
+        if expr.constant:
+            return self.op("add", self.scalar(sum_of_terms(expr.terms, 0)), expr.constant)
         terms = [(self.scalar(monomial), factor) for monomial, factor in expr.terms]
         terms.sort(key=lambda term: (self.b.depth(term[0]), term[1] < 0))
         (first, factor), *others = terms
-        total = self._product([first, integer(factor)])
+        total = self._times(first, integer(factor))
         for value, factor in others:
-            part = self._product([value, integer(abs(factor))])
+            part = self._times(value, integer(abs(factor)))
             total = self.op("sub" if factor < 0 else "add", total, part)
-        return self.op("add", total, expr.constant)
+        return total
 
     def _product(self, factors: list[Operand]) -> Operand:
         """From the outermost factors inwards; constants come last."""
@@ -82,6 +84,8 @@ class Indexer:
 
     def _times(self, x: Operand, y: Operand) -> Operand:
         factor = uniform(y)
+        if factor == 1:
+            return x
         if factor is not None and factor > 1 and factor.bit_count() == 1:
             return self.op("shl", x, factor.bit_length() - 1)
         return self.op("mul", x, y)
