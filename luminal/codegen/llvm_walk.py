@@ -61,6 +61,7 @@ class _Walk:
     def __init__(self, b: FunctionBuilder) -> None:
         self.b = b
         self.values: dict[int, IRValue] = {}
+        self.constants: dict[Constant, IRValue] = {}
         self.spread: dict[int, IRValue] = {}  # masks that are a scalar in every lane
         self.pointers: dict[str, IRValue] = {}
 
@@ -85,6 +86,12 @@ class _Walk:
     def value(self, operand: Operand) -> IRValue:
         if not isinstance(operand, Constant):
             return self.values[operand.id]
+        found = self.constants.get(operand)
+        if found is None:
+            found = self.constants[operand] = self.constant(operand)
+        return found
+
+    def constant(self, operand: Constant) -> IRValue:
         type_, bits = ir_type(operand.type), operand.bits
         if len(set(bits)) == 1:
             return self.b.const_bits(type_, bits[0])
