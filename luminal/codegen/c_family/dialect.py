@@ -52,6 +52,14 @@ class Dialect(ABC):
         """The name of the function for an operation of expanded IR on floats of this dtype."""
         return {"abs": "fabs"}.get(operation, operation)
 
+    def extremes(self, dtype: DType) -> str:
+        """What `extreme` calls for integers of this dtype; stands before the kernel."""
+        return ""
+
+    def extreme(self, operation: str, dtype: DType, a: str, b: str) -> str:
+        """The greater ("max") or lesser ("min") of two integers."""
+        return f"{a} {'>' if operation == 'max' else '<'} {b} ? {a} : {b}"
+
     def base(self, pointer: str) -> str:
         """The first byte of the memory under a name of `signature`."""
         return pointer

@@ -86,8 +86,13 @@ class _Walk:
         kernel, dialect = self.kernel, self.dialect
         pointers = [*(f"{buffer.name}_memory" for buffer in kernel.buffers), SCRATCH]
         integers = [*(f"v{param.value.id}" for param in kernel.params), STRIDE, CHUNKS]
-        extremes = [float_extremes(dialect, dtype, dialect.inline) for dtype in self._compared()]
-        self.lines += [dialect.head(_dtypes(kernel)), *extremes]
+        extremes = [
+            float_extremes(dialect, dtype, dialect.inline)
+            if dtype.is_float
+            else dialect.extremes(dtype)
+            for dtype in self._compared()
+        ]
+        self.lines += [dialect.head(_dtypes(kernel)), *filter(None, extremes)]
         self.lines += [dialect.signature(pointers, integers), "{"]
         self.depth = 1
         for buffer, pointer in zip(kernel.buffers, pointers, strict=False):
@@ -108,9 +113,9 @@ class _Walk:
         return "\n".join([*self.lines, "}", ""])
 
     def _compared(self) -> Iterator[DType]:
-        """The float dtypes of which greater or lesser ones are taken."""
+        """The dtypes of which greater or lesser ones are taken."""
         applied = [s for s in self.kernel.statements() if isinstance(s, Apply) and s.op in EXTREMES]
-        yield from dict.fromkeys(s.out.type.dtype for s in applied if s.out.type.dtype.is_float)
+        yield from dict.fromkeys(s.out.type.dtype for s in applied)
 
     def _put(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)

@@ -21,6 +21,12 @@ FMOD = """static inline {type} fmod_{dtype}(const {type} a, const {type} b)
 }}"""
 """Intel's fmod gives x, not 0, for two denormals of one magnitude."""
 
+EXTREME = """static __attribute__((noinline)) {type} {name}(const {type} a, const {type} b)
+{{
+    return a {order} b ? a : b;
+}}"""
+"""Intel's compiler breaks ~max(a, b) of integers, by a fault or in silence, where it sees both."""
+
 
 class OpenClC(Dialect):
     """Memory comes as an object and a byte offset: the host knows no addresses in it."""
@@ -51,6 +57,15 @@ class OpenClC(Dialect):
 
     def function(self, operation: str, dtype: DType) -> str:
         return f"fmod_{dtype}" if operation == "fmod" else super().function(operation, dtype)
+
+    def extremes(self, dtype: DType) -> str:
+        return "\n".join(
+            EXTREME.format(type=self.types[dtype.short], name=f"{name}_{dtype}", order=order)
+            for name, order in (("max", ">"), ("min", "<"))
+        )
+
+    def extreme(self, operation: str, dtype: DType, a: str, b: str) -> str:
+        return f"{operation}_{dtype}({a}, {b})"
 
     def base(self, pointer: str) -> str:
         return f"{pointer} + {pointer}_offset"

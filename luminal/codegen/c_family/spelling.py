@@ -84,7 +84,7 @@ def operation(dialect: Dialect, op: str, args: Sequence[str], of: DType, to: Typ
     if op == "bitcast":
         return dialect.bitcast(to.dtype, args[0])
     if op in EXTREMES and not of.is_float:
-        return f"{args[0]} {EXTREMES[op]} {args[1]} ? {args[0]} : {args[1]}"
+        return dialect.extreme(op, of, *args)
     if op in EXTREMES:
         return f"{op}_{of}({', '.join(args)})"
     if op in FUNCTIONS:

@@ -164,3 +164,17 @@ def test_bool_and_half_lie_in_memory_as_bytes_and_words(device: Driver) -> None:
     run(device, kernel, [x, y, a, b], 3)
     assert y.tobytes() == half.tobytes()
     assert b.tolist() == a.tolist()
+
+
+def test_the_complement_of_a_maximum_of_integers(device: Driver) -> None:
+    """Which Intel's compiler breaks where it sees both."""
+    w = Writer()
+    a, b = (w.load(name, dtypes.int32, w.chunk) for name in "ab")
+    greater = w.apply("max", a, b)
+    w.store("c", w.chunk, w.apply("xor", greater, constant(dtypes.int32, -1)))
+    roles = (("a", Role.IN), ("b", Role.IN), ("c", Role.OUT))
+    kernel = w.kernel(*((name, dtypes.int32, role) for name, role in roles))
+    x, y = np.arange(100, dtype=np.int32), np.arange(100, dtype=np.int32)[::-1].copy()
+    z = np.zeros_like(x)
+    run(device, kernel, [x, y, z], 100, workers=4)
+    assert (z == ~np.maximum(x, y)).all()
