@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from luminal.dtypes import DType, bfloat16, float32
+from luminal.dtypes import DType, bfloat16, float32, uint16, uint32, uint64
+
+WORDS = {dtype.size: dtype for dtype in (uint16, uint32, uint64)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,11 @@ class Dot:
     k: int
     factor: DType
     accumulator: DType
+
+    @property
+    def word(self) -> DType:
+        """The unsigned integer that holds the neighbours of a factor."""
+        return WORDS[self.k * self.factor.size]
 
     def __str__(self) -> str:
         return self.name

@@ -31,7 +31,8 @@ from luminal.codegen.llvm_pairs import multiply_add_pairs
 from luminal.codegen.llvm_sort import emit_sort
 from luminal.codegen.llvm_target import LlvmTarget
 from luminal.codegen.llvm_values import Context, Elements, held_type
-from luminal.dtypes import DType, bool_, float32
+from luminal.dots import BF16_PAIRS, Dot
+from luminal.dtypes import DType, bool_
 from luminal.errors import CompileError
 from luminal.kernel.scratch import scratch_offsets
 from luminal.kernel.tile_ir import (
@@ -174,11 +175,13 @@ class _Writer:
         for key, at in by_row:
             tiles = (statement.a, statement.b, statement.acc)
             a, b, acc = (ctx.element(tile, at, lanes) for tile in tiles)
-            elements[key] = self.multiply_add(out.dtype, a, b, acc)
+            elements[key] = self.multiply_add(statement.dot, out.dtype, a, b, acc)
         ctx.values[out.id] = elements
 
-    def multiply_add(self, dtype: DType, a: IRValue, b: IRValue, acc: IRValue) -> IRValue:
-        if dtype is float32 and a.type.scalar == "i32":
+    def multiply_add(
+        self, dot: Dot | None, dtype: DType, a: IRValue, b: IRValue, acc: IRValue
+    ) -> IRValue:
+        if dot is BF16_PAIRS:
             return multiply_add_pairs(self.b, a, b, acc)
         if dtype.is_float:
             return self.b.intrinsic("llvm.fma", acc.type, [a, b, acc])

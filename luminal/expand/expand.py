@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from luminal.dtypes import DType, float32, uint32
+from luminal.dots import BF16_PAIRS, Dot
+from luminal.dtypes import DType, float32
 from luminal.errors import CompileError
 from luminal.expand import access
 from luminal.expand.builder import Builder, Instructions
@@ -148,15 +149,16 @@ class _Expansion:
         for key, at in by_row:
             operands = (statement.a, statement.b, statement.acc)
             a, b, acc = (tiles.element(tile, at, lanes) for tile in operands)
-            elements[key] = self.multiply_add(out.dtype, a, b, acc)
+            elements[key] = self.multiply_add(statement.dot, out.dtype, a, b, acc)
         tiles.values[out.id] = elements
 
-    def multiply_add(self, dtype: DType, x: Operand, y: Operand, acc: Operand) -> Operand:
+    def multiply_add(
+        self, dot: Dot | None, dtype: DType, x: Operand, y: Operand, acc: Operand
+    ) -> Operand:
         b = self.b
-        in_pairs = dtype is float32 and x.type.dtype is uint32
-        if in_pairs and b.has("dot", acc.type):
+        if dot is BF16_PAIRS and b.has("dot", acc.type):
             return b.op("dot", acc, x, y)
-        if in_pairs:  # two bfloat16 each, the upper one first
+        if dot is BF16_PAIRS:  # two bfloat16 each, the upper one first
             for name, operand in (("and", 0xFFFF0000), ("shl", 16)):
                 halves = [b.bitcast(b.op(name, word, operand), float32) for word in (x, y)]
                 acc = b.op("fma", *halves, acc)

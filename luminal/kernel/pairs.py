@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from luminal.algebra.terms import Axes, Term, Terms
 from luminal.dots import BF16_PAIRS
-from luminal.dtypes import uint32
 from luminal.kernel.group import Group, Place, Store
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.kernel.source import Source, source_of
@@ -61,7 +60,8 @@ def in_words(group: Group) -> tuple[Group, Mapping[Term, Term]]:
     terms, reads = Terms(), dict(group.reads)
     paired = [term for term in group.reductions if term in group.dots]
     new: dict[Term, Term] = {term: _over_words(term, terms, reads) for term in paired}
-    return _replaced(group, terms, new, reads), new
+    dots = {new[term]: group.dots[term] for term in paired}
+    return replace(_replaced(group, terms, new, reads), dots=dots), new
 
 
 def _is_paired(place: Place) -> bool:
@@ -83,11 +83,11 @@ def _words(terms: Terms, source: Source, place: Place) -> tuple[Term, Place]:
     assert inner.extent is not None
     outside = source.names.get(inner, inner)
     half = axis(f"{outside.name}/{PAIR}", inner.extent.value // PAIR)
-    read = terms.pointwise("Bitcast", (source.term,), uint32)
+    read = terms.pointwise("Bitcast", (source.term,), BF16_PAIRS.word)
     term = terms.at(read, {**source.names, inner: half * PAIR})
     frame = replace(source, names={**source.names, inner: half}).renamed(place.frame)
     layout = replace(place.layout, blocks=place.layout.blocks[:1])
-    return term, replace(place, dtype=uint32, frame=frame, layout=layout)
+    return term, replace(place, dtype=BF16_PAIRS.word, frame=frame, layout=layout)
 
 
 def _copy(group: Group, store: Store) -> Group:
@@ -98,7 +98,7 @@ def _copy(group: Group, store: Store) -> Group:
     if _inner(source) is not _inner(store.place) or _inner(source) is None:
         return group
     term, place = _words(Terms(), Source(store.term), source)
-    target = replace(store.place, dtype=uint32, frame=place.frame)
+    target = replace(store.place, dtype=BF16_PAIRS.word, frame=place.frame)
     target = replace(target, layout=replace(target.layout, blocks=target.layout.blocks[:1]))
     return Group((Store(term, target, place.frame),), {term: place}, frozenset(), group.facts)
 

@@ -159,7 +159,8 @@ class Stages:
                 axes = {a for tile in (before, *operands) for a in tile.axes}
                 after = self.blocks.new(axes, reduction.dtype, level)
                 if len(operands) == 2:
-                    self.blocks.put(Contract(after, before, *operands), level)
+                    dot = self.group.dots.get(reduction)
+                    self.blocks.put(Contract(after, before, *operands, dot), level)
                 else:
                     combine = reduction.monoid.combine
                     self.blocks.put(Map(after, combine, (before, *operands)), level)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from luminal.dots import BF16_PAIRS, Dot
 from luminal.dtypes import DType
 from luminal.errors import VerifyError
 from luminal.hlir import semantics
@@ -142,7 +143,7 @@ class _Interpreter:
     def contract(self, statement: Contract) -> None:
         axes = statement.out.axes
         acc, a, b = (self.aligned(tile, axes) for tile in (statement.acc, statement.a, statement.b))
-        self.values[statement.out.id] = multiply_add(statement.out.dtype, acc, a, b)
+        self.values[statement.out.id] = multiply_add(statement.out.dtype, acc, a, b, statement.dot)
 
     def reduce(self, statement: Reduce) -> None:
         value = statement.value
@@ -345,9 +346,9 @@ def _libm_fma() -> Mapping[int, Callable[..., float]]:
 _FMA = _libm_fma()
 
 
-def multiply_add(dtype: DType, acc: Array, a: Array, b: Array) -> Array:
-    """acc + a*b: rounded once for floats, wrapping for integers; of words, both their products."""
-    if dtype.is_float and a.dtype == np.uint32:
+def multiply_add(dtype: DType, acc: Array, a: Array, b: Array, dot: Dot | None = None) -> Array:
+    """acc + a*b: rounded once for floats, wrapping for integers; by a dot, all of its products."""
+    if dot is BF16_PAIRS:
         for shift in (0, 16):  # the upper halves first
             high, other = ((x << shift & 0xFFFF0000).view(np.float32) for x in (a, b))
             acc = multiply_add(dtype, acc, high, other)

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from luminal.dots import Dot
 from luminal.dtypes import DType
 from luminal.forks import cached_property
 from luminal.hlir.attributes import CustomKernel, Shape
@@ -141,14 +142,16 @@ class Store:
 class Contract:
     """`out = acc + a * b` with one rounding per product (fma), over the axes of out.
 
-    Of u32 operands and an f32 accumulator, each word is two bfloat16 and both products are added,
-    in an order and with roundings that are the hardware's, subnormals taken as zero.
+    By a `dot`: `a` and `b` are words, each of as many neighbours as the dot multiplies, whose
+    products are all added, in an order and with roundings that are the hardware's, subnormals taken
+    as zero.
     """
 
     out: Tile
     acc: Tile
     a: Tile
     b: Tile
+    dot: Dot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,8 +417,9 @@ def _line(statement: Statement) -> str:
             return (
                 f"{'add' if statement.add else 'store'} {_access(statement)} <- {statement.value}"
             )
-        case Contract(out, acc, a, b):
-            return f"{_typed(out)} = contract {acc} + {a} * {b}"
+        case Contract(out, acc, a, b, dot):
+            by = "" if dot is None else f" by {dot}"
+            return f"{_typed(out)} = contract {acc} + {a} * {b}{by}"
         case Reduce(out, op, value, axis):
             return f"{_typed(out)} = reduce {op} {value} over {axis.name}"
         case SortRow():

@@ -233,10 +233,12 @@ class _Verifier:
 
     def contract(self, statement: Contract, scope: _Scope) -> None:
         tiles = [self.read(tile, scope) for tile in (statement.acc, statement.a, statement.b)]
-        in_pairs = statement.out.dtype is dtypes.float32 and statement.a.dtype is dtypes.uint32
-        factor = dtypes.uint32 if in_pairs else statement.out.dtype
-        for tile, dtype in zip(tiles, (statement.out.dtype, factor, factor), strict=True):
-            self.same_dtype(str(tile), tile.dtype, dtype)
+        dot, dtype = statement.dot, statement.out.dtype
+        factor = dtype if dot is None else dot.word
+        if dot is not None:
+            self.same_dtype(str(statement.out), dtype, dot.accumulator)
+        for tile, wanted in zip(tiles, (dtype, factor, factor), strict=True):
+            self.same_dtype(str(tile), tile.dtype, wanted)
         if statement.out.dtype not in OPS["Mul"].takes:
             self.fail(f"{statement.out.dtype} is not computed with; cast the operands first")
         self.define(statement.out, (axis for tile in tiles for axis in tile.axes), scope)

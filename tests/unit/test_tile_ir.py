@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from luminal import dtypes
+from luminal.dots import BF16_PAIRS
 from luminal.errors import VerifyError
 from luminal.kernel import tile_interpreter
 from luminal.kernel.scratch import scratch_offsets
@@ -159,6 +160,16 @@ BROKEN = [
         after(Contract(Tile(9, (), F32), TOTAL, TOTAL, FLAG)),
         "%9 is not defined before",
     ),
+    (
+        "dot-of-no-words",
+        after(Contract(Tile(9, (), F32), TOTAL, TOTAL, TOTAL, BF16_PAIRS)),
+        "is f32, expected u32",
+    ),
+    (
+        "dot-into-integers",
+        after(Contract(Tile(9, (), I64), TOTAL, TOTAL, TOTAL, BF16_PAIRS)),
+        "%9 is i64, expected f32",
+    ),
     ("bound-twice", with_loop(LOAD, ADD, Loop(J, const(0), N, ())), "j is bound already"),
     (
         "unwritten",
@@ -219,6 +230,16 @@ def test_contract_rounds_once() -> None:
     assert a[0] * b[0] + acc[0] != exact[0]
     wrapped = tile_interpreter.multiply_add(dtypes.int8, *np.int8([[100], [20], [9]]))
     assert wrapped[0] == np.int64(280).astype(np.int8)
+
+
+def test_a_dot_adds_both_products_of_words() -> None:
+    """1.5 * 2 of the upper halves, 3 * -4 of the lower ones."""
+    a, b = np.uint32([0x3FC0_4040]), np.uint32([0x4000_C080])
+    acc = np.float32([0.5])
+    assert tile_interpreter.multiply_add(F32, acc, a, b, BF16_PAIRS)[0] == 0.5 + 3 - 12
+    contract = Contract(Tile(9, (), F32), TOTAL, TOTAL, TOTAL, BF16_PAIRS)
+    text = to_text(replace(row_sum(), body=(contract,)))
+    assert "= contract %3 + %3 * %3 by bf16x2\n" in text.replace(str(TOTAL), "%3")
 
 
 def test_scratch_is_laid_out_in_cache_lines() -> None:

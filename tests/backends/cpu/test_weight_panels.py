@@ -154,9 +154,9 @@ needs_pairs = pytest.mark.skipif(
 
 
 def paired(stages: Stages) -> bool:
-    """Does a kernel multiply words of two bfloat16?"""
+    """Does a kernel multiply two bfloat16 at a time?"""
     statements = [s for kernel in stages.program.kernels for s in kernel.statements()]
-    return any(isinstance(s, Contract) and s.a.dtype is lm.uint32 for s in statements)
+    return any(isinstance(s, Contract) and s.dot is BF16_PAIRS for s in statements)
 
 
 @needs_pairs
@@ -204,7 +204,7 @@ def test_sibling_products_are_all_in_pairs() -> None:
     statements = [s for kernel in program.kernels for s in kernel.statements()]
     products = [s for s in statements if isinstance(s, Contract)]
     assert len(products) == 2
-    assert {s.a.dtype for s in products} == {lm.uint32}
+    assert {s.dot for s in products} == {BF16_PAIRS}
     to = storage("bfloat16")
     given, g, u = (to(drawn(*shape)) for shape in ((6, 200), (160, 200), (160, 200)))
     wide = [to(given.astype(np.float32) @ w.astype(np.float32).T) for w in (g, u)]
