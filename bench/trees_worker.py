@@ -1,0 +1,166 @@
+"""One side of `bench.trees`: compiles and runs programs by the luminal on its path, as it is told.
+
+It is run by its path, so that it works with a tree that lacks it, and takes a line of JSON for each
+request: {"compile": NAME}, or {"run": NAME, "calls": n}.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import luminal as lm
+from luminal import config, nn, optim
+from luminal.models.llama import Llama, LlamaConfig
+from luminal.nn import functional as F
+
+Given = tuple[lm.Graph, dict[str, Any], dict[str, int]]  # a graph, its inputs, its dims
+
+
+def _drawn(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def matmul() -> Given:
+    """A product of square matrices."""
+    cx = lm.Graph()
+    (cx.tensor((384, 384), name="a") @ cx.tensor((384, 384), name="b")).output("c")
+    return cx, {"a": _drawn(384, 384), "b": _drawn(384, 384, seed=1)}, {}
+
+
+def softmax() -> Given:
+    """Rows that are reduced twice."""
+    cx = lm.Graph()
+    cx.tensor((512, 1024), name="x").softmax(-1).output("y")
+    return cx, {"x": _drawn(512, 1024)}, {}
+
+
+def sort() -> Given:
+    """Rows in order, and sums along them."""
+    cx = lm.Graph()
+    x = cx.tensor((64, 1024), name="x")
+    x.sort(-1)[0].output("sorted")
+    x.cumsum(-1).output("sums")
+    return cx, {"x": _drawn(64, 1024)}, {}
+
+
+def attention() -> Given:
+    """A cascade."""
+    cx = lm.Graph()
+    q, k, v = (cx.tensor((1, 4, 128, 64), name=name) for name in "qkv")
+    F.scaled_dot_product_attention(q, k, v, is_causal=True).output("y")
+    return cx, {name: _drawn(1, 4, 128, 64, seed=s) for s, name in enumerate("qkv")}, {}
+
+
+def convolution() -> Given:
+    """3 x 3, its weights in panels."""
+    nn.init.manual_seed(0)
+    cx = lm.Graph()
+    nn.Conv2d(64, 64, 3, padding=1)(cx.tensor((1, 64, 28, 28), name="x")).relu().output("y")
+    return cx, {"x": _drawn(1, 64, 28, 28)}, {}
+
+
+def mnist_step() -> Given:
+    """A training step of a small convolutional network: States change from call to call."""
+    nn.init.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16 * 13 * 13, 10)
+    )
+    cx = lm.Graph()
+    x, y = cx.tensor((32, 1, 28, 28), name="x"), cx.tensor((32,), np.int64, "y")
+    loss = F.cross_entropy(model(x), y).output("loss")
+    optim.Adam(model.parameters(), lr=1e-3).step(loss)
+    return cx, {"x": _drawn(32, 1, 28, 28), "y": np.arange(32) % 10}, {}
+
+
+def _llama() -> Llama:
+    nn.init.manual_seed(0)
+    return Llama(LlamaConfig(128, 384, 6, 4, 2, 32, 256, 64))
+
+
+def llama_prompt() -> Given:
+    """Six layers, rolled, for a prompt of any length."""
+    cx = lm.Graph()
+    ids = cx.tensor((cx.dim("s", 1, 64),), np.int64, "ids")
+    _llama().eval()(ids).output("logits")
+    return cx, {"ids": np.arange(48) % 256}, {}
+
+
+def llama_token() -> Given:
+    """One token, with caches."""
+    model = _llama().eval()
+    cx = lm.Graph()
+    past, ids = cx.dim("past", 0, 63), cx.tensor((1,), np.int64, "ids")
+    model(ids, model.make_caches(64), past).output("logits")
+    return cx, {"ids": np.array([7])}, {"past": 20}
+
+
+PROGRAMS: dict[str, Callable[[], Given]] = {
+    make.__name__: make
+    for make in (
+        matmul, softmax, sort, attention, convolution, mnist_step, llama_prompt, llama_token,
+    )
+}  # fmt: skip
+
+
+class Side:
+    """The programs compiled last, each with its inputs."""
+
+    def __init__(self) -> None:
+        self.ready: dict[str, Callable[[], Any]] = {}
+
+    def compile(self, name: str) -> dict[str, Any]:
+        """CPU seconds from recording to an executable, nothing cached."""
+        self.ready.pop(name, None)
+        gc.collect()  # no kernel of the last time stays loaded
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            config.override(LUMINAL_CACHE_DIR=Path(folder)),
+        ):
+            start = time.process_time()
+            graph, inputs, dims = PROGRAMS[name]()
+            executable = lm.compile(graph, "cpu")
+            taken = time.process_time() - start
+        self.ready[name] = lambda: executable(inputs, dims=dims or None)
+        return {"seconds": taken}
+
+    def run(self, name: str, calls: int) -> dict[str, Any]:
+        """Seconds of so many calls, and a digest of what the last one gave."""
+        call = self.ready[name]
+        start = time.perf_counter()
+        for _ in range(calls):
+            results = call()
+        taken = time.perf_counter() - start
+        digest = hashlib.sha256()
+        for key in sorted(results):
+            digest.update(np.ascontiguousarray(results[key]).tobytes())
+        return {"seconds": taken, "digest": digest.hexdigest()}
+
+
+def main() -> None:
+    """Answers requests until its input ends."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # no helper compiles beside it
+    side = Side()
+    print(json.dumps({"luminal": lm.__file__}), flush=True)
+    with config.override(LUMINAL_THREADS=1):
+        for line in sys.stdin:
+            request = json.loads(line)
+            if "compile" in request:
+                answer = side.compile(request["compile"])
+            else:
+                answer = side.run(request["run"], request["calls"])
+            print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
