@@ -89,10 +89,8 @@ def test_the_host_may_be_named(name: str) -> None:
     make = MAKERS[name]
     for device in ("cpu", "cpu:0", torch.device("cpu"), None, lm.ones(1).device):
         assert make(device=device).shape == make().shape
-    for device in ("cuda", torch.device("cuda:1"), 0, "float32"):
-        with pytest.raises(
-            lm.InputError, match=rf"{name}: device '{device}': backend '{device}': "
-        ):
+    for device in ("cuda:99", torch.device("cuda:98"), 0, "float32"):
+        with pytest.raises(lm.InputError, match=rf"{name}: device '{device}': backend '"):
             make(device=device)
     if name != "to":
         make(requires_grad=False)
