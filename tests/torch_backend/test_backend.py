@@ -206,7 +206,8 @@ def test_threads_write_arguments_of_their_own() -> None:
     def add(x: torch.Tensor, y: torch.Tensor) -> None:
         x.add_(y)
 
-    fast = compiled(add)
+    # fullgraph=True counts compiled frames in one number for all threads: its check fails in turns
+    fast = torch.compile(add, backend=luminal_backend, options={"fallback": "error"})
     kept = [torch.zeros(1000) for _ in range(4)]
     fast(torch.zeros(1000), torch.zeros(1000))
 
