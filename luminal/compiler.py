@@ -57,7 +57,8 @@ def lower_by_stages(
     """
     graph, lowered = lower_to_algebra(graph)
     with tracing.span("select"):
-        selection = layouts.by_rule(fast.select(lowered, numerics), backend.target, numerics)
+        selection = fast.select(lowered, backend.costs, numerics)
+        selection = layouts.by_rule(selection, backend.target, numerics)
     return finish(graph, lowered, selection, backend, begin=begin)
 
 

@@ -24,3 +24,7 @@ def vectors(bits: int, registers: int) -> Cpu:
         fma=True,
     )
     return Cpu(target)
+
+
+COSTS = vectors(512, 32).costs
+"""Of one whose registers hold 16 floats."""

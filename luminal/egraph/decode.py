@@ -11,13 +11,13 @@ from typing import Any
 from luminal.algebra.frames import never_empty, upper
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import OPAQUE, Phase, Term, term_order
+from luminal.costs import Weights
 from luminal.egraph.classes import EClass, Spelling
 from luminal.egraph.intern import leaf_text, literal_text, positions
 from luminal.egraph.table import Node, Table
 from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.rules.notation import COMMUTATIVE
-from luminal.select.costs import WEIGHTS
 from luminal.shape.expression import Expression, Symbol
 
 BEST = 8  # spellings of a class that are kept
@@ -25,12 +25,13 @@ BEST = 8  # spellings of a class that are kept
 
 @dataclass(slots=True)
 class Decoder:
-    """`known`: the class of each term of the program and of its default."""
+    """`known`: the classes of the program's terms and its default's; `weights`: of operations."""
 
     table: Table
     known: Mapping[Term, int]
     lowered: Lowered
     default: Lowered
+    weights: Weights
     first: dict[int, Node] = field(default_factory=dict)
     cost: dict[int, int] = field(default_factory=dict)
     prints: dict[int, str] = field(default_factory=dict)
@@ -156,7 +157,7 @@ class Decoder:
         axes = self.axes_of(node)
         if node.op in REDUCTIONS:
             axes |= frozenset(node.attrs)
-        return 1 + WEIGHTS.get(node.op, 1) * upper(axes)
+        return 1 + self.weights.of(node.op) * upper(axes)
 
     # --- fingerprints
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from luminal.algebra.frames import never_empty, upper
 from luminal.algebra.terms import AtAttrs, Phase
+from luminal.costs import Shares
 from luminal.egraph.intern import positions
 from luminal.egraph.table import Table
 from luminal.rules import Rule, notation
 from luminal.rules.notation import AxesOf, Compare, Property, SetOf, SetOperation, SetPattern
-from luminal.select.costs import leaves_idle
 from luminal.shape.expression import Expression, Symbol
 
 Bound = Mapping[str, "int | frozenset[Symbol] | AtAttrs"]
@@ -18,10 +18,11 @@ Bound = Mapping[str, "int | frozenset[Symbol] | AtAttrs"]
 
 
 class Guards:
-    """The guards of one rule in one e-graph."""
+    """The guards of one rule in one e-graph, for a machine that work is shared out on."""
 
-    def __init__(self, rule: Rule, table: Table) -> None:
+    def __init__(self, rule: Rule, table: Table, shares: Shares) -> None:
         self.rule = rule
+        self.shares = shares
         self.table = table
         self.guards = [notation.guard(text) for text in rule.guards]
 
@@ -55,7 +56,7 @@ class Guards:
             case "long":
                 points = upper(self.table.axes[x])
                 axes = self._axes(notation.axes(args[0]), bound)
-                return leaves_idle(points, points * upper(axes))
+                return self.shares.leave_idle(points, points * upper(axes))
         raise ValueError(f"rule {self.rule.name}: {name} is no guard of a handler")
 
     def _axes(self, axes: SetPattern, bound: Bound) -> frozenset[Symbol]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from luminal import config, tracing
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import Term, term_order
+from luminal.costs import Costs, Shares
 from luminal.egraph import dot
 from luminal.egraph.classes import Classes, Report, RuleRow
 from luminal.egraph.decode import Decoder
@@ -40,6 +41,7 @@ def allowed(numerics: Numerics) -> tuple[Rule, ...]:
 
 def saturate(
     lowered: Lowered,
+    costs: Costs,
     default: Lowered | None = None,
     same: Mapping[Term, Term] | None = None,
     numerics: Numerics = Numerics.STANDARD,
@@ -61,10 +63,10 @@ def saturate(
         egraph.add_terms(order)
         for one, other in _equalities(lowered, default, same or {}):
             egraph.same(egraph.terms[one], egraph.terms[other])
-        rounds, limit, made = _rounds(egraph, rules, limits, start)
+        rounds, limit, made = _rounds(egraph, rules, limits, costs.shares, start)
         table = egraph.read(makers=True)
         known = {term: table.refs[number] for term, number in egraph.terms.items()}
-        classes, numbers = Decoder(table, known, lowered, default).classes()
+        classes, numbers = Decoder(table, known, lowered, default, costs.weights).classes()
         rows = _rows(egraph, rules, table, made)
     nodes = sum(len(each) for each in table.nodes.values())
     seconds = time.perf_counter() - start
@@ -96,7 +98,7 @@ def _equalities(
 
 
 def _rounds(
-    egraph: Session, rules: tuple[Rule, ...], limits: Limits, start: float
+    egraph: Session, rules: tuple[Rule, ...], limits: Limits, shares: Shares, start: float
 ) -> tuple[int, str, Counter[str]]:
     """Rounds of egglog's rules, then of handlers, until nothing is new or a limit is met; then the
     last rules.
@@ -119,16 +121,19 @@ def _rounds(
         if time.perf_counter() - start > limits.seconds:
             limit = "seconds"
             break
-        if not _handle(egraph, table, handled, matches) and size == before:
+        if not _handle(egraph, table, handled, shares, matches) and size == before:
             limit = ""
             break
     egraph.load()
-    _handle(egraph, egraph.read(), tuple(rule for rule in rules if rule.last), matches)
+    last = tuple(rule for rule in rules if rule.last)
+    _handle(egraph, egraph.read(), last, shares, matches)
     egraph.load()
     return done, limit, matches
 
 
-def _handle(egraph: Session, table: Table, rules: tuple[Rule, ...], matches: Counter[str]) -> bool:
+def _handle(
+    egraph: Session, table: Table, rules: tuple[Rule, ...], shares: Shares, matches: Counter[str]
+) -> bool:
     """Runs the handlers of these rules; True if they found anything new."""
     # All handlers look at one state of the graph; what they find is written afterwards, so that the
     # order of rules in the table does not show.
@@ -138,7 +143,7 @@ def _handle(egraph: Session, table: Table, rules: tuple[Rule, ...], matches: Cou
     found: list[tuple[int, New | int, str]] = []
     for rule in rules:
         start = time.perf_counter()
-        guards = Guards(rule, table)
+        guards = Guards(rule, table, shares)
         for number, new in HANDLERS[rule.handler](table, _looked_at(table, rule), guards):
             there = table.find(new)
             if there != number:

@@ -214,7 +214,7 @@ class _Search:
         best, fast = strategy.best, strategy.fast
         apart = self.runner.distance(best.number, fast.number)
         expected: dict[str, oracle.Sample] = {}
-        work = cost(fast.candidate.program, self.arrays.dims, self.space.backend.costs)
+        work = cost(fast.candidate.program, self.arrays.dims, self.space.costs)
         if work.flops <= ORACLE_FLOPS:
             worst = {name: distance.worst for name, distance in apart.items()}
             expected = oracle.samples(self.space.lowered, self.arrays, self.options.seed, worst)

@@ -17,6 +17,7 @@ from luminal.algebra.terms import Term
 from luminal.assemble import UNTUNED, text_key
 from luminal.backends.backend import Backend
 from luminal.compiler import Stages
+from luminal.costs import Weights
 from luminal.egraph import Classes, Limits, saturate
 from luminal.hlir.graph import Graph
 from luminal.kernel.knobs import Knobs
@@ -31,8 +32,8 @@ from luminal.search.fingerprint import by_fingerprint, fingerprints
 from luminal.search.genome import Genome, called_by
 from luminal.select import fast, layouts
 from luminal.select.calls import with_calls
-from luminal.select.costs import LOAD, WEIGHTS, stored_anyway
 from luminal.select.rewrite import Respelled
+from luminal.select.stored import stored_anyway
 
 Choice = tuple[str, str, str | None]
 """Kind, key and value of one choice in a genome (None: as `fast` does it)."""
@@ -91,6 +92,7 @@ class Space:
         limits: Limits | None = None,
     ) -> None:
         self.backend = backend
+        self.costs = backend.costs
         self.numerics = numerics
         self.limits = limits or Limits()
         self.graph, self.lowered = compiler.lower_to_algebra(graph)
@@ -102,7 +104,7 @@ class Space:
 
     def _default(self, body: Lowered) -> Respelled:
         if id(body) not in self._defaults:
-            self._defaults[id(body)] = fast.respell(body, self.numerics)
+            self._defaults[id(body)] = fast.respell(body, self.costs, self.numerics)
         return self._defaults[id(body)]
 
     def classes(self, body: Lowered) -> Classes:
@@ -110,7 +112,7 @@ class Space:
         if id(body) not in self._classes:
             default = self._default(body)
             self._classes[id(body)] = saturate(
-                body, default.lowered, default.same, self.numerics, self.limits
+                body, self.costs, default.lowered, default.same, self.numerics, self.limits
             )
         return self._classes[id(body)]
 
@@ -181,7 +183,7 @@ class Space:
         loops = {id(t.attrs.body): t.attrs.body for t in names if t.op == "Loop"}
         inside = {key: self._spell(inner, genome, done) for key, inner in loops.items()}
         inner_choices = {key: spelled.selection for key, spelled in inside.items()}
-        selection = fast.choose(lowered, self.numerics, wishes, inner_choices)
+        selection = fast.choose(lowered, self.costs, self.numerics, wishes, inner_choices)
         for spelled in inside.values():
             names = {**spelled.names, **names}
         done[id(body)] = _Spelled(lowered, selection, names)
@@ -200,7 +202,7 @@ class Space:
         for body in self._bodies.values():
             spelled = self._spell(body, genome, done)
             found += self._spellings(body, genome)
-            found += _residences(spelled, genome)
+            found += _residences(spelled, genome, self.costs.weights)
             found += _merges(spelled, genome)
         found += self._layouts(candidate, done[id(self.lowered)].names)
         return found
@@ -270,7 +272,7 @@ class Space:
         return tuple(total.values())
 
 
-def _residences(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
+def _residences(spelled: _Spelled, genome: Genome, weights: Weights) -> Iterator[Move]:
     """Values stored that could be computed in their users, and the other way round."""
     selection = spelled.selection
     wished = dict(genome.residences)
@@ -283,7 +285,7 @@ def _residences(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
         if name in wished:
             yield _move("residences", name, None, f"{note} as fast has it")
         elif not choice.residence.is_stored:
-            if term.is_reduction or not _is_light(term):
+            if term.is_reduction or not _is_light(term, weights):
                 stored = ("residences", name, Residence.STORED.value)
                 yield Move((stored,), f"{note} stored")
                 yield Move((stored, ("apart", name, "yes")), f"{note} stored by its own kernel")
@@ -294,10 +296,10 @@ def _residences(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
             yield _move("residences", name, Residence.LOCAL.value, f"{note} local")
 
 
-def _is_light(term: Term) -> bool:
+def _is_light(term: Term, weights: Weights) -> bool:
     """A single cheap operation on leaves and scalars: storing it never pays."""
     simple = all(arg.is_leaf or arg.op in ("Literal", "Index") for arg in term.args)
-    return simple and WEIGHTS.get(term.op, 1) < LOAD
+    return simple and weights.of(term.op) < weights.load
 
 
 def _merges(spelled: _Spelled, genome: Genome) -> Iterator[Move]:

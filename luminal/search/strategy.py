@@ -249,7 +249,7 @@ class Strategy:
         return known
 
     def cost(self, candidate: Candidate) -> Cost:
-        return cost(candidate.program, self.measurements.dims, self.space.backend.costs)
+        return cost(candidate.program, self.measurements.dims, self.space.costs)
 
     def decode(self, genome: Genome, note: str) -> Candidate | None:
         """The candidate of a genome; None for one seen before, too large or not to be compiled."""

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import At, Phase, Reduction, Term
+from luminal.costs import Shares
 from luminal.forks import cached_property
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade import Cascade, Refusal, derive, in_each_step, lane_axis
 from luminal.program.kernel_graph import KernelGraph
-from luminal.select.costs import MUCH_WORK, REACH
+from luminal.select.limits import REACH
 
-LANES = 32  # positions of the lane axis that are worked on together
-MIN_POINTS = 2  # blocks below which a long pass would leave threads idle
 MAX_ROOTS = 4
 ABOVE = 300  # terms that depend on a maximum, among which its pass is looked for
 
@@ -38,7 +37,10 @@ class Pass:
 
 
 def find(
-    order: Sequence[Term], forced: set[Term], among: Set[Term] | None = None
+    order: Sequence[Term],
+    forced: set[Term],
+    shares: Shares,
+    among: Set[Term] | None = None,
 ) -> tuple[Pass, ...]:
     """The cascades whose results leave the pass only through a few pointwise values; those of the
     maxima `among` a set, if that is given.
@@ -50,15 +52,16 @@ def find(
     maxima = [t for t in wanted if isinstance(t, Reduction) and t.monoid is MAXIMUM]
     if not maxima:
         return ()
-    near = _Neighbours(order, forced)
+    near = _Neighbours(order, forced, shares)
     return tuple(p for p in map(near.pass_of, maxima) if isinstance(p, Pass))
 
 
 class _Neighbours:
     """What stands around each maximum, and the passes found so far."""
 
-    def __init__(self, order: Sequence[Term], forced: set[Term]) -> None:
+    def __init__(self, order: Sequence[Term], forced: set[Term], shares: Shares) -> None:
         self.order = order
+        self.shares = shares
         self.forced = forced
         self.users: dict[Term, list[Term]] = {term: [] for term in order}
         for term in order:
@@ -119,9 +122,10 @@ class _Neighbours:
         """Why a cascade cannot be a kernel, or has not enough to do side by side."""
         maximum = cascade.maximum
         lane = lane_axis(cascade)
-        apart = upper(maximum.axes - {lane}) * -(-upper(maximum.axes & {lane}) // LANES)
-        if apart < MIN_POINTS and upper((*maximum.axes, *maximum.attrs)) > MUCH_WORK:
-            return Refusal(maximum, f"only {apart} blocks side by side would leave threads idle")
+        shares = self.shares
+        apart = upper(maximum.axes - {lane}) * -(-upper(maximum.axes & {lane}) // shares.lanes)
+        if apart < shares.blocks and upper((*maximum.axes, *maximum.attrs)) > shares.work:
+            return Refusal(maximum, f"only {apart} blocks side by side would leave units idle")
         outside = self._needed_outside(cascade, step)
         if outside is not None:
             why = f"{outside!r}, a value per step, is needed outside of the pass"

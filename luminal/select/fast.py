@@ -1,4 +1,4 @@
-"""`fast`: the Selection made by rules, a pure function of the program and target facts. No timing.
+"""`fast`: the Selection made by rules, a pure function of the program and costs. No timing.
 
 Residence is decided from the roots down. A kernel is named by the stored term it computes; its
 reductions all have the same free axes, which become its grid, so each is computed once per point
@@ -14,30 +14,21 @@ from luminal.algebra.frames import upper
 from luminal.algebra.lower import Lowered
 from luminal.algebra.scatter import ordered_axes, read_back
 from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
+from luminal.costs import Costs
 from luminal.numerics import DOMAIN, ROUNDING, Numerics
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.select import cascades
-from luminal.select.costs import (
-    KERNEL_TERMS,
-    LAUNCH_WORK,
-    LOAD,
-    ROW_BYTES,
-    WEIGHTS,
-    is_contraction,
-    is_product,
-    leaves_idle,
-    stored_anyway,
-)
+from luminal.select.kinds import is_contraction, is_product
+from luminal.select.limits import KERNEL_TERMS
 from luminal.select.merge import merges
 from luminal.select.nested import nest
 from luminal.select.private_sums import private_sums
 from luminal.select.rewrite import Respelled
 from luminal.select.spell import spell
 from luminal.select.split import split_reductions
+from luminal.select.stored import stored_anyway
 from luminal.select.winograd import winograd
 from luminal.shape.expression import Symbol
-
-EXPANDED = 8  # times as many elements as operands have: computing them costs less than their bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +63,25 @@ class Wishes:
 NO_WISHES = Wishes()
 
 
-def select(lowered: Lowered, numerics: Numerics = Numerics.STANDARD) -> Selection:
+def select(lowered: Lowered, costs: Costs, numerics: Numerics = Numerics.STANDARD) -> Selection:
     """The Selection of `fast` for a lowered graph or Loop body.
 
     What changes more than `numerics` allows is left out.
     """
-    return choose(respell(lowered, numerics).lowered, numerics)
+    return choose(respell(lowered, costs, numerics).lowered, costs, numerics)
 
 
-def respell(lowered: Lowered, numerics: Numerics) -> Respelled:
+def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     """The spelling that `fast` prefers."""
     nested = nest(Respelled(lowered, {}))
-    spelled = spell(nested) if numerics.allows(ROUNDING) else nested
-    tiled = winograd(spelled) if numerics.allows(DOMAIN) else spelled
-    return split_reductions(private_sums(tiled, numerics))
+    spelled = spell(nested, costs.shares) if numerics.allows(ROUNDING) else nested
+    tiled = winograd(spelled, costs.tiles) if numerics.allows(DOMAIN) else spelled
+    return split_reductions(private_sums(tiled, costs.shares, numerics), costs)
 
 
 def choose(
     lowered: Lowered,
+    costs: Costs,
     numerics: Numerics,
     wishes: Wishes = NO_WISHES,
     bodies: Mapping[int, Selection] | None = None,
@@ -97,12 +89,13 @@ def choose(
     """The Selection of a spelled program. `bodies`: those of Loops, by id of the lowered body;
     without them `fast` makes them.
     """
-    return _Fast(lowered, numerics, wishes).run(bodies)
+    return _Fast(lowered, costs, numerics, wishes).run(bodies)
 
 
 class _Fast:
-    def __init__(self, lowered: Lowered, numerics: Numerics, wishes: Wishes) -> None:
+    def __init__(self, lowered: Lowered, costs: Costs, numerics: Numerics, wishes: Wishes) -> None:
         self.lowered = lowered
+        self.costs, self.weights = costs, costs.weights
         self.numerics = numerics
         self.wishes = wishes
         self.order = term_order(root.term for root in lowered.roots)
@@ -110,16 +103,17 @@ class _Fast:
         self.kernels: dict[Term, Kernel] = {}
         self.choices: dict[Term, Choice] = {}
         self.forced = stored_anyway(lowered.roots, self.order) | lowered.kept
-        self.costs: dict[Term, tuple[int, frozenset[Term]]] = {}
+        self.inlined: dict[Term, tuple[int, frozenset[Term]]] = {}
         for term in self.order:
-            self.costs[term] = self.cost(term)
+            self.inlined[term] = self.cost(term)
         self.forced |= self.cuts()
         self.forced |= {
             term
             for term, wish in wishes.residences.items()
             if wish.is_stored and (term.is_pointwise or term.is_reduction)
         }
-        self.passes = cascades.find(self.order, self.forced) if numerics.allows(ROUNDING) else ()
+        rounds = numerics.allows(ROUNDING)
+        self.passes = cascades.find(self.order, self.forced, costs.shares) if rounds else ()
         self.in_pass = {t for p in self.passes for t in (*p.step, *p.inner)}
         self.in_pass |= {r for p in self.passes for r in p.cascade.reductions}
         self.leaders = {root: p.roots[0] for p in self.passes for root in p.roots}
@@ -132,7 +126,8 @@ class _Fast:
             self.spread_uses(term, residence)
         sizes = {term: kernel.terms for term, kernel in self.kernels.items()}
         together = tuple(frozenset(p.roots) for p in self.passes if len(p.roots) > 1)
-        joined = merges(self.order, self.is_stored, self.grids(), sizes, together)
+        streams = self.costs.streams
+        joined = merges(self.order, self.is_stored, self.grids(), sizes, together, streams)
         inner = {term for merge in joined for term in self.inner(merge)}
         self.choices |= dict.fromkeys(inner, Choice(Residence.INLINE))
         joined = tuple(merge - inner for merge in joined if len(merge - inner) > 1)
@@ -140,7 +135,7 @@ class _Fast:
         frames = {t: self.frame(t) for t in self.order if choices[t].residence.is_stored}
         if bodies is None:
             lowered = {id(t.attrs.body): t.attrs.body for t in self.order if t.op == "Loop"}
-            bodies = {number: select(body, self.numerics) for number, body in lowered.items()}
+            bodies = {k: select(body, self.costs, self.numerics) for k, body in lowered.items()}
         found = tuple(p.cascade for p in self.passes)
         return Selection(self.lowered.roots, choices, frames, together + joined, {}, bodies, found)
 
@@ -186,20 +181,21 @@ class _Fast:
         if term.op == "At" and not self.cheap(term.args[0]) and not _injective(term):
             return 0, frozenset((term.args[0],))  # read several times, so it will be stored
         if _reads_rows(term):
-            return 0, self.costs[term.args[1]][1]
-        weight = 0 if term.op == "At" else WEIGHTS.get(term.op, 1)
+            return 0, self.inlined[term.args[1]][1]
+        load = self.weights.load
+        weight = 0 if term.op == "At" else self.weights.of(term.op)
         loads: frozenset[Term] = frozenset()
         for arg in set(term.args):
-            below, read = self.costs[arg]
+            below, read = self.inlined[arg]
             weight, loads = weight + below, loads | read
-            if weight > 4 * LOAD or len(loads) > LOAD:  # dear whatever else comes
-                return 4 * LOAD, frozenset((term,))
+            if weight > 4 * load or len(loads) > load:  # dear whatever else comes
+                return 4 * load, frozenset((term,))
         return weight, loads
 
     def cheap(self, term: Term) -> bool:
         """Recomputing costs less than one load more than loading the result does."""
-        weight, loads = self.costs[term]
-        return weight + LOAD * max(0, len(loads) - 1) < LOAD
+        (weight, loads), load = self.inlined[term], self.weights.load
+        return weight + load * max(0, len(loads) - 1) < load
 
     def cuts(self) -> set[Term]:
         """Where long stretches without a reduction are stored: at their ends, not all over; of what
@@ -253,7 +249,7 @@ class _Fast:
         kernel = self.kernels[root]
         points = upper(term.axes)
         work = max(points * upper(term.attrs), upper(root.axes))
-        idle = leaves_idle(points, work)
+        idle = self.costs.shares.leave_idle(points, work)
         misfit = kernel.grid is not None and kernel.grid != term.axes
         closed = root.is_opaque and (root.op != "Scatter" or bool(ordered_axes(root)))
         closed = closed or root in self.leaders
@@ -287,7 +283,7 @@ class _Fast:
         if len(phases) > 1 and unmoved:
             grid = self.kernels[root].grid or frozenset()
             row = upper(term.axes - grid) * term.dtype.size
-            return Residence.LOCAL if row <= ROW_BYTES else Residence.INLINE
+            return Residence.LOCAL if row <= self.costs.row_bytes else Residence.INLINE
         return Residence.INLINE
 
     def expanded_operands(self, term: Term) -> set[Term]:
@@ -298,8 +294,9 @@ class _Fast:
         for arg in map(_unmoved, term.args):
             if arg.is_pointwise and arg.op not in ("Literal", "Index") and not self.cheap(arg):
                 found.add(arg)
-        small = all(EXPANDED * upper(arg.axes) <= upper(term.axes) for arg in found)
-        return found if small and WEIGHTS.get(term.op, 1) < LOAD else set()
+        times, points = self.costs.expansion, upper(term.axes)
+        small = all(times * upper(arg.axes) <= points for arg in found)
+        return found if small and self.weights.of(term.op) < self.weights.load else set()
 
     def wasteful(self, term: Term, use: Use) -> bool:
         """Inlined, the term would be computed many times per element."""
@@ -316,7 +313,8 @@ class _Fast:
             return False
         if use.reduction is None and kernel.reductions:
             return False
-        return upper(context) * self.costs[term][0] > LAUNCH_WORK and upper(grid - term.axes) > 1
+        again = upper(context) * self.inlined[term][0]
+        return again > self.costs.launch_work and upper(grid - term.axes) > 1
 
     def outer_axes(self, root: Term, term: Term) -> frozenset[Symbol]:
         """The axes whose loops would enclose the term's innermost one, without reductions."""

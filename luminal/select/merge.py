@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from luminal.algebra.terms import At, Phase, Term
 from luminal.program.kernel_graph import kernel_reads, kernels
-from luminal.select.costs import KERNEL_TERMS, MERGED, REACH
+from luminal.select.limits import KERNEL_TERMS, REACH
 from luminal.shape.expression import Symbol
 
 Grid = frozenset[Symbol]
@@ -18,9 +18,11 @@ def merges(
     grids: Mapping[Term, Grid | None],
     sizes: Mapping[Term, int],
     together: Iterable[Iterable[Term]],
+    most: int,
 ) -> tuple[frozenset[Term], ...]:
     """Disjoint sets of two or more stored terms. `grids`: of the kernels whose loops may be shared,
-    `sizes`: terms in each kernel, `together`: stored terms that are one kernel already.
+    `sizes`: terms in each kernel, `together`: stored terms that are one kernel already, `most`:
+    stored terms of one kernel.
 
     Two groups join if their grids and phases are equal, one reads the other or both read the same
     value over the same axes, neither moves a value of the other (an At), and no path between them
@@ -38,7 +40,7 @@ def merges(
         near = {g for read in reads[term] for g in touching.get((grid, term.phase, read), ())}
         for place in sorted(near):
             group = groups[place]
-            if _large(group, term, sizes) or not moves[term].isdisjoint(group):
+            if len(group) >= most or _long(group, term, sizes) or not moves[term].isdisjoint(group):
                 continue
             if _share(group, term, reads) and graph.merge((group[0], term), REACH):
                 group.append(term)
@@ -53,10 +55,9 @@ def merges(
     return tuple(frozenset(group) for group in groups if len(group) > 1)
 
 
-def _large(group: Sequence[Term], term: Term, sizes: Mapping[Term, int]) -> bool:
+def _long(group: Sequence[Term], term: Term, sizes: Mapping[Term, int]) -> bool:
     """Would `term` make the kernel too long? Compile time grows faster than the length."""
-    terms = sum(sizes[other] for other in group) + sizes[term]
-    return len(group) >= MERGED or terms > KERNEL_TERMS
+    return sum(sizes[other] for other in group) + sizes[term] > KERNEL_TERMS
 
 
 def _moved(order: Sequence[Term], is_stored: Callable[[Term], bool]) -> dict[Term, frozenset[Term]]:

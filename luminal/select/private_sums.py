@@ -15,25 +15,22 @@ from luminal.algebra.frames import linear, spread, upper
 from luminal.algebra.reductions import cut, longest, only_inside
 from luminal.algebra.scatter import ordered_axes, positions
 from luminal.algebra.terms import Frame, OpaqueAttrs, Term, Terms
+from luminal.costs import Shares
 from luminal.hlir.attributes import ScatterAttrs, Slot
 from luminal.hlir.monoid import SUM
 from luminal.numerics import ROUNDING, Numerics
-from luminal.select.costs import MUCH_WORK
 from luminal.select.rewrite import Respelled
 from luminal.select.split import chunk_size
 from luminal.shape.expression import Expression, Symbol, axis
 from luminal.shape.view import index
 
-FEW_POINTS = 64  # free points below which threads idle: a vector takes 16 of them
-PAYS = 4  # elements added for each one of the private parts, at least: those are written and read
 
-
-def private_sums(program: Respelled, numerics: Numerics) -> Respelled:
+def private_sums(program: Respelled, shares: Shares, numerics: Numerics) -> Respelled:
     """The same program with such Scatters in two stages, of floats where they may round anew."""
     order = program.order()
     sites = max((term.attrs.site for term in order if term.is_opaque), default=0)
     may = [term for term in order if numerics.allows(ROUNDING) or SUM.is_exact(term.dtype)]
-    cuts = {term: cut for term in may if (cut := _cut(term)) is not None}
+    cuts = {term: cut for term in may if (cut := _cut(term, shares)) is not None}
     wanted = {term: (sites + k, *cut) for k, (term, cut) in enumerate(cuts.items(), 1)}
     if not wanted:
         return program
@@ -47,17 +44,18 @@ def _points(frame: Frame) -> int:
     return prod(upper(dimension) for dimension in frame)
 
 
-def _cut(term: Term) -> tuple[Symbol, int] | None:
+def _cut(term: Term, shares: Shares) -> tuple[Symbol, int] | None:
     """The axis to cut and the positions per chunk."""
     if term.op != "Scatter" or term.attrs.hlir.mode != "add":
         return None
     ordered = ordered_axes(term)
     points = _points(term.attrs.frames[1])
-    if not ordered or points <= MUCH_WORK or points >= FEW_POINTS * upper(ordered):
+    if not ordered or points <= shares.work or points >= shares.scattered * upper(ordered):
         return None
     along = longest(ordered)
     length = upper((along,))
-    size = chunk_size(length, points // length, PAYS * _points(term.attrs.result))
+    least = shares.part * _points(term.attrs.result)
+    size = chunk_size(length, points // length, shares, least)
     return None if size is None else (along, size)
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 from luminal.algebra.frames import never_empty
 from luminal.algebra.reductions import may_leave
 from luminal.algebra.terms import Reduction, Term, Terms, below
+from luminal.costs import Shares
 from luminal.select import cascades
-from luminal.select.costs import KERNEL_TERMS, stored_anyway
+from luminal.select.limits import KERNEL_TERMS
 from luminal.select.rewrite import Respelled
+from luminal.select.stored import stored_anyway
 
 
-def spell(program: Respelled) -> Respelled:
+def spell(program: Respelled, shares: Shares) -> Respelled:
     """The same program with such quotients pulled out."""
     wanted = {term for term in program.order() if _quotient(term) is not None}
     if not wanted:
@@ -26,7 +28,7 @@ def spell(program: Respelled) -> Respelled:
     products = (new[term].args[0].args[0] for term in wanted)
     near = below(products, lambda t: t.is_reduction)
     forced = stored_anyway(spelled.lowered.roots, after)
-    found = cascades.find(after, forced, near.keys())
+    found = cascades.find(after, forced, shares, near.keys())
     in_pass = {member.term for each in found for member in each.cascade.members}
     useful = {term for term in wanted if new[term].args[0] in in_pass}
     return spelled if useful == wanted else _pulled_out(program, useful)[0]

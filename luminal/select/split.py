@@ -10,64 +10,63 @@ from __future__ import annotations
 from luminal.algebra.frames import upper
 from luminal.algebra.reductions import Cut, cut, longest, only_inside
 from luminal.algebra.terms import Reduction, Term, Terms, term_order
-from luminal.select.costs import is_contraction, leaves_idle
+from luminal.costs import Costs, Shares
+from luminal.select.kinds import is_contraction
 from luminal.select.rewrite import Respelled
 from luminal.shape.expression import Symbol
 
-CHUNKS = 64  # per reduction: even shares for teams up to about this size
 TRIES = 256  # chunk sizes looked at for one that divides the extent
-MIN_CHUNK = 1 << 12  # elements: a chunk is worth handing out
-LONG = 1 << 14  # positions of a contraction: vectors of columns are more than a cache holds
-LONG_CHUNK = 1 << 10  # of its positions: adding up the chunks' sums costs little beside
-MOST_POINTS = 1 << 16  # of such a contraction: CHUNKS times as many are stored
 MAX_CHUNK = 1 << 16  # positions: extents without a useful bound are cut all the same
 
 
-def split_reductions(program: Respelled) -> Respelled:
+def split_reductions(program: Respelled, costs: Costs) -> Respelled:
     """The same program with such reductions in two stages."""
-    if not any(_wanted(term) for term in program.order()):
+    if not any(_wanted(term, costs) for term in program.order()):
         return program
     terms = program.lowered.terms
 
     def replace(old: Term, same: Term) -> Term:
-        return _split(terms, same) if isinstance(same, Reduction) and _wanted(old) else same
+        if not isinstance(same, Reduction) or not _wanted(old, costs):
+            return same
+        return _split(terms, same, costs)
 
     return program.rewrite(replace)
 
 
-def _wanted(term: Term) -> bool:
+def _wanted(term: Term, costs: Costs) -> bool:
     if not isinstance(term, Reduction):
         return False
     # Idle: fewer results than threads. Long: each operand is read once per tile of results, and
     # what does not stay in a cache in between comes from memory every time.
     points, length = upper(term.axes), upper(term.attrs)
-    idle = leaves_idle(points, points * length)
-    long = length >= LONG and points <= MOST_POINTS and is_contraction(term)
-    return (idle or long) and _chunk(term) is not None
+    idle = costs.shares.leave_idle(points, points * length)
+    long = length >= costs.long_sums.length and points <= costs.long_sums.points
+    return (idle or (long and is_contraction(term))) and _chunk(term, costs) is not None
 
 
-def _chunk(reduction: Reduction) -> tuple[Symbol, int] | None:
+def _chunk(reduction: Reduction, costs: Costs) -> tuple[Symbol, int] | None:
     """The axis to cut and the positions per chunk."""
     along = longest(reduction.attrs)
     each = upper(reduction.axes) * upper(reduction.attrs) // upper((along,))
-    least = LONG_CHUNK * upper(reduction.axes) if is_contraction(reduction) else 1
-    size = chunk_size(upper((along,)), each, least)
+    least = costs.long_sums.chunk * upper(reduction.axes) if is_contraction(reduction) else 1
+    size = chunk_size(upper((along,)), each, costs.shares, least)
     return None if size is None else (along, size)
 
 
-def chunk_size(length: int, each: int, least: int = 1) -> int | None:
+def chunk_size(length: int, each: int, shares: Shares, least: int = 1) -> int | None:
     """Positions per chunk of an axis with `each` elements a position, at least `least` elements in
     a chunk; None where there would not be two.
     """
-    size = max(min(-(-length // CHUNKS), MAX_CHUNK), -(-max(MIN_CHUNK, least) // each))
+    largest = min(-(-length // shares.chunks), MAX_CHUNK)
+    size = max(largest, -(-max(shares.chunk, least) // each))
     even = next(
         (n for n in range(size, min(2 * size, size + TRIES)) if length % n == 0), size
     )  # needs no guard
     return even if even * 2 <= length else None
 
 
-def _split(terms: Terms, reduction: Reduction) -> Term:
-    found = _chunk(reduction)
+def _split(terms: Terms, reduction: Reduction, costs: Costs) -> Term:
+    found = _chunk(reduction, costs)
     assert found is not None
     (x,) = reduction.args
     if found[0] not in x.axes:

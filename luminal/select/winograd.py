@@ -22,17 +22,13 @@ import numpy as np
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Frame, Phase, Term, Terms, axis_order
+from luminal.costs import Tiles
 from luminal.dtypes import float32
 from luminal.select.rewrite import Respelled
 from luminal.shape.expression import Expression, Symbol, axis, ceil_div, const
 
 TAPS = 3
 POINTS = 4  # multiplications for two outputs
-CHANNELS = 32  # summed, and results: fewer are soon multiplied
-TILES = 16  # of 2 x 2 outputs: fewer read 16 transformed weights for 9 too seldom,
-MOST_TILES = 1024  # more leave the second-level cache, where adding takes as long as multiplying
-COLLIDING = 256  # tiles, and their multiples: a spare one keeps channels out of the same cache sets
-FEW = 128  # tiles: up to so many leave lanes idle, which then run along the channels
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +82,11 @@ class Window:
         return ceil_div(extent, 2) if self.pair is None else extent
 
 
-def winograd(program: Respelled) -> Respelled:
+def winograd(program: Respelled, worth: Tiles) -> Respelled:
     """The same program with such convolutions in tiles of 2 x 2 outputs."""
     terms, shapes = program.lowered.terms, program.lowered.shapes
-    found = {t: w for t in program.order() if t in shapes and (w := _windows(t)) is not None}
+    order = [term for term in program.order() if term in shapes]
+    found = {term: w for term in order if (w := _windows(term, worth)) is not None}
     if not found:
         return program
     made: dict[Term, Frame] = {}  # what is stored on the way, and how
@@ -97,7 +94,7 @@ def winograd(program: Respelled) -> Respelled:
     def replaced(old: Term, same: Term) -> Term:
         if old not in found:
             return same
-        return _Tiles(terms, *found[old]).of(same, shapes[old], made)
+        return _Tiled(terms, worth, *found[old]).of(same, shapes[old], made)
 
     tiled = program.rewrite(replaced)
     lowered = tiled.lowered
@@ -105,7 +102,7 @@ def winograd(program: Respelled) -> Respelled:
     return replace(tiled, lowered=replace(lowered, shapes=shapes, kept=kept))
 
 
-def _windows(term: Term) -> tuple[Window, Window] | None:
+def _windows(term: Term, worth: Tiles) -> tuple[Window, Window] | None:
     """The two windows of a 3 x 3 convolution that is worth it."""
     if term.op != "Sum" or term.dtype is not float32 or term.args[0].op != "Mul":
         return None
@@ -120,10 +117,10 @@ def _windows(term: Term) -> tuple[Window, Window] | None:
     results = upper(taps.axes & term.axes)
     others = data.axes & term.axes - {a for w in windows for a in w.results}
     tiles = upper(others) * prod(upper((w.tile,)) for w in windows)
-    if min(channels, results) < CHANNELS or not TILES <= tiles <= MOST_TILES:
+    if min(channels, results) < worth.channels or not worth.fewest <= tiles <= worth.most:
         return None
     rows, columns = windows
-    return rows, replace(columns, spare=int(tiles % COLLIDING == 0))
+    return rows, replace(columns, spare=int(tiles % worth.colliding == 0))
 
 
 def _is_picture(data: Term) -> bool:
@@ -167,11 +164,12 @@ def _unmoved(data: Term) -> Term:
     return _unmoved(data.args[1]) if data.op == "Select" else data.args[0]
 
 
-class _Tiles:
+class _Tiled:
     """The terms of one convolution in tiles; `windows` are those of rows and columns."""
 
-    def __init__(self, terms: Terms, rows: Window, columns: Window) -> None:
+    def __init__(self, terms: Terms, worth: Tiles, rows: Window, columns: Window) -> None:
         self.terms = terms
+        self.worth = worth
         self.windows = rows, columns
 
     def of(self, conv: Term, frame: Frame, made: dict[Term, Frame]) -> Term:
@@ -194,9 +192,8 @@ class _Tiles:
         rows = axis_order(taps.axes & conv.axes - data.axes)
         made[data] = *points, channels, columns
         made[taps] = *points, rows, channels
-        made[products] = (
-            (*points, rows, columns) if upper(columns) > FEW else (*points, columns, rows)
-        )
+        fill = upper(columns) > self.worth.columns
+        made[products] = (*points, rows, columns) if fill else (*points, columns, rows)
         parts = {w.along: w.split for w in self.windows if w.pair is None}
         made[result] = tuple(tuple(c for a in d for c in parts.get(a, (a,))) for d in frame)
         return self.terms.at(result, self.windows[0].place | self.windows[1].place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from luminal import config
 from luminal.backends import registry
-from luminal.backends.cpu import device
+from luminal.backends.cpu import costs, device
 from luminal.backends.cpu.schedule import nest
 from luminal.backends.reference import Bounded, Results, evaluate_with_bounds
 from luminal.compiler import lower_to_program
@@ -19,7 +20,6 @@ from luminal.hlir.state import State
 from luminal.hlir.substitute import all_nodes
 from luminal.kernel import rows
 from luminal.runtime.executable import Executable, Variant
-from luminal.select import costs, fast, private_sums, split
 from tests.backends.cpu.skewed import TEAMS, both, skewed
 from tests.fuzz.graphs import Case
 from tests.numerics.tolerance import UNSTABLE_SHARE, compare
@@ -28,10 +28,11 @@ Array = np.ndarray[Any, Any]
 SMALL = {  # so that small graphs are cut into chunks, packed, split and stored as large ones are
     nest: {"CHUNK_WORK": 16, "SMALL_CONTRACTION": 64, "LARGE_CONTRACTION": 256, "PACK_ROWS": 2},
     rows: {"CHUNK_WORK": 16},
-    split: {"MIN_CHUNK": 2, "CHUNKS": 3},
-    private_sums: {"MUCH_WORK": 8, "PAYS": 1},
-    costs: {"MUCH_WORK": 8},
-    fast: {"LAUNCH_WORK": 16, "ROW_BYTES": 64},
+    costs: {
+        "LAUNCH_WORK": 16,
+        "ROW_BYTES": 64,
+        "SHARES": replace(costs.SHARES, work=8, blocks=0, chunks=3, chunk=2, part=1),
+    },
 }
 
 

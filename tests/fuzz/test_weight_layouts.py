@@ -56,7 +56,7 @@ def contraction(rng: np.random.Generator) -> lm.Graph:
 def programs(graph: lm.Graph) -> list[Stages]:
     """The program that reads all weights as they are, and those that read one of them otherwise."""
     graph_, lowered = compiler.lower_to_algebra(graph.graph())
-    plain = compiler.fast.select(lowered)
+    plain = compiler.fast.select(lowered, BACKEND.costs)
     choices = [
         {},
         *({g: each} for g in layouts.genes(plain, BACKEND.target) for each in g.layouts[1:]),

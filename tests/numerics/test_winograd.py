@@ -14,12 +14,13 @@ from luminal.nn import functional as F
 from luminal.numerics import Numerics
 from luminal.select.fast import respell
 from luminal.select.rewrite import Respelled
+from tests.machines import COSTS
 
 Array = np.ndarray
 
 
 def spelled(graph: lm.Graph, numerics: Numerics = Numerics.RELAXED) -> Respelled:
-    return respell(lower(graph.graph()), numerics)
+    return respell(lower(graph.graph()), COSTS, numerics)
 
 
 def points(graph: lm.Graph, numerics: Numerics = Numerics.RELAXED) -> list[Term]:
@@ -153,7 +154,7 @@ DIAGONAL = """graph {
 
 
 def test_two_taps_along_one_axis_stay() -> None:
-    order = respell(lower(parse(DIAGONAL)), Numerics.RELAXED).order()
+    order = respell(lower(parse(DIAGONAL)), COSTS, Numerics.RELAXED).order()
     assert not any(".point" in a.name for term in order for a in term.axes)
 
 

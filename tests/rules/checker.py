@@ -13,6 +13,7 @@ from luminal.egraph.session import session
 from luminal.egraph.spell import spell
 from luminal.numerics import Class
 from luminal.rules import RULES, Rule
+from tests.machines import COSTS
 from tests.rules.agreement import TYPE, Compared, Fault, agree
 from tests.rules.draws import drawn, side
 from tests.rules.instances import EXTREME, SPECIAL, IllTyped, Instance
@@ -81,7 +82,7 @@ def matches(rule: Rule, term: Term) -> int:
 
 def saturated(instance: Instance, term: Term, *rules: Rule) -> Classes:
     """The classes of a term under these rules alone."""
-    return saturate(instance.lowered(term), rules=rules, limits=Limits(nodes=5_000))
+    return saturate(instance.lowered(term), COSTS, rules=rules, limits=Limits(nodes=5_000))
 
 
 def matches_in(classes: Classes, rule: Rule) -> int:

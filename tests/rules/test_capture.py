@@ -9,6 +9,7 @@ import pytest
 from luminal.egraph import saturate
 from luminal.numerics import Class
 from luminal.rules import RULES, notation
+from tests.machines import COSTS
 from tests.rules.checker import check_spellings
 from tests.rules.instances import AXES, SPECIAL, Instance
 
@@ -37,17 +38,17 @@ def test_no_axis_is_captured(text: str) -> None:
     for special in ((), SPECIAL):
         instance = Instance(random.Random(text), special)
         term = instance.concrete(notation.pattern(text))
-        classes = saturate(instance.lowered(term), rules=EXACT)
+        classes = saturate(instance.lowered(term), COSTS, rules=EXACT)
         check_spellings(instance, term, classes, Class.EXACT)
         if not special:  # rules one after the other may pass NaN on where one alone may not
-            classes = saturate(instance.lowered(term))
+            classes = saturate(instance.lowered(term), COSTS)
             check_spellings(instance, term, classes, Class.ROUNDING)
 
 
 def test_a_bound_axis_that_occurs_in_the_indices_is_renamed() -> None:
     instance = Instance(random.Random(0))
     term = instance.concrete(notation.pattern(CAUGHT[0]))
-    classes = saturate(instance.lowered(term))
+    classes = saturate(instance.lowered(term), COSTS)
     bound = {a.name for c in classes.classes for s in c.spellings if s.op == "Sum" for a in s.attrs}
     assert bound == {"k", "k.bound"}
     assert AXES["k"].name == "k"

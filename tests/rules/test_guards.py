@@ -10,6 +10,7 @@ from luminal.algebra.lower import lower
 from luminal.egraph import saturate
 from luminal.numerics import Class
 from luminal.rules import RULES, Rule, notation
+from tests.machines import COSTS
 from tests.rules.agreement import Fault
 from tests.rules.checker import (
     CLEAN,
@@ -111,6 +112,6 @@ def test_terms_are_named_for_all_guards_that_need_one() -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_stay_small(name: str) -> None:
-    report = saturate(lower(program(name).graph)).report
+    report = saturate(lower(program(name).graph), COSTS).report
     assert report.limit == ""
     assert report.nodes <= MOST.get(name, 80)

@@ -9,6 +9,7 @@ import pytest
 from luminal.numerics import Class, Numerics
 from luminal.rules import notation
 from luminal.select.fast import respell
+from tests.machines import COSTS
 from tests.rules.agreement import Compared, agree
 from tests.rules.instances import SPECIAL, Instance
 
@@ -40,7 +41,7 @@ def test_a_respelling_agrees_with_the_program(text: str) -> None:
     for k in range(8 if "long" in text else 40):
         instance = Instance(rng, SPECIAL if k % 2 else ())
         term = instance.concrete(notation.pattern(text))
-        spelled = respell(instance.lowered(term), Numerics.STANDARD).lowered.roots[0].term
+        spelled = respell(instance.lowered(term), COSTS, Numerics.STANDARD).lowered.roots[0].term
         assert spelled is not term
         compared += agree(instance, term, spelled, Class.ROUNDING)
     assert compared.numbers or "none" in text  # an empty maximum is -inf
@@ -50,4 +51,4 @@ def test_a_respelling_agrees_with_the_program(text: str) -> None:
 def test_no_quotient_leaves_a_sum_that_may_be_empty() -> None:
     instance = Instance(random.Random(0), ())
     term = instance.concrete(notation.pattern(attention("empty")))
-    assert respell(instance.lowered(term), Numerics.STANDARD).lowered.roots[0].term is term
+    assert respell(instance.lowered(term), COSTS, Numerics.STANDARD).lowered.roots[0].term is term

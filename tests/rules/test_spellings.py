@@ -25,6 +25,7 @@ from luminal.hlir.graph import Output
 from luminal.numerics import Numerics
 from luminal.select.fast import respell
 from tests.fuzz.graphs import random_case
+from tests.machines import COSTS
 from tests.numerics.tolerance import compare
 from tests.rules.programs import PROGRAMS, Program, program
 
@@ -48,8 +49,8 @@ def values(lowered: Lowered, case: Program) -> list[Array]:
 def check(name: str, count: int) -> None:
     case = program(name)
     lowered = lower(case.graph)
-    default = respell(lowered, Numerics.STANDARD)
-    classes = saturate(lowered, default.lowered, default.same)
+    default = respell(lowered, COSTS, Numerics.STANDARD)
+    classes = saturate(lowered, COSTS, default.lowered, default.same)
     assert classes.spell({}) is default.lowered
     expected = values(lowered, case)
     rng = random.Random(name)
@@ -77,8 +78,8 @@ def check_random_graphs(seeds: range, numerics: Numerics, count: int) -> None:
         case = random_case(seed)
         case.reset()
         lowered = lower(case.graph)
-        default = respell(lowered, numerics)
-        classes = saturate(lowered, default.lowered, default.same, numerics)
+        default = respell(lowered, COSTS, numerics)
+        classes = saturate(lowered, COSTS, default.lowered, default.same, numerics)
         assert not classes.report.limit, seed
         assert classes.spell({}) is default.lowered
         leaves = inputs_of(lowered, case.inputs)
@@ -132,7 +133,7 @@ def test_a_loop_body_is_a_program_of_its_own() -> None:
     lowered = lower(cx.graph())
     (loop,) = (t for t in term_order(r.term for r in lowered.roots) if t.op == "Loop")
     body = loop.attrs.body
-    classes = saturate(body)
+    classes = saturate(body, COSTS)
     assert classes.genes()
     rng = np.random.default_rng(0)
     leaves = {}
@@ -149,7 +150,7 @@ def test_a_loop_body_is_a_program_of_its_own() -> None:
 
 def test_no_choice_is_the_default_program() -> None:
     lowered = lower(program("llama").graph)
-    classes = saturate(lowered)
+    classes = saturate(lowered, COSTS)
     assert classes.spell({}) is lowered
     assert classes.spell({"no class": "no spelling"}) is lowered
     same = {gene.fingerprint: gene.spellings[0].fingerprint for gene in classes.genes()}
@@ -159,14 +160,14 @@ def test_no_choice_is_the_default_program() -> None:
 def test_the_form_that_cascades_is_found() -> None:
     """`Sum(t, p*v) / l`."""
     lowered = lower(program("attention_causal").graph)
-    classes = saturate(lowered)
+    classes = saturate(lowered, COSTS)
     (root,) = classes.roots
     assert any(spelling.op == "Div" for spelling in classes.classes[root].spellings)
 
 
 def test_three_matrices_in_both_orders() -> None:
     lowered = lower(program("matrices").graph)
-    classes = saturate(lowered)
+    classes = saturate(lowered, COSTS)
     (root,) = classes.roots
     of_sums = {s.attrs for s in classes.classes[root].spellings if s.op == "Sum"}
     assert len(of_sums) >= 2
@@ -174,7 +175,7 @@ def test_three_matrices_in_both_orders() -> None:
 
 def test_weights_of_contractions_that_share_an_operand_are_merged() -> None:
     """Q, K and V of a block; gate and up."""
-    classes = saturate(lower(program("llama").graph))
+    classes = saturate(lower(program("llama").graph), COSTS)
     names = {a.name for each in classes.classes for a in each.axes if a.name.endswith(".cat")}
     assert sorted(name.count("+") for name in names) == [1, 2]
 
@@ -183,9 +184,10 @@ def test_same_result_in_any_process() -> None:
     script = (
         "from luminal.algebra.lower import lower\n"
         "from luminal.egraph import saturate\n"
+        "from tests.machines import COSTS\n"
         "from tests.rules.programs import program\n"
         "for name in ('llama', 'cnn', 'moe'):\n"
-        "    for each in saturate(lower(program(name).graph)).classes:\n"
+        "    for each in saturate(lower(program(name).graph), COSTS).classes:\n"
         "        print(each.fingerprint, each.phase, sorted(a.name for a in each.axes))\n"
         "        for s in each.spellings:\n"
         "            print(s.op, s.args, s.dtype, s.fingerprint, s.rule)\n"
@@ -211,7 +213,7 @@ def test_limits_are_reported_and_leave_a_right_program() -> None:
     expected = values(lowered, case)
     for limits, reached in ((Limits(nodes=100), "nodes"), (Limits(rounds=1), "rounds"),
                             (Limits(seconds=0.0), "seconds")):  # fmt: skip
-        classes = saturate(lowered, limits=limits)
+        classes = saturate(lowered, COSTS, limits=limits)
         assert classes.report.limit == reached
         spelled = classes.spell(any_choice(classes, random.Random(0)))
         for x, y in zip(values(spelled, case), expected, strict=True):
@@ -225,7 +227,7 @@ def test_choices_that_close_a_cycle_give_way() -> None:
     y = x.exp()
     (y.reciprocal() + y.reciprocal().reciprocal()).output("y")
     lowered = lower(cx.graph())
-    classes = saturate(lowered)
+    classes = saturate(lowered, COSTS)
     array = np.asarray([0.5, 1, 2], np.float32)
     leaves = inputs_of(lowered, {"x": array})
     for seed in range(40):
@@ -242,7 +244,7 @@ def test_an_axis_that_a_class_lacks_is_fixed_at_0() -> None:
     chosen = lm.where((c < 0).expand(3, 4), x.expand(3, 4) + 0, x.expand(3, 4) * 1)
     chosen.output("y")
     lowered = lower(cx.graph())
-    classes = saturate(lowered)
+    classes = saturate(lowered, COSTS)
     array = np.asarray([[1], [2], [3]], np.float32)
     leaves = inputs_of(lowered, {"x": array, "c": np.zeros((1, 4), np.float32)})
     for gene in classes.genes():
@@ -256,7 +258,7 @@ def test_flags_print_the_program_and_draw_the_classes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with config.override(LUMINAL_PRINT_EGGLOG=1, LUMINAL_GRAPHVIZ=tmp_path):
-        saturate(lower(program("softmax").graph))
+        saturate(lower(program("softmax").graph), COSTS)
     printed = capsys.readouterr().err
     assert '(rule ((= _e (Binary "Mul" x y)))' in printed
     assert ' "Exp" ' in printed
@@ -268,7 +270,7 @@ def test_flags_print_the_program_and_draw_the_classes(
 def test_time_of_a_block() -> None:
     """At most 0.5 s for a Llama block, without the import of egglog."""
     lowered = lower(program("llama").graph)
-    saturate(lowered)
+    saturate(lowered, COSTS)
     start = time.thread_time()
-    saturate(lowered)
+    saturate(lowered, COSTS)
     assert time.thread_time() - start < 0.5

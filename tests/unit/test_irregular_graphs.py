@@ -19,6 +19,7 @@ from luminal.numerics import Numerics
 from luminal.program.partition import partition
 from luminal.select.fast import select
 from tests.long_share import mostly_long
+from tests.machines import COSTS
 
 
 def lowered(cx: lm.Graph) -> Stages:
@@ -76,7 +77,7 @@ def test_values_that_wait_for_each_other_are_not_merged() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_many_outputs_of_an_elementwise_graph(seed: int) -> None:
     graph = dag(seed, 100, 20, elementwise).graph()
-    partition(graph, select(lower(graph)))
+    partition(graph, select(lower(graph), COSTS))
 
 
 @pytest.mark.parametrize("seed", range(6))

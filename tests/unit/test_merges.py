@@ -11,9 +11,10 @@ from luminal.dtypes import float32
 from luminal.hlir.graph import Builder
 from luminal.hlir.state import Parameter
 from luminal.program.kernel_graph import KernelGraph
-from luminal.select.costs import KERNEL_TERMS, MERGED
+from luminal.select.limits import KERNEL_TERMS
 from luminal.select.merge import merges
 from luminal.shape.expression import axis, const
+from tests.machines import COSTS
 
 ROWS, COLUMNS = 8, 16
 I, K = axis("i", ROWS), axis("k", COLUMNS)
@@ -59,7 +60,9 @@ class Graph:
         """The groups, where all kernels but those `alone` have rows as their grid."""
         grids = {t: None if t in alone else frozenset((I,)) for t in self.stored}
         all_sizes = dict.fromkeys(self.stored, 1) | dict(sizes or {})
-        found = merges(self.order, self.stored.__contains__, grids, all_sizes, together)
+        found = merges(
+            self.order, self.stored.__contains__, grids, all_sizes, together, COSTS.streams
+        )
         return [set(group) for group in found]
 
 
@@ -171,12 +174,12 @@ def test_what_is_one_kernel_already_counts_as_one() -> None:
 
 def test_a_kernel_has_so_many_members_at_most() -> None:
     g = Graph()
-    for k in range(MERGED + 2):
+    for k in range(COSTS.streams + 2):
         g.sum(g.op("Mul", g.x, g.terms.literal(np.float32(k).tobytes(), float32)))
     g.order[3:3] = [t for t in g.order if t.op == "Mul"]
     g.order = list(dict.fromkeys([*g.order[:3], *literals(g), *g.order]))
     first, second = g.merged()
-    assert (len(first), len(second)) == (MERGED, 2)
+    assert (len(first), len(second)) == (COSTS.streams, 2)
 
 
 def literals(g: Graph) -> list[Term]:

@@ -20,11 +20,12 @@ from luminal.program.scope import Scope
 from luminal.program.steps import KernelStep, LoopStep, Partition, Unit, ordered
 from luminal.select.fast import select
 from tests.fuzz.graphs import random_case
+from tests.machines import COSTS
 
 
 def parts(cx: lm.Graph) -> Partition:
     graph = pruned(cx.graph())
-    return partition(graph, select(lower(graph)))
+    return partition(graph, select(lower(graph), COSTS))
 
 
 def kinds(found: Partition) -> list[str]:
@@ -212,7 +213,7 @@ def test_values_lie_where_the_selection_says(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Scope, "__init__", recorded)
     for seed in range(16):
         graph = pruned(random_case(seed).graph)
-        partition(graph, select(lower(graph)))
+        partition(graph, select(lower(graph), COSTS))
     turned = 0
     for scope in scopes:
         for term, place in scope.places.items():

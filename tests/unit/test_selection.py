@@ -16,8 +16,9 @@ from luminal.errors import VerifyError
 from luminal.kernel.cascade import Cascade, Member
 from luminal.nn import functional as F
 from luminal.program.selection import Residence, Selection, verify
-from luminal.select.costs import KERNEL_TERMS, MERGED
 from luminal.select.fast import select
+from luminal.select.limits import KERNEL_TERMS
+from tests.machines import COSTS
 
 
 def selected(fn: Callable[..., Any], *shapes: tuple[int, ...]) -> Selection:
@@ -26,7 +27,7 @@ def selected(fn: Callable[..., Any], *shapes: tuple[int, ...]) -> Selection:
     results = fn(*tensors)
     for k, result in enumerate(results if isinstance(results, tuple) else (results,)):
         result.output(f"y{k}")
-    selection = select(lower(cx.graph()))
+    selection = select(lower(cx.graph()), COSTS)
     verify(selection)
     return selection
 
@@ -98,9 +99,9 @@ def test_kernels_have_bounds() -> None:
     assert all(len(merge) == 2 for merge in selection.merges)
 
     def many(x: Any) -> Any:
-        return tuple((x + float(k)).exp() for k in range(3 * MERGED))
+        return tuple((x + float(k)).exp() for k in range(3 * COSTS.streams))
 
-    assert all(len(merge) <= MERGED for merge in selected(many, (64,)).merges)
+    assert all(len(merge) <= COSTS.streams for merge in selected(many, (64,)).merges)
 
 
 def test_a_long_concat_is_cut_along_its_chain() -> None:
@@ -116,7 +117,7 @@ def test_constants_and_inputs_may_be_outputs() -> None:
     x.output("same")
     cx.constant(2.5).output("two and a half")
     cx.arange(4).output("positions")
-    selection = select(lower(cx.graph()))
+    selection = select(lower(cx.graph()), COSTS)
     verify(selection)
     assert homes(selection, Residence.STORED) == ["Literal", "Index"]
 
@@ -160,7 +161,7 @@ def test_what_weights_decide_shares_no_kernel_with_the_run() -> None:
     early = cx.weight((4, 8), name="w").sum(-1).output("early")
     late = cx.tensor((4, 8), name="x").sum(-1).output("late")
     (early + late).output("both")
-    selection = select(lower(cx.graph()))
+    selection = select(lower(cx.graph()), COSTS)
     verify(selection)
     sums = frozenset(t for t in selection.choices if t.op == "Sum")
     with pytest.raises(VerifyError, match="a merge spans prologue and run"):

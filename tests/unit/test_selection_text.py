@@ -17,6 +17,7 @@ from luminal.program.selection import Choice, Residence, Selection, verify
 from luminal.program.selection_text import parse, to_text
 from luminal.select.fast import select
 from tests.fuzz.graphs import random_case
+from tests.machines import COSTS
 
 GOLDEN = """\
 selection {
@@ -73,7 +74,7 @@ def round_trip(lowered: Lowered, selection: Selection) -> None:
 
 def test_golden() -> None:
     lowered = lower(softmax().graph())
-    selection = select(lowered)
+    selection = select(lowered, COSTS)
     assert to_text(selection) == GOLDEN
     round_trip(lowered, selection)
     lines = [line.partition(" @ ")[0] for line in GOLDEN.splitlines()]
@@ -82,7 +83,7 @@ def test_golden() -> None:
 
 def test_every_kind_of_term_is_read_back() -> None:
     lowered = lower(every_kind().graph())
-    round_trip(lowered, select(lowered))
+    round_trip(lowered, select(lowered, COSTS))
 
 
 def test_cascades_are_read_back() -> None:
@@ -90,7 +91,7 @@ def test_cascades_are_read_back() -> None:
     q, k, v = (graph.tensor((40, 8), name=name) for name in "qkv")
     ((q @ k.mT).softmax(-1) @ v).output("y")
     lowered = lower(graph.graph())
-    selection = select(lowered)
+    selection = select(lowered, COSTS)
     assert "cascade %4 sums %12 Exp(-1.0), %11 Exp(-1.0) over %3\n" in to_text(selection)
     round_trip(lowered, selection)
     text = to_text(selection).replace("Exp(-1.0)", "Exp -1.0")
@@ -112,7 +113,7 @@ def test_a_cascade_in_a_loop_is_read_back_and_verified() -> None:
 
     lm.scan(attend, q, (keys, values))[0].output("y")
     lowered = lower(graph.graph())
-    selection = select(lowered)
+    selection = select(lowered, COSTS)
     ((number, body),) = selection.bodies.items()
     (cascade,) = body.cascades
     round_trip(lowered, selection)
@@ -125,7 +126,7 @@ def test_a_reduction_in_two_stages_is_read_back() -> None:
     graph = lm.Graph()
     graph.tensor((1 << 20,), name="x").sum().output("y")
     lowered = lower(graph.graph())
-    selection = select(lowered)
+    selection = select(lowered, COSTS)
     assert [term.op for term in selection.stored()] == ["Sum", "Sum"]
     round_trip(lowered, selection)
 
@@ -133,12 +134,12 @@ def test_a_reduction_in_two_stages_is_read_back() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_random_graphs_are_read_back(seed: int) -> None:
     lowered = lower(random_case(seed).graph)
-    round_trip(lowered, select(lowered))
+    round_trip(lowered, select(lowered, COSTS))
 
 
 def test_layouts_merges_and_reads_are_read_back() -> None:
     lowered = lower(every_kind().graph())
-    selection = select(lowered)
+    selection = select(lowered, COSTS)
     stored = list(selection.stored())
     panels = Layout((1, 0), ((1, 32), (0, 4)), padding=8, alignment=4096)
     choices = dict(selection.choices)

@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
-from luminal.costs import Costs
+from luminal.costs import Costs, LongSums, Shares, Tiles, Weights
 from luminal.target import Target
+
+LAUNCH_WORK = 1 << 14  # operations of one core in the time of a barrier: about a microsecond
+ROW_BYTES = 1 << 18  # stays in the second-level cache
+WEIGHTS = Weights(
+    load=4,
+    dear={"Div": 4, "Sqrt": 4, "Recip": 4, "FloorDiv": 8, "Mod": 8}
+    | dict.fromkeys(("Exp", "Log", "Exp2", "Log2", "Sin", "Cos"), 10),
+)
+SHARES = Shares(
+    points=16,  # teams up to so many threads
+    blocks=2,
+    lanes=32,
+    scattered=64,  # a vector takes 16 of them
+    work=1 << 16,
+    chunks=64,
+    chunk=1 << 12,
+    part=4,
+    tried=(8, 64),  # a small team's, and even shares
+)
+LONG_SUMS = LongSums(length=1 << 14, chunk=1 << 10, points=1 << 16)
+TILES = Tiles(channels=32, fewest=16, most=1024, colliding=256, columns=128)
 
 
 def of(target: Target) -> Costs:
     """Those of a machine."""
     lanes = target.vector_lanes(4)
+    pointwise = 1e9 * lanes
     return Costs(
         units=target.cores,
         contraction_flops=4e9 * lanes,
-        pointwise_flops=1e9 * lanes,
+        pointwise_flops=pointwise,
         memory=10e9,
         cache=40e9,
         cache_bytes=target.l3_bytes // 2,
-        launch=1e-6,
+        launch=LAUNCH_WORK / pointwise,
+        row_bytes=ROW_BYTES,
+        streams=16,
+        expansion=8,
+        weights=WEIGHTS,
+        shares=SHARES,
+        long_sums=LONG_SUMS,
+        tiles=TILES,
     )

@@ -15,8 +15,6 @@ from luminal.egraph.intern import is_fixed, literal_data, literal_text
 from luminal.egraph.table import New, Node, Table
 from luminal.shape.expression import Expression, Symbol
 
-CHUNKS = (8, 64)  # chunks that a long reduction is cut into: a small team's, and even shares
-
 
 @each("Sum")
 def sum_broadcast(table: Table, number: int, node: Node, guards: Guards) -> New | int | None:
@@ -52,7 +50,7 @@ def nest(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Fou
 
 def split(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Found:
     """`Sum{k} x -> Sum{k.chunk} Sum{k.in} x[k := chunk * n + in]` where the results are too few
-    to keep a team busy; so with Max.
+    to keep all units busy; so with Max.
     """
     for number, node in nodes:
         (x,) = node.args
@@ -60,7 +58,7 @@ def split(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Fo
         bound = frozenset(node.attrs)
         if not is_fixed(along) or not guards.hold(y=number, x=x, K=bound, J=frozenset((along,))):
             continue
-        for chunks in CHUNKS:
+        for chunks in guards.shares.tried:
             made = _split(node, x, along, chunks)
             if made is not None:
                 yield number, made

@@ -22,6 +22,7 @@ from luminal.kernel.tile_ir import to_text
 from luminal.program import selection_text
 from luminal.select.fast import select
 from tests.backends.cpu.custom_samples import SCALE, Array, agree, draw, same, scale, square, triple
+from tests.machines import COSTS
 
 
 @pytest.fixture(autouse=True)
@@ -202,7 +203,7 @@ def test_texts_are_read_back() -> None:
     x = cx.tensor((cx.dim("n", 1, 9), 2), name="x")
     (square(x) + scale(x) + square(x.flip(0))).output("y")
     lowered = lower(cx.graph())
-    selection = select(lowered)
+    selection = select(lowered, COSTS)
     text = selection_text.to_text(selection)
     assert selection_text.parse(text, lowered) == selection
 

@@ -9,7 +9,8 @@ import pytest
 
 import luminal as lm
 from luminal.errors import CompileError
-from luminal.select.costs import KERNEL_TERMS, MERGED
+from luminal.select.limits import KERNEL_TERMS
+from tests.machines import COSTS
 
 X = np.linspace(-1, 1, 64, dtype=np.float32)
 
@@ -48,7 +49,7 @@ def test_300_outputs() -> None:
     results = exe({"x": X})
     np.testing.assert_allclose(results["y299"], X * 301, rtol=1e-5)
     np.testing.assert_allclose(results["y7"], X * 9, rtol=1e-6)
-    assert 300 / MERGED <= len(exe.report().kernels) <= 300 / MERGED + 2
+    assert 300 / COSTS.streams <= len(exe.report().kernels) <= 300 / COSTS.streams + 2
 
 
 def test_40_reductions_one_below_the_other() -> None:
