@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import float32, promote
+from luminal.frontend.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.models.transformer import Transformer, TransformerConfig
 from luminal.models.vision_transformer import VisionConfig, VisionTransformer
@@ -17,13 +18,16 @@ from luminal.nn import Embedding, Linear, Module, causal_mask, init
 
 @dataclass(frozen=True, slots=True)
 class ClipConfig:
-    """Of both parts; vectors have `width` numbers."""
+    """Of both parts; vectors have `width` numbers. `end`: the token that ends a text, the one of
+    the highest id where it is None.
+    """
 
     width: int
     vision: VisionConfig
     vocab_size: int
     max_position_embeddings: int
     text: TransformerConfig
+    end: int | None = None
 
 
 class Clip(Module):
@@ -53,12 +57,14 @@ class Clip(Module):
     def embed_texts(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """(batch, s) ids, of which `lengths` (batch,) are a text's own, to (batch, width).
 
-        A text is what its last token, the one that ends every text, has become; of length 1.
+        A text is what its first token that ends texts has become, or its last one; of length 1.
         """
         graph, count = ids.graph, ids.extents[1]
         x = self.embed_tokens(ids)
         x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
         x = x + self.embed_positions(graph.arange(count))
         hidden = self.text(x, causal_mask(graph, count, count))
-        last = hidden[graph.arange(ids.extents[0]), lengths - 1]
+        end = ids.amax(1, keepdim=True) if self.config.end is None else self.config.end
+        last = where(ids == end, graph.arange(count), (lengths - 1).unsqueeze(1)).amin(1)
+        last = hidden[graph.arange(ids.extents[0]), last]
         return self.text_projection(last).normalize(dim=-1)  # type: ignore[no-any-return]

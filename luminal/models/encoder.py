@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from luminal.dtypes import float32, promote
+from luminal.dtypes import float32, int32, promote
 from luminal.frontend.tensor import Tensor
 from luminal.models.transformer import Transformer, TransformerConfig
 from luminal.nn import Embedding, Module
@@ -16,7 +16,8 @@ class EncoderConfig:
     """Embeddings, with a norm after them, below `layers`; texts are all of one segment type.
 
     `segments`: the number of these types, 0 where the model has none. `learned`: positions have
-    embeddings.
+    embeddings. `placeless`: a token that, wherever it stands, takes up no position: others count as
+    if it were not there, and it has the first row of the table, before those of positions.
     """
 
     vocab_size: int
@@ -24,6 +25,7 @@ class EncoderConfig:
     segments: int
     layers: TransformerConfig
     learned: bool = True
+    placeless: int | None = None
 
 
 class Encoder(Module):
@@ -31,7 +33,8 @@ class Encoder(Module):
 
     def __init__(self, config: EncoderConfig, dtype: Any = float32) -> None:
         self.config = config
-        hidden, positions = config.layers.hidden_size, config.max_position_embeddings
+        hidden = config.layers.hidden_size
+        positions = config.max_position_embeddings + (config.placeless is not None)
         self.embed_tokens = Embedding(config.vocab_size, hidden, dtype=dtype)
         learned = config.learned
         self.embed_positions = Embedding(positions, hidden, dtype=dtype) if learned else None
@@ -48,12 +51,20 @@ class Encoder(Module):
         x = self.embed_tokens(ids)
         x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
         if self.embed_positions is not None:
-            x = x + self.embed_positions(ids.graph.arange(ids.extents[1]))
+            x = x + self.embed_positions(self._positions(ids))
         if self.embed_segments is not None:
             x = x + self.read(self.embed_segments.weight, x)[0]
         visible = None if lengths is None else within(ids, lengths).unsqueeze((1, 2))
         hidden: Tensor = self.transformer(self.embed_norm(x), visible)
         return hidden
+
+    def _positions(self, ids: Tensor) -> Tensor:
+        """Rows of the table, (s,), or (batch, s) where they depend on the tokens."""
+        placeless = self.config.placeless
+        if placeless is None:
+            return ids.graph.arange(ids.extents[1])
+        placed = (ids != placeless).cast(int32)
+        return placed.cumsum(1) * placed
 
 
 def within(ids: Tensor, lengths: Tensor) -> Tensor:

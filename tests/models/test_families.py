@@ -90,9 +90,10 @@ def close(found: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> None:
     np.testing.assert_allclose(found, theirs, rtol=0, atol=1e-4 * np.abs(theirs).max())
 
 
-def texts() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Ids (3, s) above those of padding, and lengths."""
+def texts(padding: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Ids (3, s) and lengths; the token of padding is some of the texts' own."""
     ids = np.random.default_rng(0).integers(3, VOCABULARY, (3, max(LENGTHS))).astype(np.int32)
+    ids[0, 0] = ids[2, 3] = ids[2, 5] = padding
     return ids, np.array(LENGTHS, np.int32)
 
 
@@ -115,13 +116,13 @@ def check_hidden_states(theirs: Any, folder: Path, backend: str) -> None:
     read_model(folder)(given, lengths).output("hidden")
     exe = graph.compile(backend)
     for rows in (slice(None), slice(1), slice(2, 3)):
-        ids, counts = (each[rows] for each in texts())
+        ids, counts = (each[rows] for each in texts(theirs.config.pad_token_id))
         found = exe(ids=ids, lengths=counts)["hidden"]
         mask = np.arange(ids.shape[1]) < counts[:, None]
         close(np.where(mask[..., None], found, 0), hidden_states(theirs, ids, counts))
 
 
-@pytest.mark.parametrize("name", ["bert", "modernbert"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "modernbert"])
 def test_hidden_states_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     check_hidden_states(saved(name, tmp_path), tmp_path, "reference")
 

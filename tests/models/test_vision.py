@@ -302,13 +302,17 @@ CLIP = {
         "eos_token_id": 39,
     },
 }
-TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w10 w11 w12 w13"]
+TEXTS = ["w1 w2 w3", "w4 w39 w2", "w5 w6 w7 w8 w9 w10 w11 w12 w13"]
+"""One is longer than the model takes, one has the token that ends texts as its own."""
 
 
-def saved_clip(folder: Path) -> Any:
+def saved_clip(folder: Path, end: int = 39) -> Any:
     """A random CLIP with its tokenizer and preparation."""
     torch.manual_seed(0)
-    model = random(transformers.CLIPModel(transformers.CLIPConfig(**CLIP)))
+    texts = {**CLIP["text_config"], "eos_token_id": end}
+    model = random(
+        transformers.CLIPModel(transformers.CLIPConfig(**{**CLIP, "text_config": texts}))
+    )
     model.save_pretrained(folder)
     with_preparation(folder)
     tokenizer = Tokenizer(WordLevel({f"w{n}": n for n in range(40)}, unk_token="w0"))
@@ -320,9 +324,9 @@ def saved_clip(folder: Path) -> Any:
     return model
 
 
-def check_similarity(folder: Path, backend: str) -> None:
-    """Of two images and three texts, the last of which is cut."""
-    theirs = saved_clip(folder)
+def check_similarity(folder: Path, backend: str, end: int = 39) -> None:
+    """Of two images and three texts."""
+    theirs = saved_clip(folder, end)
     loaded = lm.models.load(folder, backend=backend)
     assert isinstance(loaded, ImageTextModel)
     files = [picture(30, 20 + 9 * n, folder, f"{n}.png") for n in range(2)]
@@ -336,8 +340,9 @@ def check_similarity(folder: Path, backend: str) -> None:
         close(found[:, column], wanted[:, 0])
 
 
-def test_similarity_of_images_and_texts(tmp_path: Path) -> None:
-    check_similarity(tmp_path, "reference")
+@pytest.mark.parametrize("end", [39, 2], ids=["named", "as_in_the_first_files"])
+def test_similarity_of_images_and_texts(end: int, tmp_path: Path) -> None:
+    check_similarity(tmp_path, "reference", end)
 
 
 @pytest.mark.long

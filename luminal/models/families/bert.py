@@ -56,8 +56,8 @@ _DISTILBERT_NAMES: Names = (
 )
 
 
-def _bert(fields: Fields, first_position: int = 0) -> Encoder:
-    """`first_position`: the row of the table that the first token adds."""
+def _bert(fields: Fields, placeless: int | None = None) -> Encoder:
+    """`placeless`: as an EncoderConfig's; rows of the table before its own are not used."""
     refuse(fields, is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
     layers = TransformerConfig(
         hidden_size=fields.integer("hidden_size"),
@@ -69,14 +69,15 @@ def _bert(fields: Fields, first_position: int = 0) -> Encoder:
         norm_eps=fields.number("layer_norm_eps", 1e-12, most=1),
         norm_place="after",
     )
-    positions = fields.integer("max_position_embeddings", 512) - first_position
+    unused = 0 if placeless is None else placeless + 1
+    positions = fields.integer("max_position_embeddings", 512) - unused
     if positions < 1:
         raise LoadError(
-            f"{fields.path}: max_position_embeddings leaves no position after {first_position} "
-            "for padding"
+            f"{fields.path}: max_position_embeddings leaves no position after {unused} for padding"
         )
     segments = fields.integer("type_vocab_size", 2, least=0)
-    return Encoder(EncoderConfig(fields.integer("vocab_size"), positions, segments, layers))
+    count = fields.integer("vocab_size")
+    return Encoder(EncoderConfig(count, positions, segments, layers, placeless=placeless))
 
 
 def _distilbert(fields: Fields) -> Encoder:
@@ -93,21 +94,23 @@ def _distilbert(fields: Fields) -> Encoder:
     return Encoder(EncoderConfig(fields.integer("vocab_size"), positions, 0, layers))
 
 
-def _first_position(fields: Fields) -> int:
-    """RoBERTa counts positions from the one after its padding token's id."""
-    return fields.integer("pad_token_id", 1, least=0) + 1
+def _padding(fields: Fields) -> int:
+    """RoBERTa counts positions from the one after its padding token's id, that token not counted,
+    though a text may have it as one of its own.
+    """
+    return fields.integer("pad_token_id", 1, least=0)
 
 
 def _roberta_weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
     found = renamed(tensors, _BERT_NAMES)
     if _POSITIONS in found:
-        found[_POSITIONS] = found[_POSITIONS][_first_position(fields) :]
+        found[_POSITIONS] = found[_POSITIONS][_padding(fields) :]
     return found
 
 
 BERT = Family(_bert, lambda tensors, fields: renamed(tensors, _BERT_NAMES), TextEncoder.of_folder)
 ROBERTA = Family(
-    lambda fields: _bert(fields, _first_position(fields)), _roberta_weights, TextEncoder.of_folder
+    lambda fields: _bert(fields, _padding(fields)), _roberta_weights, TextEncoder.of_folder
 )
 DISTILBERT = Family(
     _distilbert,

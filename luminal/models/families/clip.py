@@ -42,7 +42,9 @@ _TEXT = {
     "num_hidden_layers": 12,
     "num_attention_heads": 8,
     "max_position_embeddings": 77,
+    "eos_token_id": 49407,
 }
+_WRONG_END = 2  # so the first files say; they mean the token of the highest id
 _VISION = {
     "hidden_size": 768,
     "intermediate_size": 3072,
@@ -82,6 +84,7 @@ def _model(fields: Fields) -> Clip:
         patch_bias=False,
         embedding_norm=True,
     )
+    end = text.token_id("eos_token_id", text.integer("vocab_size"))
     return Clip(
         ClipConfig(
             fields.integer("projection_dim", 512),
@@ -89,6 +92,7 @@ def _model(fields: Fields) -> Clip:
             text.integer("vocab_size"),
             text.integer("max_position_embeddings"),
             _layers(text),
+            None if end == _WRONG_END else end,
         )
     )
 
