@@ -1,19 +1,19 @@
-"""Chats as one text, by the template that a model brings: Jinja in a sandbox."""
+"""Chats as one text, by the template that a model brings: Jinja in a sandbox, with limits of memory
+and time.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from luminal.errors import InputError
 from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import Tokenizer
+from luminal.models.template_process import TemplateProcess
 
 Messages = str | Sequence[Mapping[str, Any]]
 """Dicts of a "role" (system, user, assistant, tool) and a "content"; a text is the user's."""
@@ -23,52 +23,18 @@ class ChatTemplate:
     """`source`: the text of a template; `tokens`: names of special tokens that it may use.
 
     Templates see what transformers gives them: `messages`, `tools`, `add_generation_prompt`,
-    the tokens, `raise_exception`, `strftime_now`, and loop controls. They reach nothing else.
+    the tokens, `raise_exception`, `strftime_now`, and loop controls. They reach nothing else, and
+    run in a process of their own (`template_process.py`).
     """
 
     def __init__(self, source: str, tokens: Mapping[str, str] | None = None) -> None:
         self.source, self.tokens = source, dict(tokens or {})
+        self._process = TemplateProcess()
 
     def render(self, messages: Messages, tools: Any = None) -> str:
         """The text, up to where the answer begins. Raises InputError with the template's words."""
-        template, given = self._template, _checked(messages)
-        try:
-            text: str = template.render(
-                messages=given, tools=tools, add_generation_prompt=True, **self.tokens
-            )
-        except Exception as error:  # it is a program, which may raise anything
-            raise _template_error(error) from None
-        return text
-
-    @cached_property
-    def _template(self) -> Any:
-        try:
-            import jinja2
-            import jinja2.ext
-            import jinja2.sandbox
-        except ImportError:
-            raise InputError("chat: it needs jinja2; pip install 'luminal[chat]'") from None
-
-        class Generation(jinja2.ext.Extension):
-            """Lets templates mark what an assistant says, which matters to training only."""
-
-            tags = {"generation"}  # noqa: RUF012 (as jinja2 declares it)
-
-            def parse(self, parser: Any) -> Any:
-                next(parser.stream)
-                return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-        environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=["jinja2.ext.loopcontrols", Generation],
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals.update(raise_exception=_refuse, strftime_now=_now)
-        try:
-            return environment.from_string(self.source)
-        except Exception as error:  # deeply nested ones are no TemplateErrors
-            raise _template_error(error) from None
+        names = {"messages": _checked(messages), "tools": tools, "add_generation_prompt": True}
+        return self._process.render(self.source, names | self.tokens)
 
 
 def special_tokens(place: Path, tokenizer: Tokenizer) -> dict[str, str]:
@@ -99,29 +65,3 @@ def _checked(messages: Messages) -> list[Mapping[str, Any]]:
                 f"messages: number {number} is {message!r}; each is a dict with a role and content"
             )
     return given
-
-
-def _template_error(error: Exception) -> InputError:
-    """In the template's own words, or those of what went wrong in it."""
-    import jinja2
-
-    own = isinstance(error, jinja2.TemplateError)
-    return InputError(f"chat template: {error if own else f'{type(error).__name__}: {error}'}")
-
-
-def _to_json(x: Any, indent: int | None = None, **options: Any) -> str:
-    """As transformers': characters stay what they are, for no browser will read them."""
-    try:
-        return json.dumps(x, ensure_ascii=False, indent=indent, **options)
-    except RecursionError:
-        return _refuse("lists or objects nest too deeply")
-
-
-def _refuse(message: str) -> NoReturn:
-    import jinja2
-
-    raise jinja2.TemplateError(message)
-
-
-def _now(form: str) -> str:
-    return datetime.now().strftime(form)

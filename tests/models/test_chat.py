@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,54 @@ def test_texts_are_those_of_transformers(source: str, tools: Any, shared_data: P
 def test_templates_that_are_refused(source: str, message: str) -> None:
     with pytest.raises(lm.InputError, match=f"chat template: .*{message}"):
         ChatTemplate(source).render(CHAT)
+
+
+BOMBS = {
+    "times": "{{ 'a' * 10**10 }}",
+    "power": "{{ 10 ** (10 ** 10 + messages | length) }}",
+    "width": "{{ '{:>9999999999}'.format(1) }}",
+    "doubled": "{% set n = namespace(x='ab') %}{% for i in range(99) %}"
+    "{% set n.x = n.x ~ n.x %}{% endfor %}",
+    "replaced": "{% set x = 'a' * 10**6 %}{{ x | replace('a', x) }}",
+    "loops": "{% for i in range(10**5) %}{% for j in range(10**5) %}{% endfor %}{% endfor %}",
+    "long": "{{ 'a' * 2**25 }}",
+}
+RULES = "it needs more than the [0-9]+ bytes|it takes longer than the 3 s|it makes 33554432 charac"
+
+
+@pytest.mark.parametrize("source", BOMBS.values(), ids=BOMBS)
+def test_templates_that_would_take_all_memory_or_time(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = ChatTemplate("{% if messages[0].content %}" + source + "{% endif %}")
+    assert template.render("") == ""  # the process has started
+    monkeypatch.setattr("luminal.models.template_process.SECONDS", 3.0)
+    with pytest.raises(lm.InputError, match=f"chat template: ({RULES})"):
+        template.render("x")
+    monkeypatch.undo()
+    assert template.render("") == ""  # the next one is none the worse
+
+
+def test_the_process_of_templates_survives_what_kills_it(tmp_path: Path) -> None:
+    template = ChatTemplate("{{ messages[0].content }}")
+    assert template.render("one") == "one"
+    process = template._process._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert template.render("two") == "two"
+    again = template._process._process
+    assert again is not None
+    assert again is not process
+    again.send_signal(signal.SIGINT)  # Ctrl-C reaches all processes of a terminal
+    assert template.render("three") == "three"
+    assert template._process._process is again
+    if not os.fork():  # a forked one has a process of its own
+        os._exit(template.render("child") != "child")
+    assert template.render("parent") == "parent"
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+    del template
+    assert again.poll() is not None
 
 
 def test_messages_that_are_none() -> None:
