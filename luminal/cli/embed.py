@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -40,8 +41,10 @@ def command(
             typer.echo(json.dumps({"text": text, "vector": vector.tolist()}))
         return
     try:
+        content = io.BytesIO()  # NumPy itself cannot write to a pipe
+        np.save(content, vectors)
         with replacing(output) as file:
-            np.save(file, vectors)
+            file.write(content.getbuffer())
     except OSError as error:
         raise InputError(f"--output {output}: cannot be written: {error.strerror}") from None
 

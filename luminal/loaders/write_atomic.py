@@ -16,6 +16,8 @@ import numpy as np
 from luminal.errors import InputError
 from luminal.loaders.mapped import Array
 
+_MOST_LINKS = 40  # one after the other, as for Linux
+
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[IO[bytes]]:
@@ -23,14 +25,23 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
     It lies in the same folder, and its bytes are on disk before it is renamed: whoever reads
     `path`, also after a crash, finds the old file or the new one. Maps of the old file stay valid.
-    Raises InputError where the folder cannot be written to, or `path` is a folder or
-    no regular file.
+    Devices and pipes stay what they are, and so does what this process has open already, as
+    /dev/stdout: they are written to. Raises InputError where `path` is a folder or cannot be
+    opened.
     """
-    target = Path(path).expanduser().resolve()  # a link stays a link
+    place = Path(path).expanduser()
+    target = place.resolve()  # a link stays a link
     if os.path.isdir(target):
         raise InputError(f"{path}: is a folder; name a file")
-    if os.path.exists(target) and not os.path.isfile(target):  # root could replace /dev/null
-        raise InputError(f"{path}: is there and no regular file; name another")
+    number = _open_already(place)
+    if number is not None or (os.path.exists(target) and not os.path.isfile(target)):
+        try:
+            stream = open(target if number is None else os.dup(number), "wb")  # noqa: SIM115
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        with stream:
+            yield stream
+        return
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -69,6 +80,18 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     _sync_folder(target.parent)
+
+
+def _open_already(place: Path) -> int | None:
+    """Which of this process's open files it names: 1 for /dev/stdout, 3 for /dev/fd/3."""
+    for _ in range(_MOST_LINKS):
+        folder = os.path.realpath(place.parent)
+        if folder in ("/dev/fd", f"/proc/{os.getpid()}/fd") and place.name.isdecimal():
+            return int(place.name)
+        if not os.path.islink(place):
+            break
+        place = place.parent / os.readlink(place)
+    return None
 
 
 def _sync_folder(folder: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -293,6 +295,11 @@ def test_the_command_embed(
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(SENTENCES)))
     assert run("-o", str(tmp_path / "vectors.npy")) == ""
     close(np.load(tmp_path / "vectors.npy"), wanted)
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit((tmp_path / "pipe").read_bytes)
+        run("-o", str(tmp_path / "pipe"), *SENTENCES)
+    assert read.result() == (tmp_path / "vectors.npy").read_bytes()
 
 
 def fails(monkeypatch: pytest.MonkeyPatch, *words: str) -> str:

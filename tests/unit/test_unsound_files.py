@@ -12,6 +12,7 @@ import socket
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from luminal.loaders.checkpoint import read_tokenizer
 from luminal.loaders.gguf import read_gguf
 from luminal.loaders.json_file import MAX_BYTES
 from luminal.loaders.safetensors_file import read_sharded
+from luminal.loaders.write_atomic import replacing
 from luminal.models import load
 from tests.fuzz import damaged_models
 from tests.fuzz.damage import joined
@@ -460,10 +462,29 @@ def test_a_tokenizer_that_blows_up_texts(folder: Path, part: str) -> None:
 
 def test_no_device_is_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a")
-    with pytest.raises(InputError, match="a: is there and no regular file; name another"):
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit((tmp_path / "a").read_bytes)
         lm.save(tmp_path / "a", {"x": np.zeros(1)})
     assert (tmp_path / "a").is_fifo()
     assert list(tmp_path.iterdir()) == [tmp_path / "a"]
+    lm.save(tmp_path / "b", {"x": np.zeros(1)})
+    assert read.result() == (tmp_path / "b").read_bytes()
+    lm.save("/dev/null", {"x": np.zeros(1)})
+    assert Path("/dev/null").is_char_device()
+
+
+def test_what_is_open_already_is_written_to(tmp_path: Path) -> None:
+    """As by `luminal embed -o /dev/stdout >> file`: there is something before it."""
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    with path.open("ab") as file:
+        (tmp_path / "link").symlink_to(f"/dev/fd/{file.fileno()}")
+        for name in (f"/proc/self/fd/{file.fileno()}", tmp_path / "link"):
+            with replacing(name) as stream:
+                stream.write(b", more")
+    assert path.read_bytes() == b"before, more, more"
+    with pytest.raises(InputError, match="/dev/fd/999: cannot be written: Bad file descriptor"):
+        lm.save("/dev/fd/999", {"x": np.zeros(1)})
 
 
 def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
