@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from luminal.errors import InputError
 
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@A-Z\s]+")
 SWITCH = 0.0005
 """Seconds that a thread may keep the interpreter from others: a step waits for it after its run."""
 
@@ -29,6 +31,12 @@ def command(
     keys: Annotated[
         Path | None, typer.Option(help="A file of API keys, one a line; without: no key needed.")
     ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN", help="Whose web pages may ask, as https://a.example; * lets all."
+        ),
+    ] = None,
     context: Annotated[int | None, typer.Option(min=2, help="Most tokens of a text.")] = None,
     cache: Annotated[
         int | None,
@@ -47,6 +55,7 @@ def command(
 ) -> None:
     """Serve a model until SIGTERM or Ctrl-C."""
     known = [] if keys is None else _read_keys(keys)
+    origins = [_checked_origin(each) for each in cors_origin or ()]
     try:
         from luminal.serve.app import make_app
         from luminal.serve.server import bound, log_as_json, run
@@ -62,7 +71,17 @@ def command(
     sockets = bound(host, port)  # before the model is loaded, which takes its time
     served = load(model, tokenizer, name, context, cache, rows=rows, chunk=chunk, backend=backend)
     limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)
-    run(make_app(served, limits, known), sockets, drain)
+    run(make_app(served, limits, known, origins), sockets, drain)
+
+
+def _checked_origin(text: str) -> str:
+    """Raises InputError for what no browser calls an origin."""
+    if text in ("*", "null") or _ORIGIN.fullmatch(text):
+        return text
+    raise InputError(
+        f"--cors-origin {text}: it is no origin; write a scheme, a host in small letters, and a "
+        "port where it has one, with nothing behind, as https://a.example or http://localhost:3000"
+    )
 
 
 def _read_keys(path: Path) -> list[str]:

@@ -51,8 +51,13 @@ class LanguageModel:
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.mode, self.backend = mode, backend
-        wanted = MAX_CONTEXT if context is None else checked_count("context", context, 1)
-        self.context = min(model.longest_text, wanted)
+        longest = model.longest_text
+        self.context = min(longest, MAX_CONTEXT) if context is None else context
+        if checked_count("context", self.context, 1) > longest:
+            raise InputError(
+                f"context {context}: the model takes texts of at most {longest} tokens; give no "
+                "more, or leave it out"
+            )
         self.stats = Stats()
         self.chat_template: ChatTemplate | None = None
         self.programs = Programs(model, self.context, mode, backend)

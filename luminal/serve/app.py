@@ -47,15 +47,19 @@ def ended() -> ApiError:
     return ApiError(503, "The server ends; ask another", code="server_ends")
 
 
-def make_app(served: Served, limits: Limits, keys: Sequence[str] = ()) -> ASGIApp:
-    """The application; its engine starts and ends with it."""
-    return Api(served, limits, keys).app
+def make_app(
+    served: Served, limits: Limits, keys: Sequence[str] = (), origins: Sequence[str] = ()
+) -> ASGIApp:
+    """The application; its engine starts and ends with it. `keys`, `origins`: see Front."""
+    return Api(served, limits, keys, origins).app
 
 
 class Api:
     """Handlers, and the events of the texts that are being written."""
 
-    def __init__(self, served: Served, limits: Limits, keys: Sequence[str]) -> None:
+    def __init__(
+        self, served: Served, limits: Limits, keys: Sequence[str], origins: Sequence[str]
+    ) -> None:
         self.served, self.limits = served, limits
         self.metrics = Metrics(served.engine)
         self._feeds: dict[Job, Feed] = {}
@@ -79,7 +83,7 @@ class Api:
         }
         inner = Starlette(routes=routes, lifespan=self._life, exception_handlers=handlers)
         inner.router.redirect_slashes = False
-        self.app = Front(inner, keys, self.metrics)
+        self.app = Front(inner, keys, origins, self.metrics)
 
     @contextlib.asynccontextmanager
     async def _life(self, _: Starlette) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""What every request passes: its id, the key, one line in the log."""
+"""What every request passes: its id, where it comes from, the key, one line in the log."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from luminal.serve.errors import ApiError
@@ -29,11 +30,26 @@ _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Front:
-    """Wraps the application. `keys`: who has one of them may ask; none: everybody may."""
+    """Wraps the application. `keys`: who has one of them may ask; none: everybody may.
 
-    def __init__(self, app: ASGIApp, keys: Sequence[str], metrics: Metrics) -> None:
+    `origins`: pages from there may read the answers, as if they were the server's own; "*": all
+    pages. Browsers ask for that without a key, so it is checked first.
+    """
+
+    def __init__(
+        self, app: ASGIApp, keys: Sequence[str], origins: Sequence[str], metrics: Metrics
+    ) -> None:
         self._app, self._metrics = app, metrics
         self._keys = [key.encode() for key in keys]
+        self._shared: ASGIApp = self._keyed
+        if origins:
+            self._shared = CORSMiddleware(
+                self._keyed,
+                allow_origins=origins,
+                allow_methods=("GET", "POST"),
+                allow_headers=("*",),
+                expose_headers=("x-request-id", "retry-after"),
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -56,14 +72,19 @@ class Front:
             await send(message)
 
         try:
-            self._check_key(scope["path"], headers.get(b"authorization", b""))
-            await self._app(scope, receive, answer)
-        except ApiError as error:
-            await send_error(answer, error)
+            await self._shared(scope, receive, answer)
         except Exception:  # the application has answered
             LOG.exception("request %s failed", name)
         finally:
             self._note(scope, name, status, time.perf_counter() - start, noted)
+
+    async def _keyed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            self._check_key(scope["path"], dict(scope["headers"]).get(b"authorization", b""))
+        except ApiError as error:
+            await send_error(send, error)
+            return
+        await self._app(scope, receive, send)
 
     def _check_key(self, path: str, given: bytes) -> None:
         """Raises ApiError where a key is needed and none of the right ones is there."""

@@ -32,11 +32,6 @@ def load(
     loaded = generate.load(path, tokenizer, backend=backend, context=context)
     if not isinstance(loaded, generate.LanguageModel):
         raise InputError(f"serve: {path} is no language model of the kind that is served")
-    if context is not None and context > loaded.context:
-        raise InputError(
-            f"--context {context}: the model takes texts of at most {loaded.context} tokens; give "
-            "no more, or leave it out"
-        )
     most = CACHE_BYTES // bytes_per_token(loaded.model)
     if cache is None:
         cache = min(rows * loaded.context, max(loaded.context, most))

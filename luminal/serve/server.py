@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import logging
 import resource
 import socket
 import time
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -16,6 +18,7 @@ from starlette.types import ASGIApp
 from luminal.errors import InputError
 from luminal.serve.connection import BACKLOG, SPARE_FILES, Connection
 
+HURRY_SECONDS = 2.0  # that clients have to read why their texts end
 LOG = logging.getLogger("luminal.serve")
 
 
@@ -110,9 +113,37 @@ def run(app: ASGIApp, sockets: list[socket.socket], drain: int) -> None:
     make_server(app, drain).run(sockets)
 
 
-def make_server(app: ASGIApp, drain: int) -> uvicorn.Server:
+class Server(uvicorn.Server):
+    """One that is as orderly when a second signal tells it not to wait: what runs then is told, and
+    the engine ends. (Uvicorn's own would leave both to the end of the event loop.)
+    """
+
+    _hurries: asyncio.Task[None]
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM or Ctrl-C, in the main thread."""
+        if self.should_exit:
+            asyncio.get_running_loop().call_soon_threadsafe(self._hurry)
+        else:
+            super().handle_exit(sig, frame)
+
+    def _hurry(self) -> None:
+        self._hurries = asyncio.create_task(self._end_all())  # the loop itself keeps none alive
+
+    async def _end_all(self) -> None:
+        """Ends all requests as if their time were over, then the connections of who reads none."""
+        tasks = [*self.server_state.tasks]
+        for each in tasks:
+            each.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=HURRY_SECONDS)
+        for connection in [*self.server_state.connections]:
+            connection.transport.abort()
+
+
+def make_server(app: ASGIApp, drain: int) -> Server:
     """A server; `drain`: seconds that running requests have after SIGTERM or Ctrl-C."""
-    return uvicorn.Server(
+    return Server(
         uvicorn.Config(
             app,
             backlog=BACKLOG,

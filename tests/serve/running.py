@@ -124,14 +124,20 @@ def running(served: Served) -> Iterator[Running]:
 
 
 def asked(
-    app: Any, body: Any = None, path: str = "/v1/completions", **headers: str
+    app: Any,
+    body: Any = None,
+    path: str = "/v1/completions",
+    method: str | None = None,
+    **headers: str,
 ) -> httpx.Response:
-    """The answer of an application that runs in no server: a GET where there is no body."""
+    """The answer of an application that runs in no server: by default to a GET where there is no
+    body.
+    """
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
-            method = "GET" if body is None else "POST"
-            return await client.request(method, path, json=body, headers=headers)
+            kind = method or ("GET" if body is None else "POST")
+            return await client.request(kind, path, json=body, headers=headers)
 
     return asyncio.run(ask())

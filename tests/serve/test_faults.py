@@ -179,6 +179,22 @@ def test_what_does_not_end_in_time_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_a_second_interrupt_ends_what_runs(tmp_path: Path) -> None:
+    """In order: the client is told, and nobody sees a traceback."""
+    with serving(tmp_path, "--rows", "1") as server, server.client() as client:
+        stream = begun(client, 16)
+        server.popen.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        server.popen.send_signal(signal.SIGINT)
+        with pytest.raises(openai.APIError, match="The server ends; ask another"):
+            list(stream)
+        assert server.popen.wait(20) in (130, -signal.SIGINT)
+        *lines, last = server.log.read_text("utf-8").splitlines()
+    assert last == "luminal: interrupted"
+    assert not [line for line in map(json.loads, lines) if line["level"] != "info"]
+
+
+@pytest.mark.long
 def test_10000_requests_leave_nothing(tmp_path: Path) -> None:
     """The cache is full after the first thousand."""
     found = {}

@@ -446,6 +446,38 @@ def test_keys(server: Running) -> None:
     assert asked(app, path="/health").status_code == 200
 
 
+def test_pages_of_other_origins(server: Running) -> None:
+    """A browser asks before it sends a key, and shows a page no answer without the header."""
+    allowed, reads = "access-control-allow-origin", "/v1/models"
+    question = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization, content-type, x-stainless-os",
+    }
+    plain, few, all_ = (
+        make_app(server.served, LIMITS, ["right"], origins)
+        for origins in ((), ("https://a.example", "http://localhost:3000"), ("*",))
+    )
+    for app, origin, found in (
+        (plain, "https://a.example", None),
+        (few, "https://a.example", "https://a.example"),
+        (few, "http://localhost:3000", "http://localhost:3000"),
+        (few, "https://a.example.evil", None),
+        (few, "http://a.example", None),
+        (all_, "https://b.example", "*"),
+    ):
+        asks = asked(app, method="OPTIONS", origin=origin, **question)
+        assert asks.headers.get(allowed) == found
+        assert (asks.status_code == 200) == (found is not None)
+        if found:
+            assert "x-stainless-os" in asks.headers["access-control-allow-headers"]
+        for key, status in (("Bearer right", 200), ("Bearer wrong", 401)):
+            answer = asked(app, path=reads, origin=origin, authorization=key)
+            assert (answer.status_code, answer.headers.get(allowed)) == (status, found)
+            assert "x-request-id" in answer.headers
+        assert "access-control-allow-credentials" not in answer.headers
+        assert asked(app, path=reads, authorization="Bearer right").status_code == 200
+
+
 def test_a_full_queue_is_an_error_at_once(server: Running) -> None:
     """8 rows and 16 places, while the engine does something else; each request asks for 8 texts."""
     body = json.dumps(OK | {"n": 8, "max_tokens": 64, "stream": True})

@@ -78,9 +78,18 @@ def test_a_context_above_the_models_own(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Served, "__init__", None)  # nothing is compiled before
     with pytest.raises(
         InputError,
-        match="--context 513: the model takes texts of at most 512 tokens; give no more, or leave",
+        match="context 513: the model takes texts of at most 512 tokens; give no more, or leave it",
     ):
         load(str(models.SHIPPED), context=513)
+
+
+@pytest.mark.parametrize(
+    "text", ["a.example", "https://a.example/", "https://A.example", "https://", "*.example", ""]
+)
+def test_origins_that_are_none(text: str) -> None:
+    """A browser would name none of them, and so they would never be allowed."""
+    with pytest.raises(InputError, match="it is no origin; write a scheme, a host in small letter"):
+        serve.command("no such model", cors_origin=["https://a.example", text])
 
 
 def test_keys_that_are_none(tmp_path: Path) -> None:
