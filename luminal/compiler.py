@@ -58,7 +58,7 @@ def lower_by_stages(
     graph, lowered = lower_to_algebra(graph)
     with tracing.span("select"):
         selection = fast.select(lowered, backend.costs, numerics)
-        selection = layouts.by_rule(selection, backend.target, numerics)
+        selection = layouts.by_rule(selection, backend.layouts, numerics)
     return finish(graph, lowered, selection, backend, begin=begin)
 
 

@@ -14,6 +14,7 @@ from luminal.target import Target
 if TYPE_CHECKING:  # the compiler's records are imported when something is compiled
     from luminal.kernel.evaluate import Placed
     from luminal.kernel.knobs import Knobs
+    from luminal.kernel.layout import Panels
     from luminal.kernel.tile_ir import Kernel
     from luminal.program.launch_list import Program
     from luminal.program.steps import CustomStep, KernelStep
@@ -28,20 +29,16 @@ class Schedules(Protocol):
     def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
         """One kernel under a schedule. Raises KnobError for knobs that it does not have."""
 
-    def callable_by(self, step: KernelStep | CustomStep) -> str | None:
-        """The library that may compute the kernel. Layouts decide that, which its text need not
-        show.
-        """
-
 
 class Backend(Protocol):
     """A machine that Programs are compiled for. A plain value, which other processes may be sent;
     equal ones make interchangeable programs.
 
-    `target`: facts that all devices share; those of its own a backend keeps to itself. `renderers`
-    make the texts a kernel becomes on its way to a binary, by name and in order. `makers` are the
-    modules that make a kernel's code: with all that they import, other sources make other code.
-    `memory` is its device's.
+    `target`: facts that all devices share; those of its own a backend keeps to itself. `costs`:
+    what work costs there. `layouts`: the panels that it wants weights in, None for weights as they
+    are given. `renderers` make the texts a kernel becomes on its way to a binary, by name and in
+    order. `makers` are the modules that make a kernel's code: with all that they import, other
+    sources make other code. `memory` is its device's.
     """
 
     @property
@@ -51,6 +48,8 @@ class Backend(Protocol):
     @property
     def costs(self) -> Costs: ...
     @property
+    def layouts(self) -> Panels | None: ...
+    @property
     def schedules(self) -> Schedules: ...
     @property
     def renderers(self) -> Mapping[str, Callable[[Kernel], str]]: ...
@@ -58,6 +57,11 @@ class Backend(Protocol):
     def makers(self) -> tuple[str, ...]: ...
     @property
     def memory(self) -> MemorySpace[Any]: ...
+
+    def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
+        """The libraries that may compute a kernel. Layouts decide that, which its text need not
+        show.
+        """
 
     def begin(self, kernel: Kernel, text: str) -> None:
         """Lets a kernel be compiled while others are placed; `text` names it in every cache."""

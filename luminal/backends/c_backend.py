@@ -13,8 +13,10 @@ from luminal.backends.cpu.schedule.steps import VectorSchedules
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell_tiles
 from luminal.costs import Costs
+from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
+from luminal.program.steps import CustomStep, KernelStep
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
 from luminal.runtime.driver import Driver
@@ -82,6 +84,11 @@ class CBackend(ABC):
         return costs.of(self.target)
 
     @property
+    def layouts(self) -> Panels | None:
+        """Weights lie as they are given."""
+        return None
+
+    @property
     def schedules(self) -> VectorSchedules:
         """Those of a CPU of scalars."""
         return VectorSchedules(self.target)
@@ -94,6 +101,10 @@ class CBackend(ABC):
     def text(self, kernel: Kernel) -> str:
         """The kernel in the dialect."""
         return spell_tiles(kernel, self.dialect).text
+
+    def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
+        """None."""
+        return ()
 
     def begin(self, kernel: Kernel, text: str) -> None:
         """Nothing: drivers compile what is loaded."""

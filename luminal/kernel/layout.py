@@ -89,3 +89,27 @@ class Layout:
 
 
 ROW_MAJOR = Layout()
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """The panels in which a backend wants weights (`select/layouts.py`), and when they are worth a
+    copy. A row of a panel is walked in registers of `register_bits`.
+    """
+
+    register_bits: int
+    registers: int  # of a panel's row: as wide as a register tile
+    rows: int  # results to an element of a weight: fewer wait for memory, not for arithmetic
+    smallest: int  # elements of a weight: below, the copy costs more compile time than it saves
+    far_bytes: int  # of a weight that leaves the caches: turned, not even a single result walks it
+    full: float  # share of the lanes in use: below, panels along another axis pay
+    pairs: bool  # may bfloat16 lie in pairs of neighbours along the sum?
+
+    def lanes(self, dtype_size: int) -> int:
+        """Elements of `dtype_size` bytes in a register."""
+        return max(1, self.register_bits // (8 * dtype_size))
+
+
+def filled(positions: int, size: int) -> float:
+    """The share of the lanes at work where positions are walked `size` at a time."""
+    return positions / (-(-positions // size) * size)

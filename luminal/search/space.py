@@ -100,7 +100,7 @@ class Space:
         self._decoded: dict[Genome, Stages] = {}  # by genomes without schedules, a few
         self._defaults: dict[int, Respelled] = {}
         self._classes: dict[int, Classes] = {}
-        self._knobs: dict[tuple[str, str | None], tuple[Knobs, ...]] = {}
+        self._knobs: dict[tuple[str, tuple[str, ...]], tuple[Knobs, ...]] = {}
 
     def _default(self, body: Lowered) -> Respelled:
         if id(body) not in self._defaults:
@@ -143,7 +143,7 @@ class Space:
         spelled = self._spell(self.lowered, genome, {})
         wished = dict(genome.layouts)
         wishes = {t: wished[name] for t, name in spelled.names.items() if name in wished}
-        selection = layouts.by_rule(spelled.selection, self.backend.target, self.numerics, wishes)
+        selection = layouts.by_rule(spelled.selection, self.backend.layouts, self.numerics, wishes)
         return compiler.finish(self.graph, spelled.lowered, selection, self.backend, genome.knobs)
 
     def _with_calls(self, stages: Stages, genome: Genome) -> Stages:
@@ -156,9 +156,8 @@ class Space:
             step.group.stores[0].term: library
             for origin in default.origins
             for step in origin.steps
-            if (library := self.backend.schedules.callable_by(step)) is not None
-            and not isinstance(step, CustomStep)
-            and wished.get(origin.name) == library
+            for library in self.backend.library_calls(step)
+            if not isinstance(step, CustomStep) and wished.get(origin.name) == library
         }
         if not calls:
             return stages
@@ -210,7 +209,7 @@ class Space:
     def _layouts(self, candidate: Candidate, names: Mapping[Term, str]) -> Iterator[Move]:
         """Weights read as they are that could be read in panels, and the other way round."""
         wished, selection = dict(candidate.genome.layouts), candidate.stages.selection
-        for gene in layouts.all_genes(selection, self.backend.target, self.numerics):
+        for gene in layouts.all_genes(selection, self.backend.layouts, self.numerics):
             name = names[gene.weight]
             if name in wished:
                 yield _move("layouts", name, None, "a weight read in the layout fast has it in")
@@ -246,15 +245,14 @@ class Space:
     def knobs(self, candidate: Candidate, kernel: int) -> tuple[Knobs, ...]:
         """The schedules of a kernel of the candidate's program, the default first."""
         name, steps, _ = candidate.stages.origins[kernel]
-        schedules = self.backend.schedules
-        library = schedules.callable_by(steps[0])
-        if (name, library) not in self._knobs:
-            first = steps[0]
+        first = steps[0]
+        libraries = self.backend.library_calls(first)
+        if (name, libraries) not in self._knobs:
             loops = NestStep(first.group) if isinstance(first, CallStep) else first
-            default, *others = schedules.space(loops)
-            called = [] if library is None else [called_by(library)]
-            self._knobs[name, library] = (default, *called, *others)
-        return self._knobs[name, library]
+            default, *others = self.backend.schedules.space(loops)
+            called = map(called_by, libraries)
+            self._knobs[name, libraries] = (default, *called, *others)
+        return self._knobs[name, libraries]
 
     def rules(self) -> tuple[RuleUse, ...]:
         """What each rewrite rule did, over all e-graphs so far."""

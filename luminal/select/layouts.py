@@ -1,5 +1,7 @@
 """Layouts of weights: which contractions may read a weight in panels, and which do in `fast`.
 
+A backend says what panels it wants (`kernel.layout.Panels`); without any there is no choice.
+
 A panel holds as many neighbouring columns of a product as a register tile is wide, one row of them
 after the other: `w[n, k]` lies as `[n // 32][k][n % 32]`. A kernel then streams the weight in whole
 vectors, whichever way round it was given, and packs nothing. The prologue makes the copy, once per
@@ -14,23 +16,17 @@ from math import gcd
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Axes, Frame, Phase, Term
-from luminal.dots import BF16_PAIRS
 from luminal.dtypes import bfloat16
 from luminal.hlir.ops import Value
-from luminal.kernel.lanes import FULL, lanes_used
-from luminal.kernel.layout import ROW_MAJOR, Layout
+from luminal.kernel.layout import ROW_MAJOR, Layout, Panels, filled
 from luminal.kernel.pairs import in_pairs, last_axis
 from luminal.kernel.source import Source, source_of, unmasked
 from luminal.numerics import ROUNDING, Numerics
 from luminal.program.selection import Selection
 from luminal.select import dots
-from luminal.target import Target
 
 Edge = tuple[Term, int]  # (user, argument)
 NO_WISHES: Mapping[Term, str] = {}
-VECTORS = 2  # of a panel: as the usual register tile is wide
-PANEL_ROWS = 2  # results to an element of the weight: fewer wait for memory, not for arithmetic
-SMALL_WEIGHT = 1 << 15  # elements: below, the copy costs more compile time than it ever saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ class _Read:
 
 def by_rule(
     selection: Selection,
-    target: Target,
+    panels: Panels | None,
     numerics: Numerics = Numerics.STANDARD,
     wishes: Mapping[Term, str] = NO_WISHES,
     arguments: Set[Value] = frozenset(),
@@ -77,59 +73,63 @@ def by_rule(
 
     `wishes`: texts of layouts that weights are read in instead, where they can be.
     """
+    if panels is None:
+        return selection
     bodies = dict(selection.bodies)
     for number, weights in weights_of_bodies(selection, arguments).items():
-        bodies[number] = by_rule(bodies[number], target, numerics, wishes, weights)
+        bodies[number] = by_rule(bodies[number], panels, numerics, wishes, weights)
     chosen: dict[Gene, Layout] = {}
-    for gene in genes(selection, target, numerics, arguments):
-        rule = gene.layouts[-1 if _pays(gene, target) else 0]
+    for gene in genes(selection, panels, numerics, arguments):
+        rule = gene.layouts[-1 if _pays(gene, panels) else 0]
         wish = wishes.get(gene.weight)
         chosen[gene] = next((each for each in gene.layouts if str(each) == wish), rule)
     return with_layouts(replace(selection, bodies=bodies), chosen)
 
 
-def _pays(gene: Gene, target: Target) -> bool:
+def _pays(gene: Gene, panels: Panels) -> bool:
     """Is reading in panels worth the copy's memory?
 
     Measured (docs/design.md). A single row of results streams the weight once: as it is, if
     neighbours along the sum lie together; else from far apart, which only a cache hides.
     """
     elements = upper(gene.weight.axes)
-    if elements < SMALL_WEIGHT or 2 * gene.read < elements:
+    if elements < panels.smallest or 2 * gene.read < elements:
         return False
-    if gene.rows >= PANEL_ROWS:
+    if gene.rows >= panels.rows:
         return True
     turned = gene.layouts[1].order != tuple(range(len(gene.layouts[1].order or ())))
-    return turned and elements * gene.weight.dtype.size > target.l2_bytes
+    return turned and elements * gene.weight.dtype.size > panels.far_bytes
 
 
 def all_genes(
     selection: Selection,
-    target: Target,
+    panels: Panels | None,
     numerics: Numerics = Numerics.STANDARD,
     arguments: Set[Value] = frozenset(),
 ) -> Iterator[Gene]:
     """What can be chosen in a program, its Loop bodies included."""
-    yield from genes(selection, target, numerics, arguments)
+    yield from genes(selection, panels, numerics, arguments)
     for number, weights in weights_of_bodies(selection, arguments).items():
-        yield from all_genes(selection.bodies[number], target, numerics, weights)
+        yield from all_genes(selection.bodies[number], panels, numerics, weights)
 
 
 def genes(
     selection: Selection,
-    target: Target,
+    panels: Panels | None,
     numerics: Numerics = Numerics.STANDARD,
     arguments: Set[Value] = frozenset(),
 ) -> tuple[Gene, ...]:
     """What can be chosen in a program, or in a Loop body whose `arguments` are weights outside."""
-    may_pair = BF16_PAIRS in target.dots and numerics.allows(ROUNDING)
+    if panels is None:
+        return ()
+    may_pair = panels.pairs and numerics.allows(ROUNDING)
     users = _users(selection)
     found: dict[tuple[Term, Layout], Gene] = {}
     for term in selection.choices:
         if term.op == "Sum" and term.phase is Phase.RUN and term.args[0].op == "Mul":
             columns = _columns(term, selection, users)
             for read in _reads(term, selection, arguments):
-                layout = _panels(read, term, columns, target)
+                layout = _panels(read, term, columns, panels)
                 if layout is not None:
                     key = (read.weight, layout)
                     rows = upper(term.axes - {a for dimension in read.frame for a in dimension})
@@ -271,7 +271,7 @@ def _columns(contraction: Term, selection: Selection, users: Mapping[Term, list[
     return next((dimension for dimension in reversed(frame) if dimension), ())
 
 
-def _panels(read: _Read, contraction: Term, columns: Axes, target: Target) -> Layout | None:
+def _panels(read: _Read, contraction: Term, columns: Axes, panels: Panels) -> Layout | None:
     """Panels along the dimension of the weight that runs along the columns, if one does; else, of
     columns that leave lanes idle (a picture's 28 or 56), along the only one of its own that is not
     summed. One where integers choose the positions has no neighbours.
@@ -279,16 +279,16 @@ def _panels(read: _Read, contraction: Term, columns: Axes, target: Target) -> La
     bound = set(contraction.attrs)
     common = frozenset.intersection(*(factor.axes for factor in contraction.args[0].args))
     frame = [*enumerate(read.frame)]
-    lanes = target.vector_lanes(contraction.dtype.size)
+    lanes = panels.lanes(contraction.dtype.size)
     along = [k for k, axes in frame if axes and axes == columns[-len(axes) :]]
     summed = [k for k, axes in frame if not bound.isdisjoint(axes)]
-    if not along and lanes_used(upper(columns), lanes) < FULL:
+    if not along and filled(upper(columns), lanes) < panels.full:
         own = contraction.args[0].axes - common
         along = [k for k, axes in frame if len(axes) == 1 and own.issuperset(axes)]
     if len(along) != 1 or not summed or along[0] in summed:
         return None
     positions = upper(read.frame[along[0]])
-    size = lanes * min(VECTORS, -(-positions // lanes))
+    size = lanes * min(panels.registers, -(-positions // lanes))
     start = read.parts[along[0]]
     if start is not None and gcd(start, positions) % size:
         size = lanes  # a part begins and ends with a panel

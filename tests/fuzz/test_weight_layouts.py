@@ -59,7 +59,7 @@ def programs(graph: lm.Graph) -> list[Stages]:
     plain = compiler.fast.select(lowered, BACKEND.costs)
     choices = [
         {},
-        *({g: each} for g in layouts.genes(plain, BACKEND.target) for each in g.layouts[1:]),
+        *({g: each} for g in layouts.genes(plain, BACKEND.layouts) for each in g.layouts[1:]),
     ]
     return [
         compiler.finish(graph_, lowered, layouts.with_layouts(plain, chosen), BACKEND)

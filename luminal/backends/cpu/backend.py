@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from luminal.backends.cpu import compiler, costs, device, kernels, machine_code, target
+from luminal.backends.cpu import compiler, costs, device, kernels, libraries, machine_code, target
+from luminal.backends.cpu.schedule.panels import panels
 from luminal.backends.cpu.schedule.steps import VectorSchedules
 from luminal.codegen.llvm import render
 from luminal.codegen.llvm_target import LlvmTarget
 from luminal.costs import Costs
 from luminal.hlir.memory import HOST, Host
+from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
+from luminal.program.steps import CustomStep, KernelStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,11 @@ class Cpu:
         return costs.of(self.target)
 
     @property
+    def layouts(self) -> Panels:
+        """Panels as wide as register tiles."""
+        return panels(self.target)
+
+    @property
     def schedules(self) -> VectorSchedules:
         """Those of vectors in registers."""
         return VectorSchedules(self.target)
@@ -50,6 +58,10 @@ class Cpu:
     def assembly(self, kernel: Kernel) -> str:
         """What LLVM makes of it."""
         return machine_code.assembly(self.ir(kernel), self.target)
+
+    def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
+        """A BLAS for what is a product of matrices and nothing else."""
+        return libraries.calls(step, self.target)
 
     def begin(self, kernel: Kernel, text: str) -> None:
         """Compiles on the side, in another process."""

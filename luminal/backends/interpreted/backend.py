@@ -9,8 +9,10 @@ from luminal.backends.cpu import costs
 from luminal.backends.cpu.schedule.steps import VectorSchedules
 from luminal.backends.interpreted import device
 from luminal.costs import Costs
+from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
+from luminal.program.steps import CustomStep, KernelStep
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
 from luminal.target import Target
@@ -36,9 +38,18 @@ class Interpreted:
         return costs.of(self.target)
 
     @property
+    def layouts(self) -> Panels | None:
+        """Weights lie as they are given."""
+        return None
+
+    @property
     def schedules(self) -> VectorSchedules:
         """Those of vectors in registers."""
         return VectorSchedules(self.target)
+
+    def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
+        """None."""
+        return ()
 
     def begin(self, kernel: Kernel, text: str) -> None:
         """Nothing is compiled."""

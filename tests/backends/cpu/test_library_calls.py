@@ -12,9 +12,9 @@ import pytest
 import luminal as lm
 from luminal import compiler
 from luminal.backends.cpu import backend, kernels, libraries
+from luminal.backends.cpu.product import BLAS
 from luminal.compiler import Stages
 from luminal.errors import CompileError, VerifyError
-from luminal.kernel.product import BLAS
 from luminal.kernel.tile_interpreter import run as interpret
 from luminal.kernel.tile_ir import to_text
 from luminal.program import selection_text
@@ -85,7 +85,7 @@ def test_products(name: str, dtype: Any) -> None:
     fn, shapes = PRODUCTS[name]
     found = stages(fn, *shapes, dtype=dtype)
     step = only(found)
-    assert CPU.schedules.callable_by(step) == BLAS
+    assert CPU.library_calls(step) == (BLAS,)
     library = called(found)
     (kernel,) = library.program.kernels
     assert kernel.call is not None
@@ -142,7 +142,7 @@ def test_what_is_no_plain_product_is_never_called(name: str) -> None:
     for origin in stages(fn, *shapes).origins:
         (step,) = origin.steps
         assert isinstance(step, NestStep)
-        assert able.schedules.callable_by(step) is None
+        assert able.library_calls(step) == ()
         with pytest.raises(CompileError, match="no call of blas: it is no plain product"):
             CPU.schedules.place(CallStep(step.group, BLAS))
 
@@ -150,7 +150,7 @@ def test_what_is_no_plain_product_is_never_called(name: str) -> None:
 def test_a_library_that_is_not_installed_is_not_called() -> None:
     found = stages(lambda a, b: a @ b, (30, 40), (40, 50))
     bare = replace(CPU, target=replace(CPU.target, libraries=()))
-    assert bare.schedules.callable_by(only(found)) is None
+    assert bare.library_calls(only(found)) == ()
     selection = called(found).selection
     with pytest.raises(VerifyError, match="is a call of blas, which is not installed"):
         compiler.finish(found.graph, found.lowered, selection, bare)

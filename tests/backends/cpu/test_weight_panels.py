@@ -13,6 +13,7 @@ import torch
 import luminal as lm
 from luminal.backends import registry
 from luminal.backends.cpu import backend
+from luminal.backends.cpu.schedule import panels
 from luminal.compiler import Stages, finish, lower_by_stages
 from luminal.dots import BF16_PAIRS
 from luminal.errors import GraphError, VerifyError
@@ -31,7 +32,7 @@ RANDOM = np.random.default_rng(7)
 
 @pytest.fixture(autouse=True)
 def _small_matrices_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layouts, "SMALL_WEIGHT", 1 << 13)
+    monkeypatch.setattr(panels, "SMALLEST", 1 << 13)
 
 
 def drawn(*shape: int) -> Array:
@@ -276,7 +277,7 @@ def test_the_interpreter_multiplies_pairs_as_the_hardware_does() -> None:
     (x.float() @ cx.weight((20, 6), lm.bfloat16, "w").mT.float()).output("y")
     cpu = registry.compiling("cpu")
     plain = lower_by_stages(cx.graph(), cpu)
-    (gene,) = layouts.genes(plain.selection, cpu.target)
+    (gene,) = layouts.genes(plain.selection, cpu.layouts)
     chosen = layouts.with_layouts(plain.selection, {gene: gene.layouts[-1]})
     stages = finish(plain.graph, plain.lowered, chosen, cpu)
     assert paired(stages)
@@ -390,13 +391,13 @@ def test_genes_are_data_that_a_search_may_choose() -> None:
     plain = replace(
         chosen, choices={t: Choice(c.residence) for t, c in chosen.choices.items()}, reads={}
     )
-    (gene,) = layouts.all_genes(plain, cpu.target)
+    (gene,) = layouts.all_genes(plain, cpu.layouts)
     as_it_is, panels = gene.layouts
     assert gene.rows == 8
     assert gene.now == as_it_is
-    assert [each.now for each in layouts.all_genes(chosen, cpu.target)] == [panels]
-    assert layouts.by_rule(plain, cpu.target, wishes={gene.weight: str(as_it_is)}) == plain
-    assert layouts.by_rule(plain, cpu.target) == chosen
+    assert [each.now for each in layouts.all_genes(chosen, cpu.layouts)] == [panels]
+    assert layouts.by_rule(plain, cpu.layouts, wishes={gene.weight: str(as_it_is)}) == plain
+    assert layouts.by_rule(plain, cpu.layouts) == chosen
 
 
 def test_rolled_layers_read_each_weight_in_panels() -> None:

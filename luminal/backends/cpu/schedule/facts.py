@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from luminal.algebra.terms import Term
+from luminal.backends.cpu.schedule.lanes import Lanes
 from luminal.backends.cpu.schedule.strips import Strips
 from luminal.kernel.cost import label
 from luminal.kernel.group import Group
-from luminal.kernel.lanes import Lanes
 from luminal.kernel.loops import Access, LoopAxis, accesses, loop_axes
 from luminal.target import Target
 

@@ -15,11 +15,11 @@ from math import prod
 
 from luminal.algebra.terms import Term
 from luminal.backends.cpu.schedule.facts import Facts
+from luminal.backends.cpu.schedule.lanes import DOT_TILE, FULL, IDLE, partly
 from luminal.backends.cpu.schedule.register_tile import register_tiles
 from luminal.backends.cpu.schedule.strips import PACK_ROWS
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
-from luminal.kernel.lanes import DOT_TILE, FULL, IDLE, partly
 from luminal.kernel.loops import UNKNOWN, Access, LoopAxis
 from luminal.kernel.schedule import CHUNK_WORK, Schedule, TileChoice
 from luminal.shape.expression import Symbol

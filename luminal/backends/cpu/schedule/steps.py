@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from luminal import config
+from luminal.backends.cpu.product import place_product, product_of
 from luminal.backends.cpu.schedule.cascade import cascade_blocks, cascade_space
 from luminal.backends.cpu.schedule.nest import schedule
 from luminal.backends.cpu.schedule.space import space as nest_space
@@ -19,7 +20,6 @@ from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.pairs import in_words
 from luminal.kernel.place_cascade import place_cascade
 from luminal.kernel.placement import place
-from luminal.kernel.product import BLAS, place_product, product_of
 from luminal.kernel.rows import place_scan, place_sort
 from luminal.kernel.tile_verify import verify
 from luminal.program.steps import (
@@ -58,14 +58,6 @@ class VectorSchedules:
                 return cascade_space(*_in_words(step), self.target)
             case ScanStep() | SortStep() | CallStep() | CustomStep():
                 return ((),)
-
-    def callable_by(self, step: KernelStep | CustomStep) -> str | None:
-        """The library that may compute the kernel. That depends on layouts, which a kernel's text
-        need not show.
-        """
-        if not isinstance(step, NestStep | CallStep) or BLAS not in self.target.libraries:
-            return None
-        return None if product_of(step.group) is None else BLAS
 
     def _place(self, step: KernelStep | CustomStep, knobs: Knobs) -> Placed:
         match step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from luminal.kernel.layout import filled
 from luminal.kernel.loops import Access, LoopAxis
 
 FOLD = 4  # vector operations that fold the lanes of one sum
@@ -42,7 +43,7 @@ class Lanes:
     def used(self, loop: LoopAxis) -> float:
         """The share of the lanes at work along an axis."""
         steps = -(-loop.estimate // self.width(loop))
-        used = lanes_used(loop.estimate, self.most)
+        used = filled(loop.estimate, self.most)
         return used * steps / (steps + FOLD) if loop in self.sequential else used
 
     def rows(self, vector: LoopAxis, reads: Sequence[Access]) -> LoopAxis | None:
@@ -57,11 +58,6 @@ class Lanes:
         if longest is not None and longest.estimate >= DOT_TILE:
             return longest
         return max(shared, key=_estimate, default=None)
-
-
-def lanes_used(positions: int, lanes: int) -> float:
-    """The share of the lanes at work along so many positions."""
-    return positions / (-(-positions // lanes) * lanes)
 
 
 def partly(loop: LoopAxis, reads: Sequence[Access]) -> bool:

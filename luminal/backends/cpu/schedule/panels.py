@@ -1,0 +1,25 @@
+"""The panels that weights lie in for vector CPUs."""
+
+from __future__ import annotations
+
+from luminal.backends.cpu.schedule.lanes import FULL
+from luminal.dots import BF16_PAIRS
+from luminal.kernel.layout import Panels
+from luminal.target import Target
+
+REGISTERS = 2  # the usual register tile is as wide
+ROWS = 2
+SMALLEST = 1 << 15
+
+
+def panels(target: Target) -> Panels:
+    """Those of a machine."""
+    return Panels(
+        register_bits=target.vector_bits,
+        registers=REGISTERS,
+        rows=ROWS,
+        smallest=SMALLEST,
+        far_bytes=target.l2_bytes,
+        full=FULL,
+        pairs=BF16_PAIRS in target.dots,
+    )
