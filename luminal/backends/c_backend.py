@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from luminal.backends.cpu import costs
-from luminal.backends.cpu.schedule.steps import VectorSchedules
+from luminal.backends.group_schedules import Groups, GroupSchedules
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell_tiles
 from luminal.costs import Costs
@@ -24,6 +24,8 @@ from luminal.target import Target
 
 SCALARS = 8
 """Bits of a vector register: the widest that holds one element of any dtype, so none holds two."""
+GROUPS = Groups(lanes=128, most=1024, shared_bytes=32 << 10, is_rule=True)
+"""Of a GPU: lanes for four rows that step together, the shared memory that all of them have."""
 REGISTERS = 32  # of a worker: half of those that leave a GPU's unit full
 
 
@@ -55,6 +57,7 @@ class CBackend(ABC):
 
     target: Target
     number: int = 0
+    groups: Groups = GROUPS
     base: ClassVar[str]
     dialect: ClassVar[Dialect]
 
@@ -89,9 +92,9 @@ class CBackend(ABC):
         return None
 
     @property
-    def schedules(self) -> VectorSchedules:
-        """Those of a CPU of scalars."""
-        return VectorSchedules(self.target)
+    def schedules(self) -> GroupSchedules:
+        """By groups, or as for a CPU of scalars."""
+        return GroupSchedules(self.target, self.groups)
 
     @property
     def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:

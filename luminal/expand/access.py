@@ -100,9 +100,12 @@ def store(tiles: Tiles, statement: Store) -> None:
         used |= set(tile.axes)
     axes = tuple(axis for axis in tiles.active if statement.add or axis in used)
     apart = _lie_apart(tiles, statement, axes)
+    alone = tiles.is_first(axes)
     for _, position in tiles.positions(axes):
         lanes = _bound(tiles, statement, axes, position)
         mask = _mask(tiles, statement, axes, position, lanes)
+        if alone is not None:
+            mask = alone if mask is None else tiles.b.op("and", mask, alone)
         value = tiles.element(statement.value, position)
         offset = tiles.moved(statement.offset, position)
         if lanes is None:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from luminal.dots import BF16_PAIRS, Dot
 from luminal.dtypes import DType, float32
 from luminal.errors import CompileError
-from luminal.expand import access
+from luminal.expand import access, ir
 from luminal.expand.builder import Builder, Instructions
 from luminal.expand.casts import bitcast, cast, held_dtype
+from luminal.expand.groups import fold_over_lanes
 from luminal.expand.index import Indexer
 from luminal.expand.ir import INDEX, Constant, Kernel, Operand, Param, Scratch, Type, Value
 from luminal.expand.lanes import Lanes
@@ -20,7 +21,7 @@ from luminal.expand.runs import write_runs
 from luminal.expand.sort import working_memory, write_sort
 from luminal.expand.tiles import Elements, Tiles
 from luminal.kernel import tile_ir
-from luminal.kernel.scratch import scratch_offsets
+from luminal.kernel.scratch import scratch_buffers, scratch_offsets
 from luminal.kernel.tile_ir import (
     Barrier,
     Contract,
@@ -33,6 +34,7 @@ from luminal.kernel.tile_ir import (
     Reduce,
     Runs,
     SortRow,
+    Space,
     Statement,
     Store,
 )
@@ -62,16 +64,19 @@ class _Expansion:
         self.index = Indexer(self.b)
         buffers = {buffer.name: buffer for buffer in (*source.buffers, *source.scratch)}
         self.tiles = Tiles(self.b, self.index, buffers, lanes)
-        for axis, shape in source.tile_shapes().items():
-            self.tiles.pieces[axis] = self.tiles.cut(*shape)
+        if source.lanes > 1:
+            self.tiles.lane, self.tiles.lanes_in_group = self.b.value(INDEX), source.lanes
+        for loop in reversed([each for each in source.statements() if isinstance(each, Loop)]):
+            self.tiles.pieces[loop.axis] = self.tiles.cut(loop)
 
     def kernel(self) -> Kernel:
         source, b = self.source, self.b
         params = tuple(Param(symbol, b.value(INDEX)) for symbol in source.params)
         for param in params:
             self.index.bind(param.symbol, param.value)
-        memory = working_memory(source)
-        *offsets, scratch_bytes = scratch_offsets(replace(source, scratch=memory))
+        source = replace(source, scratch=working_memory(source))
+        memory = scratch_buffers(source)
+        *offsets, scratch_bytes = scratch_offsets(source)
         scratch = tuple(
             Scratch(buffer, self.index.scalar(offset))
             for buffer, offset in zip(memory, offsets, strict=True)
@@ -80,9 +85,13 @@ class _Expansion:
         self.body(source.body)
         body = b.close()
         chunks = product_of(grid.count for grid in source.grid)
+        lane = self.tiles.lane
+        assert not isinstance(lane, Constant)
+        shared = (each for each in self.tiles.buffers.values() if each.space is Space.SHARED)
         return Kernel(
-            params, source.buffers, scratch, scratch_bytes, chunks, b.close(), chunk, body
-        )
+            params, source.buffers, scratch, scratch_bytes, chunks, b.close(), chunk, body,
+            source.lanes, lane, tuple(shared),
+        )  # fmt: skip
 
     def open_grid(self) -> Value:
         """The block of a chunk; the axes of the grid are digits of the chunk's number."""
@@ -182,6 +191,13 @@ class _Expansion:
             while len(row) > 1:
                 row = self.fold(statement, row[: len(row) // 2], row[len(row) // 2 :])
             elements[key] = self.fold_lanes(statement, row[0])
+        dealt = tiles.dealt.get(statement.axis)
+        if dealt is not None:
+            folded = fold_over_lanes(
+                tiles, dealt, out.dtype, [*elements.values()],
+                lambda x, y: self.fold(statement, [x], [y])[0],
+            )  # fmt: skip
+            elements = dict(zip(elements, folded, strict=True))
         tiles.values[out.id] = elements
 
     def fold(
@@ -221,7 +237,9 @@ class _Expansion:
         self.b.where(condition, lambda: self.body(statement.body))
 
     def barrier(self, statement: Barrier) -> None:
-        """One thread runs a whole chunk: there is nobody to wait for."""
+        """Where one worker runs a whole chunk there is nobody to wait for."""
+        if self.source.lanes > 1:
+            self.b.emit(ir.Barrier())
 
     RULES: Mapping[type, Callable[..., None]] = {
         Literal: literal,

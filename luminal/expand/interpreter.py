@@ -1,12 +1,15 @@
 """What a kernel of expanded IR means, in NumPy: the oracle of every renderer. Slow and plain.
 
 Beyond the values it checks what renderers take for granted: that addresses lie in their buffers and
-operands in the domain of their operation. Scratch memory is overwritten before each chunk.
+operands in the domain of their operation; of lanes of a group, that none touches what another
+writes without a barrier between them, and that all meet at each barrier. Scratch memory and shared
+memory are overwritten before each chunk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from numpy.typing import NDArray
 from luminal.errors import VerifyError
 from luminal.expand.ir import (
     Apply,
+    Barrier,
     Constant,
     If,
     Kernel,
@@ -28,6 +32,7 @@ from luminal.expand.ir import (
     headline,
     memory_dtype,
 )
+from luminal.expand.lockstep import Accesses, in_turns
 from luminal.expand.operations import OPERATIONS
 from luminal.kernel.tile_ir import Buffer
 
@@ -59,9 +64,11 @@ class _Interpreter:
         self.params = params
         self.values: dict[int, Array] = {}
         self.memory = {b.name: self.bound(b, buffers[b.name]) for b in kernel.buffers}
-        for scratch in kernel.scratch:
-            buffer = scratch.buffer
+        self.working = [*(scratch.buffer for scratch in kernel.scratch), *kernel.shared]
+        for buffer in self.working:
             self.memory[buffer.name] = np.zeros(self.size(buffer), memory_dtype(buffer.dtype).numpy)
+        self.lane = 0
+        self.accesses: Accesses | None = None  # of a group's lanes
 
     def size(self, buffer: Buffer) -> int:
         return int(buffer.size.evaluate(self.params))
@@ -80,12 +87,47 @@ class _Interpreter:
         kernel = self.kernel
         for param in kernel.params:
             self.values[param.value.id] = np.array([self.params[param.symbol.name]], np.int64)
-        self.body(kernel.setup)
+        if kernel.lane is None:
+            self.body(kernel.setup)
         for chunk in chunks:
             self.values[kernel.chunk.id] = np.array([chunk], np.int64)
-            for scratch in kernel.scratch:  # chunks share nothing, and may not rely on zeros
-                self.memory[scratch.buffer.name].view(np.uint8)[:] = 0xA5
-            self.body(kernel.body)
+            for buffer in self.working:  # chunks share nothing, and may not rely on zeros
+                self.memory[buffer.name].view(np.uint8)[:] = 0xA5
+            if kernel.lane is None:
+                self.body(kernel.body)
+            else:
+                self.group(kernel.lane)
+
+    def group(self, number: Value) -> None:
+        """One chunk by all lanes, each with values of its own."""
+        self.accesses = Accesses()
+        lanes = []
+        for n in range(self.kernel.lanes):
+            lane = copy(self)
+            lane.lane, lane.values = n, {**self.values, number.id: np.array([n], np.int64)}
+            lanes.append(lane.alone())
+        in_turns(lanes, self.accesses)
+
+    def alone(self) -> Iterator[Statement]:
+        """All that one lane does; gives the barriers that it comes to."""
+        self.body(self.kernel.setup)
+        yield from self.to_barriers(self.kernel.body)
+
+    def to_barriers(self, body: Sequence[Statement]) -> Iterator[Statement]:
+        """As `body`, with a stop at each barrier."""
+        for statement in body:
+            match statement:
+                case Barrier():
+                    yield statement
+                case Loop():
+                    for _ in self.trips(statement):
+                        yield from self.to_barriers(statement.body)
+                case If():
+                    if self.taken(statement):
+                        yield from self.to_barriers(statement.body)
+                    self.choose(statement)
+                case _:
+                    self.RULES[type(statement)](self, statement)
 
     def body(self, body: Sequence[Statement]) -> None:
         for statement in body:
@@ -131,6 +173,8 @@ class _Interpreter:
         if outside.any():
             address = addresses[outside][0]
             self.fail(statement, f"{address} is outside {statement.buffer}[{size}]; mask it")
+        if self.accesses is not None:
+            self.accesses.note(self.lane, statement, addresses[active])
         return addresses, active
 
     def load(self, statement: Load) -> None:
@@ -148,6 +192,11 @@ class _Interpreter:
         self.memory[statement.buffer][addresses[active]] = value[active]
 
     def loop(self, statement: Loop) -> None:
+        for _ in self.trips(statement):
+            self.body(statement.body)
+
+    def trips(self, statement: Loop) -> Iterator[None]:
+        """Each trip, with the index and the carried values bound; what follows runs the body."""
         carries = statement.carries
         results, inners = [c.result for c in carries], [c.inner for c in carries]
         self.bind(results, [c.init for c in carries])
@@ -155,14 +204,20 @@ class _Interpreter:
         for position in range(start, stop, statement.step):
             self.values[statement.index.id] = np.array([position], np.int64)
             self.bind(inners, results)
-            self.body(statement.body)
+            yield
             self.bind(results, [c.next for c in carries])
 
     def branch(self, statement: If) -> None:
-        taken = bool(self.scalar(statement.condition))
-        if taken:
+        if self.taken(statement):
             self.body(statement.body)
-        choices = statement.choices
+        self.choose(statement)
+
+    def taken(self, statement: If) -> bool:
+        return bool(self.scalar(statement.condition))
+
+    def choose(self, statement: If) -> None:
+        """Binds what comes after an If."""
+        taken, choices = self.taken(statement), statement.choices
         chosen = [choice.then if taken else choice.otherwise for choice in choices]
         self.bind([choice.result for choice in choices], chosen)
 

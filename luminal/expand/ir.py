@@ -179,7 +179,14 @@ class If:
     seldom: bool = False
 
 
-Statement = Apply | Load | Store | Loop | If
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All lanes of a group meet here, once for each time that one comes by: all or none do. What
+    was written before it, to shared memory or any other, can be read after it.
+    """
+
+
+Statement = Apply | Load | Store | Loop | If | Barrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +212,9 @@ class Kernel:
     `buffers` are the operands in slot order. `scratch_bytes` a worker and the number of `chunks`
     are Expressions in the parameters: the host evaluates them. Chunks run in any order, by any
     worker; scratch holds nothing from one to the next.
+
+    With more than one of `lanes` a worker is a group of them: each runs all statements, knows its
+    number by `lane`, and shares with the others the `shared` buffers, as it does the scratch.
     """
 
     params: tuple[Param, ...]
@@ -215,6 +225,9 @@ class Kernel:
     setup: tuple[Statement, ...]
     chunk: Value
     body: tuple[Statement, ...]
+    lanes: int = 1
+    lane: Value | None = None
+    shared: tuple[Buffer, ...] = ()
 
     @cached_property
     def text(self) -> str:
@@ -240,9 +253,12 @@ def _written(kernel: Kernel) -> str:
     params = (
         f"{_typed(p.value)} = {p.symbol} in {p.symbol.lo}..{p.symbol.hi}" for p in kernel.params
     )
-    lines = [f"kernel({', '.join(params)}) {{"]
+    group = "" if kernel.lane is None else f" by groups of {kernel.lanes}, {_typed(kernel.lane)}"
+    lines = [f"kernel({', '.join(params)}){group} {{"]
     for buffer in kernel.buffers:
         lines.append(f"  {buffer.role.value} {buffer.name}: {buffer.dtype}[{buffer.size}]")
+    for buffer in kernel.shared:
+        lines.append(f"  shared {buffer.name}: {buffer.dtype}[{buffer.size}]")
     _block(kernel.setup, "  ", lines)
     for scratch in kernel.scratch:
         buffer = scratch.buffer
@@ -284,6 +300,8 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
                     arms = f"{choice.then} else {choice.otherwise}"
                     lines.append(f"{indent}  after {_typed(choice.result)} = {arms}")
                 _block(statement.body, indent + "  ", lines)
+            case Barrier():
+                lines.append(f"{indent}barrier")
 
 
 def _typed(value: Value) -> str:

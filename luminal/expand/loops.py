@@ -59,14 +59,19 @@ def _phases(loop: Loop, pieces: Pieces) -> Iterator[_Steps]:
     yield _Steps(loop.start, whole, pieces, False)
     if (trips % loop.tile) is not ZERO:
         own = any(loop.axis in carry.inner.axes for carry in loop.carries)
-        tail = pieces._replace(unroll=1) if own else Pieces(1, 1, pieces.width)
+        tail = pieces._replace(unroll=1)
+        if not own and loop.lanes.count == 1:
+            tail = Pieces(1, 1, pieces.width)
         yield _Steps(whole, loop.stop, tail, (trips % tail.size) is not ZERO)
 
 
 def write_loop(tiles: Tiles, loop: Loop, body: Body) -> None:
     """Write the loop; `body` writes its statements. The carries' results are bound after it."""
-    whole = tiles.cut(loop.unroll, loop.vector)
+    whole = tiles.cut(loop)
     tiles.pieces[loop.axis] = whole
+    tiles.dealt.pop(loop.axis, None)
+    if loop.lanes.count > 1:
+        tiles.dealt[loop.axis] = loop.lanes
     state = [_initial(tiles, carry) for carry in loop.carries]
     in_run = loop.stop in tiles.ends and loop.vector == 1 and not loop.carries
     for steps in _halves(loop) if in_run else _phases(loop, whole):
@@ -131,6 +136,8 @@ def _counted(
 
 
 def _enter(tiles: Tiles, loop: Loop, steps: _Steps, base: Operand) -> None:
+    if loop.axis in tiles.dealt:
+        base = tiles.index.op("add", base, tiles.digit(loop.lanes))
     tiles.index.bind(loop.axis, base)
     if loop.tile > 1:
         tiles.active.append(loop.axis)
@@ -142,7 +149,7 @@ def _live(tiles: Tiles, axis: Symbol, steps: _Steps, base: Operand) -> Iterator[
     """The positions of each piece that are before the stop."""
     op, stop = tiles.index.op, tiles.index.scalar(steps.stop)
     lanes = Lanes(tiles.index, axis, steps.pieces.width, {})
-    for at in range(0, steps.pieces.size, lanes.count):
+    for at in range(0, steps.pieces.size, steps.pieces.step):
         first = op("add", base, at)
         yield op("lt", first, stop) if lanes.count == 1 else lanes.below(op("sub", stop, first))
 

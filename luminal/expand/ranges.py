@@ -23,6 +23,8 @@ class Ranges:
         self.known: dict[int, Interval] = {}
         for param in kernel.params:
             self.known[param.value.id] = param.symbol.interval
+        if kernel.lane is not None:
+            self.known[kernel.lane.id] = Interval(0, kernel.lanes - 1)
         last = kernel.chunks.interval.hi
         self.known[kernel.chunk.id] = Interval(0, None if last is None else last - 1)
 

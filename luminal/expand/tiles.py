@@ -15,7 +15,7 @@ from typing import NamedTuple
 from luminal.expand.builder import Builder
 from luminal.expand.index import Indexer
 from luminal.expand.ir import Operand
-from luminal.kernel.tile_ir import Buffer, Tile
+from luminal.kernel.tile_ir import Buffer, Lanes, Loop, Tile
 from luminal.shape.expression import Expression, Symbol
 
 Position = dict[Symbol, int]
@@ -25,11 +25,14 @@ Elements = dict[Key, Operand]
 
 
 class Pieces(NamedTuple):
-    """How the tile of an axis is cut: `unroll` times into `across` pieces of `width`."""
+    """How the tile of an axis is cut: `unroll` times into `across` pieces of `width`, or `lanes`
+    of which each lane has its own.
+    """
 
     unroll: int
     across: int
     width: int
+    lanes: int = 1
 
     @property
     def number(self) -> int:
@@ -37,7 +40,12 @@ class Pieces(NamedTuple):
 
     @property
     def size(self) -> int:
-        return self.number * self.width
+        return self.number * self.step
+
+    @property
+    def step(self) -> int:
+        """From a piece to the next one of the same lane."""
+        return self.width * self.lanes
 
 
 @dataclass(slots=True)
@@ -53,11 +61,36 @@ class Tiles:
     active: list[Symbol] = field(default_factory=list)  # tiled axes of the enclosing loops
     live: dict[Symbol, list[Operand]] = field(default_factory=dict)  # of masked tails, by piece
     ends: set[Symbol] = field(default_factory=set)  # of runs
+    lane: Operand | None = None  # the lane's number, where there are groups
+    lanes_in_group: int = 1
+    dealt: dict[Symbol, Lanes] = field(default_factory=dict)  # how axes are dealt to lanes
 
-    def cut(self, unroll: int, vector: int) -> Pieces:
+    def cut(self, loop: Loop) -> Pieces:
         """The pieces of a whole step of a loop."""
-        width = min(vector, self.most)
-        return Pieces(unroll, vector // width, width)
+        width = min(loop.vector, self.most)
+        return Pieces(loop.unroll, loop.vector // width, width, loop.lanes.count)
+
+    def digit(self, lanes: Lanes) -> Operand:
+        """The lane's place among those that a loop deals its positions to."""
+        assert self.lane is not None
+        number = self.index.op("shr", self.lane, lanes.stride.bit_length() - 1)
+        if lanes.count * lanes.stride == self.lanes_in_group:
+            return number
+        return self.index.op("and", number, lanes.count - 1)
+
+    def is_first(self, axes: Iterable[Symbol]) -> Operand | None:
+        """Is the lane the first of those that hold the same of a value with these axes? None: each
+        holds its own.
+        """
+        # Digits are powers of two, so bits of the lane's number: lanes that differ in others only
+        # hold the same.
+        dealt = (self.dealt[axis] for axis in axes if axis in self.dealt)
+        own = sum((lanes.count - 1) * lanes.stride for lanes in dealt)
+        rest = (self.lanes_in_group - 1) & ~own
+        if not rest:
+            return None
+        assert self.lane is not None
+        return self.index.op("eq", self.index.op("and", self.lane, rest), 0)
 
     def positions(self, axes: Iterable[Symbol]) -> Iterator[tuple[Key, Position]]:
         """Every combination of pieces, in row-major order."""
@@ -82,8 +115,6 @@ class Tiles:
     def moved(self, expr: Expression, position: Position) -> Expression:
         """The Expression at a position: each axis's symbol stands for its first piece's start."""
         steps = {
-            axis: axis + piece * self.pieces[axis].width
-            for axis, piece in position.items()
-            if piece
+            axis: axis + piece * self.pieces[axis].step for axis, piece in position.items() if piece
         }
         return expr.substitute(steps) if steps else expr

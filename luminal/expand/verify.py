@@ -12,11 +12,13 @@ from typing import NoReturn
 
 from luminal import dtypes
 from luminal.errors import VerifyError
+from luminal.expand.divergence import divergent
 from luminal.expand.fold import uniform
 from luminal.expand.ir import (
     CONDITION,
     INDEX,
     Apply,
+    Barrier,
     Constant,
     If,
     Kernel,
@@ -61,8 +63,17 @@ class _Verifier:
         for param in kernel.params:
             self.typed(param.value, INDEX)
             self.define(param.value)
+        if (kernel.lane is None) != (kernel.lanes == 1):
+            self.fail(f"it has {kernel.lanes} lanes; only a kernel of several has a lane's number")
+        if kernel.lane is not None:
+            self.typed(kernel.lane, INDEX)
+            self.define(kernel.lane)
+        for statement in divergent(kernel):
+            self.line = statement
+            self.fail("some lanes may come to a barrier in it and others not; put it outside")
+        self.line = "kernel"
         scratch = [each.buffer for each in kernel.scratch]
-        for buffer in (*kernel.buffers, *scratch):
+        for buffer in (*kernel.buffers, *scratch, *kernel.shared):
             if buffer.name in self.buffers:
                 self.fail(f"two buffers are named {buffer.name}; rename one")
             self.buffers[buffer.name] = buffer
@@ -238,12 +249,17 @@ class _Verifier:
         for choice in statement.choices:
             self.define(choice.result)
 
+    def barrier(self, statement: Barrier) -> None:
+        if self.kernel.lane is None:
+            self.fail("there is one lane, which waits for nobody; leave the barrier out")
+
     RULES: Mapping[type, Callable[..., None]] = {
         Apply: apply,
         Load: load,
         Store: store,
         Loop: loop,
         If: branch,
+        Barrier: barrier,
     }
 
 

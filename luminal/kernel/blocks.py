@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from luminal.dtypes import DType
+from luminal.kernel.schedule import SINGLE, TileChoice
 from luminal.kernel.tile_ir import Carry, Loop, Runs, Statement, Tile
 from luminal.shape.expression import Expression, Symbol, axis
 
@@ -27,7 +28,7 @@ class Block:
 
     def __init__(
         self,
-        loop: tuple[Symbol, Expression, Expression, int, int] | None,
+        loop: tuple[Symbol, Expression, Expression, TileChoice] | None,
         runs: tuple[Symbol, Keys] | None = None,
     ) -> None:
         self.loop = loop
@@ -53,7 +54,7 @@ class Blocks:
     @property
     def unrolled(self) -> int:
         """How often a statement inside the open loops is written."""
-        return math.prod(block.loop[3] for block in self.stack if block.loop is not None)
+        return math.prod(block.loop[3].unroll for block in self.stack if block.loop is not None)
 
     def fresh_axis(self, extent: Expression) -> Symbol:
         self.axes += 1
@@ -93,31 +94,32 @@ class Blocks:
         )
 
     def open(
-        self, symbol: Symbol, start: Expression, stop: Expression, unroll: int = 1, vector: int = 1
+        self, symbol: Symbol, start: Expression, stop: Expression, tile: TileChoice = SINGLE
     ) -> None:
-        self.stack.append(Block((symbol, start, stop, unroll, vector)))
+        self.stack.append(Block((symbol, start, stop, tile)))
         self.levels[symbol] = self.depth
-        if unroll * vector > 1:
+        if tile.size > 1:
             self.tiled[symbol] = self.depth
 
     def open_runs(
         self, first: Symbol, end: Symbol, start: Expression, stop: Expression, keys: Keys
     ) -> None:
         """A loop over runs: `first` and `end` are where each begins and ends."""
-        self.stack.append(Block((first, start, stop, 1, 1), (end, keys)))
+        self.stack.append(Block((first, start, stop, SINGLE), (end, keys)))
         self.levels[first] = self.levels[end] = self.depth
 
     def close(self, carries: tuple[Carry, ...] = ()) -> None:
         """Ends the innermost loop; it becomes a statement of the block around it."""
         block = self.stack.pop()
         assert block.loop is not None
-        symbol, start, stop, unroll, vector = block.loop
+        symbol, start, stop, tile = block.loop
         body = tuple(block.statements)
         if block.runs is not None:
             end, keys = block.runs
             self.stack[-1].statements.append(Runs(symbol, end, start, stop, keys, body))
             return
-        loop = Loop(symbol, start, stop, body, carries, unroll, vector)
+        unroll, vector, lanes = tile.unroll, tile.vector, tile.lanes
+        loop = Loop(symbol, start, stop, body, carries, unroll, vector, lanes)
         self.stack[-1].statements.append(loop)
         for carry in carries:
             self.tile_levels[carry.result.id] = self.depth

@@ -23,10 +23,10 @@ from typing import Protocol
 from luminal.algebra.frames import extent_of
 from luminal.hlir.monoid import MAXIMUM, SUM
 from luminal.kernel.cascade import Member
-from luminal.kernel.cascade_work import SINGLE, Workspace
+from luminal.kernel.cascade_work import Workspace
 from luminal.kernel.evaluate import Env, Placed
 from luminal.kernel.guards import Box, Range, relaxed_range, strict_range
-from luminal.kernel.schedule import TileChoice
+from luminal.kernel.schedule import SINGLE, TileChoice
 from luminal.kernel.tile_ir import Tile
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, maximum, minimum
 

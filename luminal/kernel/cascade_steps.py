@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from luminal.algebra.terms import Term
 from luminal.hlir.monoid import MAXIMUM, SUM
-from luminal.kernel.cascade_work import SINGLE, Workspace, contiguous
+from luminal.kernel.cascade_work import Workspace, contiguous
 from luminal.kernel.evaluate import Env
-from luminal.kernel.schedule import TileChoice
+from luminal.kernel.schedule import SINGLE, TileChoice
 
 DOT_TILE = 4  # lanes and steps of a tile of dot products: 16 accumulators
 CHAINS = 2  # vectors folded side by side

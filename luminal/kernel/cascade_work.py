@@ -15,12 +15,10 @@ from luminal.kernel.evaluate import Env, Evaluator, Row
 from luminal.kernel.group import Group
 from luminal.kernel.guards import Range
 from luminal.kernel.loops import LoopAxis, accesses, estimate, loop_axes
-from luminal.kernel.schedule import Schedule, TileChoice
+from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
 from luminal.kernel.stages import Stages
 from luminal.kernel.tile_ir import Load, Store, Tile
 from luminal.shape.expression import Expression, Symbol, const
-
-SINGLE = TileChoice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +164,7 @@ class Workspace:
             start, stop = self.first, self.last
         start, stop = within or (start, stop)
         symbol = self.blocks.fresh_axis(extent)
-        self.blocks.open(symbol, start, stop, tile.unroll, tile.vector)
+        self.blocks.open(symbol, start, stop, tile)
         return env.bind({a: symbol})
 
     @contextmanager

@@ -61,8 +61,9 @@ class Placement:
     def run(self) -> Placed:
         # Where there are reductions, guards bound their loops; plain maps are cut into pieces, each
         # with its conditions decided, so that vectors of a long middle part need no masks.
-        is_packed = self.schedule.packed_along is not None
-        cut = None if self.group.reductions or is_packed else self.cut()
+        # Lanes have no long middle part.
+        whole = self.schedule.packed_along is not None or self.schedule.by_groups
+        cut = None if self.group.reductions or whole else self.cut()
         if cut is not None:
             self.store_in_pieces(*cut)
             return self.values.finish()
@@ -103,7 +104,7 @@ class Placement:
         start, stop = span
         if piece is not None:
             start, stop = maximum(start - first, 0), minimum(stop, last) - first
-        self.blocks.open(symbol, start, stop, tile.unroll, tile.vector)
+        self.blocks.open(symbol, start, stop, tile)
         return env.bind(loop.positions(first + symbol))
 
     def cut(self) -> tuple[int, list[Expression]] | None:
@@ -159,11 +160,11 @@ class Placement:
         unroll = tile.unroll if self.schedule.lines is None else 1
         for term, strip in strips.items():
             lane = self.blocks.fresh_axis(const(tile.size))
-            self.blocks.open(lane, *span, unroll, tile.vector)
+            self.blocks.open(lane, *span, TileChoice(unroll, tile.vector))
             self.pack(term, strip.row(lane, level), env.bind(loop.positions(first + lane)))
             self.blocks.close()
         lane = self.blocks.fresh_axis(const(tile.size))
-        self.blocks.open(lane, *span, tile.unroll, tile.vector)
+        self.blocks.open(lane, *span, tile)
         for term, strip in strips.items():
             self.values.rows[term] = strip.row(lane, level)
             self.values.rows[term].ready = True
@@ -230,7 +231,7 @@ class Placement:
         tile = tile or self.schedule.tile(loop)
         extent = self.values.canonical(loop.extent)
         symbol = self.blocks.fresh_axis(extent)
-        self.blocks.open(symbol, const(0), extent, tile.unroll, tile.vector)
+        self.blocks.open(symbol, const(0), extent, tile)
         return symbol
 
     def local_rows(self) -> None:

@@ -9,7 +9,7 @@ from luminal.hlir.monoid import SCANS
 from luminal.kernel.evaluate import Env, Evaluator, Placed
 from luminal.kernel.group import Group
 from luminal.kernel.loops import estimate
-from luminal.kernel.schedule import CHUNK_WORK
+from luminal.kernel.schedule import CHUNK_WORK, TileChoice
 from luminal.kernel.tile_ir import Carry, Map, Role, SortRow
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, minimum
 from luminal.target import Target
@@ -70,7 +70,7 @@ class _Rows:
         whole = self.values.canonical(extent)
         symbol = self.blocks.fresh_axis(whole)
         stop = minimum(chunk * count + count, whole)
-        self.blocks.open(symbol, chunk * count, stop, 1, vector)
+        self.blocks.open(symbol, chunk * count, stop, TileChoice(1, vector))
         return symbol
 
     def at(self, frame: Frame, position: list[Expression]) -> dict[Symbol, Expression]:

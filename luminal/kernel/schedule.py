@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from luminal.algebra.terms import Term
 from luminal.kernel.loops import LoopAxis
+from luminal.kernel.tile_ir import ONE_LANE, Lanes
 from luminal.shape.expression import Symbol
 
 CHUNK_WORK = 1 << 15  # operations of a chunk: some 10 us, far above the cost of handing it out
@@ -21,10 +22,14 @@ class TileChoice:
 
     unroll: int = 1
     vector: int = 1
+    lanes: Lanes = ONE_LANE
 
     @property
     def size(self) -> int:
-        return self.unroll * self.vector
+        return self.unroll * self.lanes.count * self.vector
+
+
+SINGLE = TileChoice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,5 +58,10 @@ class Schedule:
     shared: tuple[Term, ...] = ()
     lines: tuple[Symbol, int] | None = None
 
+    @property
+    def by_groups(self) -> bool:
+        """Is a chunk run by the lanes of a group?"""
+        return any(tile.lanes.count > 1 for tile in self.tiles.values())
+
     def tile(self, loop: LoopAxis) -> TileChoice:
-        return self.tiles.get(loop.symbol, TileChoice())
+        return self.tiles.get(loop.symbol, SINGLE)

@@ -67,7 +67,7 @@ class Stages:
         for loop, symbol in pairs[: len(symbols)]:
             inside = inside.bind(loop.positions(symbol))
             tile = self.schedule.tile(loop)
-            self.blocks.open(symbol, *ranges[symbol], tile.unroll, tile.vector)
+            self.blocks.open(symbol, *ranges[symbol], tile)
         points = every_point(written, inside)
         carries = self.accumulate(stage, reduced, points, symbols)
         for depth in range(len(symbols) - 1, -1, -1):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -76,7 +77,11 @@ class _Interpreter:
         self.env: dict[str, int] = params  # symbols with one value, by name
         self.values: dict[int, Array] = {}
         self.steps: dict[Symbol, _Step] = {}  # tiles of the enclosing loops, outer first
-        self.sizes = kernel.tile_shapes()
+        self.sizes = {
+            each.axis: (each.unroll, each.across)
+            for each in reversed([*kernel.statements()])
+            if isinstance(each, Loop)
+        }  # of each axis, by its first loop
         self.memory = {b.name: self.bind(b, buffers) for b in kernel.buffers}
         for buffer in kernel.scratch:
             size = int(buffer.size.evaluate(params))
@@ -148,8 +153,7 @@ class _Interpreter:
     def reduce(self, statement: Reduce) -> None:
         value = statement.value
         array = np.moveaxis(self.values[value.id], value.axes.index(statement.axis), 0)
-        unroll, vector = self.sizes[statement.axis]
-        array = array.reshape(unroll, vector, *array.shape[1:])
+        array = array.reshape(*self.sizes[statement.axis], *array.shape[1:])
         parts = list(array)
         while len(parts) > 1:
             pairs = range(0, len(parts) - 1, 2)
@@ -215,21 +219,20 @@ class _Interpreter:
     def loop(self, statement: Loop) -> None:
         start = int(statement.start.evaluate(self.env))
         stop = int(statement.stop.evaluate(self.env))
-        self.sizes[statement.axis] = (statement.unroll, statement.vector)
+        self.sizes[statement.axis] = (statement.unroll, statement.across)
         for carry in statement.carries:
             shape = tuple(self.carried_extent(axis, statement) for axis in carry.inner.axes)
             init = self.aligned(carry.init, carry.inner.axes)
             self.values[carry.result.id] = np.array(np.broadcast_to(init, shape))
         base = start
         while base < stop:
-            count = statement.tile if base + statement.tile <= stop else statement.vector
+            count = statement.tile if base + statement.tile <= stop else statement.across
             self.step(statement, _Step(base, count, stop))
             base += count
 
     def carried_extent(self, axis: Symbol, loop: Loop) -> int:
-        unroll, vector = self.sizes[axis]
         inside = axis is not loop.axis and axis in self.steps
-        return len(self.steps[axis].positions) if inside else unroll * vector
+        return len(self.steps[axis].positions) if inside else math.prod(self.sizes[axis])
 
     def step(self, loop: Loop, step: _Step) -> None:
         count = len(step.positions)
@@ -303,7 +306,7 @@ class _Interpreter:
         statement.kernel.run(operands, results)
 
     def barrier(self, statement: Barrier) -> None:
-        return
+        """All lanes take each statement together: they have met."""
 
     RULES: Mapping[type, Callable[..., None]] = {
         Literal: literal,

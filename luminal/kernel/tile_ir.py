@@ -1,10 +1,16 @@
 """Tile IR: one kernel as loops over tiles, with every choice of schedule written out.
 
 A kernel runs its body once per point of its grid. Inside, each Loop walks one axis in steps of a
-*tile*: `unroll * vector` consecutive positions, handled together. A value computed inside has the
-tile axes it depends on: `%5[m, n]` with m unrolled 8 times and n in 2 vectors of 16 is an 8 x 32
-register tile, `%3[m]` eight scalars, `%1[]` one. Operands broadcast along the axes they lack. Width
-lives only in the loops' bindings: renderers expand it.
+*tile*: `unroll * lanes * vector` consecutive positions, handled together. A value computed inside
+has the tile axes it depends on: `%5[m, n]` with m unrolled 8 times and n in 2 vectors of 16 is an
+8 x 32 register tile, `%3[m]` eight scalars, `%1[]` one. Operands broadcast along the axes they
+lack. Width lives only in the loops' bindings: renderers expand it.
+
+A kernel with loops bound to lanes is run by groups: a chunk of the grid by all lanes of one. Every
+lane takes every step of every loop, so that all meet at each barrier; of a tile it handles the
+positions that are its own. A value without an axis of lanes is the same in all of them. Reduce
+combines what lanes hold; else they learn of each other through shared memory and scratch, where a
+Barrier stands between what one lane writes and another reads.
 
 Tails are guards: a tile position with `axis >= stop` is dead. Dead loads read 0, dead stores do
 nothing, dead positions leave carried values as they are. Offsets, guards and bounds are Expressions
@@ -41,7 +47,9 @@ class Binding(enum.Enum):
 
 
 class Space(enum.Enum):
-    """Where a tile value or buffer lives. The CPU uses register, scratch and global."""
+    """Where a tile value or buffer lives: `shared` is a group's own fast memory, of literal size,
+    `scratch` working memory of a worker (a group, where there are such). The CPU has no shared.
+    """
 
     REGISTER = "register"
     FRAGMENT = "fragment"
@@ -59,6 +67,28 @@ class Role(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Lanes:
+    """How a loop deals its positions to the lanes of a group: as the digit of a lane's number that
+    counts to `count` in steps of `stride`. Loops inside each other have digits of their own.
+    """
+
+    count: int = 1
+    stride: int = 1
+
+    def meets(self, other: Lanes) -> bool:
+        """Have the two a part of the lane's number in common?"""
+        return max(self.stride, other.stride) < min(
+            self.count * self.stride, other.count * other.stride
+        )
+
+    def __str__(self) -> str:
+        return f"{self.count}" if self.stride == 1 else f"{self.count} by {self.stride}"
+
+
+ONE_LANE = Lanes()
+
+
+@dataclass(frozen=True, slots=True)
 class Tile:
     """A value: one element per position of its tile axes. Defined once (SSA)."""
 
@@ -73,7 +103,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """`size` elements: a kernel operand (global) or per-thread working memory (scratch)."""
+    """`size` elements: a kernel operand (global) or a worker's working memory (scratch, shared)."""
 
     name: str
     dtype: DType
@@ -156,7 +186,8 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """`out = value` folded over the tile positions of `axis` with `op` (Add, Mul or Maximum).
+    """`out = value` folded over the tile positions of `axis`, those of all lanes, with `op` (Add,
+    Mul or Maximum).
 
     It stands after the loop over `axis`: the carried partial results, one per position, become one.
     """
@@ -183,7 +214,9 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Walks `axis` from `start` to `stop` in steps of `unroll * vector`."""
+    """Walks `axis` from `start` to `stop` in steps of `unroll * lanes.count * vector`, of which one
+    of lanes and vector is 1: neighbours belong to neighbouring lanes.
+    """
 
     axis: Symbol
     start: Expression
@@ -192,15 +225,27 @@ class Loop:
     carries: tuple[Carry, ...] = ()
     unroll: int = 1
     vector: int = 1
+    lanes: Lanes = ONE_LANE
 
     @property
     def tile(self) -> int:
-        return self.unroll * self.vector
+        return self.unroll * self.across
 
     @property
-    def bindings(self) -> tuple[tuple[Binding, int], ...]:
-        pairs = ((Binding.UNROLL, self.unroll), (Binding.VECTOR, self.vector))
-        return ((Binding.SERIAL, 1), *(pair for pair in pairs if pair[1] > 1))
+    def across(self) -> int:
+        """Positions side by side: in a vector, or in the lanes."""
+        return self.lanes.count * self.vector
+
+    @property
+    def bindings(self) -> tuple[tuple[Binding, int | Lanes], ...]:
+        found: list[tuple[Binding, int | Lanes]] = [(Binding.SERIAL, 1)]
+        if self.unroll > 1:
+            found.append((Binding.UNROLL, self.unroll))
+        if self.lanes.count > 1:
+            found.append((Binding.LANE, self.lanes))
+        if self.vector > 1:
+            found.append((Binding.VECTOR, self.vector))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +316,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All threads of `scope` (a group) meet; the CPU has no use for it inside a kernel."""
+    """All lanes of `scope` (a group) meet: what each has written before, all can read after it."""
 
     scope: Binding
 
@@ -307,7 +352,7 @@ class Kernel:
     """One launchable piece of code.
 
     `params` are the i64 parameters (dims of the program under canonical names), `buffers` the
-    operands in slot order, `scratch` this thread's working memory.
+    operands in slot order, `scratch` this worker's working memory, shared or not.
     """
 
     params: tuple[Symbol, ...]
@@ -335,6 +380,12 @@ class Kernel:
         """The hand-written code that is all of this kernel, if it is such a one."""
         return next((each for each in self.body if isinstance(each, Call)), None)
 
+    @cached_property
+    def lanes(self) -> int:
+        """The lanes of a group, by which a chunk is run; 1: there are no groups."""
+        loops = (each.lanes for each in self.statements() if isinstance(each, Loop))
+        return max((lanes.count * lanes.stride for lanes in loops), default=1)
+
     def tile_shapes(self) -> dict[Symbol, tuple[int, int]]:
         """Unroll and vector of each loop axis, by the first loop over it."""
         shapes: dict[Symbol, tuple[int, int]] = {}
@@ -350,7 +401,9 @@ def to_text(kernel: Kernel) -> str:
 
 
 def _written(kernel: Kernel) -> str:
-    lines = [f"kernel({', '.join(f'{p.name} in {p.lo}..{p.hi}' for p in kernel.params)}) {{"]
+    group = f" by groups of {kernel.lanes}" if kernel.lanes > 1 else ""
+    params = ", ".join(f"{p.name} in {p.lo}..{p.hi}" for p in kernel.params)
+    lines = [f"kernel({params}){group} {{"]
     for buffer in (*kernel.buffers, *kernel.scratch):
         kind = buffer.role.value if buffer.space is Space.GLOBAL else buffer.space.value
         lines.append(f"  {kind} {buffer.name}: {buffer.dtype}[{buffer.size}]")

@@ -16,7 +16,9 @@ from luminal.hlir.attributes import CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS, TensorType
 from luminal.kernel.tile_ir import (
+    ONE_LANE,
     Barrier,
+    Binding,
     Buffer,
     Call,
     Carry,
@@ -40,6 +42,9 @@ from luminal.kernel.tile_ir import (
 )
 from luminal.shape.expression import Expression, Symbol, product_of
 
+WORKING = (Space.SCRATCH, Space.SHARED)
+"""Where the working memory of a kernel lies."""
+
 
 def verify(kernel: Kernel) -> None:
     """Raise VerifyError unless `kernel` is well formed."""
@@ -52,14 +57,14 @@ class _Scope:
 
     tiles: dict[int, Tile]
     symbols: frozenset[Symbol]
-    tiled: dict[Symbol, tuple[int, int]] = field(default_factory=dict)  # axis: (unroll, vector)
+    tiled: dict[Symbol, Loop] = field(default_factory=dict)  # by axis
 
     def inside(self, loop: Loop) -> _Scope:
         """The scope of the loop's body: values laid out along its own axis stay outside."""
         tiles = {i: tile for i, tile in self.tiles.items() if loop.axis not in tile.axes}
         tiled = dict(self.tiled)
         if loop.tile > 1:
-            tiled[loop.axis] = (loop.unroll, loop.vector)
+            tiled[loop.axis] = loop
         return _Scope(tiles, self.symbols | {loop.axis}, tiled)
 
     def copy(self) -> _Scope:
@@ -73,6 +78,8 @@ class _Verifier:
         self.buffers: dict[str, Buffer] = {}
         self.stored: set[str] = set()
         self.tile_sizes = kernel.tile_shapes()
+        loops = [each for each in kernel.statements() if isinstance(each, Loop)]
+        self.lanes = {x.axis: x.lanes for x in reversed(loops) if x.lanes.count > 1}
         self.line = "kernel"
 
     def run(self) -> None:
@@ -82,11 +89,13 @@ class _Verifier:
             self.line = f"buffer {buffer.name}"
             if buffer.name in self.buffers:
                 self.fail("two buffers have this name; rename one")
-            if (buffer.space is Space.SCRATCH) != (buffer in kernel.scratch):
+            if (buffer.space in WORKING) != (buffer in kernel.scratch):
                 self.fail(
                     f"its space is {buffer.space.value}; `scratch` lists scratch buffers only"
                 )
             self.known(buffer.size, params)
+            if buffer.space is Space.SHARED and not buffer.size.is_const:
+                self.fail(f"shared memory of {buffer.size} elements; give a literal size")
             self.buffers[buffer.name] = buffer
         axes: set[Symbol] = set()
         for grid in kernel.grid:
@@ -141,7 +150,7 @@ class _Verifier:
         buffer = self.buffers.get(name)
         if buffer is None:
             self.fail(f"there is no buffer {name}; the kernel has {', '.join(self.buffers)}")
-        if buffer.space is Space.SCRATCH:
+        if buffer.space in WORKING:
             return buffer
         if written and buffer.role is Role.IN:
             self.fail(f"{name} is an input; give it the role out or inout to store to it")
@@ -217,9 +226,19 @@ class _Verifier:
         axes = self.access(statement, scope) | frozenset(value.axes)
         self.only(axes, scope.tiled, "a store happens in the loops over its axes")
         self.one_vector("the store", scope.tiled if statement.add else axes)
+        self.lanes_apart(statement, scope)
         if statement.add and buffer.dtype not in OPS["Add"].takes:
             self.fail(f"{buffer.dtype} is not added; it takes {dtypes.names(OPS['Add'].takes)}")
         self.stored.add(statement.buffer)
+
+    def lanes_apart(self, statement: Store, scope: _Scope) -> None:
+        """What lanes add may not meet at one element: nothing orders them."""
+        if not statement.add:
+            return
+        moves = {axis for _, tile in statement.indices for axis in tile.axes}
+        moves |= statement.offset.symbols()
+        for axis in scope.tiled.keys() & self.lanes.keys() - moves:
+            self.fail(f"the lanes of {axis.name} add to one element; bind it to no lanes")
 
     def one_vector(self, what: str, axes: Iterable[Symbol]) -> None:
         vectors = [axis for axis in axes if self.tile_sizes[axis][1] > 1]
@@ -259,10 +278,16 @@ class _Verifier:
             self.fail(f"{statement.axis.name} is bound already; use another axis")
         if statement.unroll < 1 or statement.vector < 1 or statement.vector.bit_count() != 1:
             self.fail("unroll is at least 1 and vector a power of two")
+        self.dealt(statement, scope)
         self.uniform(statement.start, scope)
         self.uniform(statement.stop, scope)
         shape = (statement.unroll, statement.vector)
         left = [tile for tile in scope.tiles.values() if statement.axis in tile.axes]
+        if left and self.lanes.get(statement.axis, ONE_LANE) != statement.lanes:
+            self.fail(f"{left[0]} is dealt to other lanes; use the same lanes")
+        self.lanes.pop(statement.axis, None)
+        if statement.lanes.count > 1:
+            self.lanes[statement.axis] = statement.lanes
         if left and self.tile_sizes[statement.axis] != shape:
             self.fail(f"{left[0]} holds another tile of this axis; use the same unroll and vector")
         self.tile_sizes[statement.axis] = shape
@@ -278,6 +303,16 @@ class _Verifier:
             self.only(carry.next.axes, carry.inner.axes, f"{carry.inner} is carried without it")
             self.define(carry.result, carry.inner.axes, scope)
 
+    def dealt(self, statement: Loop, scope: _Scope) -> None:
+        count, stride = statement.lanes.count, statement.lanes.stride
+        if count.bit_count() != 1 or stride.bit_count() != 1 or min(count, stride) < 1:
+            self.fail(f"lanes are dealt {count} by {stride}; both are powers of two")
+        if count > 1 and statement.vector > 1:
+            self.fail("it is bound to lanes and to vectors; neighbours lie in one of them")
+        for axis, loop in scope.tiled.items():
+            if count > 1 and loop.lanes.count > 1 and statement.lanes.meets(loop.lanes):
+                self.fail(f"the loop over {axis.name} is dealt to these lanes; take others inside")
+
     def carry_in(self, carry: Carry, loop: Loop, scope: _Scope, inner: _Scope) -> None:
         axes = carry.inner.axes
         for tile in (self.read(carry.init, scope), carry.result):
@@ -289,6 +324,7 @@ class _Verifier:
         self.define(carry.inner, axes, inner)
 
     def runs(self, statement: Runs, scope: _Scope) -> None:
+        self.alone()
         own = {statement.axis, statement.end}
         if len(own) < 2 or own & scope.symbols:
             self.fail(f"{_names(own)} is bound already; use two other symbols")
@@ -307,6 +343,7 @@ class _Verifier:
         self.body(statement.body, scope.copy())
 
     def sort(self, statement: SortRow, scope: _Scope) -> None:
+        self.alone()
         for expr in (statement.offset, statement.stride, statement.extent):
             self.uniform(expr, scope)
         source = self.buffer(statement.source, written=False)
@@ -321,7 +358,12 @@ class _Verifier:
             self.same_dtype(name, self.buffer(name, written=True).dtype, expected)
             self.stored.add(name)
 
+    def alone(self) -> None:
+        if self.kernel.lanes > 1:
+            self.fail("one worker alone runs it; bind no loop of this kernel to lanes")
+
     def call(self, statement: Call, scope: _Scope) -> None:
+        self.alone()
         self.known(statement.chunk, scope.symbols)
         self.known(statement.chunks, self.kernel.params)
         for buffers, written in ((statement.operands, False), (statement.results, True)):
@@ -332,7 +374,8 @@ class _Verifier:
                 self.stored.add(name)
 
     def barrier(self, statement: Barrier, scope: _Scope) -> None:
-        return
+        if statement.scope is not Binding.GROUP:
+            self.fail(f"all of a group meet at a barrier, not a {statement.scope.value}")
 
     RULES: Mapping[type, Callable[..., None]] = {
         Literal: literal,

@@ -82,7 +82,6 @@ class Device(MemorySpace[DeviceBuffer]):
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.name = driver.name
-        self.workers = driver.workers
         self._process = os.getpid()
         self._lock = forks.lock()
         self._dropped: deque[Block] = deque()  # of Buffers that are gone
@@ -141,6 +140,7 @@ class Device(MemorySpace[DeviceBuffer]):
                 f"{self.name}: custom kernel {kernel.call.kernel.name!r} is a Python function, "
                 "which runs on the host; use backend 'cpu'"
             )
+        self.driver.check_lanes(kernel.lanes)
         with self.entered() as driver:
             return driver.compile(kernel, text)
 

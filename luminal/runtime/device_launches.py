@@ -54,18 +54,18 @@ Bound: TypeAlias = "tuple[BoundLaunch | BoundLoop, ...]"
 
 
 class DeviceLaunches:
-    """A launch list, for any binding of dims. `code[k]` is kernel k's; `workers`: the device's."""
+    """A launch list, for any binding of dims. `code[k]` is kernel k's on the driver's device."""
 
     def __init__(
         self,
         launches: tuple[Launch, ...],
         code: Sequence[Code],
-        workers: int,
+        driver: Driver,
         quantities: Quantities,
     ) -> None:
         self._launches = launches
         self._code = code
-        self._workers = workers
+        self._workers = [*map(driver.workers_of, code)]
         self._number = quantities.add
         self._note(launches)
 
@@ -101,7 +101,7 @@ class DeviceLaunches:
     def _bound_launch(self, launch: KernelLaunch, values: Sequence[int], site: int) -> BoundLaunch:
         code, chunks = self._code[launch.kernel], values[self._number(launch.chunks)]
         params = tuple([values[self._number(param)] for param in launch.params])
-        workers = min(chunks, self._workers)
+        workers = min(chunks, self._workers[launch.kernel])
         return BoundLaunch(
             site,
             code,

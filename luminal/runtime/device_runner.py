@@ -89,7 +89,7 @@ class DeviceRunner:
         return {entry: places[n] for entry, n in enumerate(self.program.table) if n in places}
 
     def _listed(self, launches: tuple[Launch, ...], quantities: Quantities) -> DeviceLaunches:
-        return DeviceLaunches(launches, self._code, self.device.workers, quantities)
+        return DeviceLaunches(launches, self._code, self.device.driver, quantities)
 
     def _derive(self, launches: tuple[Launch, ...], buffers: Mapping[int, DeviceBuffer]) -> None:
         """Runs launches of the prologue, as a Prologue asks for it."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from luminal.errors import CompileError
 from luminal.errors import DeviceError as DeviceError
 from luminal.hlir.memory import DeviceMemory as DeviceMemory
 from luminal.kernel.tile_ir import Kernel
@@ -33,21 +34,41 @@ class Place(NamedTuple):
 
 
 class Code(Protocol):
-    """A kernel as its device runs it."""
+    """A kernel as its device runs it.
+
+    `lanes` threads are a worker: a group, where there are more than one.
+    """
+
+    @property
+    def lanes(self) -> int: ...
 
     def scratch_bytes(self, params: Sequence[int]) -> int:
         """Working memory in global memory that each worker needs, for these parameters."""
 
 
+def launch_shape(code: Code, workers: int, group: int, scratch: Place | None) -> tuple[int, int]:
+    """How many groups are launched, of how many threads: where each thread is a worker, groups of
+    `group` at most.
+    """
+    if code.lanes > 1:
+        return workers, code.lanes
+    group = min(group, workers)
+    # Threads beyond `workers` find no chunk left, but would have no scratch memory either.
+    return (workers // group if scratch else -(-workers // group)), group
+
+
 class Driver(ABC):
-    """One device. A new one needs the abstract methods below and three facts.
+    """One device. A new one needs the abstract methods below and its facts.
 
     `name` is the user's name for it ("opencl:0"). `workers` is how many walk the chunks of a launch
-    at most. `survives_fork`: can a forked child go on using it?
+    at most, `groups` how many where a worker is a group of lanes, which are `most_lanes` at most.
+    `survives_fork`: can a forked child go on using it?
     """
 
     name: str
     workers: int
+    groups: int
+    most_lanes: int
     survives_fork: bool = False
 
     @abstractmethod
@@ -92,7 +113,8 @@ class Driver(ABC):
         scratch: Place | None,
     ) -> None:
         """Queues a launch of what `compile` gave: `chunks` > 0 grid chunks, walked by `workers` of
-        1 to `self.workers`: worker w takes the chunks w, w + workers, ...
+        1 to `self.workers`: worker w takes the chunks w, w + workers, ... Where the code has lanes
+        a worker is a group of that many threads, of 1 to `self.groups`.
 
         `operands` are those of the kernel's buffers, in order; offsets are multiples of their
         dtypes' sizes. `scratch` holds `workers` times the code's `scratch_bytes`, worker w's at w
@@ -110,6 +132,18 @@ class Driver(ABC):
     @abstractmethod
     def seconds(self, first: Mark, last: Mark) -> float:
         """From one mark to a later one, once both have been reached."""
+
+    def workers_of(self, code: Code) -> int:
+        """How many may walk the chunks of this code."""
+        return self.workers if code.lanes == 1 else self.groups
+
+    def check_lanes(self, lanes: int) -> None:
+        """Raises CompileError for groups that are too large for the device."""
+        if lanes > self.most_lanes:
+            raise CompileError(
+                f"{self.name}: a kernel by groups of {lanes} lanes; the device has at most "
+                f"{self.most_lanes} in one: schedule the kernel for this device"
+            )
 
     def fill(self, target: Place, size: int, pattern: bytes) -> None:
         """Queues `size` bytes of a repeated pattern (for tests: it may be slow)."""

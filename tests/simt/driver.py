@@ -12,7 +12,7 @@ import numpy as np
 
 from luminal.codegen.c_family.dialect import KERNEL, Dialect
 from luminal.codegen.c_family.kernel import Spelled
-from luminal.runtime.driver import Array, Block, DeviceMemory, Driver, Mark, Place
+from luminal.runtime.driver import Array, Block, DeviceMemory, Driver, Mark, Place, launch_shape
 from tests.simt.compiling import Compiled, compile
 from tests.simt.launching import ORDERS, At, launch
 
@@ -28,6 +28,11 @@ class CheckedCode:
     spelled: Spelled
     module: Compiled
 
+    @property
+    def lanes(self) -> int:
+        """As a driver's Code."""
+        return self.spelled.lanes
+
     def scratch_bytes(self, params: Sequence[int]) -> int:
         """As a driver's Code."""
         return self.spelled.scratch_bytes(params)
@@ -41,6 +46,8 @@ class CheckedDriver(Driver):
     """
 
     workers = 6
+    groups = 2
+    most_lanes = 1024
 
     def __init__(
         self,
@@ -94,11 +101,8 @@ class CheckedDriver(Driver):
         memory = _spans(places, [*sizes, stride * workers if scratch else 0])
         integers = np.array([*params, stride, chunks], np.int64)
         values = [integers] if self.dialect.integers_in_memory else list(integers)
-        group = gcd(GROUP, workers)
-        launch(
-            code.module, KERNEL, (workers // group,), (group,), [*memory, *values],
-            orders=self.orders,
-        )  # fmt: skip
+        groups, threads = launch_shape(code, workers, gcd(GROUP, workers), scratch)
+        launch(code.module, KERNEL, (groups,), (threads,), [*memory, *values], orders=self.orders)
 
     def wait(self) -> None:
         pass

@@ -11,6 +11,7 @@ HIP hipSetDevice(int) { return cuCtxSetCurrent((CUcontext)&handle); }
 HIP hipGetDevicePropertiesR0600(char* properties, int) {
     memset(properties, 0, PROPERTIES_SIZE);
     *(int*)(properties + MULTIPROCESSORS_OFFSET) = 2;
+    *(int*)(properties + MOST_THREADS_OFFSET) = 1024;
     strcpy(properties + ARCHITECTURE_OFFSET, "gfx942:sramecc+:xnack-");
     return 0;
 }

@@ -25,7 +25,16 @@ from luminal.codegen.c_family.kernel import Spelled
 from luminal.errors import CompileError, LuminalError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
-from luminal.runtime.driver import Array, Block, DeviceError, DeviceMemory, Driver, Mark, Place
+from luminal.runtime.driver import (
+    Array,
+    Block,
+    DeviceError,
+    DeviceMemory,
+    Driver,
+    Mark,
+    Place,
+    launch_shape,
+)
 
 GROUP = 128  # threads of a group: four warps, one for each scheduler of a multiprocessor
 GROUPS = 8  # of a multiprocessor: half of the threads it holds, which leaves 64 registers each
@@ -37,6 +46,11 @@ class CudaCode:
 
     spelled: Spelled
     kernel: Any
+
+    @property
+    def lanes(self) -> int:
+        """As a driver's Code."""
+        return self.spelled.lanes
 
     def scratch_bytes(self, params: Sequence[int]) -> int:
         """As a driver's Code."""
@@ -58,7 +72,9 @@ class CudaDriver(Driver):
         self.device = Device(number)
         self.device.set_current()
         self.architecture = _architecture(int(self.device.arch))
-        self.workers = self.device.properties.multiprocessor_count * GROUPS * GROUP
+        self.groups = self.device.properties.multiprocessor_count * GROUPS
+        self.workers = self.groups * GROUP
+        self.most_lanes = self.device.properties.max_threads_per_block
         self.stream = self.device.create_stream()
 
     def memory(self) -> DeviceMemory:
@@ -128,10 +144,8 @@ class CudaDriver(Driver):
     ) -> None:
         places = [_address(operand) for operand in operands]
         places.append(0 if scratch is None else _address(scratch))
-        group = min(GROUP, workers)
-        # Threads beyond `workers` find no chunk left, but would have no scratch memory either.
-        groups = workers // group if scratch else -(-workers // group)
-        config = LaunchConfig(grid=groups, block=group)
+        groups, threads = launch_shape(code, workers, GROUP, scratch)
+        config = LaunchConfig(grid=groups, block=threads)
         values = map(np.int64, (*params, code.scratch_bytes(params), chunks))
         with self._reported("launch"):
             launch(self.stream, config, code.kernel, *places, *values)

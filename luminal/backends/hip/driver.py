@@ -15,7 +15,16 @@ from luminal.codegen.c_family.kernel import Spelled
 from luminal.errors import CompileError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
-from luminal.runtime.driver import Array, Block, DeviceError, DeviceMemory, Driver, Mark, Place
+from luminal.runtime.driver import (
+    Array,
+    Block,
+    DeviceError,
+    DeviceMemory,
+    Driver,
+    Mark,
+    Place,
+    launch_shape,
+)
 
 GROUP = 256  # threads of a group: one row of 64 lanes for each of a compute unit's four SIMDs
 GROUPS = 4  # of a compute unit: half of the lanes it holds, which leaves 128 registers each
@@ -28,6 +37,11 @@ class HipCode:
     spelled: Spelled
     module: Any
     kernel: Any
+
+    @property
+    def lanes(self) -> int:
+        """As a driver's Code."""
+        return self.spelled.lanes
 
     def scratch_bytes(self, params: Sequence[int]) -> int:
         """As a driver's Code."""
@@ -58,7 +72,9 @@ class HipDriver(Driver):
         self.hip = hip = presence.bindings()
         properties = self._do(hip.hipGetDeviceProperties, number)
         self.architecture = properties.gcnArchName
-        self.workers = properties.multiProcessorCount * GROUPS * GROUP
+        self.groups = properties.multiProcessorCount * GROUPS
+        self.workers = self.groups * GROUP
+        self.most_lanes = properties.maxThreadsPerBlock
         self.stream = self._do(hip.hipStreamCreate)
 
     def _do(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -140,10 +156,8 @@ class HipDriver(Driver):
         held = (ctypes.c_int64 * len(values))(*values)
         start = ctypes.addressof(held)
         arguments = (ctypes.c_void_p * len(values))(*range(start, start + 8 * len(values), 8))
-        group = min(GROUP, workers)
-        # Threads beyond `workers` find no chunk left, but would have no scratch memory either.
-        groups = workers // group if scratch else -(-workers // group)
-        shape = (groups, 1, 1, group, 1, 1)
+        groups, threads = launch_shape(code, workers, GROUP, scratch)
+        shape = (groups, 1, 1, threads, 1, 1)
         launch = self.hip.hipModuleLaunchKernel
         self._do(launch, code.kernel, *shape, 0, self.stream, arguments, None)
 

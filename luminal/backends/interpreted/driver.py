@@ -48,6 +48,11 @@ class InterpretedCode:
 
     kernel: Kernel
 
+    @property
+    def lanes(self) -> int:
+        """As a driver's Code."""
+        return self.kernel.lanes
+
     def values(self, params: Sequence[int]) -> dict[str, int]:
         """The parameters by name."""
         return {s.name: n for s, n in zip(self.kernel.params, params, strict=True)}
@@ -60,7 +65,8 @@ class InterpretedCode:
 class InterpretedDriver(Driver):
     """A device with `total` bytes of memory."""
 
-    workers = WORKERS
+    workers = groups = WORKERS
+    most_lanes = 1024
     survives_fork = True
 
     def __init__(self, name: str = "interpreted", total: int = MEMORY) -> None:

@@ -18,7 +18,16 @@ from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.errors import CompileError
 from luminal.kernel.tile_ir import Kernel
-from luminal.runtime.driver import Array, Block, DeviceError, DeviceMemory, Driver, Mark, Place
+from luminal.runtime.driver import (
+    Array,
+    Block,
+    DeviceError,
+    DeviceMemory,
+    Driver,
+    Mark,
+    Place,
+    launch_shape,
+)
 
 GROUP = 128  # threads of a group: four SIMD groups
 WORKERS = 1 << 14  # Metal does not tell the cores: enough for the 80 of the largest chips
@@ -32,6 +41,11 @@ class MetalCode:
     spelled: Spelled
     pipeline: Any
 
+    @property
+    def lanes(self) -> int:
+        """As a driver's Code."""
+        return self.spelled.lanes
+
     def scratch_bytes(self, params: Sequence[int]) -> int:
         """As a driver's Code."""
         return self.spelled.scratch_bytes(params)
@@ -44,6 +58,8 @@ class MetalDriver(Driver):
     """
 
     workers = WORKERS
+    groups = WORKERS // GROUP
+    most_lanes = 1024  # as all of Apple's GPUs; a pipeline may have fewer
 
     def __init__(self, spell: Callable[[Kernel], Spelled], number: int = 0) -> None:
         devices = presence.devices()
@@ -111,6 +127,12 @@ class MetalDriver(Driver):
             pipeline, error = self.device.newComputePipelineStateWithFunction_error_(function, None)
         if pipeline is None:
             raise CompileError(f"Metal refuses a kernel:\n{error}\n{spelled.text}")
+        most = pipeline.maxTotalThreadsPerThreadgroup()
+        if spelled.lanes > most:
+            raise CompileError(
+                f"{self.name}: a kernel by groups of {spelled.lanes} lanes, of which its registers "
+                f"leave room for {most}: schedule it by smaller groups"
+            )
         return MetalCode(spelled, pipeline)
 
     def enqueue(
@@ -128,11 +150,10 @@ class MetalDriver(Driver):
         for number, place in enumerate((*operands, scratch or Place(None))):
             encoder.setBuffer_offset_atIndex_(place.block, place.offset, number)
         encoder.setBytes_length_atIndex_(integers, len(integers), len(operands) + 1)
-        group = min(GROUP, workers, code.pipeline.maxTotalThreadsPerThreadgroup())
-        # Threads beyond `workers` find no chunk left, but would have no scratch memory either.
-        groups = workers // group if scratch else -(-workers // group)
+        most = min(GROUP, code.pipeline.maxTotalThreadsPerThreadgroup())
+        groups, threads = launch_shape(code, workers, most, scratch)
         size = self.metal.MTLSizeMake
-        encoder.dispatchThreadgroups_threadsPerThreadgroup_(size(groups, 1, 1), size(group, 1, 1))
+        encoder.dispatchThreadgroups_threadsPerThreadgroup_(size(groups, 1, 1), size(threads, 1, 1))
         encoder.endEncoding()
 
     def wait(self) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from luminal.backends.c_backend import CBackend, machine
+from luminal.backends.group_schedules import Groups
 from luminal.backends.opencl import platforms
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.codegen.c_family.opencl import OPENCL
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import Driver
+
+LANES = 128  # of a group of a GPU where nothing speaks for others
 
 
 class OpenCl(CBackend):
@@ -29,7 +32,10 @@ def current(number: int = 0) -> OpenCl:
     """A device. Raises CompileError where there is none."""
     device = platforms.devices()[number]
     units, shared = device.max_compute_units, device.local_mem_size
-    return OpenCl(machine("opencl", units, shared, device.global_mem_cache_size), number)
+    # A CPU's compilers make a vector of the lanes of a group: more of them are a loop.
+    lanes = LANES if platforms.is_gpu(device) else device.native_vector_width_float
+    groups = Groups(lanes, device.max_work_group_size, shared, is_rule=lanes > 1)
+    return OpenCl(machine("opencl", units, shared, device.global_mem_cache_size), number, groups)
 
 
 def count() -> int:

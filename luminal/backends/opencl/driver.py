@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,16 @@ from luminal.codegen.c_family.kernel import Spelled
 from luminal.dtypes import float64
 from luminal.errors import CompileError
 from luminal.kernel.tile_ir import Kernel
-from luminal.runtime.driver import Array, Block, DeviceError, DeviceMemory, Driver, Mark, Place
+from luminal.runtime.driver import (
+    Array,
+    Block,
+    DeviceError,
+    DeviceMemory,
+    Driver,
+    Mark,
+    Place,
+    launch_shape,
+)
 
 NOWHERE = Place(None)
 
@@ -28,6 +36,11 @@ class OpenClCode:
 
     spelled: Spelled
     kernel: Any
+
+    @property
+    def lanes(self) -> int:
+        """As a driver's Code."""
+        return self.spelled.lanes
 
     def scratch_bytes(self, params: Sequence[int]) -> int:
         """As a driver's Code."""
@@ -48,7 +61,8 @@ class OpenClDriver(Driver):
         self.spell = spell
         self.device = devices[number]
         self.facts = Facts.of(self.device)
-        self.workers = self.facts.workers
+        self.groups, self.workers = self.facts.groups, self.facts.groups * self.facts.group
+        self.most_lanes = self.device.max_work_group_size
         self.context = cl.Context([self.device])
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self.queue = cl.CommandQueue(self.context, properties=timed)
@@ -113,10 +127,10 @@ class OpenClDriver(Driver):
         scratch: Place | None,
     ) -> None:
         memory = [part for place in (*operands, scratch or NOWHERE) for part in place]
-        group = math.gcd(self.facts.group, workers)
+        groups, threads = launch_shape(code, workers, self.facts.group, scratch)
         with self._reported("launch"):
             code.kernel.set_args(*memory, *params, code.scratch_bytes(params), chunks)
-            cl.enqueue_nd_range_kernel(self.queue, code.kernel, (workers,), (group,))
+            cl.enqueue_nd_range_kernel(self.queue, code.kernel, (groups * threads,), (threads,))
 
     def wait(self) -> None:
         with self._reported("wait"):

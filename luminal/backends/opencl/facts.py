@@ -7,9 +7,11 @@ from typing import Any
 
 import pyopencl as cl
 
+from luminal.backends.opencl import platforms
+
 GPU_GROUP = 64  # one or two of the rows of lanes that GPUs step together
 GPU_GROUPS = 16  # for each unit of a GPU: others run while some wait for memory
-CPU_WORKERS = 4  # for each core: where chunks are of unequal work, fewer leave cores idle
+CPU_GROUPS = 4  # for each core: where chunks are of unequal work, fewer leave cores idle
 STANDARD = "-cl-std=CL1.2"
 ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 """Where a device does not offer it, quotients and roots are what it makes of them: CPUs round."""
@@ -19,7 +21,7 @@ ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 class Facts:
     """`name` and `version` (of the driver) tell where a binary runs; `options` go to the compiler.
 
-    `group` are the work-items of a group, `workers` how many walk the chunks of a launch at most.
+    `groups` walk the chunks of a launch at most, of `group` work-items where each is a worker.
     """
 
     name: str
@@ -27,14 +29,14 @@ class Facts:
     has_double: bool
     options: tuple[str, ...]
     group: int
-    workers: int
+    groups: int
 
     @classmethod
     def of(cls, device: Any) -> Facts:
         """Asks the device."""
-        is_gpu = bool(device.type & cl.device_type.GPU)
+        is_gpu = platforms.is_gpu(device)
         group = min(GPU_GROUP, device.max_work_group_size) if is_gpu else 1
-        per_unit = GPU_GROUPS * group if is_gpu else CPU_WORKERS
+        per_unit = GPU_GROUPS if is_gpu else CPU_GROUPS
         rounds = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         return cls(
             device.name.strip(),

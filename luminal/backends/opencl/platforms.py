@@ -51,6 +51,13 @@ def devices() -> tuple[Any, ...]:
     return found
 
 
+def is_gpu(device: Any) -> bool:
+    """Does a device of pyopencl run rows of lanes in step?"""
+    import pyopencl as cl
+
+    return bool(device.type & cl.device_type.GPU)
+
+
 def _found() -> tuple[Any, ...]:
     import pyopencl as cl
 

@@ -23,7 +23,7 @@ SAME_BYTES = """template <class To, class From> __device__ inline To same_bytes(
 
 
 class CudaCpp(Dialect):
-    """A thread is a worker."""
+    """A thread is a worker, or a lane of a group."""
 
     name = "CUDA C++"
     types = TYPES
@@ -32,14 +32,20 @@ class CudaCpp(Dialect):
     inline = "__device__ inline"
     worker = "blockIdx.x * (long long)blockDim.x + threadIdx.x"
     workers = "gridDim.x * (long long)blockDim.x"
+    shared_space = "__shared__ "
+    group = "blockIdx.x"
+    groups = "gridDim.x"
+    lane = "threadIdx.x"
+    barrier = "__syncthreads();"
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
         return SAME_BYTES
 
-    def signature(self, pointers: Sequence[str], integers: Sequence[str]) -> str:
+    def signature(self, pointers: Sequence[str], integers: Sequence[str], lanes: int) -> str:
         memory = [f"unsigned char *{name}" for name in pointers]
         values = [f"const long long {name}" for name in integers]
-        return f'extern "C" __global__ void {KERNEL}({", ".join([*memory, *values])})'
+        bound = f"__launch_bounds__({lanes}) " if lanes > 1 else ""
+        return f'extern "C" __global__ {bound}void {KERNEL}({", ".join([*memory, *values])})'
 
     def bitcast(self, dtype: DType, value: str) -> str:
         return f"same_bytes<{self.types[dtype.short]}>({value})"

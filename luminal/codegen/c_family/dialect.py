@@ -18,8 +18,10 @@ class Dialect(ABC):
 
     `types` has the names of the dtypes it computes in, by their short names; `suffixes` what ends a
     literal of i64, u32, u64 and f32. `space` stands before a type in global memory, `inline` before
-    a function; `worker` and `workers` are the number of this worker and of all. A kernel's integers
-    are parameters each, or lie in memory in a row (`integers_in_memory`).
+    a function, `shared_space` before a variable in a group's memory; `worker` and `workers` are the
+    number of this worker and of all, `group` and `groups` those of groups, `lane` that of a lane in
+    its group, and `barrier` is a statement at which all of a group meet. A kernel's integers are
+    parameters each, or lie in memory in a row (`integers_in_memory`).
 
     A compiler must not contract a*b + c nor flush denormals, and must round division and square
     roots correctly: what that takes stands in `head`, or in the options of the driver.
@@ -32,6 +34,11 @@ class Dialect(ABC):
     inline: str
     worker: str
     workers: str
+    shared_space: str
+    group: str
+    groups: str
+    lane: str
+    barrier: str
     integers_in_memory: bool = False
 
     @abstractmethod
@@ -39,9 +46,9 @@ class Dialect(ABC):
         """What stands before everything else in the text of a kernel that computes in these."""
 
     @abstractmethod
-    def signature(self, pointers: Sequence[str], integers: Sequence[str]) -> str:
+    def signature(self, pointers: Sequence[str], integers: Sequence[str], lanes: int) -> str:
         """The kernel's, for memory under these names, then i64 values under these (where they lie
-        in memory, under the name INTEGERS).
+        in memory, under the name INTEGERS). Of more than one of `lanes` its groups consist.
         """
 
     @abstractmethod

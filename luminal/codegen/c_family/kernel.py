@@ -2,7 +2,8 @@
 
 The kernel takes the operands' memory and the scratch memory, then as i64 its parameters, the bytes
 of scratch memory for each worker, and the number of chunks, of which each worker takes every
-`workers`-th. Some dialects take the integers as an array in memory.
+`workers`-th. A worker is a thread, or, of a kernel with lanes, a group of them. Some dialects
+take the integers as an array in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,18 @@ from luminal.codegen.c_family.spelling import (
 from luminal.dtypes import DType
 from luminal.errors import CompileError
 from luminal.expand.expand import expand
-from luminal.expand.ir import Apply, If, Kernel, Load, Loop, Operand, Statement, Store, Value
+from luminal.expand.ir import (
+    Apply,
+    Barrier,
+    If,
+    Kernel,
+    Load,
+    Loop,
+    Operand,
+    Statement,
+    Store,
+    Value,
+)
 from luminal.kernel import tile_ir
 from luminal.kernel.tile_ir import Role
 
@@ -30,13 +42,18 @@ SCRATCH, STRIDE, CHUNKS = "scratch", "scratch_stride", "chunks"
 
 @dataclass(frozen=True, slots=True)
 class Spelled:
-    """A kernel in one dialect, with what its driver must know: the dtypes that it computes in, and
-    the scratch memory of a worker.
+    """A kernel in one dialect, with what its driver must know: the dtypes that it computes in, the
+    lanes and the scratch memory of a worker.
     """
 
     text: str
     dtypes: frozenset[DType]
     expanded: Kernel
+
+    @property
+    def lanes(self) -> int:
+        """Of a worker: more than one are a group."""
+        return self.expanded.lanes
 
     def scratch_bytes(self, params: Sequence[int]) -> int:
         """What a worker needs for these values of the parameters."""
@@ -93,7 +110,7 @@ class _Walk:
             for dtype in self._compared()
         ]
         self.lines += [dialect.head(_dtypes(kernel)), *filter(None, extremes)]
-        self.lines += [dialect.signature(pointers, integers), "{"]
+        self.lines += [dialect.signature(pointers, integers, kernel.lanes), "{"]
         self.depth = 1
         for buffer, pointer in zip(kernel.buffers, pointers, strict=False):
             constant = "const " if buffer.role is Role.IN else ""
@@ -102,7 +119,7 @@ class _Walk:
         if dialect.integers_in_memory:
             for place, name in enumerate(integers):
                 self._put(f"const {index} {name} = {INTEGERS}[{place}];")
-        self._put(f"const {index} worker = {dialect.worker}, workers = {dialect.workers};")
+        self._worker(index)
         self._block(kernel.setup)
         for scratch in kernel.scratch:
             start = f"{dialect.base(SCRATCH)} + worker * {STRIDE} + {self._operand(scratch.offset)}"
@@ -111,6 +128,20 @@ class _Walk:
         self._put(f"for ({index} {chunk} = worker; {chunk} < {CHUNKS}; {chunk} += workers) {{")
         self._inside(kernel.body)
         return "\n".join([*self.lines, "}", ""])
+
+    def _worker(self, index: str) -> None:
+        """The worker's number and that of all; of a group, its shared memory, and the lane's."""
+        kernel, dialect = self.kernel, self.dialect
+        worker, workers = dialect.worker, dialect.workers
+        if kernel.lane is not None:
+            worker, workers = dialect.group, dialect.groups
+        for buffer in kernel.shared:
+            element = dialect.types[memory_type(buffer.dtype).short]
+            size = buffer.size.constant
+            self._put(f"{dialect.shared_space}{element} {buffer.name}[{size}];")
+        self._put(f"const {index} worker = {worker}, workers = {workers};")
+        if kernel.lane is not None:
+            self._put(f"const {index} v{kernel.lane.id} = {dialect.lane};")
 
     def _compared(self) -> Iterator[DType]:
         """The dtypes of which greater or lesser ones are taken."""
@@ -155,6 +186,8 @@ class _Walk:
                     self._loop(statement)
                 case If():
                     self._if(statement)
+                case Barrier():
+                    self._put(self.dialect.barrier)
 
     def _apply(self, statement: Apply) -> None:
         args = [self._operand(arg) for arg in statement.args]

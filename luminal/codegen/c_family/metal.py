@@ -19,6 +19,17 @@ HEAD = """#include <metal_stdlib>
 using namespace metal;"""
 
 
+NUMBERS = (
+    {"position": "thread_position_in_grid", "positions": "threads_per_grid"},
+    {
+        "group": "threadgroup_position_in_grid",
+        "groups": "threadgroups_per_grid",
+        "lane": "thread_position_in_threadgroup",
+    },
+)
+"""Parameters that say which worker this is: without groups, and by groups."""
+
+
 class MetalC(Dialect):
     """A kernel may have 31 parameters: its integers share one.
 
@@ -32,17 +43,23 @@ class MetalC(Dialect):
     inline = "inline"
     worker = "position"
     workers = "positions"
+    shared_space = "threadgroup "
+    group = "group"
+    groups = "groups"
+    lane = "lane"
+    barrier = "threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);"
     integers_in_memory = True
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
         return HEAD
 
-    def signature(self, pointers: Sequence[str], integers: Sequence[str]) -> str:
+    def signature(self, pointers: Sequence[str], integers: Sequence[str], lanes: int) -> str:
         memory = [f"device uchar *{name} [[buffer({n})]]" for n, name in enumerate(pointers)]
         values = f"constant long *{INTEGERS} [[buffer({len(pointers)})]]"
-        position = "uint position [[thread_position_in_grid]]"
-        positions = "uint positions [[threads_per_grid]]"
-        return f"kernel void {KERNEL}({', '.join([*memory, values, position, positions])})"
+        by_groups = lanes > 1
+        size = f"[[max_total_threads_per_threadgroup({lanes})]] " if by_groups else ""
+        place = [f"uint {name} [[{attribute}]]" for name, attribute in NUMBERS[by_groups].items()]
+        return f"{size}kernel void {KERNEL}({', '.join([*memory, values, *place])})"
 
     def bitcast(self, dtype: DType, value: str) -> str:
         return f"as_type<{self.types[dtype.short]}>({value})"

@@ -38,6 +38,11 @@ class OpenClC(Dialect):
     inline = "static inline"
     worker = "get_global_id(0)"
     workers = "get_global_size(0)"
+    shared_space = "local "
+    group = "get_group_id(0)"
+    groups = "get_num_groups(0)"
+    lane = "get_local_id(0)"
+    barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
         lines = ["#pragma OPENCL FP_CONTRACT OFF"]
@@ -50,10 +55,11 @@ class OpenClC(Dialect):
                 lines.append(FMOD.format(type=name, dtype=dtype, suffix=suffix))
         return "\n".join(lines)
 
-    def signature(self, pointers: Sequence[str], integers: Sequence[str]) -> str:
+    def signature(self, pointers: Sequence[str], integers: Sequence[str], lanes: int) -> str:
         memory = [f"global uchar *{name}, const long {name}_offset" for name in pointers]
         values = [f"const long {name}" for name in integers]
-        return f"kernel void {KERNEL}({', '.join([*memory, *values])})"
+        size = f"__attribute__((reqd_work_group_size({lanes}, 1, 1))) " if lanes > 1 else ""
+        return f"kernel {size}void {KERNEL}({', '.join([*memory, *values])})"
 
     def function(self, operation: str, dtype: DType) -> str:
         return f"fmod_{dtype}" if operation == "fmod" else super().function(operation, dtype)

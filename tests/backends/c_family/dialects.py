@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from luminal.backends.c_backend import CBackend, machine
+from luminal.backends.group_schedules import Groups
 from luminal.backends.registry import BACKENDS
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell
@@ -53,7 +54,8 @@ def checked(name: str) -> CBackend:
             return CheckedDriver(language, own, spell, ("ascending",))
 
     Checked.base = name
-    return Checked(machine(name, 2, 32 << 10, 1 << 20))
+    groups = Groups(lanes=8, most=16, shared_bytes=20 << 10, is_rule=True)
+    return Checked(machine(name, 2, 32 << 10, 1 << 20), groups=groups)
 
 
 @cache

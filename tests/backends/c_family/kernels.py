@@ -101,8 +101,9 @@ class Writer:
 def tile_kernel(expanded: Kernel) -> Any:
     """What a driver reads of the kernel of tile IR that this one stands for."""
     return SimpleNamespace(
-        call=None, buffers=expanded.buffers, params=expanded.params, expanded=expanded
-    )
+        call=None, lanes=expanded.lanes, buffers=expanded.buffers, params=expanded.params,
+        expanded=expanded,
+    )  # fmt: skip
 
 
 def edges(dtype: DType) -> Array:

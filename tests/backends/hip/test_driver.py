@@ -43,6 +43,7 @@ def test_the_driver_over_the_stand_in() -> None:
     flags = (
         f"-DPROPERTIES_SIZE={hip.hipDeviceProp_t().c_sizeof()}",
         f"-DMULTIPROCESSORS_OFFSET={_offset(hip, 'multiProcessorCount')}",
+        f"-DMOST_THREADS_OFFSET={_offset(hip, 'maxThreadsPerBlock')}",
         f"-DARCHITECTURE_OFFSET={_offset(hip, 'gcnArchName')}",
     )
     stand_in.run(CASES, stand_in.library(stand_in.HIP, *flags))

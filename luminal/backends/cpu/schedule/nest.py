@@ -48,9 +48,14 @@ def schedule(group: Group, target: Target, knobs: Knobs = ()) -> Schedule:
 def explored(facts: Facts, knobs: Knobs) -> tuple[Schedule, Choices]:
     """The schedule, and what could have been chosen on the way."""
     choices = Choices(facts.label, knobs)
-    found = _Rules(facts, choices).schedule()
+    found = chosen(facts, choices)
     choices.finish()
     return found, choices
+
+
+def chosen(facts: Facts, choices: Choices) -> Schedule:
+    """The schedule of these choices."""
+    return _Rules(facts, choices).schedule()
 
 
 class _Rules:

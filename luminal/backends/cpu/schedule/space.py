@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from itertools import zip_longest
 
 from luminal.backends.cpu.schedule.facts import Facts
@@ -17,26 +18,32 @@ COMBINED = ("vector", "rows", "tile", "pack")  # choices that may change which o
 
 
 def space(group: Group, target: Target) -> tuple[Knobs, ...]:
-    """The legal schedules of a group, each once: () first, then those that make one choice
-    otherwise, then those that change one thing more of those in COMBINED.
+    """The legal schedules of a group, the most promising first."""
+    return nearby(partial(explored, Facts.of(group, target)), COMBINED)
+
+
+def nearby(
+    explore: Callable[[Knobs], tuple[Schedule, Choices]], combined: Collection[str]
+) -> tuple[Knobs, ...]:
+    """The schedules that `explore` makes, each once: () first, then those that make one choice
+    otherwise, then those that change one thing more of those in `combined`.
     """
-    facts = Facts.of(group, target)
     found: dict[Knobs, Schedule] = {}
     frontier: Iterable[Knobs] = ((),)
     while True:
-        nearby: list[Iterator[Knobs]] = []
+        beside: list[Iterator[Knobs]] = []
         for knobs in frontier:
-            made, choices = explored(facts, knobs)
+            made, choices = explore(knobs)
             if made in found.values():
                 continue
             found[knobs] = made
             if len(found) == MOST:
                 return tuple(found)
-            if all(name in COMBINED for name, _ in knobs):
-                nearby.append(_neighbours(knobs, choices))
-        if not nearby:
+            if all(name in combined for name, _ in knobs):
+                beside.append(_neighbours(knobs, choices))
+        if not beside:
             return tuple(found)
-        frontier = list(dict.fromkeys(_in_turns(nearby)))
+        frontier = list(dict.fromkeys(_in_turns(beside)))
 
 
 def _neighbours(knobs: Knobs, choices: Choices) -> Iterator[Knobs]:

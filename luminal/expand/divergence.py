@@ -1,0 +1,85 @@
+"""Which values differ between the lanes of a group, and which barriers some lanes may miss.
+
+What is computed of the lane's number differs, as does what is loaded from where it says, or carried
+through a loop that takes other steps in other lanes. A barrier under a condition or in a loop that
+differs is one at which some lanes wait for others that never come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from luminal.expand.ir import (
+    Apply,
+    Barrier,
+    If,
+    Kernel,
+    Load,
+    Loop,
+    Operand,
+    Statement,
+    Value,
+)
+
+
+def divergent(kernel: Kernel) -> list[Statement]:
+    """The loops and ifs with a barrier inside that not all lanes of a group may come to."""
+    if kernel.lane is None:
+        return []
+    varying = _varying(kernel, kernel.lane)
+    return [
+        statement
+        for statement in kernel.statements()
+        if isinstance(statement, Loop | If)
+        and any(_is_among(each, varying) for each in _controls(statement))
+        and _has_barrier(statement.body)
+    ]
+
+
+def _varying(kernel: Kernel, lane: Value) -> set[int]:
+    """The values that may differ between lanes."""
+    found = {lane.id}
+    statements = [*kernel.statements()]
+    before = 0
+    while len(found) > before:  # loops carry values backwards
+        before = len(found)
+        for statement in statements:
+            for out, operands in _flows(statement):
+                if any(_is_among(each, found) for each in operands):
+                    found.add(out.id)
+    return found
+
+
+def _flows(statement: Statement) -> Iterable[tuple[Value, Sequence[Operand]]]:
+    """What a statement defines, with what decides whether it differs."""
+    match statement:
+        case Apply(out, _, args):
+            yield out, args
+        case Load(out, _, address, mask):
+            yield out, (address,) if mask is None else (address, mask)
+        case Loop(index):
+            controls = _controls(statement)
+            yield index, controls
+            for carry in statement.carries:
+                for value in (carry.inner, carry.result):
+                    yield value, (*controls, carry.init, carry.next)
+        case If(condition, choices):
+            for choice in choices:
+                yield choice.result, (condition, choice.then, choice.otherwise)
+
+
+def _controls(statement: Loop | If) -> tuple[Operand, ...]:
+    if isinstance(statement, Loop):
+        return statement.start, statement.stop
+    return (statement.condition,)
+
+
+def _is_among(operand: Operand, values: set[int]) -> bool:
+    return isinstance(operand, Value) and operand.id in values
+
+
+def _has_barrier(body: Sequence[Statement]) -> bool:
+    return any(
+        _has_barrier(each.body) if isinstance(each, Loop | If) else isinstance(each, Barrier)
+        for each in body
+    )

@@ -1,0 +1,70 @@
+"""What the lanes of a group hold, combined through shared memory.
+
+A fold halves the lanes step by step: each adds what the lane half of the rest away holds, so that
+partial results meet in the order in which `tile_ir.Reduce` folds a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from luminal.dtypes import DType
+from luminal.expand.access import read
+from luminal.expand.builder import integer
+from luminal.expand.casts import to_memory
+from luminal.expand.ir import Barrier, Operand
+from luminal.expand.tiles import Tiles
+from luminal.kernel.tile_ir import Buffer, Lanes, Role, Space
+from luminal.shape.expression import const
+
+FOLDED_BYTES = 8 << 10
+"""Of shared memory for a fold, at most: values beyond it take turns."""
+Fold = Callable[[Operand, Operand], Operand]
+
+
+def fold_over_lanes(
+    tiles: Tiles, lanes: Lanes, dtype: DType, values: Sequence[Operand], fold: Fold
+) -> list[Operand]:
+    """Each value combined over the lanes of one digit; all of these lanes get the results."""
+    most = max(1, FOLDED_BYTES // (tiles.lanes_in_group * dtype.size))
+    folded: list[Operand] = []
+    for first in range(0, len(values), most):
+        folded += _folded(tiles, lanes, dtype, values[first : first + most], fold)
+    return folded
+
+
+def _folded(
+    tiles: Tiles, lanes: Lanes, dtype: DType, values: Sequence[Operand], fold: Fold
+) -> list[Operand]:
+    b, size, lane = tiles.b, tiles.lanes_in_group, tiles.lane
+    assert lane is not None
+    name = _memory(tiles, dtype, len(values) * size)
+    own = [tiles.index.op("add", lane, k * size) for k in range(len(values))]
+    b.emit(Barrier())  # the last results have been read
+    for address, value in zip(own, values, strict=True):
+        b.store(name, address, to_memory(b, dtype, value))
+    half = lanes.count // 2
+    place = tiles.digit(lanes)
+    while half:
+        b.emit(Barrier())
+        mask = tiles.index.op("lt", place, half)
+        others = [tiles.index.op("add", address, half * lanes.stride) for address in own]
+        found = [read(tiles, name, address, mask) for address in others]
+        values = [fold(value, other) for value, other in zip(values, found, strict=True)]
+        for address, value in zip(own, values, strict=True):
+            b.store(name, address, to_memory(b, dtype, value), mask)
+        half //= 2
+    b.emit(Barrier())
+    start = tiles.index.op("sub", lane, tiles.index.op("mul", place, integer(lanes.stride)))
+    firsts = [tiles.index.op("add", start, k * size) for k in range(len(values))]
+    return [read(tiles, name, address, None) for address in firsts]
+
+
+def _memory(tiles: Tiles, dtype: DType, size: int) -> str:
+    """Shared memory of so many elements, which all folds of a dtype take turns with."""
+    name = f"folded_{dtype.short}"
+    known = tiles.buffers.get(name)
+    if known is not None:
+        size = max(size, known.size.constant)
+    tiles.buffers[name] = Buffer(name, dtype, const(size), Space.SHARED, Role.INOUT)
+    return name

@@ -1,0 +1,136 @@
+"""Barriers: where a kernel by groups has its lanes wait for each other.
+
+Lanes run apart from barrier to barrier. So one stands before whatever reads an element of working
+memory that another lane may have written since the last one, or writes what another may still read
+or have written. Buffers are looked at whole; a statement of loops waits before them, not in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from luminal.kernel.tile_ir import (
+    NESTED,
+    Barrier,
+    Binding,
+    Kernel,
+    Load,
+    Loop,
+    Role,
+    Space,
+    Statement,
+    Store,
+)
+
+MEET = Barrier(Binding.GROUP)
+
+
+def with_barriers(kernel: Kernel) -> Kernel:
+    """The kernel with the barriers that it lacks; as it is, if it has no groups."""
+    if kernel.lanes == 1:
+        return kernel
+    watched = _watched(kernel)
+    if not watched:
+        return kernel
+    # A worker does one chunk after another: the body is a loop.
+    return replace(kernel, body=_Writer(watched).repeated(kernel.body, _Since()))
+
+
+def _watched(kernel: Kernel) -> frozenset[str]:
+    """The buffers through which lanes may learn of each other."""
+    loaded = {each.buffer for each in kernel.statements() if isinstance(each, Load)}
+    working = {each.name for each in kernel.scratch}
+    results = {each.name for each in kernel.buffers if each.role is Role.OUT}
+    return frozenset(loaded & (working | results))
+
+
+@dataclass
+class _Since:
+    """What was touched since the last barrier: buffers read, and those written with the stores."""
+
+    read: set[str] = field(default_factory=set)
+    written: dict[str, set[int]] = field(default_factory=dict)
+
+    def copy(self) -> _Since:
+        return _Since(set(self.read), {name: set(ids) for name, ids in self.written.items()})
+
+    def add(self, other: _Since) -> None:
+        self.read |= other.read
+        for name, stores in other.written.items():
+            self.written.setdefault(name, set()).update(stores)
+
+    def meets(self, then: _Since) -> bool:
+        """Must lanes wait between the two? One store writes an element in one lane only."""
+        if not self.written.keys().isdisjoint(then.read):
+            return True
+        if not self.read.isdisjoint(then.written):
+            return True
+        both = self.written.keys() & then.written.keys()
+        return any(self.written[name] != then.written[name] for name in both)
+
+
+class _Writer:
+    def __init__(self, watched: frozenset[str]) -> None:
+        self.watched = watched
+
+    def repeated(self, body: tuple[Statement, ...], since: _Since) -> tuple[Statement, ...]:
+        """A body that runs again and again, after what was touched before it."""
+        around = since.copy()
+        self.block(body, around)  # what is left at its end comes before its start
+        since.add(around)
+        return self.block(body, since)
+
+    def block(self, body: tuple[Statement, ...], since: _Since) -> tuple[Statement, ...]:
+        """With barriers; `since` is brought up to the end of it."""
+        made: list[Statement] = []
+        for statement in body:
+            if isinstance(statement, Barrier):
+                since.read.clear()
+                since.written.clear()
+            else:
+                touched = self.touched(statement)
+                if since.meets(touched):
+                    made.append(MEET)
+                    since.read.clear()
+                    since.written.clear()
+                if isinstance(statement, NESTED) and (touched.read or touched.written):
+                    inside = self.repeated if isinstance(statement, Loop) else self.block
+                    statement = replace(statement, body=inside(statement.body, since))
+                else:
+                    since.add(touched)
+            made.append(statement)
+        return tuple(made)
+
+    def touched(self, statement: Statement) -> _Since:
+        """By a statement and all inside of it."""
+        found = _Since()
+        for each in _all((statement,)):
+            if isinstance(each, Load) and each.buffer in self.watched:
+                found.read.add(each.buffer)
+            elif isinstance(each, Store) and each.buffer in self.watched:
+                found.written.setdefault(each.buffer, set()).add(id(each))
+                if each.add:
+                    found.read.add(each.buffer)
+        return found
+
+
+def _all(body: Iterable[Statement]) -> Iterator[Statement]:
+    for statement in body:
+        yield statement
+        if isinstance(statement, NESTED):
+            yield from _all(statement.body)
+
+
+def in_shared_memory(kernel: Kernel, most: int) -> Kernel:
+    """The kernel with as much of its working memory in the group's own as `most` bytes hold."""
+    if kernel.lanes == 1:
+        return kernel
+    scratch = []
+    for buffer in kernel.scratch:
+        size = buffer.size.constant * buffer.dtype.size if buffer.size.is_const else most + 1
+        if size <= most:
+            most -= size
+            buffer = replace(buffer, space=Space.SHARED)
+        scratch.append(buffer)
+    return replace(kernel, scratch=tuple(scratch))

@@ -1,0 +1,199 @@
+"""Kernels by groups in expanded IR: races, barriers that some lanes miss, and where barriers go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from luminal import dtypes
+from luminal.errors import VerifyError
+from luminal.expand import interpreter, ir, verify
+from luminal.expand.expand import expand
+from luminal.kernel import tile_interpreter, tile_verify
+from luminal.kernel.barriers import in_shared_memory, with_barriers
+from luminal.kernel.tile_ir import (
+    Barrier,
+    Binding,
+    Buffer,
+    Carry,
+    Grid,
+    Kernel,
+    Lanes,
+    Literal,
+    Load,
+    Loop,
+    Map,
+    Reduce,
+    Role,
+    Space,
+    Statement,
+    Store,
+    Tile,
+)
+from luminal.shape.expression import Expression, axis, const, minimum
+from tests.backends.c_family.kernels import Writer, index
+
+F32 = dtypes.float32
+
+
+def row_sums(rows: int, n: int, lanes: int, shared_rows: int, unroll: int) -> Kernel:
+    """y[r] = sum of x[r, :], by groups that take `shared_rows` at once."""
+    r, k, g = axis("r", rows), axis("k", n), axis("g", -(-rows // shared_rows))
+    both = (r, k)
+    zero, total = Tile(0, (), F32), Tile(5, (r,), F32)
+    before, x, after, parts = (Tile(number, both, F32) for number in (1, 2, 3, 4))
+    summed = Loop(
+        k, const(0), const(n),
+        (Load(x, "x", r * n + k), Map(after, "Add", (before, x))),
+        (Carry(parts, zero, before, after),), unroll, 1, Lanes(lanes),
+    )  # fmt: skip
+    each = (summed, Reduce(total, "Add", parts, k), Store("y", r + 0, total))
+    last = minimum(g * shared_rows + shared_rows, const(rows))
+    walk = Loop(r, g * shared_rows, last, each, (), 1, 1, Lanes(shared_rows, lanes))
+    return Kernel(
+        (), (Buffer("x", F32, const(rows * n)), Buffer("y", F32, const(rows), role=Role.OUT)), (),
+        (Grid(g, const(-(-rows // shared_rows))),), (Literal(zero, b"\0\0\0\0"), walk),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 3, 37, 64])
+@pytest.mark.parametrize(("lanes", "shared_rows", "unroll"), [(4, 2, 2), (8, 4, 1), (2, 8, 3)])
+def test_lanes_fold_in_the_order_of_a_tile(
+    n: int, lanes: int, shared_rows: int, unroll: int
+) -> None:
+    kernel = row_sums(5, n, lanes, shared_rows, unroll)
+    tile_verify.verify(kernel)
+    expanded = expand(kernel)
+    verify.verify(expanded)
+    assert expanded.lanes == kernel.lanes == lanes * shared_rows
+    x = np.random.default_rng(n).standard_normal(5 * n).astype(np.float32)
+    first, second = np.zeros(5, np.float32), np.zeros(5, np.float32)
+    tile_interpreter.run(kernel, {"x": x, "y": first}, {})
+    interpreter.run(expanded, {"x": x, "y": second}, {})
+    assert first.tobytes() == second.tobytes()
+    np.testing.assert_allclose(first, x.reshape(5, n).sum(1), rtol=1e-4, atol=1e-5)
+
+
+def reversal(*between: Statement) -> Kernel:
+    """y is x backwards, by way of a row that lanes share; twice."""
+    n, lanes, g = 10, Lanes(4), axis("g", 2)
+    walks: list[Statement] = []
+    for number, (source, target, start) in enumerate((("x", "row", 0), ("row", "y", n - 1))):
+        k = axis(f"k{number}", n)
+        value = Tile(number, (k,), F32)
+        at: Expression = start - k if start else k + 0
+        body = (Load(value, source, at), Store(target, k + 0, value))
+        walks.append(Loop(k, const(0), const(n), body, (), 1, 1, lanes))
+    return Kernel(
+        (), (Buffer("x", F32, const(n)), Buffer("y", F32, const(n), role=Role.OUT)),
+        (Buffer("row", F32, const(n), Space.SCRATCH, Role.INOUT),), (Grid(g, const(2)),),
+        (walks[0], *between, walks[1]),
+    )  # fmt: skip
+
+
+def ran(kernel: Kernel) -> None:
+    tile_verify.verify(kernel)
+    expanded = expand(kernel)
+    verify.verify(expanded)
+    x, y = np.arange(10, dtype=np.float32), np.zeros(10, np.float32)
+    interpreter.run(expanded, {"x": x, "y": y}, {})
+    np.testing.assert_array_equal(y, x[::-1])
+
+
+@pytest.mark.parametrize("most", [0, 1000], ids=["scratch", "shared"])
+def test_barriers_stand_where_lanes_learn_of_each_other(most: int) -> None:
+    kernel = in_shared_memory(reversal(), most)
+    with pytest.raises(VerifyError, match=r"writes row\[\d\], which lane \d reads in .*barrier"):
+        ran(kernel)
+    written = with_barriers(kernel)
+    # before the row is read, and before the next chunk writes it
+    assert [type(each) for each in written.body] == [Barrier, Loop, Barrier, Loop]
+    ran(written)
+    assert with_barriers(written) == written
+
+
+def test_a_kernel_of_one_lane_has_no_barriers() -> None:
+    kernel = reversal()
+    alone = replace(
+        kernel,
+        body=tuple(replace(each, lanes=Lanes()) for each in kernel.body),  # type: ignore[type-var]
+    )
+    assert with_barriers(alone) is alone
+    assert in_shared_memory(alone, 1000) is alone
+
+
+def grouped(w: Writer, lane: ir.Value) -> ir.Kernel:
+    made = w.kernel(("y", dtypes.int64, Role.OUT))
+    return replace(made, lanes=4, lane=lane, shared=(Buffer("s", dtypes.int64, const(4)),))
+
+
+def refused(kernel: ir.Kernel, match: str) -> None:
+    with pytest.raises(VerifyError, match=match):
+        verify.verify(kernel)
+
+
+@pytest.mark.parametrize("kind", ["if", "loop"])
+def test_a_barrier_that_some_lanes_miss_is_refused(kind: str) -> None:
+    w = Writer()
+    lane = w.new(dtypes.int64)
+    half = w.apply("lt", lane, index(2))
+    setup = w.taken()
+    body: ir.Statement = ir.If(half, (), (ir.Barrier(),))
+    if kind == "loop":
+        body = ir.Loop(w.new(dtypes.int64), index(0), lane, 1, (), (ir.Barrier(),))
+    w.body = [body]
+    kernel = replace(grouped(w, lane), setup=setup)
+    refused(kernel, "some lanes may come to a barrier in it and others not")
+    with pytest.raises(VerifyError, match=r"lanes 0 and [12] do not meet"):
+        interpreter.run(kernel, {"y": np.zeros(1, np.int64)}, {"n": 1})
+
+
+def test_a_condition_that_all_lanes_share_may_hold_a_barrier() -> None:
+    w = Writer()
+    lane = w.new(dtypes.int64)
+    shares = w.apply("lt", w.chunk, index(2))
+    w.body.append(ir.If(shares, (), (ir.Barrier(),)))
+    kernel = grouped(w, lane)
+    verify.verify(kernel)
+    interpreter.run(kernel, {"y": np.zeros(1, np.int64)}, {"n": 1})
+
+
+def test_a_barrier_needs_a_group() -> None:
+    w = Writer()
+    w.body = [ir.Barrier()]
+    refused(w.kernel(("y", dtypes.int64, Role.OUT)), "one lane, which waits for nobody")
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda loop: replace(loop, lanes=Lanes(3)), "both are powers of two"),
+        (lambda loop: replace(loop, vector=4), "bound to lanes and to vectors"),
+    ],
+)
+def test_tile_ir_refuses_wrong_lanes(change: object, match: str) -> None:
+    kernel = reversal(Barrier(Binding.GROUP))
+    assert callable(change)
+    wrong = replace(kernel, body=(change(kernel.body[0]), *kernel.body[1:]))
+    with pytest.raises(VerifyError, match=match):
+        tile_verify.verify(wrong)
+
+
+def test_loops_inside_each_other_take_other_lanes() -> None:
+    kernel = row_sums(5, 9, 4, 2, 1)
+    (zero, walk) = kernel.body
+    assert isinstance(walk, Loop)
+    wrong = replace(kernel, body=(zero, replace(walk, lanes=Lanes(2, 2))))
+    with pytest.raises(VerifyError, match="the loop over r is dealt to these lanes"):
+        tile_verify.verify(wrong)
+
+
+def test_shared_memory_has_a_literal_size() -> None:
+    kernel = reversal(Barrier(Binding.GROUP))
+    (row,) = kernel.scratch
+    size = axis("n", 100)
+    wrong = replace(kernel, scratch=(replace(row, space=Space.SHARED, size=size),), params=(size,))
+    with pytest.raises(VerifyError, match="shared memory of n elements; give a literal size"):
+        tile_verify.verify(wrong)
