@@ -139,6 +139,17 @@ class BoundDevice:
         """
         self._run(inputs, outputs, None)
 
+    def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
+        """The device's, from a run's first launch to the end of its last."""
+        total = 0.0
+        for _ in range(runs):
+            marks: list[tuple[int, Mark]] = []
+            self._run(inputs, outputs, marks, each=False)
+            (_, first), (_, last) = marks
+            with self._runner.device.entered() as driver:
+                total += driver.seconds(first, last)
+        return total
+
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
         """Runs, with a mark after every launch: the device's seconds."""
         times = np.zeros((runs, len(self._runner.sites)))
@@ -160,8 +171,9 @@ class BoundDevice:
         inputs: Sequence[Array],
         outputs: Sequence[Array],
         marks: list[tuple[int, Mark]] | None,
+        each: bool = True,
     ) -> None:
-        """`marks` takes the start, and the end of every launch with its site."""
+        """`marks` takes the start, and the end of every launch with its site; or the end of all."""
         runner, device = self._runner, self._runner.device
         if self._made is None:
             self._made = self._make()
@@ -184,7 +196,10 @@ class BoundDevice:
                 buffer.is_whole = False
             if marks is not None:
                 marks.append((-1, driver.mark()))
-            enqueue(driver, bound, table, Place(block, workspace.scratch), marks)
+            scratch = Place(block, workspace.scratch)
+            enqueue(driver, bound, table, scratch, marks if each else None)
+            if marks is not None and not each:
+                marks.append((-1, driver.mark()))
             for number, k in self._outputs.items():
                 driver.read(places[number], outputs[k])
             driver.wait()

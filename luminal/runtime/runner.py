@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -26,11 +27,28 @@ class BoundRunner(Protocol):
         The caller holds the States' locks. If it raises, no State has changed.
         """
 
+    def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
+        """`run`, `runs` times: how long they took together by the clock of what computes them.
+
+        What a device's clock does not see (copies of inputs and outputs) is alike for all programs
+        of a graph.
+        """
+
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
         """`run`, `runs` times, and the seconds of the launches in the order of the report's."""
 
     def report(self) -> Report:
         """The launches of one run."""
+
+
+def on_host(
+    bound: BoundRunner, inputs: Sequence[Array], outputs: Sequence[Array], runs: int
+) -> float:
+    """The seconds of a program whose runs end when their calls return."""
+    start = time.perf_counter()
+    for _ in range(runs):
+        bound.run(inputs, outputs)
+    return time.perf_counter() - start
 
 
 @runtime_checkable

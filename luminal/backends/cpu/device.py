@@ -32,7 +32,7 @@ from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
 from luminal.runtime.report import Report, WorkMemory
 from luminal.runtime.roofline import Peaks
-from luminal.runtime.runner import Times
+from luminal.runtime.runner import Times, on_host
 from luminal.runtime.sites import Sites, Work
 from luminal.runtime.table import Table
 
@@ -165,6 +165,10 @@ class BoundCpu:
         self._exchange()
         for source, copy in self._frame.table.copies:
             ctypes.memmove(outputs[copy], outputs[source], sizes[copy])
+
+    def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
+        """The host's."""
+        return on_host(self, inputs, outputs, runs)
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
         """Runs, with a barrier after every launch and the clock read there.

@@ -14,7 +14,7 @@ from luminal.hlir.ops import Node
 from luminal.runtime.arrays import Array
 from luminal.runtime.report import KernelRow, Report, WorkMemory
 from luminal.runtime.report_text import table_lines
-from luminal.runtime.runner import Times
+from luminal.runtime.runner import Times, on_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,10 @@ class BoundReference:
         found = evaluate(self.runner.graph, given, self.dims, self.runner.trace)
         for name, array in zip(self.outputs, outputs, strict=True):
             array[...] = found[name]
+
+    def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
+        """The host's."""
+        return on_host(self, inputs, outputs, runs)
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
         """The seconds of every node."""
