@@ -14,7 +14,7 @@ from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_cast import register_type
 from luminal.codegen.llvm_elementary import libm
 from luminal.codegen.llvm_pairs import multiply_add_pairs
-from luminal.dtypes import DType, bool_, float32, uint16
+from luminal.dtypes import DType, bool_, float32, float64, uint16
 from luminal.expand.builder import Instructions
 from luminal.expand.ir import Type
 
@@ -112,7 +112,7 @@ def _narrow_half(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Typ
 
 def instructions(features: AbstractSet[str]) -> Instructions:
     """The operations that only some machines have, of one with these features."""
-    found: set[tuple[str, Type]] = set()
+    found = {(name, Type(float64, n)) for name in ("sin", "cos") for n in WIDTHS}
     if "avx512f" in features:
         found.add(("scale", Type(float32, 16)))
     if "avx512bf16" in features:

@@ -1,6 +1,6 @@
 """exp, log, exp2, log2, sin and cos of f32 as polynomials: fma by fma, so that the bits depend
-neither on lanes nor on the machine. In f64, and for f32 sines of huge arguments, they are the
-functions of the machine's library.
+neither on lanes nor on the machine. In f64 they are the functions of the machine's library, and so
+are f32 sines of huge arguments where it has f64 sines to spare (`Builder.has`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from luminal.dtypes import float32, float64, int32, uint32
 from luminal.expand import polynomials as table
+from luminal.expand.angles import huge_angle
 from luminal.expand.builder import Builder
-from luminal.expand.ir import Operand
+from luminal.expand.ir import Operand, Type
 
 
 def exp(b: Builder, x: Operand) -> Operand:
@@ -115,28 +116,42 @@ def _log_special(b: Builder, x: Operand, result: Operand) -> Operand:
 
 
 def _sine(b: Builder, name: str, x: Operand) -> Operand:
+    """Reduced by multiples of pi/2, then by the polynomial of that quadrant. Huge angles seldom
+    occur: they are reduced in a branch, or, where the machine has a sine of f64, computed by it.
+    """
     if x.type.dtype is float64:
         return b.op(name, x)
-    near = _sine_near(b, name, x)
+    r, quadrant = _angle(b, x)
     body = b.op("and", b.bitcast(x, uint32), 0x7FFFFFFF)
     huge = b.op("lt", b.op("sub", body, table.HUGE_BITS), table.INF_BITS - table.HUGE_BITS)
     found = huge if x.type.lanes == 1 else b.op("any", huge)
+    if b.has(name, Type(float64, x.type.lanes)):
+        near = _sine_in(b, name, x, r, quadrant)
+        with b.branch(found, seldom=True) as choose:
+            far = b.cast(b.op(name, b.cast(x, float64)), float32)
+            return choose(b.op("select", huge, far, near), near)
     with b.branch(found, seldom=True) as choose:
-        far = b.cast(b.op(name, b.cast(x, float64)), float32)
-        return choose(b.op("select", huge, far, near), near)
+        reduced, turns = huge_angle(b, x)
+        r = choose(b.op("select", huge, reduced, r), r)
+        quadrant = choose(b.op("select", huge, turns, quadrant), quadrant)
+    return _sine_in(b, name, x, r, quadrant)
 
 
-def _sine_near(b: Builder, name: str, x: Operand) -> Operand:
-    """Reduced by multiples of pi/2, then both polynomials, picked by the quadrant."""
+def _angle(b: Builder, x: Operand) -> tuple[Operand, Operand]:
+    """(r, n) with x = n*pi/2 + r, for angles that are not huge; of n the last bits count."""
     shifted = b.op("fma", x, table.TWO_OVER_PI, table.ROUND)
     n = b.op("sub", shifted, table.ROUND)
     r = x
     for piece in table.HALF_PI:
         r = b.op("fma", n, -piece, r)
+    return r, b.bitcast(shifted, uint32)
+
+
+def _sine_in(b: Builder, name: str, x: Operand, r: Operand, quadrant: Operand) -> Operand:
+    """Both polynomials, picked by the quadrant."""
     rr = b.op("mul", r, r)
     sine = b.op("fma", b.op("mul", r, rr), _horner(b, rr, table.SIN), r)
     cosine = b.op("fma", rr, b.op("fma", rr, _horner(b, rr, table.COS), -0.5), 1.0)
-    quadrant = b.bitcast(shifted, uint32)
     if name == "cos":
         quadrant = b.op("add", quadrant, 1)
     odd = b.op("ne", b.op("and", quadrant, 1), 0)

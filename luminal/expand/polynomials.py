@@ -5,7 +5,7 @@ other was rounded to f32 and the rest fitted again.
 
 Largest error measured on 2**26 to 2**27 arguments of all magnitudes against f64, in ulp of the f32
 result (subnormal ones too): exp 1.00, exp2 0.86, log 0.86, log2 1.10; sin and cos up to
-|x| = 2**20 1.61, or 2**-23.7 absolute.
+|x| = 2**20 1.61, or 2**-23.7 absolute; 1.58 beyond, by integers.
 """
 
 LN2_HI, LN2_LO = float.fromhex("0x1.62e43p-1"), float.fromhex("-0x1.05c61p-29")
@@ -33,5 +33,9 @@ ROUND = 1.5 * 2.0**23
 ROUND_BITS = 0x4B400000
 SQRT_HALF_BITS = 0x3F3504F3
 HUGE_BITS = 0x49800000
-"""2**20: from here on sin and cos are computed in f64."""
+"""2**20: from here on quarters of a turn are counted in integers (`angles.py`), or in f64."""
+TWO_OVER_PI_BITS = 0x_0517CC1B_727220A9_4FE13ABE_8FA9A6EE_06DB14AC_C9E21C82_0FF28B1D
+"""Of 2/pi, the first with the weight 2**4: in front of 2**20's window stand zeros."""
+TWO_OVER_PI_PAIRS = tuple(TWO_OVER_PI_BITS >> 160 - 32 * k & 2**64 - 1 for k in range(6))
+"""Each word of it with the next one."""
 INF_BITS = 0x7F800000

@@ -70,7 +70,7 @@ class Code:
     ) -> None:
         self.launches = launches
         self.kernel = kernel
-        known = instructions(target.features) if launches.walks else frozenset()
+        known = instructions(target.features if launches.walks else frozenset())
         self.expanded = expand(kernel, launches.lanes, known)
         verify(self.expanded)
         self.native = native
