@@ -106,6 +106,8 @@ def derive(
         # A pass has no end of a sum to offer before all of its steps are done.
         if any(t in above and ends(t) and t.is_reduction for t in reads):
             return Refusal(maximum, f"{r!r} needs the end of a sum of the same pass")
+        # Over fewer axes it would end while the maximum still moves; over more it adds up what
+        # several maxima scale, and no one factor rescales that.
         if set(r.attrs) != step:
             return Refusal(maximum, f"{r!r} uses the maximum and runs over other axes")
         member = _rescaled(r, maximum, ends)
@@ -159,6 +161,7 @@ def lane_axis(cascade: Cascade) -> Symbol | None:
 
 def _apart(contraction: Term, lane: Symbol, steps: set[Symbol]) -> bool:
     factors = contraction.args[0].args
+    # What varies along the lanes is packed once, before the pass has any steps.
     return not any(lane in factor.axes and steps & factor.axes for factor in factors)
 
 
@@ -221,6 +224,7 @@ def _rescaled(sum_: Reduction, maximum: Reduction, is_read: Callable[[Term], boo
         found = [rates[arg] for arg in term.args if arg in rates]
         if term.op in ("Exp", "Exp2"):
             (exponent,) = term.args
+            # Not linear in x counts as not growing with it, which is refused below.
             slope, growth = slopes[exponent], growths.get(exponent)
             if slope is None:
                 rates[term] = f"the exponent {exponent!r} is not linear in the maximum"
@@ -277,6 +281,8 @@ def _slopes(
         if term.op == "Add":
             found[term] = sum(slopes)
         elif term.op == "Mul" and len(slopes) == 1:
+            # A value as the scale could have either sign, and the sign decides whether sums may
+            # overflow.
             scale = next(arg for arg in term.args if arg not in found)
             if isinstance(scale, Literal):
                 found[term] = slopes[0] * float(scale.value)

@@ -109,6 +109,8 @@ class Pass:
         for a in work.outer_steps:
             env = work.open(a, env)
         extent = work.values.canonical(extent_of((work.step,)))
+        # Blocks begin at the first visited step, so a window that slides along costs as many blocks
+        # at its end as at its start.
         low, high = self.visited(env, extent)
         size = work.blocking.step_block
         number = work.blocks.fresh_axis(ceil_div(extent, size))

@@ -33,12 +33,14 @@ class AlongSteps:
         axes = (*work.lane_axes, work.step)
         rows = {r: work.row(axes, r.dtype) for r in work.cascade.inner}
         work.stages.pending = [*work.cascade.inner]
+        # A tile of steps alone has fewer sums side by side, so it takes more steps.
         dot_tile = TileChoice(DOT_TILE if work.lane_axes else 2 * DOT_TILE)
         while work.stages.pending:
             (first, *_) = stage = work.stages.next_stage()
             dots = not all(self.lies_along_steps(r) for r in stage)
             tile = dot_tile if dots else self.vectors
             *_, along = (x for x in work.stages.schedule.sequential if x.members[0] in first.attrs)
+            # Vectors run along one axis: a dot product's own, whose parts are folded, or the steps.
             work.tiles[along.symbol] = TileChoice(1, work.blocking.width if dots else 1)
             lanes = TileChoice(DOT_TILE)
             with work.loops(work.lane_axes, env, lanes) as outside:
@@ -76,6 +78,8 @@ class AlongSteps:
             values = [(work.values.evaluate(m.term.args[0], inside),) for m in plain]
             for row, tile in zip(rows.values(), tiles, strict=True):
                 work.write(row, inside, tile)
+            # A maximum may start from the old one at every position of a vector. A sum may not:
+            # what it has so far would count once for each, so it is added when these are folded.
             zeros = [work.arithmetic.identity(SUM)] * len(plain)
             totals = work.arithmetic.fold(SUM, zeros, values)
             for member, total in zip(plain, totals, strict=True):

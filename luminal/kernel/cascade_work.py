@@ -134,6 +134,7 @@ class Workspace:
 
     def read(self, row: Row, env: Env) -> Tile:
         """What the row holds now: loaded in the innermost loop."""
+        # The evaluator would give the value it knows; state is another one after each block.
         offset, level = self.values.canonical(row.offset(env)), self.blocks.depth
         tile = self.blocks.new(offset.symbols(), self.dtype, level)
         self.blocks.put(Load(tile, row.buffer, offset), level)
@@ -147,6 +148,8 @@ class Workspace:
     def keep(self, rows: Mapping[Term, Row]) -> None:
         """From here on these terms are read from their rows."""
         for row in rows.values():
+            # Loads stay inside of this block: without the level, one at a position that depends on
+            # no loop would move out, above the stores of the next block.
             row.level, row.ready = self.blocks.depth, True
         self.values.rows.update(rows)
 

@@ -199,6 +199,8 @@ class Evaluator:
 
     def waiting(self, term: Term, env: Env) -> list[tuple[Term, Env]]:
         """The operands, with the environments they are read in, that have no value yet."""
+        # A row has the value at the loops' own positions; behind an At another position is asked
+        # for.
         row = self.rows.get(term) if env.base else None
         if term in self.group.reads or (row is not None and row.ready):
             return []
@@ -384,5 +386,6 @@ class Evaluator:
         used = offset.symbols()
         level = max(row.level, self.blocks.tile_levels[tile.id], self.blocks.level_of(used))
         self.blocks.put(Store(row.buffer, offset, tile), level)
+        # Stored inside of a loop that may have no trips is maybe not stored.
         if not self.blocks.may_be_skipped(row.level, level, used):
             row.offsets.add(offset)

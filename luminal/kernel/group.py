@@ -147,6 +147,7 @@ class _Namer:
         self.ranks = {a: rank for rank, a in enumerate(axis_order(used))}
         self.axes = {a: axis(f"a{rank}", _extent(a)) for a, rank in self.ranks.items()}
         self.numbers = {term: number for number, term in enumerate(group.terms)}
+        # Operands, and sites of operations with several results, count from 0 as they are met.
         self.operands: dict[Any, int] = {}
         self.sites: dict[int, int] = {}
 
@@ -158,6 +159,8 @@ class _Namer:
 
     def form(self) -> Form:
         group = self.group
+        # Ids order what is placed wherever terms are sorted by them. Their ranks do the same and
+        # are alike in groups of other ids.
         age = {term: rank for rank, term in enumerate(sorted(group.terms, key=lambda t: t.id))}
         local, dots = group.local, group.dots
         terms = tuple((age[t], t in local, dots.get(t), self.term(t)) for t in group.terms)
@@ -166,6 +169,8 @@ class _Namer:
         return Form(key, tuple(self.operands))
 
     def term(self, term: Term) -> Hashable:
+        # What is read is a place and no more: how another kernel computes it does not tell groups
+        # apart.
         if term in self.group.reads:
             return self.place(self.group.reads[term]), term.dtype
         args = tuple(self.numbers[arg] for arg in term.args)
@@ -211,6 +216,7 @@ class _Namer:
     def index(self, position: Expression | int) -> Hashable:
         if isinstance(position, Expression):
             return self.expression(position)
+        # A pair, never a bare number: the Expression 0 equals the int 0, and means something else.
         return int(position), isinstance(position, Slot) and position.inside
 
     def expression(self, expression: Expression) -> Expression:

@@ -65,6 +65,7 @@ def ranges(
         low, high = part.args
         slack = high - low - (part.op == "lt")  # the part holds where this is >= 0
         own = [symbol for symbol in out if symbol in slack.symbols()]
+        # An inequality of two loops is a range of neither: i + j < n cuts a corner off.
         if len(own) != 1:
             return None
         (symbol,) = own
@@ -72,6 +73,8 @@ def ranges(
         if factor is None or not factor.is_const or factor.value not in (1, -1):
             return None
         rest = slack - symbol * factor
+        # In a tile all positions of another loop are worked on together, and each would have
+        # another bound: the loop has one for all.
         if any(s in tiled for s in rest.symbols()):
             return None
         start, stop = out[symbol]
@@ -87,6 +90,8 @@ def relaxed_range(condition: Expression, step: Symbol, extent: Expression, box: 
     found: Range = (const(0), extent)
     for part in condition.args if condition.op == "and" else (condition,):
         bound = _part_range(part, step, extent, box, most=True)
+        # A part that bounds nothing may be left out: the range gets wider, and that is allowed
+        # here.
         if bound is not None:
             found = (maximum(found[0], bound[0]), minimum(found[1], bound[1]))
     return found
@@ -97,6 +102,7 @@ def strict_range(condition: Expression, step: Symbol, extent: Expression, box: B
     found: Range = (const(0), extent)
     for part in condition.args if condition.op == "and" else (condition,):
         bound = _part_range(part, step, extent, box, most=False)
+        # Here the range must not be too wide, so nothing may be left out.
         if bound is None:
             return None
         found = (maximum(found[0], bound[0]), minimum(found[1], bound[1]))
@@ -115,6 +121,7 @@ def _part_range(
         tilt = slack.coefficient(symbol)
         if tilt is None or not tilt.is_const:
             return None
+        # Linear in each symbol, so it is greatest and least at ends of the box, whichever they are.
         slack = slack.substitute({symbol: last if (tilt.value > 0) is most else first})
     holds = slack >= 0
     if holds.is_const:
@@ -146,6 +153,7 @@ def cut_points(
             else:
                 literal |= _changes(rest, factor.value)
     if exact:
+        # Which of two comes first is not known where one depends on dims.
         (point, *others) = exact
         return [] if others or literal else [minimum(maximum(point, 0), extent)]
     if not extent.is_const:
@@ -176,6 +184,8 @@ def whole_vectors(points: Iterable[Expression], lanes: int, extent: int) -> list
         if not point.is_const:
             return [point]
         position = point.value
+        # The short piece takes in some positions of the long one, and keeps a mask. Where a cut
+        # lies is a matter of speed, not of right: each piece decides the conditions for itself.
         if position < SHORT_PIECE * lanes:
             position += -position % lanes
         elif extent - position < SHORT_PIECE * lanes:

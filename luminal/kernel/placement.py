@@ -68,6 +68,7 @@ class Placement:
             self.store_in_pieces(*cut)
             return self.values.finish()
         env = self.grid_loops(self.schedule.grid, Env({}))
+        # Inside of the grid's loops: a row holds one point of them, so its loads may not move out.
         self.local_rows()
         self.stages.run(env)
         self.store_all(env)
@@ -126,6 +127,7 @@ class Placement:
         """
         grid = self.schedule.grid
         outside = self.grid_loops(grid[:number], Env({}))
+        # Once for all pieces: each time a chunk is asked for, the grid gets an axis.
         spans = [(loop, self.chunk(loop, count)) for loop, count in grid[number:]]
         (loop, span), *inner = spans
         depth = self.blocks.depth
@@ -180,6 +182,7 @@ class Placement:
         first = self.blocks.fresh_axis(extent)
         end = opaque(f"end_{first.name}", 1, extent.interval.hi)
         self.values.named.add(end)
+        # Keys are read, and strips packed, at the first row of a run: its other rows agree with it.
         self.stages.run_starts = rows.positions(first)
         env = env.bind(self.stages.run_starts)
         places = (self.group.reads[key] for key in schedule.keys)
@@ -266,6 +269,8 @@ class Placement:
                 self.store(store, inside)
             for _ in loops:
                 self.blocks.close()
+            # Stores over other axes come after these loops, and may read what they have left in
+            # rows.
             if loops:
                 self.stages.rows_written([inside])
 

@@ -59,6 +59,7 @@ class _Rows:
             vector = self.lanes if k == len(self.shape) - 1 else 1
             last = k == others[-1]
             rows = max(1, CHUNK_WORK // work) if last else 1
+            # Whole vectors, or each chunk would end in a tail.
             rows = -(-rows // vector) * vector
             position.append(self.loop(extent, rows, vector))
         return position

@@ -91,6 +91,7 @@ class Stages:
         if any(f is None for f in found) or any(_below(r, pending, self.group) for r in stage):
             return plain, whole
         conditions = {f[0] for f in found if f is not None}
+        # What is read as it was stored, mask and all, has nothing behind the mask in this kernel.
         if len(conditions) > 1 or any(x in self.group.reads for x in plain):
             return plain, whole
         condition = self.values.canonical(conditions.pop().attrs.substitute(env.values))

@@ -94,11 +94,13 @@ class BoundLoop:
             return Operand(entry, depth, const(0), 2), Operand(entry, depth, const(1), 2)
         start, count = self.outer.exact(init, frame, self.before), trips.value
         buffers = [table[start.operand.entry], *turns(count)]
+        # A value lives where it is first settled: the last trip writes there.
         if final is not None and final in places:
             buffers[-1] = table[places[final].operand.entry]
         entry = memory.entry(*buffers)
         if final is not None and final not in places:
             places[final] = Place(Operand(entry + count), init.dtype, final.attrs.result)
+        # One list, read at trip t and written at t + 1: nothing is copied from trip to trip.
         now, following = (Operand(entry + n, depth, const(0), count) for n in (0, 1))
         return now, following
 
@@ -209,6 +211,8 @@ class BoundLoop:
             """Is it, trip by trip, one of these States, which the Loop has no other use for?"""
             operand = inner.places[slice_].operand
             entries = range(operand.entry, operand.entry + operand.modulus)
+            # In this order too: trips that read one State and wrote another one would overwrite
+            # what a later trip still reads.
             return (
                 [buffers[table[n]].owner for n in entries]
                 == list(states)

@@ -46,6 +46,7 @@ def is_update(root: Root, old: Term, is_stored: Callable[[Term], bool]) -> bool:
         or old.attrs.frame != term.attrs.frames[0]
     ):
         return False
+    # What is scattered, or where to, could read elements that were written over a moment ago.
     return old not in below(term.args[1:], is_stored)
 
 
@@ -62,10 +63,14 @@ def is_rewrite(
     if term.axes != axes or old.axes != axes:
         return False
     ends = set(together)
+    # What is stored elsewhere is another kernel's: that one is made to run before (`Readers`).
     inside = term_order(ends, lambda t: t.is_leaf or (is_stored(t) and t not in ends))
     late = {old}
     for each in inside:
         if not late.isdisjoint(each.args) and (not is_stored(each) or each in ends):
+            # A reduction or an At would read other positions, which another thread may have written
+            # by then; with an axis more the old element would be read again after it was
+            # overwritten.
             if not each.is_pointwise or each.axes != axes:
                 return False
             late.add(each)

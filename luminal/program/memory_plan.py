@@ -33,6 +33,8 @@ class Lifetime:
 
     def overlaps(self, other: Lifetime) -> bool:
         """Whether both may hold data at one time."""
+        # A Loop has its epoch to itself: equal numbers are one Loop, others two that do not
+        # overlap.
         for mine, theirs in zip(self.loops, other.loops, strict=False):
             if mine != theirs:
                 return False

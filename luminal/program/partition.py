@@ -39,6 +39,7 @@ def partition(graph: Graph, selection: Selection) -> Partition:
     """The steps and buffers that a selection asks for."""
     memory = Memory()
     scope = Scope(memory, selection, graph.requirements, 0, calls_python(selection))
+    # Sinks first: what a sink's buffer may hold is computed into it, and everyone reads it there.
     for root in selection.roots:
         _sink(scope, root)
     result = memory.partition
@@ -110,6 +111,7 @@ def _scatter(scope: Scope, term: Term) -> list[Unit]:
     if term in scope.rewritten:
         write.overwrites = leaves_of((dest,))
         return [write]
+    # Copy and write are one unit, two steps: no other unit ever finds the half-made value.
     copy = scope.unit((), (Store(dest, place, attrs.frames[0]),))
     reads, steps = copy.reads | write.reads, (*copy.steps, *write.steps)
     return [Unit((term,), reads, steps, leaves=leaves_of(reads))]

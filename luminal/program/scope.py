@@ -86,6 +86,8 @@ class Scope:
         if term.is_opaque:
             loop = term.attrs.hlir
             if term.op == "Loop" and term.attrs.index < loop.carried:
+                # The last trip writes an entry of a list with one for each trip (`BoundLoop`): the
+                # sink's buffer can be that entry where the trips are counted and it is one buffer.
                 elsewhere = varies(loop.trips) or not is_fixed(place.operand)
             elsewhere = elsewhere or root.frame != term.attrs.result
         if term not in self.places and not elsewhere and may_hold(root):
@@ -218,11 +220,14 @@ class Scope:
             if reduction in self.cascades:
                 cascade = self.cascades[reduction]
                 order = group.reductions.index
+                # In the kernel's own order, whatever order a Selection names them in: steps of one
+                # key are one kernel, and the key leaves members out.
                 members = tuple(sorted(cascade.members, key=lambda m: order(m.term)))
                 return CascadeStep(group, replace(cascade, members=members))
         return NestStep(group)
 
     def group(self, stores: tuple[Store, ...]) -> Group:
+        # A store to another place than a term's home is a copy, which reads the home.
         making = {s.term for s in stores if self.is_at(s.term, s.place)}
         roots = (root for store in stores for root in reversed(store.roots))
         asked, computed = self.selection.inside(

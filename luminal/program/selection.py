@@ -203,6 +203,7 @@ def _no_cascade(selection: Selection, cascade: Cascade, kernel: tuple[Term, ...]
     terms = selection.computed(kernel)
     reductions = [t for t in terms if isinstance(t, Reduction)]
     above = dependents(terms, (cascade.maximum,))
+    # Derived again rather than believed: a Selection may come from a text, a search, or a mistake.
     found = derive(cascade.maximum, reductions, above, lambda t: not selection.computes(kernel, t))
     if isinstance(found, Refusal):
         return found.reason
