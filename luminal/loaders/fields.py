@@ -61,9 +61,10 @@ class Fields:
             raise self._wrong(key, value, f"a number above 0, from {least:g} to {most:g}")
         return float(value)
 
-    def number_or_none(self, key: str) -> float | None:
-        """A number above 0, where there is one."""
-        return None if self.values.get(key) is None else self.number(key)
+    def number_or_none(self, key: str, missing: float | None = None) -> float | None:
+        """A number above 0, where there is one; `missing` where there is not even a null."""
+        value = self.values.get(key, missing)
+        return None if value is None else self.number(key, missing or NEEDED)
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from luminal.errors import InputError
 from luminal.loaders.gguf import decimal
-from luminal.loaders.gguf_models.table import GGUFArchitecture
+from luminal.loaders.gguf_models.table import GGUFArchitecture, sliding
 from luminal.loaders.mapped import Array
 from luminal.loaders.shown import shown
 from luminal.models.architectures.deepseek import LatentConfig
@@ -131,7 +131,7 @@ def _windows(layers: tuple[LayerConfig, ...], architecture: GGUFArchitecture) ->
         return {}
     window = next(layer.window for layer in layers if layer.window is not None)
     found: dict[str, Any] = {"attention.sliding_window": window}
-    if slide != architecture.slides(len(slide)):
+    if slide != sliding(len(slide), architecture.windows):
         found["attention.sliding_window_pattern"] = slide
     return found
 

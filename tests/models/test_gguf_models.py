@@ -130,6 +130,65 @@ def test_keys_and_values_apart(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.state_dict()[name], array)
 
 
+LISTED = ([True, False], [False, True], [False, False], [True, True], [0, 1])
+
+
+def windows_of(path: Path, window: int, pattern: Any) -> list[int | None] | None:
+    """Of the layers of a file that says so; None where it is refused for that."""
+    file = read_gguf(path)
+    prefix = f"{file.metadata['general.architecture']}.attention.sliding_window"
+    tensors = {name: each.array() for name, each in file.tensors.items()}
+    save_gguf(path, tensors, {**file.metadata, prefix: window, f"{prefix}_pattern": pattern})
+    try:
+        return [layer.window for layer in decoder_of(load_checkpoint(path)).config.layers]
+    except LoadError as error:
+        if re.search("sliding_window_pattern is .*; in a .* may have a window", str(error)):
+            return None
+        raise
+
+
+@pytest.mark.parametrize("name", sorted({*WRITTEN} - {"llama_with_biases"}))
+def test_windows_are_those_that_the_file_lists(name: str, tmp_path: Path) -> None:
+    """Or the file is refused, where the class has no such layers; one without windows never is.
+
+    Those of the name llama that have windows have no biases.
+    """
+    _, _, path = written(name, tmp_path)
+    for flags in LISTED:
+        found = windows_of(path, 5, flags)
+        assert found == [5 if flag else None for flag in flags] or (found is None and any(flags))
+    assert windows_of(path, 5, 1) == [None, None]  # of one layer the last has none
+    with pytest.raises(
+        LoadError, match=r"pattern is \[True\]; it must be a flag for each of 2 layers"
+    ):
+        windows_of(path, 5, [True])
+
+
+@pytest.mark.parametrize("name", ["ministral", "qwen2", "qwen3", "gemma2", "olmo3", "cohere2"])
+def test_windows_of_any_layers(name: str, tmp_path: Path) -> None:
+    _, _, path = written(name, tmp_path)
+    for flags in LISTED:
+        assert windows_of(path, 5, flags) == [5 if flag else None for flag in flags]
+    assert windows_of(path, 5, 2) == [5, None]
+    assert windows_of(path, 5, 0) == [5, 5]
+
+
+def test_numbers_that_are_listed_for_each_layer(tmp_path: Path) -> None:
+    """One for all where they are the same."""
+    _, checkpoint, path = written("llama", tmp_path)
+    file = read_gguf(path)
+    tensors = {name: each.array() for name, each in file.tensors.items()}
+    keys = ("feed_forward_length", "attention.head_count", "attention.head_count_kv")
+    lists = {f"llama.{key}": [file.metadata[f"llama.{key}"]] * 2 for key in keys}
+    save_gguf(path, tensors, {**file.metadata, **lists})
+    found = decoder_of(load_checkpoint(path))
+    check_same(decoder_of(checkpoint).config, found.config, "llama")
+    for listed in ([2, 1], [2], [2, 2, 2]):
+        save_gguf(path, tensors, {**file.metadata, "llama.attention.head_count_kv": listed})
+        with pytest.raises(LoadError, match=r"head_count_kv is \[.*\], it must be an integer"):
+            load_checkpoint(path)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_format_cannot_say_is_refused(name: str, tmp_path: Path) -> None:
     made(ALL[name], tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -233,18 +234,21 @@ MORE_FOREIGN: dict[str, Any] = {
 
 
 def check_foreign_keys(name: str, folder: Path, foreign: dict[str, dict[str, Any]]) -> None:
-    """A `config.json` with a key that other architectures have: as transformers reads it, or
-    refused.
-    """
+    """A `config.json` with a key that other architectures have."""
     theirs = type(saved(name, folder))
-    path = folder / "config.json"
-    plain = json.loads(path.read_text())
+    plain = json.loads((folder / "config.json").read_text())
+    changed = {key: {**plain, **change} for key, change in foreign.items()}
+    if "rope_parameters" in foreign:
+        both = {**(plain.get("rope_parameters") or {}), **foreign["rope_parameters"]}
+        changed["rope_parameters"] = {**plain, "rope_parameters": both}
+    check_changed(theirs, folder, changed)
+
+
+def check_changed(theirs: Any, folder: Path, changed: dict[str, dict[str, Any]]) -> None:
+    """Each of these as the `config.json` of saved weights: as transformers reads it, or refused."""
     wrong = []
-    for key, change in foreign.items():
-        changed = {**plain, **change}
-        if key == "rope_parameters":
-            changed[key] = {**(plain.get(key) or {}), **change[key]}
-        path.write_text(json.dumps(changed))
+    for key, config in changed.items():
+        (folder / "config.json").write_text(json.dumps(config))
         try:
             model, info = theirs.from_pretrained(folder, output_loading_info=True)
             check_one_length(model.eval(), model, 13)
@@ -270,3 +274,47 @@ def test_keys_that_other_architectures_have(name: str, tmp_path: Path) -> None:
 def test_all_keys_that_other_architectures_have(name: str, tmp_path: Path) -> None:
     more = {key: {key: value} for key, value in MORE_FOREIGN.items()}
     check_foreign_keys(name, tmp_path, FOREIGN | more)
+
+
+SCALINGS: tuple[dict[str, Any], ...] = (
+    {"type": "linear", "factor": 3.0},
+    {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+)
+
+
+def older(plain: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The configuration with positions as they were written before `rope_parameters`."""
+    rest = {key: value for key, value in plain.items() if not key.startswith("rope_")}
+    found = {"theta beside": {**plain, "rope_theta": 77.0}}
+    for theta in ({}, {"rope_theta": 77.0}, {"rope_theta": 5e5}):
+        for scaling in ({}, {"rope_scaling": None}, *({"rope_scaling": x} for x in SCALINGS)):
+            found[f"{theta}, {scaling}"] = rest | theta | scaling
+    return found
+
+
+def lacking(plain: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The configuration with each of its keys missing, or null."""
+    keys = plain.keys() - {"architectures", "model_type", "dtype", "vocab_size"}
+    missing = {f"no {key}": {k: v for k, v in plain.items() if k != key} for key in keys}
+    nulls: dict[str, dict[str, Any]] = {f"null {key}": {**plain, key: None} for key in keys}
+    return missing | nulls
+
+
+@pytest.mark.parametrize(
+    ("name", "some"), [("gemma2", r"no \w+_softcapping"), ("olmo3", r"{'rope_theta': 77.*")]
+)
+def test_older_configurations(name: str, some: str, tmp_path: Path) -> None:
+    theirs = type(saved(name, tmp_path))
+    plain = json.loads((tmp_path / "config.json").read_text())
+    every = older(plain) | lacking(plain)
+    chosen = {key: config for key, config in every.items() if re.fullmatch(some, key)}
+    assert chosen
+    check_changed(theirs, tmp_path, chosen)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TINY)
+def test_configurations_that_lack_keys(name: str, tmp_path: Path) -> None:
+    theirs = type(saved(name, tmp_path))
+    plain = json.loads((tmp_path / "config.json").read_text())
+    check_changed(theirs, tmp_path, older(plain) | lacking(plain))

@@ -291,6 +291,9 @@ TINY = {
     "arcee": Tiny("ArceeConfig", "ArceeForCausalLM", SIZES),
     "exaone4": Tiny("Exaone4Config", "Exaone4ForCausalLM", {**SIZES, **WINDOW}),
     "helium": Tiny("HeliumConfig", "HeliumForCausalLM", {**SIZES, "head_dim": 8}),
+    "ministral": Tiny(
+        "MinistralConfig", "MinistralForCausalLM", {**SIZES, **WINDOW, "head_dim": 16}
+    ),
     "ministral3": Tiny(
         "Ministral3Config",
         "Ministral3ForCausalLM",

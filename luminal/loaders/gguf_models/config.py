@@ -12,7 +12,7 @@ from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.gguf import GGUFFile, decimal
 from luminal.loaders.gguf_models.rearranged import Heads
-from luminal.loaders.gguf_models.table import ARCHITECTURES, GGUFArchitecture
+from luminal.loaders.gguf_models.table import ANY_LAYER, ARCHITECTURES, GGUFArchitecture, sliding
 from luminal.loaders.shown import shown
 
 _NUMBERS = (
@@ -34,6 +34,7 @@ _SCALING_NUMBERS = {
     "yarn_beta_slow": "beta_slow",
 }
 _THETA = 10000.0
+_FLAG_TEXTS = {"True", "False", "0", "1"}
 
 
 def architecture_of(file: GGUFFile, path: Path) -> GGUFArchitecture:
@@ -60,9 +61,20 @@ def heads_of(file: GGUFFile, architecture: GGUFArchitecture, path: Path) -> Head
     """As the metadata says, where there is attention."""
     if "attention.head_count" not in architecture.keys:
         return Heads(1, 1)
-    fields = Fields(file.metadata, path, "the metadata")
+    fields = _fields(file, architecture, path)
     queries = fields.integer(f"{architecture.name}.attention.head_count")
     return Heads(queries, fields.integer(f"{architecture.name}.attention.head_count_kv", queries))
+
+
+def _fields(file: GGUFFile, architecture: GGUFArchitecture, path: Path) -> Fields:
+    """The metadata; what it lists for each layer, and is the same in all, as one value."""
+    values = dict(file.metadata)
+    count = values.get(f"{architecture.name}.block_count")
+    for key in (f"{architecture.name}.{each}" for each in architecture.keys):
+        listed = values.get(key)
+        if isinstance(listed, list) and len(listed) == count and listed == listed[:1] * count:
+            values[key] = listed[0]
+    return Fields(values, path, "the metadata")
 
 
 def config_of(file: GGUFFile, architecture: GGUFArchitecture, path: Path) -> dict[str, Any]:
@@ -74,7 +86,7 @@ class _Reader:
     def __init__(self, file: GGUFFile, architecture: GGUFArchitecture, path: Path) -> None:
         self.tensors = file.tensors
         self.architecture = architecture
-        self.fields = Fields(file.metadata, path, "the metadata")
+        self.fields = _fields(file, architecture, path)
 
     def config(self) -> dict[str, Any]:
         architecture = self.architecture
@@ -97,7 +109,7 @@ class _Reader:
         }
         if architecture.rotary:
             found["rope_parameters"] = self.rope()
-        found |= self.windows(found.get("sliding_window"))
+        found |= self.windows()
         found |= self.more()
         for role in ("bos", "eos"):
             found[f"{role}_token_id"] = self.fields.id_or_none(
@@ -186,21 +198,34 @@ class _Reader:
 
     # --- what only some have
 
-    def windows(self, window: Any) -> dict[str, Any]:
+    def windows(self) -> dict[str, Any]:
         """Which layers slide."""
-        if not window:
+        if not self.value("attention.sliding_window"):
             return {"sliding_window": None}
-        count = self.fields.integer(self.key("block_count"))
-        key = self.key("attention.sliding_window_pattern")
-        if isinstance(self.fields.values.get(key), list):
-            slide = self.fields.listed(key, bool)
-            if len(slide) != count:
-                raise LoadError(f"{self.fields.path}: {key} has {len(slide)} of {count} layers")
-        else:
-            every = self.fields.integer(key, self.architecture.windows, least=0)
-            slide = self.architecture.slides(count, every)
+        architecture, key = self.architecture, self.key("attention.sliding_window_pattern")
+        slide = self.slides(key)
+        if not any(slide) and architecture.windowed != ANY_LAYER:
+            return {"sliding_window": None}
+        if key in self.fields.values and not architecture.may_slide(slide):
+            raise LoadError(
+                f"{self.fields.path}: {key} is {shown(self.fields.values[key])}; in a "
+                f"{architecture.hugging_face} {architecture.windowed} may have a window"
+            )
         kinds = ["sliding_attention" if each else "full_attention" for each in slide]
         return {"layer_types": kinds, "use_sliding_window": True}
+
+    def slides(self, key: str) -> list[bool]:
+        """The same as flags, from a list of them or the period of the pattern."""
+        count = self.fields.integer(self.key("block_count"))
+        given = self.fields.values.get(key)
+        if not isinstance(given, list):
+            return sliding(count, self.fields.integer(key, self.architecture.windows, least=0))
+        if len(given) != count or not {*map(repr, given)} <= _FLAG_TEXTS:
+            raise LoadError(
+                f"{self.fields.path}: {key} is {shown(given)}; it must be a flag for each of "
+                f"{count} layers"
+            )
+        return [bool(each) for each in given]
 
     def more(self) -> Mapping[str, Any]:
         name = self.architecture.name

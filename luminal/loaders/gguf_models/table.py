@@ -6,7 +6,7 @@ https://github.com/ggml-org/llama.cpp/blob/master/gguf-py/gguf/constants.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ from luminal.loaders.gguf_models.rearranged import (
 )
 
 Names = Mapping[str, str]
+NO_LAYER, ALL_LAYERS, ANY_LAYER = "no layer", "only all layers", "any layer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,11 @@ class GGUFArchitecture:
     the metadata, or a tensor of a layer, without which the file is of another class; `key=number`:
     the key has this number. Where several
     of Hugging Face's names are one of the file's, the last is theirs that is read. `joined`: names
-    of layers for two of the file's. `rope`: of `rope_parameters`, whatever the file. `windows`: of
-    so many layers the last has no window, where the file does not list them. `local_theta`: the
-    rotary base of layers with a window, which turn by other angles than those without; 0 is theirs.
+    of layers for two of the file's. `rope`: of `rope_parameters`, whatever the file. `windowed`:
+    how many layers of the class may have a window, NO_LAYER, ALL_LAYERS or ANY_LAYER. `windows`: of
+    so many the last has none, where the file does not list them; 0: all have one. `local_theta`:
+    the rotary base of layers with a window, which turn by other angles than those without; 0 is
+    theirs.
     """
 
     hugging_face: str
@@ -61,15 +64,19 @@ class GGUFArchitecture:
     joined: Mapping[str, Joined] = field(default_factory=dict)
     rotary: bool = True
     rope: Mapping[str, Any] = field(default_factory=dict)
-    windows: int = 1
+    windowed: str = NO_LAYER
+    windows: int = 0
     local_theta: float | None = None
-
-    def slides(self, count: int, windows: int | None = None) -> list[bool]:
-        """Which of `count` layers have a window: all but every so many-th one."""
-        every = self.windows if windows is None else windows
-        return [every < 2 or (layer + 1) % every != 0 for layer in range(count)]
-
     only_with: str | None = None
+
+    def may_slide(self, slides: Sequence[bool]) -> bool:
+        """Whether the class can say that these layers have a window, and the others none."""
+        return len({*slides}) < 2 if self.windowed == ALL_LAYERS else self.windowed == ANY_LAYER
+
+
+def sliding(count: int, every: int) -> list[bool]:
+    """Which of `count` layers have a window: all but every so many-th one; 0: all."""
+    return [not every or (layer + 1) % every != 0 for layer in range(count)]
 
 
 _KEYS = {
@@ -234,6 +241,18 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _NAMES,
         changes=_INTERLEAVED,
         only_with="expert_count",
+        windowed=ALL_LAYERS,
+    ),
+    GGUFArchitecture(
+        "MinistralForCausalLM",
+        "llama",
+        "ministral",
+        _OWN_HEADS,
+        _LLAMA,
+        _NAMES,
+        changes=_INTERLEAVED,
+        windowed=ANY_LAYER,
+        only_with="attention.sliding_window_pattern",
     ),
     GGUFArchitecture(
         "MistralForCausalLM",
@@ -244,6 +263,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _NAMES,
         changes=_INTERLEAVED,
         only_with="attention.sliding_window",
+        windowed=ALL_LAYERS,
     ),
     GGUFArchitecture(
         "LlamaForCausalLM",
@@ -265,9 +285,18 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         flags=_BIASES | {"mlp_bias": "ffn_up.bias"},
         changes=_INTERLEAVED,
     ),
-    GGUFArchitecture("Qwen2ForCausalLM", "qwen2", "qwen2", _RMS, _LLAMA, _NAMES),
     GGUFArchitecture(
-        "Qwen3ForCausalLM", "qwen3", "qwen3", _OWN_HEADS, _LLAMA | _QK_NORMS, _NAMES, flags=_BIASES
+        "Qwen2ForCausalLM", "qwen2", "qwen2", _RMS, _LLAMA, _NAMES, windowed=ANY_LAYER
+    ),
+    GGUFArchitecture(
+        "Qwen3ForCausalLM",
+        "qwen3",
+        "qwen3",
+        _OWN_HEADS,
+        _LLAMA | _QK_NORMS,
+        _NAMES,
+        flags=_BIASES,
+        windowed=ANY_LAYER,
     ),
     GGUFArchitecture(
         "Qwen3MoeForCausalLM",
@@ -284,6 +313,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _NAMES,
         flags=_BIASES,
         constants={"norm_topk_prob": True},
+        windowed=ALL_LAYERS,
     ),
     GGUFArchitecture(
         "GemmaForCausalLM",
@@ -306,6 +336,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         flags=_BIASES,
         changes=_SHIFTED_NORMS,
         constants={"hidden_activation": "gelu_pytorch_tanh"},
+        windowed=ANY_LAYER,
         windows=2,
     ),
     GGUFArchitecture(
@@ -318,6 +349,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         flags=_BIASES,
         changes=_SHIFTED_NORMS,
         constants={"hidden_activation": "gelu_pytorch_tanh"},
+        windowed=ANY_LAYER,
         windows=6,
         local_theta=10000.0,
     ),
@@ -348,6 +380,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
             "mlp.down_proj": "ffn_down",
         },
         _NAMES,
+        windowed=ALL_LAYERS,
     ),
     GGUFArchitecture(
         "GPT2LMHeadModel",
@@ -464,6 +497,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _NORMS_BEFORE | _ATTENTION | {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
         _NAMES,
         flags={"use_bias": "attn_q.bias"},
+        windowed=ALL_LAYERS,
     ),
     GGUFArchitecture(
         "Olmo3ForCausalLM",
@@ -473,6 +507,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _ATTENTION | _GATED | _NORMS_AFTER | _QK_NORMS,
         _NAMES,
         flags=_BIASES,
+        windowed=ANY_LAYER,
         windows=4,
         local_theta=0.0,
         only_with="attention.sliding_window",
@@ -528,6 +563,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _NAMES,
         flags={"qkv_bias": "attn_q.bias"},
         changes={"ffn_gate_inp_shexp": ONE_ROW},
+        windowed=ANY_LAYER,
     ),
     GGUFArchitecture(
         "StableLmForCausalLM",
@@ -559,6 +595,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         {"input_layernorm": "attn_norm", **_ATTENTION, **_GATED},
         _NAMES,
         flags=_BIASES,
+        windowed=ANY_LAYER,
         windows=4,
     ),
     GGUFArchitecture(
@@ -634,6 +671,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
             "mlp.experts.gate_up_proj_bias": GATE_BIASES_IN_TURN,
         },
         rope={"truncate": False},
+        windowed=ANY_LAYER,
         windows=2,
     ),
     GGUFArchitecture(

@@ -32,7 +32,7 @@ from luminal.models.architectures.llama import LLAMA
 from luminal.models.architectures.llama4 import LLAMA4
 from luminal.models.architectures.mamba import FALCON_MAMBA, MAMBA, MAMBA2
 from luminal.models.architectures.minicpm3 import MINICPM3
-from luminal.models.architectures.mistral import MISTRAL
+from luminal.models.architectures.mistral import MINISTRAL, MISTRAL
 from luminal.models.architectures.mixtral import MIXTRAL
 from luminal.models.architectures.olmo import OLMO
 from luminal.models.architectures.olmo2 import OLMO2, OLMO3
@@ -88,6 +88,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "MambaForCausalLM": MAMBA,
     "MiniCPM3ForCausalLM": MINICPM3,
     "Ministral3ForCausalLM": MISTRAL,
+    "MinistralForCausalLM": MINISTRAL,
     "Mistral3ForConditionalGeneration": text_part(MISTRAL),
     "MistralForCausalLM": MISTRAL,
     "MixtralForCausalLM": MIXTRAL,

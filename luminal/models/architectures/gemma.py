@@ -17,6 +17,7 @@ from luminal.models.architectures.settings import (
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 
 _GELU = "gelu_pytorch_tanh"
+_CAP = "final_logit_softcapping"
 
 
 def _decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:
@@ -50,15 +51,18 @@ def _later(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> D
         activation=fields.text("hidden_activation", _GELU),
         norm_place="both",
         query_scale=fields.number("query_pre_attn_scalar", 256) ** -0.5,
-        logit_softcap=fields.number_or_none("final_logit_softcapping"),
         **changes,
     )
 
 
 def config2(fields: Fields) -> DecoderConfig:
     """Of Gemma 2: layers 0, 2, ... slide, and scores have a soft-cap."""
-    layers = layers_of(fields, windows_of(fields, lambda layer: layer % 2 == 0))
-    return _later(fields, layers, attention_softcap=fields.number_or_none("attn_logit_softcapping"))
+    return _later(
+        fields,
+        layers_of(fields, windows_of(fields, lambda layer: layer % 2 == 0)),
+        attention_softcap=fields.number_or_none("attn_logit_softcapping", 50),
+        logit_softcap=fields.number_or_none(_CAP, 30),
+    )
 
 
 def config3(fields: Fields) -> DecoderConfig:
@@ -66,7 +70,7 @@ def config3(fields: Fields) -> DecoderConfig:
     pattern = fields.integer("sliding_window_pattern", 6)
     near = Fields({"rope_theta": fields.number("rope_local_base_freq", 1e4)}, fields.path)
     layers = layers_of_two_rotaries(fields, lambda layer: (layer + 1) % pattern != 0, near, 1e6)
-    return _later(fields, layers, qk_norm="head")
+    return _later(fields, layers, qk_norm="head", logit_softcap=fields.number_or_none(_CAP))
 
 
 _NAMES = {

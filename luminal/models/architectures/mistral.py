@@ -1,4 +1,4 @@
-"""Mistral, a Llama with a sliding window, and Ministral 3. arXiv 2310.06825, 2601.08584."""
+"""Mistral, a Llama with a sliding window, Ministral, Ministral 3. arXiv 2310.06825, 2601.08584."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from luminal.models.architectures.settings import (
     original_positions,
     rope_section,
     same_windows,
+    windows_of,
 )
 from luminal.models.decoder_config import DecoderConfig
 from luminal.nn.attention import Temperature
@@ -27,4 +28,11 @@ def config(fields: Fields) -> DecoderConfig:
     return decoder(fields, layers)
 
 
+def config_of_kinds(fields: Fields) -> DecoderConfig:
+    """Of Ministral, some of whose layers may see all; by default none does."""
+    windowed = fields.values.get("sliding_window") is not None
+    return decoder(fields, layers_of(fields, windows_of(fields, lambda layer: windowed)))
+
+
 MISTRAL = Architecture(config)
+MINISTRAL = Architecture(config_of_kinds)

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of, layers_of_two_rotaries
+from luminal.models.architectures.settings import (
+    decoder,
+    layers_of,
+    layers_of_two_rotaries,
+    refuse,
+)
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 
 
@@ -18,6 +23,8 @@ def config(fields: Fields) -> DecoderConfig:
 
 def config3(fields: Fields) -> DecoderConfig:
     """Of OLMo 3: of four layers three slide; a scaling of positions is the others'."""
+    if not fields.section("rope_parameters"):
+        refuse(fields, rope_theta=5e5)  # versions of transformers give another to other layers
     near = Fields({}, fields.path)
     layers = layers_of_two_rotaries(fields, lambda layer: (layer + 1) % 4 != 0, near, 5e5)
     return _decoder(fields, layers)

@@ -146,8 +146,11 @@ def layers_of_two_rotaries(
     `before`: the parameters of those with a window in files before `rope_parameters`.
     """
     rope = fields.section("rope_parameters")
+    older = fields.section("rope_scaling")
+    if older.values.get("rope_type") is None:
+        refuse(older, type="default")  # some versions of transformers take no notice of another
     near = {**before.values, **rope.section("sliding_attention").values}
-    far = {**rope.section("full_attention").values, **fields.section("rope_scaling").values}
+    far = {**rope.section("full_attention").values, **older.values}
     local = rotary_of(fields, Fields(near, fields.path), theta)
     whole = rotary_of(fields, Fields(far, fields.path), theta)
     found = windows_of(fields, slides)
