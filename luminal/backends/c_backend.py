@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from luminal.backends.cpu import costs
+from luminal.backends import device_costs
 from luminal.backends.group_schedules import Groups, GroupSchedules
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell_tiles
@@ -52,12 +52,13 @@ def machine(
 class CBackend(ABC):
     """Kernels spelled in a dialect, compiled and run by the Driver of a device, the `number`-th.
 
-    A subclass has its name, its dialect and its driver.
+    A subclass has its name, its dialect and its driver. `cost`: what work costs on its device.
     """
 
     target: Target
     number: int = 0
     groups: Groups = GROUPS
+    cost: Callable[[Target], Costs] = device_costs.gpu
     base: ClassVar[str]
     dialect: ClassVar[Dialect]
 
@@ -83,8 +84,8 @@ class CBackend(ABC):
 
     @property
     def costs(self) -> Costs:
-        """Those that a CPU of scalars would have."""
-        return costs.of(self.target)
+        """Those of its kind of device."""
+        return self.cost(self.target)
 
     @property
     def layouts(self) -> Panels | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from luminal.backends import device_costs
 from luminal.backends.c_backend import CBackend, machine
 from luminal.backends.group_schedules import Groups
 from luminal.backends.opencl import platforms
@@ -33,9 +34,12 @@ def current(number: int = 0) -> OpenCl:
     device = platforms.devices()[number]
     units, shared = device.max_compute_units, device.local_mem_size
     # A CPU's compilers make a vector of the lanes of a group: more of them are a loop.
-    lanes = LANES if platforms.is_gpu(device) else device.native_vector_width_float
+    is_gpu = platforms.is_gpu(device)
+    lanes = LANES if is_gpu else device.native_vector_width_float
     groups = Groups(lanes, device.max_work_group_size, shared, is_rule=lanes > 1)
-    return OpenCl(machine("opencl", units, shared, device.global_mem_cache_size), number, groups)
+    target = machine("opencl", units, shared, device.global_mem_cache_size)
+    cost = device_costs.gpu if is_gpu else device_costs.cores
+    return OpenCl(target, number, groups, cost)
 
 
 def count() -> int:
