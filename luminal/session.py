@@ -565,9 +565,16 @@ def default_device() -> str | None:
     return _device.get()
 
 
+def chosen_device(device: str | None) -> str:
+    """The name that is given, else that of this context, else the CPU's: for what compiles later,
+    perhaps in another context.
+    """
+    return device or _device.get() or "cpu"
+
+
 def _backend_of(graph: Recorder, backend: str | None) -> Backend | Interpreter:
     """The backend that a compile names, or the graph's, or the default one."""
-    return registry.find(backend or graph.device or _device.get() or "cpu")
+    return registry.find(chosen_device(backend or graph.device))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from luminal.cli import bench_decoder, onnx_inputs
+from luminal.cli.options import Backend
 from luminal.errors import InputError
 
 BLOCK_SECONDS = 0.25
@@ -44,7 +45,7 @@ def command(
         list[str] | None, typer.Option(metavar="N=1", help="The size of a dim; may be repeated.")
     ] = None,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
-    backend: Annotated[str, typer.Option(help="Where a decoder runs.")] = "cpu",
+    backend: Backend = "cpu",
     blocks: Annotated[int, typer.Option(min=1, help="Blocks of a quarter second for each.")] = 8,
     threads: Annotated[int, typer.Option(min=1, help="Threads of every runtime.")] = 2,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from luminal.cli.options import Backend
 from luminal.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def command(
     ] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling.")] = 0,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
-    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+    backend: Backend = "cpu",
     context: Annotated[int | None, typer.Option(min=1, help="Most tokens of a chat.")] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Times after every answer.")] = False,
 ) -> None:

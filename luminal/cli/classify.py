@@ -11,6 +11,7 @@ import numpy as np
 import typer
 
 from luminal.cli import onnx_inputs
+from luminal.cli.options import Backend
 from luminal.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def command(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many labels to show.")] = 5,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
-    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+    backend: Backend = "cpu",
 ) -> None:
     """Print the likeliest labels of each image, with their probabilities."""
     if model.endswith(".onnx"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from luminal.cli.options import Backend
 from luminal.errors import InputError
 
 if TYPE_CHECKING:  # imported when the command runs
@@ -42,7 +43,7 @@ def command(
     dump: Annotated[
         list[Stage] | None, typer.Option(help="Stage to print; may be given several times.")
     ] = None,
-    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+    backend: Backend = "cpu",
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
     dims: Annotated[
         list[str] | None, typer.Option(metavar="s=1..64", help="Narrow a dim; may be repeated.")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from luminal.cli.options import Backend
 from luminal.errors import InputError
 
 
@@ -19,7 +20,7 @@ def command(
     confidence: Annotated[float, typer.Option(help="Show what is at least so likely.")] = 0.25,
     iou: Annotated[float, typer.Option(help="Boxes that overlap more are one thing.")] = 0.7,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
-    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+    backend: Backend = "cpu",
 ) -> None:
     """Print a line for each thing: how sure it is, what it is, its box in pixels."""
     from luminal import models

@@ -11,6 +11,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from luminal.cli.options import Backend
 from luminal.errors import InputError
 from luminal.loaders.write_atomic import replacing
 
@@ -25,7 +26,7 @@ def command(
         Path | None, typer.Option("--output", "-o", metavar="FILE.npy", help="Write one array.")
     ] = None,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
-    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+    backend: Backend = "cpu",
 ) -> None:
     """Print a line of JSON for each text: the text and its vector."""
     from luminal import models

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from luminal.cli.options import Backend
 from luminal.errors import InputError
 
 
@@ -52,7 +53,7 @@ def command(
         typer.Option(help="A smaller model that proposes tokens, or `lookup`: from the text."),
     ] = None,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
-    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+    backend: Backend = "cpu",
     stats: Annotated[bool, typer.Option("--stats", help="End with times and tokens/s.")] = False,
 ) -> None:
     """Continue a prompt, token by token."""

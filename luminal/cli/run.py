@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from luminal.cli import onnx_inputs
+from luminal.cli.options import Backend
 from luminal.errors import InputError
 
 
@@ -25,13 +26,14 @@ def command(
         list[str] | None, typer.Option(metavar="N=1", help="The size of a dim; may be repeated.")
     ] = None,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    backend: Backend = "cpu",
     profile: Annotated[bool, typer.Option("--profile", help="Time every kernel.")] = False,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE.npz", help="Write the outputs here.")
     ] = None,
 ) -> None:
     """Run MODEL.onnx and print its outputs."""
-    loaded = onnx_inputs.load_model(model).compile(mode=mode)
+    loaded = onnx_inputs.load_model(model).compile(mode=mode, backend=backend)
     arrays = onnx_inputs.arrays_of(
         loaded, input or [], onnx_inputs.sizes(dims or []), random=random
     )

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from luminal.cli.options import Backend
 from luminal.errors import InputError
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@A-Z\s]+")
@@ -51,7 +52,7 @@ def command(
     drain: Annotated[
         int, typer.Option(min=0, help="Seconds for what runs, after SIGTERM or Ctrl-C.")
     ] = 30,
-    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+    backend: Backend = "cpu",
 ) -> None:
     """Serve a model until SIGTERM or Ctrl-C."""
     known = [] if keys is None else _read_keys(keys)

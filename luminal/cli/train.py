@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from luminal.cli.options import Backend
+
 
 def command(
     config: Annotated[
@@ -18,6 +20,7 @@ def command(
     resume: Annotated[
         bool, typer.Option(help="Go on from the newest checkpoint in the output folder.")
     ] = True,
+    backend: Backend = "cpu",
 ) -> None:
     """Train a tokenizer and a Llama on a text; `luminal generate --model FOLDER` reads the folder.
 
@@ -25,13 +28,15 @@ def command(
     """
     from dataclasses import replace
 
+    from luminal import session
     from luminal.models.train import TextRun, train_text
     from luminal.training.settings import read_settings
 
     run = read_settings(config, TextRun)
     if output is not None:
         run = replace(run, output=str(output.absolute()))
-    trained = train_text(run, config.parent, resume=resume)
+    with session.device(backend):
+        trained = train_text(run, config.parent, resume=resume)
     typer.echo()
     typer.echo(trained.sample)
     typer.echo()

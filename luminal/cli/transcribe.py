@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from luminal.cli.options import Backend
 from luminal.errors import InputError
 
 
@@ -19,7 +20,7 @@ def command(
     translate: Annotated[bool, typer.Option("--translate", help="Write in English.")] = False,
     timestamps: Annotated[bool, typer.Option(help="Show the time of each line.")] = True,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
-    backend: Annotated[str, typer.Option(help="Where to run; see `luminal devices`.")] = "cpu",
+    backend: Backend = "cpu",
 ) -> None:
     """Print what is said, a line for each segment as it is found."""
     from luminal import models

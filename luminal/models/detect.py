@@ -23,7 +23,7 @@ from luminal.models.sampling import is_number
 from luminal.models.yolo import STRIDES, Yolo
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
-from luminal.session import Graph, compile
+from luminal.session import Graph, chosen_device, compile
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -106,10 +106,10 @@ class YoloDetector(Detector):
         labels: Sequence[str],
         size: int = 640,
         mode: CompilationMode | str = "fast",
-        backend: str = "cpu",
+        backend: str | None = None,
     ) -> None:
         super().__init__(labels, size)
-        self.model, self.mode, self.backend = model, mode, backend
+        self.model, self.mode, self.backend = model, mode, chosen_device(backend)
         self._programs: dict[float, Executable] = {}
 
     @classmethod

@@ -23,7 +23,7 @@ from luminal.models.architectures.settings import refuse
 from luminal.models.encoder import Encoder, within
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
-from luminal.session import Graph, compile
+from luminal.session import Graph, chosen_device, compile
 
 Array = np.ndarray[Any, Any]
 BATCH = 32  # texts at once: more gains nothing on a CPU, and padding grows
@@ -119,10 +119,10 @@ class TextEncoder:
         tokenizer: Tokenizer,
         pooling: Pooling,
         mode: CompilationMode | str = "fast",
-        backend: str = "cpu",
+        backend: str | None = None,
     ) -> None:
         self.model, self.tokenizer, self.pooling = model, tokenizer, pooling
-        self.mode, self.backend = mode, backend
+        self.mode, self.backend = mode, chosen_device(backend)
         longest = model.config.max_position_embeddings
         self.max_tokens = min(longest, pooling.max_tokens or longest)
         self._program: Executable | None = None

@@ -30,6 +30,7 @@ from luminal.models.text import Completion, Constraint, Ranked, Text
 from luminal.runtime.executable import Executable
 from luminal.runtime.results import Results
 from luminal.search.options import CompilationMode, mode_of
+from luminal.session import chosen_device
 
 MOST_ROWS = 64  # texts of a batch: each has caches of the whole context
 MAX_CONTEXT = 4096  # positions the caches hold by default: more costs memory few prompts need
@@ -46,11 +47,11 @@ class LanguageModel:
         model: Decoder,
         tokenizer: Tokenizer,
         mode: CompilationMode | str = "fast",
-        backend: str = "cpu",
+        backend: str | None = None,
         context: int | None = None,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
-        self.mode, self.backend = mode, backend
+        self.mode, self.backend = mode, chosen_device(backend)
         longest = model.longest_text
         self.context = min(longest, MAX_CONTEXT) if context is None else context
         if checked_count("context", self.context, 1) > longest:
@@ -60,7 +61,7 @@ class LanguageModel:
             )
         self.stats = Stats()
         self.chat_template: ChatTemplate | None = None
-        self.programs = Programs(model, self.context, mode, backend)
+        self.programs = Programs(model, self.context, mode, self.backend)
         self._prefix: Prompt | None = None
 
     def __repr__(self) -> str:
@@ -368,19 +369,20 @@ def load(
     path: str | Path,
     tokenizer: str | Path | None = None,
     mode: CompilationMode | str = "fast",
-    backend: str = "cpu",
+    backend: str | None = None,
     context: int | None = None,
 ) -> Any:
     """The model in a folder, a `.gguf`, a llama2.c `.bin`, or of a Hugging Face id.
 
     A LanguageModel, or for `luminal.models.families` what runs them.
 
-    `tokenizer`: a tokenizer file, where the model has none; `context`: see LanguageModel, which
-    alone takes these two. Raises LoadError, CompileError for a mode or backend that is not here,
-    and InputError for one of the two with another model.
+    `backend`: the device; by default that of `lm.device`. `tokenizer`: a tokenizer file, where the
+    model has none; `context`: see LanguageModel, which alone takes these two. Raises LoadError,
+    CompileError for a mode or backend that is not here, and InputError for one of the two with
+    another model.
     """
     start = time.perf_counter()
-    mode, backend = mode_of(mode), registry.find(backend).name
+    mode, backend = mode_of(mode), registry.find(chosen_device(backend)).name
     place = locate(path)
     if place.is_dir() and family_of(folder_config(place)) is not None:
         for name, value in {"tokenizer": tokenizer, "context": context}.items():

@@ -20,7 +20,7 @@ from luminal.models.sampling import checked_count
 from luminal.nn import Module
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
-from luminal.session import Graph, compile
+from luminal.session import Graph, chosen_device, compile
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -58,10 +58,10 @@ class ImageEncoder:
         model: Module,
         prepare: Preparation,
         mode: CompilationMode | str = "fast",
-        backend: str = "cpu",
+        backend: str | None = None,
     ) -> None:
         self.model, self.prepare = model, prepare
-        self.mode, self.backend = mode, backend
+        self.mode, self.backend = mode, chosen_device(backend)
         self._program: Executable | None = None
 
     @classmethod
@@ -113,7 +113,7 @@ class ImageClassifier(ImageEncoder):
         prepare: Preparation,
         labels: Sequence[str],
         mode: CompilationMode | str = "fast",
-        backend: str = "cpu",
+        backend: str | None = None,
         independent: bool = False,
     ) -> None:
         super().__init__(model, prepare, mode, backend)

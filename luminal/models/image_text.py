@@ -20,7 +20,7 @@ from luminal.models.image_model import Guess, folder_preparation, likeliest, pre
 from luminal.models.sampling import checked_count
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
-from luminal.session import Graph, compile
+from luminal.session import Graph, chosen_device, compile
 
 if TYPE_CHECKING:
     from luminal.models.image_model import Picture
@@ -37,10 +37,10 @@ class ImageTextModel:
         prepare: Preparation,
         tokenizer: Tokenizer,
         mode: CompilationMode | str = "fast",
-        backend: str = "cpu",
+        backend: str | None = None,
     ) -> None:
         self.model, self.prepare, self.tokenizer = model, prepare, tokenizer
-        self.mode, self.backend = mode, backend
+        self.mode, self.backend = mode, chosen_device(backend)
         self._programs: dict[str, Executable] = {}
 
     @classmethod

@@ -13,7 +13,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.models.encoder_decoder import EncoderDecoder, recall, remember
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode, mode_of
-from luminal.session import Graph, compile
+from luminal.session import Graph, chosen_device, compile
 
 Array = np.ndarray[Any, Any]
 Choice = Callable[[list[int], Array], int]
@@ -31,9 +31,9 @@ class SequenceToSequence:
         model: EncoderDecoder,
         input_of: Callable[[Graph], Tensor],
         mode: CompilationMode | str = "fast",
-        backend: str = "cpu",
+        backend: str | None = None,
     ) -> None:
-        self.model, self.mode, self.backend = model, mode, backend
+        self.model, self.mode, self.backend = model, mode, chosen_device(backend)
         self._input_of = input_of
         self._memory = model.make_caches(model.longest_input, "memory")
         self._caches = model.make_caches(model.longest_text, "cache")

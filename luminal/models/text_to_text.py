@@ -32,11 +32,11 @@ class TextToText:
         tokenizer: Tokenizer,
         start: int,
         mode: CompilationMode | str = "fast",
-        backend: str = "cpu",
+        backend: str | None = None,
     ) -> None:
         self.model, self.tokenizer, self.start = model, tokenizer, start
         self.writer = SequenceToSequence(model, self._input, mode, backend)
-        self._choose = Chooser(model.config.vocab_size, backend)
+        self._choose = Chooser(model.config.vocab_size, self.writer.backend)
 
     def _input(self, graph: Graph) -> Tensor:
         return graph.tensor((graph.dim("m", 1, self.model.longest_input),), dtypes.int32, "x")

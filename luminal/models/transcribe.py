@@ -133,7 +133,7 @@ class Transcriber:
         tokens: SpeechTokens,
         log_mel: LogMel,
         mode: CompilationMode | str = "fast",
-        backend: str = "cpu",
+        backend: str | None = None,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.special, self.log_mel = tokens, log_mel

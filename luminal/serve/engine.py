@@ -40,7 +40,7 @@ class EngineOptions:
     chunk: int = 128
     size: int = 16
     cache: int = 65536
-    backend: str = "cpu"
+    backend: str | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -22,12 +22,12 @@ def load(
     *,
     rows: int = 64,
     chunk: int = 128,
-    backend: str = "cpu",
+    backend: str | None = None,
 ) -> Served:
     """The model in a folder or file, or of a Hugging Face id; its programs are compiled.
 
     `cache`: how many tokens' keys and values are kept; by default 1 GiB of them, and enough for one
-    text. Raises LoadError.
+    text. `backend`: the device; by default that of `lm.device`. Raises LoadError.
     """
     loaded = generate.load(path, tokenizer, backend=backend, context=context)
     if not isinstance(loaded, generate.LanguageModel):
@@ -36,7 +36,7 @@ def load(
     if cache is None:
         cache = min(rows * loaded.context, max(loaded.context, most))
     size = EngineOptions().size
-    options = EngineOptions(rows, chunk, size, -(-cache // size) * size, backend)
+    options = EngineOptions(rows, chunk, size, -(-cache // size) * size, loaded.backend)
     return Served(name or path.rstrip("/").rsplit("/", 1)[-1], loaded, options)
 
 

@@ -136,7 +136,7 @@ class StepProgram:
         max_rows: int,
         chunk: int,
         context: int,
-        backend: str = "cpu",
+        backend: str | None = None,
     ) -> None:
         self.model, self.pool, self.context = model, pool, context
         self.vocab_size = model.config.vocab_size

@@ -43,7 +43,7 @@ def fit(
     resume: bool = True,
     seed: int = 0,
     mode: CompilationMode | str = "fast",
-    backend: str = "cpu",
+    backend: str | None = None,
     memory_limit: int | str | None = None,
     log: str | Path | None = None,
     plot: str | Path | None = None,
@@ -63,6 +63,7 @@ def fit(
     products in "bfloat16" or "float16", the latter with scaled losses; Parameters stay as they are.
     `accumulate` so many batches make a step, of the mean of their gradients: a call for each.
     `memory_limit`: bytes or "200MB", what a step may hold besides the model; see `lm.compile`.
+    `backend`: the device; by default that of `lm.device`.
 
     `validate`: Batches, whose mean loss in eval mode is the `validation_loss`, or a function of the
     model that gives numbers by name; it is called every `validate_every` steps, or each epoch.

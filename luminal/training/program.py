@@ -48,7 +48,7 @@ class Recipe:
     accumulate: int = 1
     seed: int = 0
     mode: CompilationMode | str = "fast"
-    backend: str = "cpu"
+    backend: str | None = None
     memory_limit: int | str | None = None
 
 

@@ -44,7 +44,7 @@ def llama(seed: int = 0, layers: int = 2, scale: float = 0.25) -> Llama:
 
 
 def language_model(
-    model: Llama | None = None, backend: str = "reference", **options: Any
+    model: Llama | None = None, backend: str | None = "reference", **options: Any
 ) -> LanguageModel:
     """By default the random one of seed 0."""
     return LanguageModel(model or llama(), Letters(), backend=backend, **options)

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import nn
+from luminal import nn, optim
 from luminal.backends import registry
 from luminal.hlir.memory import HOST
+from luminal.nn import functional as F
+from luminal.training import ArrayDataset, Batches, fit
 from tests.backends.opencl import devices
+from tests.models.small_models import language_model
 
 assert devices  # which skips where there is no device
 
@@ -58,6 +61,20 @@ def test_a_module_trains_where_it_was_moved() -> None:
     assert losses == sorted(losses, reverse=True)
     assert model.weight.buffer.space is registry.space(NAME)
     assert not np.array_equal(model.weight.numpy(), before)
+
+
+def test_models_and_training_follow_the_default_device() -> None:
+    with lm.device(NAME):
+        writer = language_model(backend=None)
+        layer = nn.Linear(8, 2)
+        data = Batches(ArrayDataset(np.stack([X / 8] * 3), np.ones((3, 2), np.float32)), 3)
+        optimizer = optim.SGD(layer.parameters(), lr=0.1)
+        losses = fit(layer, F.mse_loss, data, optimizer, epochs=3, progress=False).losses
+    assert losses == sorted(losses, reverse=True)
+    assert layer.weight.buffer.space is registry.space(NAME)
+    assert writer.backend == NAME  # it compiles now, outside of the block
+    assert writer.generate("1234", 8) == language_model(backend="reference").generate("1234", 8)
+    assert writer.programs.caches[0].keys.buffer.space is registry.space(NAME)
 
 
 @pytest.mark.long
