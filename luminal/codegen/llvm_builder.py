@@ -13,23 +13,24 @@ instruction means is what IEEE says.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import NamedTuple
 
 FLOAT_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 _UNLIKELY = '!0 = !{!"branch_weights", i32 1, i32 2000}'
 _MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
 
 
-@dataclass(frozen=True, slots=True)
-class IRType:
+class IRType(NamedTuple):
     """A first-class LLVM type: a scalar (`lanes` 1) or a fixed vector; `str` gives its spelling."""
 
     scalar: str
     lanes: int = 1
 
     def __str__(self) -> str:
-        return self.scalar if self.lanes == 1 else f"<{self.lanes} x {self.scalar}>"
+        return _spelled(self)
 
     @property
     def is_float(self) -> bool:
@@ -55,6 +56,11 @@ class IRType:
         return IRType(scalar, self.lanes)
 
 
+@lru_cache(1024)
+def _spelled(type_: IRType) -> str:
+    return type_.scalar if type_.lanes == 1 else f"<{type_.lanes} x {type_.scalar}>"
+
+
 VOID = IRType("void")
 I1 = IRType("i1")
 I8 = IRType("i8")
@@ -65,8 +71,7 @@ F64 = IRType("double")
 PTR = IRType("ptr")
 
 
-@dataclass(frozen=True, slots=True)
-class IRValue:
+class IRValue(NamedTuple):
     """An operand: an SSA name (`%t3`), a global (`@g`) or a literal, and its type."""
 
     name: str
@@ -78,7 +83,7 @@ class IRValue:
     @property
     def typed(self) -> str:
         """`<type> <name>`, as operands are written in calls and stores."""
-        return f"{self.type} {self.name}"
+        return f"{_spelled(self.type)} {self.name}"
 
 
 def literal(type_: IRType, value: bool | int | float) -> str:
@@ -203,12 +208,10 @@ class FunctionBuilder:
         written = (" ".join([str(p[1]), *p[2:], f"%{p[0]}"]) for p in params)
         prefix = f"define {linkage} " if linkage else "define "
         self._head = f"{prefix}{return_type} @{name}({', '.join(written)}) {attributes} {{"
+        self._start = _Block("")
         self._blocks: list[_Block] = []
         self._count = 0
-        self._has_zero = False
         self._labels: set[str] = set()
-        self.negated: dict[str, IRValue] = {}  # what a value is the negative of
-        self.negated_maxima: dict[str, tuple[IRValue, IRValue]] = {}  # of the negatives of these
         self.block(self.label("entry"))
         module.add_function(self)
 
@@ -227,7 +230,9 @@ class FunctionBuilder:
         open_blocks = [block.label for block in self._blocks if not block.closed]
         if open_blocks:
             raise ValueError(f"{self.name}: blocks without terminator: {open_blocks}; end each one")
-        return "\n".join([self._head, *(block.text() for block in self._blocks), "}"])
+        entry, *others = self._blocks
+        lines = [f"{entry.label}:", *self._start.lines, *entry.lines]
+        return "\n".join([self._head, *lines, *(block.text() for block in others), "}"])
 
     def module_text(self) -> str:
         return self.module.text()
@@ -307,17 +312,24 @@ class FunctionBuilder:
 
     # ---- calls ---------------------------------------------------------------------------
 
-    def unknown(self, value: IRValue) -> IRValue:
-        """An i64 whose value LLVM cannot know, so that no mask made of it is a constant.
+    @contextmanager
+    def at_start(self) -> Iterator[None]:
+        """What is emitted inside stands at the start of the function."""
+        blocks, self._blocks = self._blocks, [self._start]
+        yield
+        self._blocks = blocks
 
-        What it makes of these is not always right (LLVM 22): of a compare of 16 known i64 two masks
-        of 8 bits, where the first leaves garbage in place of the second; of narrowed values stored
-        under a mask of one lane, a store of the whole register.
+    def unknown(self, value: IRValue) -> IRValue:
+        """Integers that are constants, but whose value LLVM cannot know.
+
+        What it makes of masks that it knows is not always right (LLVM 22): of a compare of 16 known
+        i64 two masks of 8 bits, where the first leaves garbage in place of the second; of narrowed
+        values stored under a mask of one lane, a store of the whole register.
         """
-        if not self._has_zero:
-            self._has_zero = True
-            self._blocks[0].lines.insert(0, '  %zero = call i64 asm "", "=r,0"(i64 0)')
-        return self.binary("add", value, IRValue("%zero", value.type))
+        with self.at_start():
+            zero = self.assign(I64, 'call i64 asm "", "=r,0"(i64 0)')
+            zeros = self.splat(self.cast("trunc", zero, value.type.with_lanes(1)), value.type.lanes)
+            return self.binary("add", value, zeros)
 
     def call(self, name: str, return_type: IRType, args: Sequence[IRValue]) -> IRValue:
         """Call `@name`, declaring it when the module does not define it."""

@@ -7,12 +7,11 @@ whose result has the type `out`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from functools import lru_cache
 
 from luminal.codegen import llvm_pairs
 from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
-from luminal.codegen.llvm_cast import register_type
-from luminal.codegen.llvm_elementary import libm
+from luminal.codegen.llvm_library import library
 from luminal.codegen.llvm_pairs import multiply_add_pairs
 from luminal.dtypes import DType, bool_, float32, float64, uint16
 from luminal.expand.builder import Instructions
@@ -20,6 +19,18 @@ from luminal.expand.ir import Type
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 Emit = Callable[[FunctionBuilder, DType, list[IRValue], Type], IRValue]
+
+
+_FLOATS = {4: "float", 8: "double"}
+
+
+@lru_cache(1024)
+def ir_type(type_: Type) -> IRType:
+    """The type of a value in registers."""
+    dtype = type_.dtype
+    if dtype.is_float:
+        return IRType(_FLOATS[dtype.size], type_.lanes)
+    return IRType("i1" if dtype is bool_ else f"i{dtype.bits}", type_.lanes)
 
 
 def _instruction(of_floats: str, signed: str, unsigned: str | None = None) -> Emit:
@@ -51,12 +62,12 @@ def _intrinsic(of_floats: str, signed: str = "", unsigned: str = "") -> Emit:
 
 
 def _library(name: str) -> Emit:
-    return lambda b, dtype, args, out: libm(b, name, args[0])
+    return lambda b, dtype, args, out: library(b, name, args[0])
 
 
 def _cast(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
     (value,), to = args, out.dtype
-    type_ = register_type(to, out.lanes)
+    type_ = ir_type(out)
     if dtype is bool_:
         return b.cast("uitofp" if to.is_float else "zext", value, type_)
     if dtype.is_float and to.is_float:
@@ -71,7 +82,7 @@ def _cast(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> I
 
 
 def _bitcast(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
-    return b.cast("bitcast", args[0], register_type(out.dtype, out.lanes))
+    return b.cast("bitcast", args[0], ir_type(out))
 
 
 def _half(upper: bool) -> Emit:
@@ -91,7 +102,7 @@ def _count(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> 
     type_ = IRType(f"i{args[0].type.lanes}")
     bits = b.cast("bitcast", args[0], type_)
     ones = bits if type_.bits == 1 else b.intrinsic("llvm.ctpop", type_, [bits])
-    return b.cast("zext", ones, register_type(out.dtype))
+    return b.cast("zext", ones, ir_type(out))
 
 
 def _scale(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
@@ -102,15 +113,16 @@ def _scale(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> 
 
 def _widen_half(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
     halves = b.cast("bitcast", args[0], IRType("half", out.lanes))
-    return b.cast("fpext", halves, register_type(out.dtype, out.lanes))
+    return b.cast("fpext", halves, ir_type(out))
 
 
 def _narrow_half(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
     halves = b.cast("fptrunc", args[0], IRType("half", out.lanes))
-    return b.cast("bitcast", halves, register_type(out.dtype, out.lanes))
+    return b.cast("bitcast", halves, ir_type(out))
 
 
-def instructions(features: AbstractSet[str]) -> Instructions:
+@lru_cache
+def instructions(features: tuple[str, ...]) -> Instructions:
     """The operations that only some machines have, of one with these features."""
     found = {(name, Type(float64, n)) for name in ("sin", "cos") for n in WIDTHS}
     if "avx512f" in features:

@@ -1,8 +1,4 @@
-"""Expanded IR to LLVM IR: one module with `@kernel` of the CPU's kernel ABI, by one plain walk.
-
-`void @kernel(ptr %slots, ptr %dims, i64 %begin, i64 %end, ptr %scratch)` as `codegen/llvm.py` has
-it, which still lowers tile IR by itself for the programs that run.
-"""
+"""Expanded IR to LLVM IR, by one plain walk: a module with `@kernel`, as `codegen/llvm.py` says."""
 
 from __future__ import annotations
 
@@ -18,11 +14,9 @@ from luminal.codegen.llvm_builder import (
     IRValue,
     ModuleBuilder,
 )
-from luminal.codegen.llvm_cast import register_type
 from luminal.codegen.llvm_control import counted
-from luminal.codegen.llvm_operations import OPERATIONS
+from luminal.codegen.llvm_operations import OPERATIONS, ir_type
 from luminal.codegen.llvm_target import LlvmTarget
-from luminal.codegen.llvm_values import zeros
 from luminal.expand.ir import (
     Apply,
     Constant,
@@ -33,9 +27,9 @@ from luminal.expand.ir import (
     Operand,
     Statement,
     Store,
-    Type,
 )
 
+ZERO_BYTES = 1024  # 64 lanes of 16 bytes
 _PARAMS = [("slots", PTR), ("dims", PTR), ("begin", I64), ("end", I64), ("scratch", PTR)]
 
 
@@ -50,9 +44,9 @@ def render(kernel: Kernel, target: LlvmTarget) -> str:
     return module.text()
 
 
-def ir_type(type_: Type) -> IRType:
-    """The type of a value in registers."""
-    return register_type(type_.dtype, type_.lanes)
+def zeros(b: FunctionBuilder) -> IRValue:
+    """The address of as many zeros as the widest load reads."""
+    return b.module.add_global("zeros", f"[{ZERO_BYTES} x i8]", "zeroinitializer")
 
 
 class _Walk:
@@ -63,7 +57,8 @@ class _Walk:
         self.values: dict[int, IRValue] = {}
         self.constants: dict[Constant, IRValue] = {}
         self.spread: dict[int, IRValue] = {}  # masks that are a scalar in every lane
-        self.pointers: dict[str, IRValue] = {}
+        self.pointers: dict[str, IRValue] = {}  # to buffers
+        self.kept: list[dict[tuple[str, Operand], IRValue]] = []  # pointers, by the open body
 
     def kernel(self, kernel: Kernel) -> None:
         b = self.b
@@ -96,11 +91,16 @@ class _Walk:
         if len(set(bits)) == 1:
             return self.b.const_bits(type_, bits[0])
         assert not type_.is_float, "constants of floats are the same in every lane"
-        return self.b.vector_const(type_, bits)
+        numbers = self.b.vector_const(type_, bits)
+        return (
+            numbers if type_.scalar == "i1" else self.b.unknown(numbers)
+        )  # masks are made of them
 
     def body(self, body: Sequence[Statement]) -> None:
+        self.kept.append({})
         for statement in body:
             self.RULES[type(statement)](self, statement)
+        self.kept.pop()
 
     def apply(self, statement: Apply) -> None:
         out, of = statement.out, statement.args[-1].type.dtype
@@ -118,7 +118,16 @@ class _Walk:
     # --- memory -----------------------------------------------------------------------------------
 
     def pointer(self, statement: Load | Store, element: IRType) -> IRValue:
-        return self.b.gep(self.pointers[statement.buffer], self.value(statement.address), element)
+        """What LLVM adds to one pointer for nothing is a distance from one that is kept."""
+        key = statement.buffer, statement.address
+        base = next((kept[key] for kept in self.kept if key in kept), None)
+        if base is None:
+            address = self.value(statement.address)
+            base = self.b.gep(self.pointers[statement.buffer], address, element)
+            self.kept[-1][key] = base
+        if not statement.distance:
+            return base
+        return self.b.gep(base, self.b.const(I64, statement.distance), element)
 
     def mask(self, statement: Load | Store, lanes: int) -> IRValue | None:
         """The scalar where all lanes agree, else one a lane; None for everywhere."""

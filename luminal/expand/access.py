@@ -7,18 +7,44 @@ are made lane by lane.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from luminal.dtypes import int64
 from luminal.expand.casts import from_memory, to_memory
 from luminal.expand.fold import constant, uniform
+from luminal.expand.index import without_constant
 from luminal.expand.ir import Operand, Type, memory_dtype
 from luminal.expand.lanes import Lanes
 from luminal.expand.pointwise import POINTWISE
 from luminal.expand.shuffled import SHORT_STEPS, backwards, strided, transposable, transposed
 from luminal.expand.tiles import Elements, Position, Tiles
 from luminal.kernel.tile_ir import Load, Store
-from luminal.shape.expression import ONE, TRUE, Expression, Symbol
+from luminal.shape.expression import ONE, TRUE, ZERO, Expression, Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where one piece lies: `distance` elements from an offset that pieces share. `mask`: where it
+    is accessed, None for everywhere. `lanes` are None where the piece is a scalar.
+    """
+
+    offset: Expression
+    distance: int
+    mask: Operand | None
+    lanes: Lanes | None
+
+    def address(self, tiles: Tiles) -> tuple[Operand, int]:
+        """Of the first lane, or of all."""
+        return tiles.index.place(self.offset, self.distance)
+
+    def addresses(self, tiles: Tiles) -> tuple[Operand, int]:
+        """One for each lane, or one for all where they are the same."""
+        lanes, offset = self.lanes, self.offset
+        if lanes is None or not lanes.vary(offset):
+            return self.address(tiles)
+        return lanes.integers(without_constant(offset)), self.distance + offset.constant
+
 
 # --- loads ----------------------------------------------------------------------------------------
 
@@ -32,61 +58,59 @@ def load(tiles: Tiles, statement: Load) -> None:
         return
     elements: Elements = {}
     for key, position in tiles.positions(out.axes):
-        lanes = _bound(tiles, statement, out.axes, position)
-        offset = tiles.moved(statement.offset, position)
-        mask = _mask(tiles, statement, out.axes, position, lanes)
-        if lanes is None:
-            elements[key] = read(tiles, statement.buffer, tiles.index.scalar(offset), mask)
+        place = _place(tiles, statement, out.axes, position)
+        if place.lanes is None:
+            elements[key] = read(tiles, statement.buffer, place.address(tiles), place.mask)
         else:
-            elements[key] = _load(tiles, statement.buffer, offset, mask, lanes)
+            elements[key] = _load(tiles, statement.buffer, place, place.lanes)
     tiles.values[out.id] = elements
 
 
-def _load(
-    tiles: Tiles, buffer: str, offset: Expression, mask: Operand | None, lanes: Lanes
-) -> Operand:
-    b, index = tiles.b, tiles.index
+def _load(tiles: Tiles, buffer: str, place: _Place, lanes: Lanes) -> Operand:
+    b, mask = tiles.b, place.mask
+    step = lanes.step(place.offset)
+    if step is None or not step.is_const or not -1 <= step.constant <= SHORT_STEPS:
+        return read(tiles, buffer, place.addresses(tiles), mask, lanes.count)
+    address, distance = place.address(tiles)
 
-    def in_a_row(offset: Expression, mask: Operand | None) -> Operand:
-        return read(tiles, buffer, index.scalar(offset), mask, lanes.count)
+    def in_a_row(beyond: int, mask: Operand | None) -> Operand:
+        return read(tiles, buffer, (address, distance + beyond), mask, lanes.count)
 
-    step = lanes.step(offset)
     if step is ONE:
-        return in_a_row(offset, mask)
-    if step is not None and step.is_const and step.constant == -1:
-        return backwards(b, in_a_row, offset, mask, lanes.count)
-    if step is not None and step.is_const and 1 < step.constant <= SHORT_STEPS:
-        return strided(b, in_a_row, offset, mask, lanes.count, step.constant)
-    if lanes.vary(offset):
-        return read(tiles, buffer, lanes.integers(offset), mask, lanes.count)
+        return in_a_row(0, mask)
+    if step.constant == -1:
+        return backwards(b, in_a_row, mask, lanes.count)
+    if step is not ZERO:
+        return strided(b, in_a_row, mask, lanes.count, step.constant)
     wanted = None if mask is None else b.op("any", mask)
-    value = lanes.spread(read(tiles, buffer, index.scalar(offset), wanted))
+    value = lanes.spread(read(tiles, buffer, (address, distance), wanted))
     if mask is None:
         return value
     return b.op("select", mask, value, constant(value.type, 0))
 
 
 def _load_transposed(tiles: Tiles, statement: Load, across: Symbol) -> Elements:
-    _bound(tiles, statement, (), {})
-    mask = _mask(tiles, statement, (), {}, None)
+    mask = _place(tiles, statement, (), {}).mask
     count = tiles.lanes(statement.out.axes)
     where = None if mask is None else tiles.b.spread(mask, count)
 
-    def in_a_row(offset: Expression, _: Operand | None) -> Operand:
-        return read(tiles, statement.buffer, tiles.index.scalar(offset), where, count)
+    def in_a_row(offset: Expression, distance: int) -> Operand:
+        return read(tiles, statement.buffer, tiles.index.place(offset, distance), where, count)
 
     return transposed(tiles, statement, across, in_a_row)
 
 
 def read(
-    tiles: Tiles, buffer: str, address: Operand, mask: Operand | None, lanes: int = 1
+    tiles: Tiles, buffer: str, at: tuple[Operand, int], mask: Operand | None, lanes: int = 1
 ) -> Operand:
     """Elements as they are held; 0 where the mask does not hold."""
     dtype = tiles.buffers[buffer].dtype
+    type_ = Type(memory_dtype(dtype), lanes)
     if mask is not None and uniform(mask) == 0:
-        value: Operand = constant(Type(memory_dtype(dtype), lanes), 0)
+        value: Operand = constant(type_, 0)
     else:
-        value = tiles.b.load(Type(memory_dtype(dtype), lanes), buffer, address, mask)
+        address, distance = at
+        value = tiles.b.load(type_, buffer, address, mask, distance)
     return from_memory(tiles.b, dtype, value)
 
 
@@ -99,33 +123,30 @@ def store(tiles: Tiles, statement: Store) -> None:
     for _, tile in statement.indices:
         used |= set(tile.axes)
     axes = tuple(axis for axis in tiles.active if statement.add or axis in used)
-    apart = _lie_apart(tiles, statement, axes)
     alone = tiles.is_first(axes)
     for _, position in tiles.positions(axes):
-        lanes = _bound(tiles, statement, axes, position)
-        mask = _mask(tiles, statement, axes, position, lanes)
-        if alone is not None:
-            mask = alone if mask is None else tiles.b.op("and", mask, alone)
-        value = tiles.element(statement.value, position)
-        offset = tiles.moved(statement.offset, position)
+        place = _place(tiles, statement, axes, position, alone)
+        value, lanes = tiles.element(statement.value, position), place.lanes
         if lanes is None:
-            _write(tiles, statement, tiles.index.scalar(offset), value, mask)
-        elif not apart:
-            _write_by_lane(tiles, statement, offset, value, mask, lanes)
+            _write(tiles, statement, place.address(tiles), value, place.mask)
+            continue
+        step = lanes.step(place.offset)
+        if not _lie_apart(tiles, statement, axes, step):
+            _write_by_lane(tiles, statement, place, value, lanes)
         else:
-            in_a_row = lanes.step(offset) is ONE
-            address = tiles.index.scalar(offset) if in_a_row else lanes.integers(offset)
-            _write(tiles, statement, address, lanes.spread(value), mask)
+            at = place.address(tiles) if step is ONE else place.addresses(tiles)
+            _write(tiles, statement, at, lanes.spread(value), place.mask)
 
 
-def _lie_apart(tiles: Tiles, statement: Store, axes: Sequence[Symbol]) -> bool:
-    """May the lanes be stored together? Not where two could meet at one address, nor where a lane
-    must come after another position's.
+def _lie_apart(
+    tiles: Tiles, statement: Store, axes: Sequence[Symbol], step: Expression | None
+) -> bool:
+    """May lanes that are `step` elements apart be stored together? Not where two could meet at one
+    address, nor where a lane must come after another position's.
     """
     wide = tiles.wide_axis(axes)
-    if wide is None or any(wide in tile.axes for _, tile in statement.indices):
+    if any(wide in tile.axes for _, tile in statement.indices):
         return False
-    step = statement.offset.coefficient(wide)
     if step is ONE:
         return not statement.indices or axes[-1] is wide
     moves = step is not None and (step.interval.at_least(1) or step.interval.at_most(-1))
@@ -133,39 +154,42 @@ def _lie_apart(tiles: Tiles, statement: Store, axes: Sequence[Symbol]) -> bool:
 
 
 def _write(
-    tiles: Tiles, statement: Store, address: Operand, value: Operand, mask: Operand | None
+    tiles: Tiles, statement: Store, at: tuple[Operand, int], value: Operand, mask: Operand | None
 ) -> None:
     b, dtype = tiles.b, statement.value.dtype
     if mask is not None and uniform(mask) == 0:
         return
     if statement.add:
-        old = read(tiles, statement.buffer, address, mask, value.type.lanes)
+        old = read(tiles, statement.buffer, at, mask, value.type.lanes)
         value = POINTWISE["Add"](b, dtype, (old, value))
-    b.store(statement.buffer, address, to_memory(b, dtype, value), mask)
+    address, distance = at
+    b.store(statement.buffer, address, to_memory(b, dtype, value), mask, distance)
 
 
 def _write_by_lane(
-    tiles: Tiles,
-    statement: Store,
-    offset: Expression,
-    value: Operand,
-    mask: Operand | None,
-    lanes: Lanes,
+    tiles: Tiles, statement: Store, place: _Place, value: Operand, lanes: Lanes
 ) -> None:
-    b = tiles.b
-    addresses = lanes.integers(offset) if lanes.vary(offset) else tiles.index.scalar(offset)
+    b, mask = tiles.b, place.mask
+    addresses, distance = place.addresses(tiles)
     for lane in range(lanes.count):
         own = None if mask is None else b.lane(mask, lane)
-        _write(tiles, statement, b.lane(addresses, lane), b.lane(value, lane), own)
+        at = b.lane(addresses, lane), distance
+        _write(tiles, statement, at, b.lane(value, lane), own)
 
 
 # --- where ----------------------------------------------------------------------------------------
 
 
-def _bound(
-    tiles: Tiles, statement: Load | Store, axes: Sequence[Symbol], position: Position
-) -> Lanes | None:
-    """The lanes of an access; index symbols that all lanes share are bound."""
+def _place(
+    tiles: Tiles,
+    statement: Load | Store,
+    axes: Sequence[Symbol],
+    position: Position,
+    also: Operand | None = None,
+) -> _Place:
+    """Of a position of the axes, accessed only where `also` holds; index symbols that all lanes
+    share are bound.
+    """
     values: dict[Symbol, Operand] = {}
     for symbol, tile in statement.indices:
         value = tiles.b.cast(tiles.element(tile, position), int64)
@@ -173,22 +197,16 @@ def _bound(
             values[symbol] = value
         else:
             tiles.index.bind(symbol, value)
-    wide = tiles.wide_axis(axes)
-    if wide is None:
-        return None
-    return Lanes(tiles.index, wide, tiles.pieces[wide].width, values)
-
-
-def _mask(
-    tiles: Tiles,
-    statement: Load | Store,
-    axes: Iterable[Symbol],
-    position: Position,
-    lanes: Lanes | None,
-) -> Operand | None:
-    """Where the access happens; None for everywhere."""
     masks = [tiles.live[axis][position[axis]] for axis in axes if axis in tiles.live]
-    if statement.guard is not TRUE:
-        guard = tiles.moved(statement.guard, position)
+    offset, guard, lanes = statement.offset, statement.guard, None
+    wide = tiles.wide_axis(axes)
+    if wide is not None:
+        (offset, guard), lane, position = tiles.by_lane((offset, guard), wide, position)
+        lanes = Lanes(tiles.index, lane, tiles.pieces[wide].width, values)
+    if guard is not TRUE:
+        guard = tiles.moved(guard, position)
         masks.append(tiles.index.condition(guard) if lanes is None else lanes.mask(guard))
-    return tiles.b.both([mask for mask in masks if uniform(mask) != 1])
+    if also is not None:
+        masks.append(also)
+    mask = tiles.b.both([mask for mask in masks if uniform(mask) != 1])
+    return _Place(*tiles.reach(offset, position), mask, lanes)

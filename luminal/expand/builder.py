@@ -88,11 +88,11 @@ class Builder:
 
     def op(self, name: str, *args: Argument, hoisted: bool = False) -> Operand:
         """An operation whose type follows from its operands."""
-        operands = _typed(name, args)
         result = OPERATIONS[name].result
         assert result is not None, name
+        operands = _typed(name, args)
         type_ = result([arg.type for arg in operands])
-        known = folded(name, operands, type_)
+        known = None if operands is args else folded(name, operands, type_)
         return known if known is not None else self._apply(name, operands, type_, hoisted)
 
     def cast(self, value: Operand, dtype: DType, *, hoisted: bool = False) -> Operand:
@@ -146,7 +146,7 @@ class Builder:
         return self.op("shuffle", x, y, picked)
 
     def _apply(self, name: str, args: tuple[Operand, ...], type_: Type, hoisted: bool) -> Operand:
-        key = (name, args, type_)
+        key = (name, args, type_) if len(args) == 1 else (name, args)
         if hoisted:
             depth = max([self.depths[arg.id] for arg in args if type(arg) is Value], default=0)
         else:
@@ -175,18 +175,28 @@ class Builder:
     # --- memory -----------------------------------------------------------------------------------
 
     def load(
-        self, type_: Type, buffer: str, address: Operand, mask: Operand | None = None
+        self,
+        type_: Type,
+        buffer: str,
+        address: Operand,
+        mask: Operand | None = None,
+        distance: int = 0,
     ) -> Operand:
         """Elements of a buffer as they lie in memory."""
         out = self.value(type_)
-        self.emit(Load(out, buffer, address, mask))
+        self.emit(Load(out, buffer, address, mask, distance))
         return out
 
     def store(
-        self, buffer: str, address: Operand, value: Operand, mask: Operand | None = None
+        self,
+        buffer: str,
+        address: Operand,
+        value: Operand,
+        mask: Operand | None = None,
+        distance: int = 0,
     ) -> None:
         """Store elements in the form that they have in memory."""
-        self.emit(Store(buffer, address, value, mask))
+        self.emit(Store(buffer, address, value, mask, distance))
 
     def emit(self, statement: Statement) -> None:
         """Append a statement to the innermost block."""
@@ -247,15 +257,16 @@ class Builder:
         return tuple(self.blocks.pop().statements)
 
 
-def _typed(name: str, args: Sequence[Argument]) -> tuple[Operand, ...]:
-    """The operands, with numbers as constants of the type that the others have."""
-    operands = tuple(arg for arg in args if isinstance(arg, _OPERANDS))
-    if len(operands) == len(args):
-        return operands
+def _typed(name: str, args: tuple[Argument, ...]) -> tuple[Operand, ...]:
+    """The operands, with numbers as constants of the type that the others have; the same tuple
+    where all are Values, of which nothing is known.
+    """
+    if {*map(type, args)} == {Value}:
+        return args  # type: ignore[return-value]
     typed = [arg for arg in args[name == "select" :] if isinstance(arg, _OPERANDS)]
     assert typed, f"{name}: no operand has a type"
     type_ = typed[0].type
-    return tuple(arg if isinstance(arg, _OPERANDS) else constant(type_, arg) for arg in args)
+    return tuple([arg if isinstance(arg, _OPERANDS) else constant(type_, arg) for arg in args])
 
 
 def truth(b: Builder, value: Operand, *, hoisted: bool = False) -> Operand:

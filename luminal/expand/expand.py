@@ -55,6 +55,17 @@ def expand(
     return _Expansion(kernel, lanes, instructions).kernel()
 
 
+def scratch_bytes(kernel: tile_ir.Kernel) -> Expression:
+    """The working memory of a worker, as the expanded kernel has it."""
+    return _scratch(kernel)[1][-1]
+
+
+def _scratch(kernel: tile_ir.Kernel) -> tuple[tuple[tile_ir.Buffer, ...], tuple[Expression, ...]]:
+    """What lies in the working memory, and at which bytes; last the size of it all."""
+    kernel = replace(kernel, scratch=working_memory(kernel))
+    return scratch_buffers(kernel), scratch_offsets(kernel)
+
+
 class _Expansion:
     """Writes statements; one method per kind."""
 
@@ -74,9 +85,7 @@ class _Expansion:
         params = tuple(Param(symbol, b.value(INDEX)) for symbol in source.params)
         for param in params:
             self.index.bind(param.symbol, param.value)
-        source = replace(source, scratch=working_memory(source))
-        memory = scratch_buffers(source)
-        *offsets, scratch_bytes = scratch_offsets(source)
+        memory, (*offsets, size) = _scratch(source)
         scratch = tuple(
             Scratch(buffer, self.index.scalar(offset))
             for buffer, offset in zip(memory, offsets, strict=True)
@@ -89,7 +98,7 @@ class _Expansion:
         assert not isinstance(lane, Constant)
         shared = (each for each in self.tiles.buffers.values() if each.space is Space.SHARED)
         return Kernel(
-            params, source.buffers, scratch, scratch_bytes, chunks, b.close(), chunk, body,
+            params, source.buffers, scratch, size, chunks, b.close(), chunk, body,
             source.lanes, lane, tuple(shared),
         )  # fmt: skip
 
@@ -120,12 +129,12 @@ class _Expansion:
         wide = tiles.wide_axis(axes)
         elements: Elements = {}
         for key, position in tiles.positions(axes):
-            expr = tiles.moved(statement.expr, position)
             if wide is None:
-                elements[key] = self.index.scalar(expr)
+                elements[key] = self.index.scalar(tiles.moved(statement.expr, position))
             else:
-                lanes = Lanes(self.index, wide, tiles.pieces[wide].width, {})
-                elements[key] = lanes.integers(expr)
+                (expr,), lane, others = tiles.by_lane((statement.expr,), wide, position)
+                lanes = Lanes(self.index, lane, tiles.pieces[wide].width, {})
+                elements[key] = lanes.integers(tiles.moved(expr, others))
         tiles.values[statement.out.id] = elements
 
     def map(self, statement: Map) -> None:

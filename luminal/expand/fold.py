@@ -5,6 +5,7 @@ Integers and bools only: what floats give stays with the machine, down to the bi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -24,6 +25,12 @@ def constant(type_: Type, value: bool | int | float) -> Constant:
     """The number in every lane; integers wrap, floats round."""
     if type_.dtype.is_int:
         return _integer(type_, int(value))
+    return _number(type_, value, math.copysign(1.0, value))
+
+
+@lru_cache(4096)
+def _number(type_: Type, value: float, sign: float) -> Constant:
+    """A float or bool; -0.0 equals 0.0, and has another sign."""
     return Constant(type_, type_.dtype.numpy.type(value).tobytes() * type_.lanes)
 
 
@@ -47,8 +54,6 @@ def uniform(operand: Operand) -> int | None:
 
 def folded(name: str, args: Sequence[Operand], type_: Type) -> Operand | None:
     """What the operation gives, where that is an operand already known."""
-    if not any(isinstance(arg, Constant) for arg in args):
-        return None
     if name == "select":
         chosen = uniform(args[0])
         return args[2 - chosen] if chosen is not None else args[1] if args[1] == args[2] else None

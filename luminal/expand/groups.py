@@ -39,25 +39,24 @@ def _folded(
     b, size, lane = tiles.b, tiles.lanes_in_group, tiles.lane
     assert lane is not None
     name = _memory(tiles, dtype, len(values) * size)
-    own = [tiles.index.op("add", lane, k * size) for k in range(len(values))]
+    own = range(0, len(values) * size, size)  # from the lane's number on
     b.emit(Barrier())  # the last results have been read
-    for address, value in zip(own, values, strict=True):
-        b.store(name, address, to_memory(b, dtype, value))
+    for distance, value in zip(own, values, strict=True):
+        b.store(name, lane, to_memory(b, dtype, value), None, distance)
     half = lanes.count // 2
     place = tiles.digit(lanes)
     while half:
         b.emit(Barrier())
         mask = tiles.index.op("lt", place, half)
-        others = [tiles.index.op("add", address, half * lanes.stride) for address in own]
-        found = [read(tiles, name, address, mask) for address in others]
+        further = half * lanes.stride
+        found = [read(tiles, name, (lane, distance + further), mask) for distance in own]
         values = [fold(value, other) for value, other in zip(values, found, strict=True)]
-        for address, value in zip(own, values, strict=True):
-            b.store(name, address, to_memory(b, dtype, value), mask)
+        for distance, value in zip(own, values, strict=True):
+            b.store(name, lane, to_memory(b, dtype, value), mask, distance)
         half //= 2
     b.emit(Barrier())
     start = tiles.index.op("sub", lane, tiles.index.op("mul", place, integer(lanes.stride)))
-    firsts = [tiles.index.op("add", start, k * size) for k in range(len(values))]
-    return [read(tiles, name, address, None) for address in firsts]
+    return [read(tiles, name, (start, distance), None) for distance in own]
 
 
 def _memory(tiles: Tiles, dtype: DType, size: int) -> str:

@@ -14,6 +14,11 @@ COMPARISONS = frozenset(("lt", "le", "eq", "ne"))
 LAST_I32 = 2**31 - 1
 
 
+def without_constant(expr: Expression) -> Expression:
+    """The terms of a sum that are not known."""
+    return sum_of_terms(expr.terms, 0) if expr.constant else expr
+
+
 class Indexer:
     """Writes Expressions; symbols are bound to i64 values."""
 
@@ -44,6 +49,15 @@ class Indexer:
             found = self._keep(expr, self._scalar(expr))
         return found
 
+    def place(self, offset: Expression, distance: int) -> tuple[Operand, int]:
+        """An address, and how far what is meant lies from it: offsets that are a constant apart
+        share the address.
+        """
+        distance += offset.constant
+        address = self.scalar(without_constant(offset))
+        known = uniform(address)
+        return (address, distance) if known is None else (integer(known + distance), 0)
+
     def _keep(self, expr: Expression, value: Operand) -> Operand:
         self.known[expr] = value
         for symbol in expr.symbols():
@@ -67,7 +81,7 @@ class Indexer:
         constant apart share the rest.
         """
         if expr.constant:
-            return self.op("add", self.scalar(sum_of_terms(expr.terms, 0)), expr.constant)
+            return self.op("add", self.scalar(without_constant(expr)), expr.constant)
         terms = [(self.scalar(monomial), factor) for monomial, factor in expr.terms]
         terms.sort(key=lambda term: (self.b.depth(term[0]), term[1] < 0))
         (first, factor), *others = terms

@@ -162,7 +162,7 @@ class _Interpreter:
 
     def places(self, statement: Load | Store, lanes: int) -> tuple[Array, Array]:
         """(address, active) of each lane; active ones are checked against the buffer's size."""
-        addresses = self.value(statement.address)
+        addresses = self.value(statement.address) + statement.distance
         if len(addresses) < lanes:
             addresses = addresses + np.arange(lanes)
         active = np.ones(lanes, np.bool_)

@@ -49,15 +49,12 @@ INDEX = Type(dtypes.int64)
 CONDITION = Type(dtypes.bool_)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """What a statement defines, once."""
+    """What a statement defines, once; it equals itself only."""
 
     id: int
     type: Type
-
-    def __hash__(self) -> int:
-        return self.id
 
     def __str__(self) -> str:
         return f"%{self.id}"
@@ -106,22 +103,24 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`out = buffer[address]`, addresses in elements, which have the buffer's `memory_dtype`.
+    """`out = buffer[address + distance]`, in elements, which have the buffer's `memory_dtype`.
 
     Of a scalar address a vector takes the elements that follow it, of a vector of addresses each
     lane its own. Where `mask` (a bool per lane of out) does not hold, the lane is 0 and memory is
-    not touched: the address may be anything there.
+    not touched: the address may be anything there. Accesses that are a constant apart share an
+    address and differ in distance.
     """
 
     out: Value
     buffer: str
     address: Operand
     mask: Operand | None = None
+    distance: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """`buffer[address] = value` where `mask` holds; addresses and mask as in Load.
+    """`buffer[address + distance] = value` where `mask` holds; addresses and mask as in Load.
 
     Lanes with addresses of their own never meet at one address.
     """
@@ -130,6 +129,7 @@ class Store:
     address: Operand
     value: Operand
     mask: Operand | None = None
+    distance: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +269,14 @@ def _written(kernel: Kernel) -> str:
     return "\n".join([*lines, "}"])
 
 
+def place(statement: Load | Store) -> str:
+    """The address and the distance from it, as text."""
+    distance = statement.distance
+    if not distance:
+        return f"{statement.address}"
+    return f"{statement.address} {'-' if distance < 0 else '+'} {abs(distance)}"
+
+
 def headline(statement: Statement) -> str:
     """The statement's own printed line, without the body."""
     lines: list[str] = []
@@ -281,12 +289,12 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
         match statement:
             case Apply(out, op, args):
                 lines.append(f"{indent}{_typed(out)} = {op} {' '.join(map(str, args))}")
-            case Load(out, buffer, address, mask):
+            case Load(out, buffer, _, mask):
                 where = "" if mask is None else f" if {mask}"
-                lines.append(f"{indent}{_typed(out)} = load {buffer}[{address}]{where}")
-            case Store(buffer, address, value, mask):
+                lines.append(f"{indent}{_typed(out)} = load {buffer}[{place(statement)}]{where}")
+            case Store(buffer, _, value, mask):
                 where = "" if mask is None else f" if {mask}"
-                lines.append(f"{indent}store {buffer}[{address}] <- {value}{where}")
+                lines.append(f"{indent}store {buffer}[{place(statement)}] <- {value}{where}")
             case Loop(index, start, stop, step):
                 head = f"for {_typed(index)} = {start}, < {stop}, + {step}:"
                 lines.append(indent + head)

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from luminal.expand.builder import integer
 from luminal.expand.ir import Operand
 from luminal.expand.lanes import Lanes
-from luminal.expand.tiles import Elements, Pieces, Tiles
-from luminal.kernel.tile_ir import Carry, Loop, Statement
-from luminal.shape.expression import ZERO, Expression, Symbol, maximum
+from luminal.expand.tiles import Digits, Elements, Pieces, Tiles, is_divided
+from luminal.kernel.tile_ir import NESTED, Carry, Index, Load, Loop, Statement, Store
+from luminal.shape.expression import ZERO, Expression, Symbol, maximum, opaque
 
 Body = Callable[[tuple[Statement, ...]], None]
 
@@ -141,8 +142,37 @@ def _enter(tiles: Tiles, loop: Loop, steps: _Steps, base: Operand) -> None:
     tiles.index.bind(loop.axis, base)
     if loop.tile > 1:
         tiles.active.append(loop.axis)
+    if steps.pieces.width > 1 and loop.lanes.count == 1 and _divides(loop.body, loop.axis):
+        _split_lanes(tiles, loop, steps.pieces)
     if steps.masked:
         tiles.live[loop.axis] = list(_live(tiles, loop.axis, steps, base))
+
+
+def _divides(body: Sequence[Statement], axis: Symbol) -> bool:
+    """Does an Expression of the body divide the axis?"""
+    for statement in body:
+        exprs: tuple[Expression, ...] = ()
+        if isinstance(statement, Load | Store):
+            exprs = statement.offset, statement.guard
+        elif isinstance(statement, Index):
+            exprs = (statement.expr,)
+        elif isinstance(statement, NESTED) and _divides(statement.body, axis):
+            return True
+        if any(is_divided(expr, axis) for expr in exprs):
+            return True
+    return False
+
+
+def _split_lanes(tiles: Tiles, loop: Loop, pieces: Pieces) -> None:
+    """Name the multiple of the step, or of the lanes, that the axis is where it starts at one."""
+    size = next((n for n in (pieces.size, pieces.width) if loop.start % n is ZERO), None)
+    if size is not None:
+        name, hi = loop.axis.name, loop.axis.hi
+        step = opaque(f"{name}.step", 0, None if hi is None else hi // size)
+        lane = opaque(f"{name}.lane", 0, pieces.width - 1)
+        tiles.index.bind(step, tiles.index.scalar(loop.axis // size))
+        tiles.index.bind(lane, integer(0))
+        tiles.digits[loop.axis] = Digits(step * size, lane)
 
 
 def _live(tiles: Tiles, axis: Symbol, steps: _Steps, base: Operand) -> Iterator[Operand]:
@@ -155,6 +185,7 @@ def _live(tiles: Tiles, axis: Symbol, steps: _Steps, base: Operand) -> Iterator[
 
 
 def _leave(tiles: Tiles, loop: Loop) -> None:
+    tiles.digits.pop(loop.axis, None)
     tiles.live.pop(loop.axis, None)
     if loop.tile > 1:
         tiles.active.pop()

@@ -35,4 +35,4 @@ def write_runs(tiles: Tiles, runs: Runs, body: Callable[[tuple[Statement, ...]],
 def _keys(tiles: Tiles, runs: Runs, position: Operand, mask: Operand) -> list[Operand]:
     """The keys at a position."""
     tiles.index.bind(runs.axis, position)
-    return [read(tiles, name, tiles.index.scalar(offset), mask) for name, offset in runs.keys]
+    return [read(tiles, name, tiles.index.place(offset, 0), mask) for name, offset in runs.keys]

@@ -18,21 +18,19 @@ from luminal.shape.expression import ONE, Expression, Symbol
 SHORT_STEPS = 4
 """Elements from lane to lane that are still read in whole vectors."""
 
-Read = Callable[[Expression, Operand | None], Operand]
-"""The elements that follow an offset, in the lanes where a mask holds."""
+Read = Callable[[int, Operand | None], Operand]
+"""The elements from so many beyond a place on, in the lanes where a mask holds."""
 
 
-def backwards(b: Builder, read: Read, offset: Expression, mask: Operand | None, n: int) -> Operand:
-    """Lanes that walk backwards from an offset."""
+def backwards(b: Builder, read: Read, mask: Operand | None, n: int) -> Operand:
+    """Lanes that walk backwards from a place."""
     turned = range(n - 1, -1, -1)
     mask = None if mask is None else b.shuffle(mask, mask, turned)
-    value = read(offset - (n - 1), mask)
+    value = read(1 - n, mask)
     return b.shuffle(value, value, turned)
 
 
-def strided(
-    b: Builder, read: Read, offset: Expression, mask: Operand | None, count: int, step: int
-) -> Operand:
+def strided(b: Builder, read: Read, mask: Operand | None, count: int, step: int) -> Operand:
     """Lanes `step` elements apart: of each block only what a lane wants is read, and kept."""
     mask = b.spread(constant(CONDITION, True), count) if mask is None else mask
     none = b.spread(constant(CONDITION, False), count)
@@ -40,7 +38,7 @@ def strided(
     for block in range(-(-((count - 1) * step + 1) // count)):
         places = [divmod(block * count + k, step) for k in range(count)]  # (lane, beside it)
         wanted = b.shuffle(mask, none, [count if beside else lane for lane, beside in places])
-        part = read(offset + block * count, wanted)
+        part = read(block * count, wanted)
         own = [lane * step // count == block for lane in range(count)]
         lanes = [count + k * step % count if mine else k for k, mine in enumerate(own)]
         found = b.shuffle(part if found is None else found, part, lanes)
@@ -70,8 +68,12 @@ def transposable(tiles: Tiles, statement: Load) -> Symbol | None:
     return None
 
 
-def transposed(tiles: Tiles, statement: Load, across: Symbol, read: Read) -> Elements:
-    """The tile of such a load, by vectors along `across`."""
+def transposed(
+    tiles: Tiles, statement: Load, across: Symbol, read: Callable[[Expression, int], Operand]
+) -> Elements:
+    """The tile of such a load, by vectors along `across`, which are read at offsets and distances
+    from these.
+    """
     out = statement.out
     wide = tiles.wide_axis(out.axes)
     assert wide is not None
@@ -80,7 +82,7 @@ def transposed(tiles: Tiles, statement: Load, across: Symbol, read: Read) -> Ele
         rows = []
         for lane in range(tiles.pieces[wide].width):
             offset = statement.offset.substitute({wide: wide + lane} if lane else {})
-            rows.append(read(tiles.moved(offset, {**position, across: 0}), None))
+            rows.append(read(*tiles.reach(offset, {**position, across: 0})))
         for k, value in enumerate(_turned(tiles.b, rows)):
             elements[tuple({**position, across: k}[axis] for axis in out.axes)] = value
     return elements

@@ -86,7 +86,7 @@ class _Sort:
         return self.b.op("add", self.offset, self.b.op("mul", position, self.stride))
 
     def source(self, position: Operand) -> Operand:
-        return read(self.tiles, self.row.source, self.at(position), None)
+        return read(self.tiles, self.row.source, (self.at(position), 0), None)
 
     def put(self, rank: Operand, position: Operand) -> None:
         """The key from a position of the source, and that position, where their rank says."""

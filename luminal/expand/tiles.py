@@ -8,8 +8,9 @@ a vector where a piece of one of its axes is wider than 1, else a scalar.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from luminal.expand.builder import Builder
@@ -48,6 +49,23 @@ class Pieces(NamedTuple):
         return self.width * self.lanes
 
 
+class Digits(NamedTuple):
+    """An axis of lanes as `first + lane`, with first a multiple of the step, so that `//` and `%`
+    by multiples of the lanes simplify.
+    """
+
+    first: Expression
+    lane: Symbol
+
+
+@lru_cache(4096)
+def is_divided(expr: Expression, axis: Symbol) -> bool:
+    """Does the axis occur under `//` or `%`?"""
+    if axis not in expr.symbols():
+        return False
+    return expr.op in ("floordiv", "mod") or any(is_divided(arg, axis) for arg in expr.args)
+
+
 @dataclass(slots=True)
 class Tiles:
     """What the statements written so far have bound. `most` is the widest piece."""
@@ -60,6 +78,7 @@ class Tiles:
     values: dict[int, Elements] = field(default_factory=dict)
     active: list[Symbol] = field(default_factory=list)  # tiled axes of the enclosing loops
     live: dict[Symbol, list[Operand]] = field(default_factory=dict)  # of masked tails, by piece
+    digits: dict[Symbol, Digits] = field(default_factory=dict)  # of axes of lanes, where divided
     ends: set[Symbol] = field(default_factory=set)  # of runs
     lane: Operand | None = None  # the lane's number, where there are groups
     lanes_in_group: int = 1
@@ -118,3 +137,28 @@ class Tiles:
             axis: axis + piece * self.pieces[axis].step for axis, piece in position.items() if piece
         }
         return expr.substitute(steps) if steps else expr
+
+    def reach(self, offset: Expression, position: Position) -> tuple[Expression, int]:
+        """The offset at a position, as one that positions a constant apart share and a distance."""
+        distance, others = 0, {}
+        for axis, piece in position.items():
+            if piece and axis in offset.symbols():
+                step = offset.coefficient(axis)
+                if step is not None and step.is_const:
+                    distance += step.constant * piece * self.pieces[axis].step
+                else:
+                    others[axis] = piece
+        return self.moved(offset, others), distance
+
+    def by_lane(
+        self, exprs: Sequence[Expression], wide: Symbol, position: Position
+    ) -> tuple[Sequence[Expression], Symbol, Position]:
+        """The Expressions, where need be by the digits of the axis at its position, the symbol that
+        steps from lane to lane, and the position in which it may still have to be moved.
+        """
+        digits = self.digits.get(wide)
+        if digits is None or not any(is_divided(expr, wide) for expr in exprs):
+            return exprs, wide, position
+        there = digits.first + position[wide] * self.pieces[wide].step + digits.lane
+        others = {axis: piece for axis, piece in position.items() if axis is not wide}
+        return [expr.substitute({wide: there}) for expr in exprs], digits.lane, others

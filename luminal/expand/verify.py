@@ -31,6 +31,7 @@ from luminal.expand.ir import (
     Value,
     headline,
     memory_dtype,
+    place,
 )
 from luminal.expand.operations import OPERATIONS, Operation
 from luminal.expand.ranges import Ranges, is_empty
@@ -202,11 +203,13 @@ class _Verifier:
         if type_.dtype is not memory_dtype(buffer.dtype):
             found = memory_dtype(buffer.dtype)
             self.fail(f"elements of {buffer.name} are accessed as {found}, not {type_.dtype}")
-        found_at = self.ranges.of(address)
+        distance = statement.distance
+        found_at = self.ranges.of(address).plus(Interval(distance, distance))
         runs = not any(is_empty(self.ranges.of(counter)) for counter in self.counters)
         if runs and statement.mask is None and _outside(found_at, buffer):
             self.fail(
-                f"{address} in {found_at.lo}..{found_at.hi} is outside {buffer.name}; mask it"
+                f"{place(statement)} in {found_at.lo}..{found_at.hi} is outside {buffer.name}; "
+                "mask it"
             )
         return buffer
 

@@ -174,6 +174,7 @@ def exact_div(a: Expression, divisor: Expression) -> Expression | None:
     return quotient if rest is ZERO else None
 
 
+@lru_cache(CACHE)
 def coefficient(a: Expression, symbol: Symbol) -> Expression | None:
     """The factor of `symbol` if `a` is affine in it."""
     found: list[Expression] = []

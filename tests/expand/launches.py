@@ -7,7 +7,7 @@ memory as it was before; both must have written the same bits.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 from luminal import config
-from luminal.backends.cpu import compiler, kernels, machine_code
+from luminal.backends.cpu import kernels
 from luminal.backends.cpu.compiler import LoadedCode
 from luminal.codegen.llvm_operations import instructions
-from luminal.codegen.llvm_walk import render
-from luminal.expand import interpreter, ir
+from luminal.expand import interpreter
 from luminal.expand.expand import expand
 from luminal.expand.verify import verify
 from luminal.kernel.tile_ir import Buffer, Kernel, Role
@@ -30,12 +29,12 @@ ABI = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, ctyp
 
 
 @contextmanager
-def compared(lanes: int = 1, *, native: bool = False) -> Iterator[Launches]:
+def compared(lanes: int = 1) -> Iterator[Launches]:
     """Kernels that are built inside are run twice, by one thread; the end raises what differed.
 
-    `native`: the second time by LLVM's walk over expanded IR instead of the interpreter.
+    The interpreter is given them expanded to so many lanes.
     """
-    launches = Launches(lanes, walks=native)
+    launches = Launches(lanes)
     with pytest.MonkeyPatch.context() as patch, config.override(LUMINAL_THREADS=1):
         patch.setattr(kernels, "build", launches.build)
         yield launches
@@ -46,9 +45,8 @@ def compared(lanes: int = 1, *, native: bool = False) -> Iterator[Launches]:
 class Launches:
     """How many launches were compared, and what went wrong."""
 
-    def __init__(self, lanes: int, walks: bool) -> None:
+    def __init__(self, lanes: int) -> None:
         self.lanes = lanes
-        self.walks = walks
         self.count = 0
         self.faults: list[BaseException] = []
         self.native = kernels.build
@@ -58,24 +56,20 @@ class Launches:
         if kernel.call is not None:
             return self.native(kernel, text, target)
         if text not in self.codes:
-            self.codes[text] = Code(self, kernel, self.native(kernel, text, target), target)
+            self.codes[text] = Code(self, kernel, self.native(kernel, text, target))
         return self.codes[text]
 
 
 class Code:
     """In the place of a kernel's loaded code."""
 
-    def __init__(
-        self, launches: Launches, kernel: Kernel, native: LoadedCode, target: Target
-    ) -> None:
+    def __init__(self, launches: Launches, kernel: Kernel, native: LoadedCode) -> None:
         self.launches = launches
         self.kernel = kernel
-        known = instructions(target.features if launches.walks else frozenset())
-        self.expanded = expand(kernel, launches.lanes, known)
+        self.expanded = expand(kernel, launches.lanes, instructions(()))
         verify(self.expanded)
         self.native = native
         self.run_native = ABI(native.address)
-        self.walked = walked(self.expanded, target) if launches.walks else None
         self.callback = ABI(self.run)
 
     @property
@@ -104,36 +98,12 @@ class Code:
         if not any(memory[b.name].size for b in kernel.buffers if b.role is not Role.IN):
             return  # with nothing to write, a kernel may read beside its empty operands
         found = {b.name: before[b.name].view(b.dtype.numpy) for b in kernel.buffers}
-        if self.walked is None:
-            interpreter.run(self.expanded, found, params, range(begin, end))
-        else:
-            call(self.walked, self.expanded, found, params, range(begin, end))
+        interpreter.run(self.expanded, found, params, range(begin, end))
         for buffer in kernel.buffers:
             if buffer.role is not Role.IN:
                 expected = memory[buffer.name].view(buffer.dtype.numpy)
                 same_bits(buffer.name, found[buffer.name], expected)
         self.launches.count += 1
-
-
-def walked(kernel: ir.Kernel, target: Target) -> LoadedCode:
-    """The code of a kernel of expanded IR."""
-    return compiler.load(machine_code.compile_object(render(kernel, target), target))
-
-
-def call(
-    code: LoadedCode,
-    kernel: ir.Kernel,
-    arrays: Mapping[str, Array],
-    params: Mapping[str, int],
-    chunks: range,
-) -> None:
-    """Run such code on arrays, with scratch memory of its own."""
-    slots = np.array([arrays[b.name].ctypes.data for b in kernel.buffers] or [0], np.int64)
-    dims = np.array([params[p.symbol.name] for p in kernel.params] or [0], np.int64)
-    scratch = np.full(int(kernel.scratch_bytes.evaluate(params)) + 128, 0xA5, np.uint8)
-    at = -(-scratch.ctypes.data // 64) * 64
-    places = slots.ctypes.data, dims.ctypes.data
-    ABI(code.address)(*places, chunks.start, chunks.stop, ctypes.c_void_p(at))
 
 
 def bytes_of(buffer: Buffer, address: int | None, params: dict[str, int]) -> Array:

@@ -17,21 +17,21 @@ GROUPS = {group.__name__: group for group in op_table.GROUPS}
 FEW = ("pointwise", "loops")
 
 
-def check_table(dtype: DType, group: str, lanes: int = 1, *, native: bool = False) -> None:
+def check_table(dtype: DType, group: str, lanes: int = 1) -> None:
     if group == "reductions" and dtype not in OPS["Sum"].takes:
         pytest.skip(f"nothing is reduced in {dtype}")
     table = op_table.Table()
     GROUPS[group](table, dtype)
-    with compared(lanes, native=native) as launches:
+    with compared(lanes) as launches:
         compiled(Graph(tuple(table.outputs)))[0](table.inputs)
     assert launches.count
 
 
-def check_seeds(seeds: range, lanes: int = 1, *, native: bool = False) -> None:
+def check_seeds(seeds: range, lanes: int = 1) -> None:
     for seed in seeds:
         case = random_case(seed)
         try:
-            with compared(lanes, native=native):
+            with compared(lanes):
                 run(compiled(case.graph)[0], case, 1, None)
         except BaseException as error:
             error.add_note(f"seed {seed}")

@@ -1,24 +1,25 @@
-"""Runs one emitted op over NumPy arrays: a loop of loads, the op and a store, JIT-compiled."""
+"""Runs one pointwise primitive over NumPy arrays: expanded to lanes, compiled."""
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 
-from luminal.codegen.llvm_builder import (
-    I64,
-    PTR,
-    VOID,
-    FunctionBuilder,
-    IRValue,
-    ModuleBuilder,
-)
-from luminal.codegen.llvm_cast import from_memory, memory_type, to_memory
-from luminal.codegen.llvm_math import POINTWISE
+from luminal.backends.cpu.target import detect
+from luminal.codegen import llvm_walk
+from luminal.codegen.llvm_operations import instructions
 from luminal.dtypes import DType
+from luminal.expand.builder import Builder
+from luminal.expand.casts import bitcast, cast, from_memory, to_memory
+from luminal.expand.ir import INDEX, Kernel, Operand, Param, Type, memory_dtype
+from luminal.expand.pointwise import POINTWISE
+from luminal.expand.verify import verify
+from luminal.kernel.tile_ir import Buffer, Role, Space
+from luminal.shape.expression import ZERO, symbol
 
 Array = np.ndarray[Any, Any]
 
@@ -26,6 +27,7 @@ Array = np.ndarray[Any, Any]
 AVX512 = ("avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512bw", "avx512vl")
 AVX2 = ("avx2", "fma", "f16c")
 BASELINE = ()
+_ABI = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, ctypes.c_void_p)
 
 
 @cache
@@ -35,14 +37,22 @@ def host_has(features: tuple[str, ...]) -> bool:
 
 
 @cache
+def text(
+    op: str, inputs: tuple[DType, ...], out: DType, lanes: int, features: tuple[str, ...]
+) -> str:
+    """LLVM IR of the kernel, whose chunks are vectors."""
+    target = replace(detect(), features=features)
+    return llvm_walk.render(_expanded(op, inputs, out, lanes, features), target)
+
+
+@cache
 def kernel(
     op: str, inputs: tuple[DType, ...], out: DType, lanes: int, features: tuple[str, ...]
 ) -> tuple[Callable[..., None], str]:
-    """The native loop of `op` (pointers to the operands, to the result, a multiple of lanes)."""
-    ir = _loop_text(op, inputs, out, lanes, features)
+    """The native loop of `op` (an array of pointers, a number of vectors), and its assembly."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(ir)
+    module = llvm.parse_assembly(text(op, inputs, out, lanes, features))
     module.verify()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     machine = target.create_target_machine(
@@ -51,11 +61,10 @@ def kernel(
     assembly = machine.emit_assembly(module)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(inputs) + 1), ctypes.c_int64)
-    native = signature(engine.get_function_address("kernel"))
+    native = _ABI(engine.get_function_address("kernel"))
 
-    def call(*args: int) -> None:
-        native(*args)
+    def call(slots: int, count: int) -> None:
+        native(slots, slots, 0, count, slots)
 
     call.engine = engine  # type: ignore[attr-defined]  # keeps the code loaded
     return call, assembly
@@ -75,30 +84,38 @@ def run(
     padded = [np.ascontiguousarray(np.pad(a, (0, padding), mode="edge")) for a in arrays]
     result = np.empty(length + padding, out.numpy)
     call, _ = kernel(op, tuple(dtypes), out, lanes, features)
-    call(*(a.ctypes.data for a in padded), result.ctypes.data, length + padding)
+    slots = np.array([a.ctypes.data for a in (*padded, result)], np.int64)
+    call(slots.ctypes.data, (length + padding) // lanes)
     return result[:length]
 
 
-def _loop_text(
+def _expanded(
     op: str, inputs: tuple[DType, ...], out: DType, lanes: int, features: tuple[str, ...]
-) -> str:
-    params = [(f"x{i}", PTR) for i in range(len(inputs))]
-    b = FunctionBuilder(ModuleBuilder(features), "kernel", VOID, [*params, ("y", PTR), ("n", I64)])
-    *sources, target, n = b.params
-    entry, loop, done = b.current, b.label("loop"), b.label("exit")
-    b.block(loop)
-    index = b.phi(I64, [(b.const(I64, 0), entry)])
-    args = [_load(b, p, index, d, lanes) for p, d in zip(sources, inputs, strict=True)]
-    value = to_memory(b, out, POINTWISE[op](b, inputs[-1], args, out))
-    b.store(value, b.gep(target, index, memory_type(out)), out.size)
-    following = b.binary("add", index, b.const(I64, lanes))
-    b.add_incoming(index, following, b.current)
-    b.cond_br(b.icmp("ult", following, n), loop, done)
-    b.block(done)
-    b.ret()
-    return b.module_text()
+) -> Kernel:
+    """A chunk is one vector."""
+    b, count = Builder(instructions(features)), symbol("n", 0, 2**40)
+    param = Param(count, b.value(INDEX))
+    names = [f"x{k}" for k in range(len(inputs))]
+    size = count * lanes
+    buffers = [
+        Buffer(name, dtype, size, Space.GLOBAL, Role.IN)
+        for name, dtype in zip(names, inputs, strict=True)
+    ]
+    chunk = b.open(INDEX)
+    start = b.op("mul", chunk, lanes)
+    args = [
+        from_memory(b, dtype, b.load(Type(memory_dtype(dtype), lanes), name, start))
+        for name, dtype in zip(names, inputs, strict=True)
+    ]
+    b.store("y", start, to_memory(b, out, _value(b, op, inputs[-1], args, out)))
+    body = b.close()
+    target = Buffer("y", out, size, Space.GLOBAL, Role.OUT)
+    found = Kernel((param,), (*buffers, target), (), ZERO, count, b.close(), chunk, body)
+    verify(found)
+    return found
 
 
-def _load(b: FunctionBuilder, p: IRValue, index: IRValue, dtype: DType, lanes: int) -> IRValue:
-    loaded = b.load(memory_type(dtype, lanes), b.gep(p, index, memory_type(dtype)), dtype.size)
-    return from_memory(b, dtype, loaded)
+def _value(b: Builder, op: str, dtype: DType, args: list[Operand], out: DType) -> Operand:
+    if op in ("Cast", "Bitcast"):
+        return (cast if op == "Cast" else bitcast)(b, dtype, args[0], out)
+    return POINTWISE[op](b, dtype, args)

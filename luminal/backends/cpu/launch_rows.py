@@ -20,7 +20,7 @@ from luminal.backends.cpu.launch_ir import (
     SLOT_REF,
 )
 from luminal.errors import CompileError
-from luminal.kernel.scratch import scratch_offsets
+from luminal.expand.expand import scratch_bytes
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
 from luminal.program.quantities import Quantities
 from luminal.shape.expression import Expression, Symbol, const
@@ -140,7 +140,7 @@ class LaunchRows:
     def _scratch_bytes(self, launch: KernelLaunch) -> Expression:
         kernel = self._program.kernels[launch.kernel]
         values: Mapping[Symbol, Expression] = dict(zip(kernel.params, launch.params, strict=True))
-        return scratch_offsets(kernel)[-1].substitute(values)
+        return scratch_bytes(kernel).substitute(values)
 
 
 def _word(record: np.dtype[Any], name: str) -> int:

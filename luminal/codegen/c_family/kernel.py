@@ -196,14 +196,19 @@ class _Walk:
             statement.out, operation(self.dialect, statement.op, args, of, statement.out.type)
         )
 
+    def _element(self, statement: Load | Store) -> str:
+        distance = statement.distance
+        further = f" {'-' if distance < 0 else '+'} {abs(distance)}" if distance else ""
+        return f"{statement.buffer}[{self._operand(statement.address)}{further}]"
+
     def _load(self, statement: Load) -> None:
-        text = f"{statement.buffer}[{self._operand(statement.address)}]"
+        text = self._element(statement)
         if statement.mask is not None:
             text = f"{self._operand(statement.mask)} ? {text} : 0"
         self._define(statement.out, text)
 
     def _store(self, statement: Store) -> None:
-        place = f"{statement.buffer}[{self._operand(statement.address)}]"
+        place = self._element(statement)
         where = "" if statement.mask is None else f"if ({self._operand(statement.mask)}) "
         self._put(f"{where}{place} = {self._operand(statement.value)};")
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from luminal.codegen.llvm_sort import RADIX_FROM
+from luminal.expand.sort import RADIX_FROM
 
 LENGTHS = (1, 17, RADIX_FROM - 1, RADIX_FROM, 1500)
 DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64")

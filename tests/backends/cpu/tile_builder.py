@@ -14,8 +14,8 @@ from luminal.backends.cpu import compiler, machine_code
 from luminal.backends.cpu.target import cap, detect
 from luminal.codegen.llvm import render
 from luminal.dtypes import DType
+from luminal.expand.expand import scratch_bytes
 from luminal.kernel import tile_interpreter
-from luminal.kernel.scratch import scratch_offsets
 from luminal.kernel.tile_ir import (
     Buffer,
     Carry,
@@ -227,7 +227,7 @@ class Native:
         pointers = [arrays[buffer.name].ctypes.data for buffer in self.kernel.buffers]
         slots = np.array(pointers or [0], np.int64)
         dims = np.array([params[p.name] for p in self.kernel.params] or [0], np.int64)
-        size = int(scratch_offsets(self.kernel)[-1].evaluate(params))
+        size = int(scratch_bytes(self.kernel).evaluate(params))
         scratch = np.full(size + 128, 0xA5, np.uint8)
         at = -(-scratch.ctypes.data // 64) * 64
         chunks = int(np.prod([int(g.count.evaluate(params)) for g in self.kernel.grid]))

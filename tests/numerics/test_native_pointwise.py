@@ -1,4 +1,4 @@
-"""The emitted pointwise primitives against NumPy: accuracy in ulp, totality, casts, equal bits."""
+"""Pointwise primitives in native code against NumPy: accuracy in ulp, totality, casts, bits."""
 
 from collections.abc import Callable
 from itertools import product
@@ -8,8 +8,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from luminal.codegen.llvm_builder import F32, VOID, FunctionBuilder, ModuleBuilder
-from luminal.codegen.llvm_math import POINTWISE
 from luminal.dtypes import (
     ALL,
     COMPUTE,
@@ -17,14 +15,10 @@ from luminal.dtypes import (
     bool_,
     float32,
     float64,
-    int32,
-    int64,
     uint8,
-    uint64,
 )
-from luminal.errors import CompileError
 from luminal.hlir import semantics
-from tests.numerics.jit_lanes import AVX2, AVX512, BASELINE, host_has, kernel, run
+from tests.numerics.jit_lanes import AVX2, AVX512, BASELINE, host_has, kernel, run, text
 
 Array = np.ndarray[Any, Any]
 
@@ -323,15 +317,13 @@ def test_no_fast_math_and_scalef_only_with_avx512() -> None:
     texts = {}
     for name in ("avx512", "avx2"):
         features, lanes = TARGETS[name]
-        b = FunctionBuilder(ModuleBuilder(features), "f", VOID, [("x", F32.with_lanes(lanes))])
         for op in ("Exp", "Log", "Sin", "Maximum"):
-            POINTWISE[op](b, float32, b.params * (2 if op == "Maximum" else 1), float32)
-        b.ret()
-        texts[name] = b.module_text()
-        flags = (" fast ", "contract", "reassoc", " nnan", " ninf", " nsz", "afn", "arcp")
-        assert not any(flag in texts[name] for flag in flags)
-    assert "avx512.mask.scalef" in texts["avx512"]
-    assert "avx512" not in texts["avx2"]
+            inputs = (float32,) * (2 if op == "Maximum" else 1)
+            texts[name, op] = text(op, inputs, float32, lanes, features)
+    flags = (" fast ", "contract", "reassoc", " nnan", " ninf", " nsz", "afn", "arcp")
+    assert not any(flag in each for flag in flags for each in texts.values())
+    assert "avx512.mask.scalef" in texts["avx512", "Exp"]
+    assert "avx512" not in texts["avx2", "Exp"]
 
 
 @pytest.mark.skipif(not host_has(AVX512), reason="assembly of an AVX-512 machine")
@@ -339,24 +331,3 @@ def test_exp_is_a_short_loop_without_calls() -> None:
     _, assembly = kernel("Exp", (float32,), float32, 16, AVX512)
     assert "call" not in assembly
     assert assembly.count("zmm") < 60
-
-
-@pytest.mark.parametrize(
-    ("op", "dtype", "text"),
-    [
-        ("Exp", int32, "Exp: takes f32 or f64, got i32; Cast the operand first"),
-        ("Div", int64, "Div: takes f32 or f64, got i64; Cast the operand first"),
-        ("Add", bool_, "Add: takes f32, f64 or integers, got bool; Cast the operands first"),
-        ("And", float32, "And: takes integers or bool, got f32; Bitcast the operands"),
-        ("Shl", float32, "Shl: takes integers, got f32; Cast the operands first"),
-    ],
-)
-def test_a_wrong_dtype_is_named(op: str, dtype: DType, text: str) -> None:
-    with pytest.raises(CompileError) as error:
-        run(op, [dtype, dtype], dtype, [np.zeros(8, dtype.numpy)] * 2)
-    assert str(error.value) == text
-
-
-def test_bitcast_between_sizes_is_refused() -> None:
-    with pytest.raises(CompileError, match=r"Bitcast: u64 has 8 bytes, i32 has 4; use Cast"):
-        run("Bitcast", [uint64], int32, [np.zeros(8, np.uint64)])
