@@ -1,10 +1,9 @@
-"""Chats as one text, by the template that a model brings: Jinja in a sandbox, with limits of memory
-and time.
-"""
+"""Chats as one text, by the template that a model brings: Jinja in a sandbox that has bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import Tokenizer
-from luminal.models.template_process import TemplateProcess
 
 Messages = str | Sequence[Mapping[str, Any]]
 """Dicts of a "role" (system, user, assistant, tool) and a "content"; a text is the user's."""
@@ -23,18 +21,33 @@ class ChatTemplate:
     """`source`: the text of a template; `tokens`: names of special tokens that it may use.
 
     Templates see what transformers gives them: `messages`, `tools`, `add_generation_prompt`,
-    the tokens, `raise_exception`, `strftime_now`, and loop controls. They reach nothing else, and
-    run in a process of their own (`template_process.py`).
+    the tokens, `raise_exception`, `strftime_now`, and loop controls. They reach nothing else.
     """
 
     def __init__(self, source: str, tokens: Mapping[str, str] | None = None) -> None:
         self.source, self.tokens = source, dict(tokens or {})
-        self._process = TemplateProcess()
 
     def render(self, messages: Messages, tools: Any = None) -> str:
         """The text, up to where the answer begins. Raises InputError with the template's words."""
-        names = {"messages": _checked(messages), "tools": tools, "add_generation_prompt": True}
-        return self._process.render(self.source, names | self.tokens)
+        template, given = self._template, _checked(messages)
+        try:
+            text: str = template.render(
+                messages=given, tools=tools, add_generation_prompt=True, **self.tokens
+            )
+        except Exception as error:  # it is a program, which may raise anything
+            raise _template_error(error) from None
+        return text
+
+    @cached_property
+    def _template(self) -> Any:
+        try:
+            from luminal.models.template_environment import Environment
+        except ImportError:
+            raise InputError("chat: it needs jinja2; pip install 'luminal[chat]'") from None
+        try:
+            return Environment().from_string(self.source)
+        except Exception as error:  # deeply nested ones are no TemplateErrors
+            raise _template_error(error) from None
 
 
 def special_tokens(place: Path, tokenizer: Tokenizer) -> dict[str, str]:
@@ -65,3 +78,11 @@ def _checked(messages: Messages) -> list[Mapping[str, Any]]:
                 f"messages: number {number} is {message!r}; each is a dict with a role and content"
             )
     return given
+
+
+def _template_error(error: Exception) -> InputError:
+    """In the template's own words, or those of what went wrong in it."""
+    import jinja2
+
+    own = isinstance(error, jinja2.TemplateError)
+    return InputError(f"chat template: {error if own else f'{type(error).__name__}: {error}'}")

@@ -1,0 +1,178 @@
+"""Jinja as chat templates need it, in a sandbox that bounds what they make.
+
+A template comes with a model that others made, and `{{ "a" * 10**10 }}` would take all memory. So
+whatever makes much of little is bounded: products, powers, sums, padding and the whole text.
+Left are `join` and `replace`, many values that are each below the bound, and time: loops in loops.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import wraps
+from math import prod
+from typing import Any, NoReturn
+
+import jinja2
+import jinja2.compiler
+import jinja2.ext
+import jinja2.nodes
+import jinja2.sandbox
+
+MOST = 1 << 24
+"""Characters of a text, items of a list, bits of a number: above all contexts."""
+PADDING = frozenset(("batch", "center", "expandtabs", "indent", "ljust", "rjust", "slice", "zfill"))
+_SPECS = {"%": re.compile(r"%([^a-zA-Z%]*)"), "{": re.compile(r"\{[^{}]*:([^{}]*\{?)")}
+_BY_ARGUMENT = {"%": "*", "{": "{"}
+"""What a format is, and where it takes a width from its arguments."""
+
+
+def refuse(message: str) -> NoReturn:
+    """`raise_exception` of templates."""
+    raise jinja2.TemplateError(message)
+
+
+def bounded(size: float) -> None:
+    """Refuses what would be larger than MOST."""
+    if size > MOST:
+        refuse(f"it makes something of more than {MOST} characters, items or bits")
+
+
+def size(x: Any) -> int:
+    """How large it is in memory, by those."""
+    if isinstance(x, int):
+        return x.bit_length()
+    return len(x) if hasattr(x, "__len__") else 0
+
+
+def padded(function: Callable[..., Any], first: Any = "") -> Callable[..., Any]:
+    """The same; `first` and all arguments make at most their product."""
+
+    @wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        given = (first, *args, *kwargs.values())
+        bounded(prod(max(1, x if isinstance(x, int) else size(x)) for x in given))
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def check_format(form: str, kind: str) -> None:
+    """Refuses a format that pads by much, or by what it does not say itself."""
+    specs = "|".join(_SPECS[kind].findall(form))
+    if _BY_ARGUMENT[kind] in specs:
+        refuse(f"the format {form[:80]!r} has a width that is an argument; write it as a number")
+    bounded(len(form) + sum(map(int, re.findall(r"\d{1,9}", specs))))
+
+
+class Code(jinja2.compiler.CodeGenerator):
+    """`a ~ b` goes by the environment, as other operators of the sandbox do."""
+
+    def visit_Concat(self, node: jinja2.nodes.Concat, frame: jinja2.compiler.Frame) -> None:
+        """Writes the call."""
+        self.write("environment.joined((")
+        for each in node.nodes:
+            self.visit(each, frame)
+            self.write(", ")
+        self.write("))")
+
+
+class Template(jinja2.Template):
+    """One whose whole text is bounded."""
+
+    def render(self, *args: Any, **kwargs: Any) -> str:
+        """The text."""
+        pieces, count = [], 0
+        for piece in self.generate(*args, **kwargs):
+            count += len(piece)
+            bounded(count)
+            pieces.append(piece)
+        return "".join(pieces)
+
+
+class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
+    """That of all templates."""
+
+    intercepted_binops = frozenset(("+", "*", "**", "%"))
+    code_generator_class = Code
+    template_class = Template
+
+    def __init__(self) -> None:
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=["jinja2.ext.loopcontrols", Generation],
+        )
+        self.filters["tojson"] = to_json
+        self.filters |= {name: padded(self.filters[name]) for name in PADDING & {*self.filters}}
+        self.filters["format"] = self._format
+        self.globals.update(raise_exception=refuse, strftime_now=_now)
+        lipsum: Any = self.globals["lipsum"]
+        self.globals["lipsum"] = padded(lipsum, " " * 1000)  # a paragraph
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """The operator, where what comes of it is bounded."""
+        match operator, left, right:
+            case "**", int(), int():
+                bounded(size(left) * max(right, 0))
+            case "*", int(), int():
+                bounded(size(left) + size(right))
+            case "*", _, int():
+                bounded(size(left) * max(right, 0))
+            case "*", int(), _:
+                bounded(size(right) * max(left, 0))
+            case "%", str(), _:
+                check_format(left, "%")
+            case _:
+                bounded(size(left) + size(right))
+        return super().call_binop(context, operator, left, right)
+
+    def _format(self, form: Any, *args: Any, **named: Any) -> Any:
+        return self.call_binop(None, "%", str(form), named or args)
+
+    def joined(self, parts: Iterable[Any]) -> str:
+        """`a ~ b`."""
+        texts = [str(part) for part in parts]
+        bounded(sum(map(len, texts)))
+        return "".join(texts)
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """`text.format`."""
+        found = super().wrap_str_format(value)
+        if found is not None:
+            check_format(value.__self__, "{")
+        return found
+
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
+        """A call, such as of a text's method."""
+        owner = getattr(__obj, "__self__", None)
+        if isinstance(owner, str) and __obj.__name__ in PADDING:
+            __obj = padded(__obj, owner)
+        return super().call(__context, __obj, *args, **kwargs)
+
+
+class Generation(jinja2.ext.Extension):
+    """Lets templates mark what an assistant says, which matters to training only."""
+
+    tags = {"generation"}  # noqa: RUF012 (as jinja2 declares it)
+
+    def parse(self, parser: Any) -> Any:
+        """What is between the marks."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def to_json(x: Any, indent: int | None = None, **options: Any) -> str:
+    """As transformers': characters stay what they are, for no browser will read them."""
+    try:
+        if isinstance(indent, int):
+            bounded(len(json.dumps(x)) * indent)
+        return json.dumps(x, ensure_ascii=False, indent=indent, **options)
+    except RecursionError:
+        return refuse("lists or objects nest too deeply")
+
+
+def _now(form: str) -> str:
+    return datetime.now().strftime(form)
