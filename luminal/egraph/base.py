@@ -56,6 +56,7 @@ def holds(wide: DType, narrow: DType) -> bool:
     if narrow.is_float:
         return wide.size > narrow.size
     if wide.is_float:
+        # Up to 2**mantissa every integer is a float.
         mantissa = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}[wide.short]
         return narrow.bits - (narrow.kind == "int") <= mantissa
     if wide.kind == narrow.kind:

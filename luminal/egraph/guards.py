@@ -44,6 +44,7 @@ class Guards:
             indices = [index for _, index in _map(bound, args[0])]
             return all(map(_is_shift, indices)) if name == "shifts" else not _is_rename(indices)
         if name == "uncut":
+            # Axes of chunks are named with a dot: cut again and again, they would have no end.
             return all("." not in axis.name for axis in _set(bound, args[0]))
         x = _class(bound, args[-1])
         match name:

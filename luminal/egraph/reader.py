@@ -64,6 +64,7 @@ class Reader:
     def read_lists(self) -> None:
         waiting = {row.output: row.inputs for row in self.functions["Cons"].rows}
         self.lists = {row.output: () for row in self.functions["Nil"].rows}
+        # Rows come in no order, a list maybe before its tail.
         while waiting:
             for cell, (head, tail) in [*waiting.items()]:
                 if tail in self.lists:

@@ -34,7 +34,9 @@ def rule_text(rule: Rule) -> str:
     makes a number that no binary fraction equals, a rule for every dtype.
     """
     lhs, rhs = notation.pattern(rule.lhs), notation.pattern(rule.rhs)
+    # Only the node that matched is subsumed: the commuted one must match by itself, or it stays.
     orders = [*dict.fromkeys(_orders(lhs))] if rule.subsumes else [lhs]
+    # A literal is the text of its exact value, and log2(e) is not the same number in f32 and f64.
     inexact = any(_exact(n.text, float32) != n.text for n in notation.numbers(rhs))
     of_dtype = (float32, float64) if inexact else (None,)
     texts: list[str] = []

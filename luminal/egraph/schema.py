@@ -92,6 +92,9 @@ def _pointwise(constructor: str, names: str) -> tuple[str, str]:
     )
 
 
+# Spellings of a class have one value: what one of them does not depend on, the value does not, and
+# what one of them knows before a run is known before it. So axes meet in their intersection and
+# phases in the least.
 _DECLARATIONS = """
 (ruleset load) (ruleset analyse) (ruleset clean) (ruleset grow)
 (sort Axes (Set i64))
@@ -158,6 +161,7 @@ _ANALYSES = (
         "(set (axes e) (set-diff a k)) (set (dtype e) d)",
     ),
     _analysis(
+        # An extent with a dim is known in the run only, whatever is summed over it.
         "phase of Reduce over literal extents",
         f"{_REDUCE} (= p (phase x)) (= f (fixed)) (= 0 (set-length (set-diff k f)))",
         "(set (phase e) p)",

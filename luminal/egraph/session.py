@@ -198,6 +198,7 @@ class Session:
     def step(self) -> None:
         """Loads, and runs one round of egglog's rules."""
         self.load()
+        # What subsumes comes first, so that rules which grow the graph match less.
         clean = f"(repeat 4 (seq (run clean) {_ANALYSE}))"
         self.run([f"(run-schedule {clean} (run grow) {_ANALYSE})"])
 

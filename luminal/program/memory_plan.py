@@ -33,8 +33,7 @@ class Lifetime:
 
     def overlaps(self, other: Lifetime) -> bool:
         """Whether both may hold data at one time."""
-        # A Loop has its epoch to itself: equal numbers are one Loop, others two that do not
-        # overlap.
+        # A Loop ends its epoch, so no two of them share one: equal numbers are the same Loop.
         for mine, theirs in zip(self.loops, other.loops, strict=False):
             if mine != theirs:
                 return False

@@ -16,8 +16,10 @@ RULES = (
          "(x[i] * 2) * 3"),
     Rule("maximum-constants", "Maximum(Maximum(x, c), d)", "Maximum(x, Maximum(c, d))", EXACT,
          _BOTH, "Maximum(Maximum(x[i], 2), y[i])"),
+    # Doubling rounds nothing, and overflows on both sides.
     Rule("add-same", "x + x", "x * 2", EXACT, twin="x[i] + y[i]"),
     Rule("one-over", "1 / x", "Recip(x)", EXACT, twin="2 / x[i]"),
+    # Two roundings for one.
     Rule("div-as-recip", "x / y", "x * Recip(y)", ROUNDING, twin="x[i] * y[i]"),
     Rule("recip-as-div", "x * Recip(y)", "x / y", ROUNDING, twin="x[i] * Sqrt(y[i])"),
 )  # fmt: skip

@@ -9,10 +9,13 @@ from luminal.rules.rule import Rule
 _OF_RUN = ("growth(run(x))",)
 
 RULES = (
+    # An empty sum is 0 whatever it sums: times an infinite c it is NaN, and c inside of it is not
+    # met.
     Rule("matmul-associates", "Sum(K, Sum(J, a * b) * c)", "Sum(J, a * Sum(K, b * c))", ROUNDING,
          ("J & axes(c) == {}", "K & axes(a) == {}", "growth(K & axes(b) != {})",
           "nonempty(J)", "nonempty(K)"),
          "Sum({k}, Sum({j}, a[i, j, k] * b[j, k]) * c[k, l])"),
+    # A finite c leaves an empty sum 0, so K may be empty.
     Rule("scale-operand", "Sum(K, a * b) * c", "Sum(K, (a * c) * b)", ROUNDING, ("number(c)",),
          "Sum({k}, a[i, k] * b[k]) * c[i]"),
     Rule("scale-weight", "Sum(K, x * w) * s", "Sum(K, x * (w * s))", ROUNDING,

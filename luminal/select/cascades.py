@@ -82,6 +82,8 @@ class _Neighbours:
         stored, is_run = self.stored, maximum.is_run
 
         def is_read(term: Term) -> bool:
+            # What the other side of prologue and run computes lies in memory: a kernel is of one of
+            # them.
             return term in stored or (term.phase is Phase.RUN) is not is_run
 
         cascade = derive(maximum, near, set(above), is_read)
@@ -108,6 +110,8 @@ class _Neighbours:
     def above(self, maximum: Term) -> list[Term]:
         """The terms that depend on a maximum, operands first, as far as a pass may reach."""
         found: list[Term] = []
+        # A term has a greater id than its operands, so the least id next is operands first; and
+        # what several terms led to comes out several times in a row.
         queue = [(user.id, user) for user in self.users[maximum]]
         heapq.heapify(queue)
         while queue and len(found) < ABOVE:

@@ -120,6 +120,7 @@ class _Fast:
         self.forced |= self.leaders.keys()
 
     def run(self, bodies: Mapping[int, Selection] | None) -> Selection:
+        # Users come first: when a term is met, every kernel that would compute it is known.
         for term in reversed(self.order):
             residence = self.residence(term)
             self.choices[term] = Choice(residence)
@@ -250,6 +251,7 @@ class _Fast:
         points = upper(term.axes)
         work = max(points * upper(term.attrs), upper(root.axes))
         idle = self.costs.shares.leave_idle(points, work)
+        # Under the grid of other axes it would be computed once for each of their points.
         misfit = kernel.grid is not None and kernel.grid != term.axes
         closed = root.is_opaque and (root.op != "Scatter" or bool(ordered_axes(root)))
         closed = closed or root in self.leaders
@@ -274,11 +276,14 @@ class _Fast:
             return Residence.INLINE
         if len(kernels) > 1 or any(use.repeated for use in uses):
             operands = self.expanded_operands(term)
+            # They come later in this walk, so they can still be stored.
             self.forced |= operands
             return Residence.INLINE if operands else Residence.STORED
         (root,) = kernels
         if any(self.wasteful(term, use) for use in uses) or len({u.moved for u in uses}) > 1:
             return Residence.STORED  # also what several Ats read: chains of them would multiply
+        # Several loops of a kernel read it, as a softmax's do its scores: a row keeps it, if a
+        # cache does.
         phases = {use.reduction for use in uses}
         if len(phases) > 1 and unmoved:
             grid = self.kernels[root].grid or frozenset()

@@ -142,6 +142,8 @@ def genes(
                         offered += (in_pairs(layout, pair),)
                     old = found.get(key, Gene(read.weight, (), offered, now, 0, 0))
                     edges = tuple(dict.fromkeys((*old.edges, read.edge)))
+                    # Edges that share a copy are offered what all of them can read: pairs to all
+                    # or to none.
                     offered = min(old.layouts, offered, key=len)
                     found[key] = replace(
                         old,
@@ -150,6 +152,7 @@ def genes(
                         rows=max(old.rows, rows),
                         read=old.read + read.elements * (read.edge not in old.edges),
                     )
+    # A body's argument lies one way for all who read it: the Loop outside makes the copy.
     return tuple(gene for gene in found.values() if not arguments or _covers(gene, users))
 
 
@@ -163,6 +166,8 @@ def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selecti
         if layout == gene.now:
             continue
         old = choices[gene.weight]
+        # Memory that is given stays as it was set; what the prologue computes can be made in panels
+        # only.
         is_given = gene.weight.is_leaf and gene.weight.phase is not Phase.RUN
         if _covers(gene, users) and not is_given:
             choices[gene.weight] = replace(old, layouts=(layout,))

@@ -82,5 +82,6 @@ def _share(group: Sequence[Term], term: Term, reads: Mapping[Term, frozenset[Ter
     """Does the group hold what `term` reads, or read something large that it reads too?"""
     if not reads[term].isdisjoint(group):
         return True
+    # What has more axes than the results is what their time goes to: read once for both.
     common = {read for other in group for read in reads[other]} & reads[term]
     return any(read.axes > term.axes and read.phase is Phase.RUN for read in common)

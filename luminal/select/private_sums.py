@@ -46,6 +46,7 @@ def _points(frame: Frame) -> int:
 
 def _cut(term: Term, shares: Shares) -> tuple[Symbol, int] | None:
     """The axis to cut and the positions per chunk."""
+    # Of what is set the last one counts, and parts do not know which that is.
     if term.op != "Scatter" or term.attrs.hlir.mode != "add":
         return None
     ordered = ordered_axes(term)
@@ -54,12 +55,14 @@ def _cut(term: Term, shares: Shares) -> tuple[Symbol, int] | None:
         return None
     along = longest(ordered)
     length = upper((along,))
+    # Each part clears and adds up a whole result of its own, beside what it has to add.
     least = shares.part * _points(term.attrs.result)
     size = chunk_size(length, points // length, shares, least)
     return None if size is None else (along, size)
 
 
 def _in_parts(terms: Terms, scatter: Term, site: int, along: Symbol, size: int) -> Term:
+    # A site is one operation; the new Scatter is another one than the old, which others may use.
     attrs: OpaqueAttrs = scatter.attrs
     chunks = cut(along, size, site)
     chunk, within, moved = chunks.chunk, chunks.within, {along: chunks.position}
@@ -73,6 +76,7 @@ def _in_parts(terms: Terms, scatter: Term, site: int, along: Symbol, size: int) 
     old = [a for dimension in attrs.frames[1] for a in dimension]
     axes = [chunk, *(within if a is along else a for a in old)]
     indices = {a: index(k, a.extent) for k, a in enumerate(axes) if a.extent is not None}
+    # The chunk is a coordinate: with it, positions that met in different chunks meet no more.
     entries: list[Expression | Slot] = [indices[chunk]]
     found: list[Term] = []
     for entry in positions(scatter):

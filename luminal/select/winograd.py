@@ -149,6 +149,7 @@ def _window(term: Term, data: Term, taps: Term, tap: Symbol) -> Window | None:
     for along in own:
         pairs = [a for a in own if a is not along] if upper((along,)) == 2 else []
         for window in (*(Window(along, tap, pair) for pair in pairs), Window(along, tap)):
+            # What depends on s + k alone has no tap left once s stands for s - k.
             position = along - tap - (0 if window.pair is None else 2 * window.pair)
             rest = {s for e in expressions for s in e.substitute({along: position}).symbols()}
             if rest.isdisjoint({tap, window.pair}) and along in rest:
@@ -221,6 +222,7 @@ class _Tiled:
         for a, position in positions.items():
             assert a.extent is not None
             inside = position < a.extent
+            # A last tile of one result reads on behind the picture, for a result that nobody reads.
             if not (inside.is_const and inside.value):
                 zero = terms.literal(bytes(float32.size), float32)
                 x = terms.pointwise("Select", (terms.boolean(inside), x, zero), float32)
@@ -229,6 +231,7 @@ class _Tiled:
     def differences(self, window: Window, at: Callable[[Expression], Term]) -> Term:
         """d0 - d2, d1 + d2, d2 - d1, d1 - d3 by the window's point."""
         m, start = window.point, 2 * window.tile
+        # By the points 0 to 3: first is 0, 1, 2, 1 and second 2, 2, 1, 3.
         first, second = m - 2 * (m // 3), 2 - m // 2 + 2 * (m // 3)
         sign = 2 * ((m + 2) // 3 - m // 2) - 1  # 1 at the point 1, else -1
         a, b = at(start + first), at(start + second)

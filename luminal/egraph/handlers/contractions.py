@@ -68,6 +68,7 @@ def _factors(table: Table, x: int, node: Node) -> tuple[list[int], list[int]]:
             continue
         a, b = inside.args
         path = path | {number}
+        # What divides a divisor is above the line again.
         stack.append((b, None, above == (inside.op == "Mul"), path))
         stack.append((a, None, above, path))
     return over, under
@@ -75,6 +76,8 @@ def _factors(table: Table, x: int, node: Node) -> tuple[list[int], list[int]]:
 
 def _quotient_or_product(table: Table, number: int, path: frozenset[int]) -> Node | None:
     for node in table.nodes[number]:
+        # A class may be its own factor, by x = x * 1 or further down: the way back to it never
+        # ends.
         if node.op in ("Mul", "Div") and path.isdisjoint(node.args) and number not in node.args:
             return node
     return None
@@ -127,6 +130,7 @@ def _joined(
 ) -> New | int:
     """The weights side by side; Casts that all have in common are done afterwards."""
     narrow = [_before_cast(table, member.weight) for member in members]
+    # Weights side by side are a copy: as narrow as they are held.
     kept = {table.dtype[w] for w in narrow}
     if len(kept) > 1:
         narrow = [member.weight for member in members]

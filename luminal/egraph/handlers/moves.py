@@ -62,6 +62,7 @@ def compose(table: Table, number: int, node: Node, guards: Guards) -> New | int 
     if inner is None or number == node.args[0]:
         return None
     outer = where_of(node)
+    # An axis that the inner At replaces is x's no more: outside, its name stands in indices only.
     found: Where = {a: i for a, i in outer.items() if a not in dict(inner.attrs)}
     for a, index in where_of(inner).items():
         if not isinstance(index, Expression):
@@ -106,6 +107,7 @@ def push_below(table: Table, number: int, node: Node, guards: Guards) -> New | N
         return None
     (operand,) = inner.args
     where = where_of(node)
+    # In Sum({k}, x[i, k]) at i = k the k outside is not the one that is summed over.
     used = frozenset[Symbol]().union(*(_axes_of(table, i) for i in where.values()))
     taken = used | table.axes[operand] | frozenset(inner.attrs)
     renamed = {k: _other(k, taken) for k in inner.attrs if k in used}

@@ -67,6 +67,7 @@ def split(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Fo
 def _split(node: Node, x: int, along: Symbol, chunks: int) -> New | None:
     assert along.extent is not None
     size, rest = divmod(along.extent.value, chunks)
+    # Even chunks only: in a short one x would need a mask.
     if rest or size < 2:
         return None
     parts = cut(along, size)
