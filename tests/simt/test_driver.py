@@ -8,7 +8,7 @@ import pytest
 from luminal import dtypes
 from luminal.kernel.tile_ir import Role
 from luminal.runtime.driver import Place
-from tests.backends.c_family.dialects import driver
+from tests.backends.c_family.dialects import checked_driver
 from tests.backends.c_family.kernels import Writer, index, tile_kernel
 from tests.simt import compiling
 from tests.simt.launching import DeviceFault
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(compiling.compiler() is None, reason="no C++ com
 
 def enqueue_sum(x: Place, y: Place, *, ahead: int = 0) -> None:
     """y[i] += x[i + ahead] for four i32."""
-    w, device = Writer(), driver("cuda")
+    w, device = Writer(), checked_driver("cuda")
     given = w.load("x", dtypes.int32, w.apply("add", w.chunk, index(ahead)))
     w.store("y", w.chunk, w.apply("add", w.load("y", dtypes.int32, w.chunk), given))
     kernel = w.kernel(("x", dtypes.int32, Role.IN), ("y", dtypes.int32, Role.INOUT))
@@ -26,19 +26,19 @@ def enqueue_sum(x: Place, y: Place, *, ahead: int = 0) -> None:
 
 
 def test_operands_that_overlap_lie_in_one_place() -> None:
-    block = driver("cuda").allocate(64)
+    block = checked_driver("cuda").allocate(64)
     block.view(np.int32)[:] = np.arange(16)
     enqueue_sum(Place(block, 20), Place(block, 20))
     assert block.view(np.int32).tolist() == [0, 1, 2, 3, 4, 10, 12, 14, 16, *range(9, 16)]
 
 
 def test_a_race_between_operands_is_caught() -> None:
-    block = driver("cuda").allocate(64)
+    block = checked_driver("cuda").allocate(64)
     with pytest.raises(DeviceFault, match="with no barrier between them"):
         enqueue_sum(Place(block, 8), Place(block, 12))
 
 
 def test_an_operand_ends_before_its_block() -> None:
-    first, second = (driver("cuda").allocate(64) for _ in range(2))
+    first, second = (checked_driver("cuda").allocate(64) for _ in range(2))
     with pytest.raises(DeviceFault, match="reads 4 bytes out of bounds"):
         enqueue_sum(Place(first, 8), Place(second, 8), ahead=1)

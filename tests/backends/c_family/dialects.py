@@ -4,39 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 
+from luminal import dtypes
 from luminal.backends.c_backend import CBackend, machine
 from luminal.backends.group_schedules import Groups
-from luminal.backends.registry import BACKENDS
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell
+from luminal.dtypes import DType
 from luminal.expand.ir import Kernel
 from luminal.kernel import tile_ir
 from luminal.runtime.driver import Driver, Place
+from tests.backends.c_family import present
 from tests.backends.c_family.kernels import tile_kernel
+from tests.backends.c_family.present import ABSENT, KINDS, PRESENT
 from tests.simt import compiling
 from tests.simt.driver import CheckedDriver
 
 Array = np.ndarray[Any, Any]
 
 
-def _dialect(name: str) -> Dialect | None:
-    """That of a backend, if its kernels are C."""
-    try:
-        module = import_module(f"luminal.codegen.c_family.{name}")
-    except ModuleNotFoundError:
-        return None
-    return next(each for each in vars(module).values() if isinstance(each, Dialect))
-
-
-DIALECTS = {name: found for name in BACKENDS if (found := _dialect(name)) is not None}
+DIALECTS: dict[str, Dialect] = {name: kind.dialect for name, kind in KINDS.items()}
 CHECKED = tuple(name for name in DIALECTS if name in compiling.LANGUAGES)
 """Those whose texts the shims run."""
+
+
+def among(name: str) -> list[DType]:
+    """The dtypes that a dialect has: f16 and bf16 are words everywhere."""
+    return [each for each in dtypes.ALL if each.is_storage or each.short in DIALECTS[name].types]
 
 
 @cache
@@ -59,16 +57,21 @@ def checked(name: str) -> CBackend:
 
 
 @cache
-def driver(name: str) -> Driver:
-    """For kernels that are expanded already; skips the test where there is none."""
-    if name == "opencl":
-        from tests.backends.opencl import devices
-
-        return devices.driver()
+def checked_driver(name: str) -> Driver:
+    """The shims, for expanded kernels; skips the test where they cannot be built."""
     if compiling.compiler() is None:
         pytest.skip("no C++ compiler is installed")
     dialect = DIALECTS[name]
     return CheckedDriver(name, dialect, lambda kernel: spell(kernel.expanded, dialect))
+
+
+def driver(name: str) -> Driver:
+    """The device, or the shims, for expanded kernels; skips the test where there is neither."""
+    if name in PRESENT:
+        return present.driver(name)
+    if name not in CHECKED:
+        pytest.skip(f"{ABSENT[name]}; and tests/simt/compiling.py knows no {name}")
+    return checked_driver(name)
 
 
 def run(

@@ -24,6 +24,7 @@ from tests.backends.c_family.kernels import (
     kernel_of,
     rows_of,
 )
+from tests.backends.c_family.present import PRESENT
 
 Array = np.ndarray[Any, Any]
 ULPS = 4  # what OpenCL allows for functions of f64, at most
@@ -40,7 +41,7 @@ def computed() -> Iterator[object]:
     """Each dialect with each dtype that it computes in."""
     for name, dialect in DIALECTS.items():
         for short in dialect.types:
-            is_slow = name != "opencl" and short not in SAMPLE
+            is_slow = name not in PRESENT and short not in SAMPLE
             marks = [pytest.mark.long] if is_slow else []
             yield pytest.param(name, dtypes.dtype_of(short), id=f"{name}-{short}", marks=marks)
 

@@ -11,15 +11,10 @@ from luminal.dtypes import DType
 from luminal.hlir.graph import Graph
 from luminal.runtime.executable import Executable
 from tests.backends import op_table
-from tests.backends.c_family.dialects import CHECKED, DIALECTS, checked
+from tests.backends.c_family.dialects import CHECKED, among, checked
 from tests.backends.on_device import compiled_on
 
 SAMPLE = (op_table.leaves, op_table.loops)
-
-
-def among(name: str) -> list[DType]:
-    """The dtypes that a dialect has: f16 and bf16 are words everywhere."""
-    return [each for each in dtypes.ALL if each.is_storage or each.short in DIALECTS[name].types]
 
 
 def check(name: str, dtype: DType, *groups: op_table.Group) -> None:

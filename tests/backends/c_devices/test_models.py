@@ -1,4 +1,4 @@
-"""Whole models on OpenCL: digits, a Llama that tells a story, one of 32 layers, and a search."""
+"""Whole models on each device that is here: digits, stories, 32 layers, and a search."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ import pytest
 import luminal as lm
 from luminal import config
 from luminal.models import load
-from tests.backends.opencl import devices  # noqa: F401  skips where there is none
+from tests.backends.c_family.present import present
 from tests.models.test_llama import PROMPT
 from tests.models.test_mnist import test_accuracy as check_digits
 from tests.models.test_rolled_llama import decode, llama
 
-
-@pytest.mark.long
-def test_digits(shared_data: Path) -> None:
-    check_digits(shared_data, "opencl", 10000)
+pytestmark = pytest.mark.parametrize("name", present())
 
 
 @pytest.mark.long
-def test_a_story_is_the_cpus(shared_data: Path) -> None:
+def test_digits(name: str, shared_data: Path) -> None:
+    check_digits(shared_data, name, 10000)
+
+
+@pytest.mark.long
+def test_a_story_is_the_cpus(name: str, shared_data: Path) -> None:
     texts = [
         load(shared_data / "tinystories-656k", backend=backend, context=256).generate(PROMPT, 200)
-        for backend in ("cpu", "opencl")
+        for backend in ("cpu", name)
     ]
     assert len(texts[0]) > 500
     assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize("layers", [3, pytest.param(32, marks=pytest.mark.long)])
-def test_layers_in_a_loop_with_caches(layers: int) -> None:
+def test_layers_in_a_loop_with_caches(name: str, layers: int) -> None:
     model = llama(layers)
-    ours, reference = (decode(model).compile(backend) for backend in ("opencl", "reference"))
+    ours, reference = (decode(model).compile(backend) for backend in (name, "reference"))
     for past in range(5):
         ids = np.array([past * 7 % 64])
         found, expected = (exe(ids=ids, dims={"past": past})["logits"] for exe in (ours, reference))
@@ -42,7 +44,7 @@ def test_layers_in_a_loop_with_caches(layers: int) -> None:
 
 
 @pytest.mark.long
-def test_a_searched_program_differs_and_is_right(tmp_path: Path) -> None:
+def test_a_searched_program_differs_and_is_right(name: str, tmp_path: Path) -> None:
     cx = lm.Graph()
     x, w = cx.tensor((64, 96), name="x"), cx.weight((96, 80), name="w")
     (x @ w).gelu().softmax(-1).output("y")
@@ -51,8 +53,8 @@ def test_a_searched_program_differs_and_is_right(tmp_path: Path) -> None:
              (("x", np.zeros((64, 96))), ("w", np.zeros((96, 80))))}  # fmt: skip
     options = lm.SearchOptions(max_candidates=12, stop_below_us=0)
     with config.override(LUMINAL_CACHE_DIR=tmp_path):
-        fast = lm.compile(cx, backend="opencl")
-        best = lm.compile(cx, backend="opencl", mode="optimal", search=options)
+        fast = lm.compile(cx, backend=name)
+        best = lm.compile(cx, backend=name, mode="optimal", search=options)
         found = best.report().search
     assert found is not None
     assert found.fast_seconds >= found.best_seconds > 0

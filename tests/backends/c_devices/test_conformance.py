@@ -1,4 +1,4 @@
-"""The table of conformance on OpenCL: see tests/conformance."""
+"""The table of conformance on each device that is here: see tests/conformance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.backends.opencl import devices  # noqa: F401  skips where there is none
+from tests.backends.c_family.present import present
 from tests.conformance.check_row import check
 from tests.conformance.rows import Row
 from tests.conformance.table import ROWS
@@ -17,12 +17,13 @@ SERIAL = 8.0
 HOST = "is a Python function, which runs on the host"
 
 
+@pytest.mark.parametrize("name", present())
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.op)
-def test_row(row: Row) -> None:
+def test_row(name: str, row: Row) -> None:
     if row.largest:
         row = replace(row, ulp=row.ulp * SERIAL)
     try:
-        check(row, "opencl")
+        check(row, name)
     except AssertionError as error:
         _, *cells = str(error).splitlines()
         if cells and all(HOST in cell for cell in cells):

@@ -1,4 +1,4 @@
-"""The numerics tests of the frontend and the library again, on OpenCL."""
+"""The numerics tests of the frontend and the library again, on each device that is here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.backends.opencl import devices  # noqa: F401  skips where there is none
+from tests.backends.c_family.present import present
 from tests.numerics.recording import on
 from tests.numerics.test_frontend_creation import *  # noqa: F403
 from tests.numerics.test_frontend_indexing import *  # noqa: F403
@@ -25,7 +25,7 @@ del test_any_subscript_like_numpy  # noqa: F821  (200 compilations say little of
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture(autouse=True)
-def _on_opencl() -> Iterator[None]:
-    with on("opencl"):
+@pytest.fixture(autouse=True, params=present())
+def _on_a_device(request: pytest.FixtureRequest) -> Iterator[None]:
+    with on(request.param):
         yield
