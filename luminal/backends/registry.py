@@ -122,4 +122,4 @@ def space(device: Any) -> MemorySpace[Any]:
     return usable("to", device).memory
 
 
-MemorySpace.by_name = staticmethod(space)
+MemorySpace.by_name, MemorySpace.names = staticmethod(space), tuple(BACKENDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
 from functools import wraps
@@ -10,11 +9,13 @@ from typing import Any, ParamSpec, TypeVar
 
 from luminal import dtypes
 from luminal.errors import InputError
+from luminal.hlir.memory import MemorySpace
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hip|meta|metal|opencl|interpreted|reference)(:\d+)?")
+PYTORCHS_DEVICES = ("cuda", "mps", "xpu", "meta")
+"""Names that PyTorch has for devices, beside ours."""
 NO_DEVICES = "arrays are computed on the CPU; leave it out (a graph may be for another: graph.to)"
 ONE_DEVICE = "a graph is compiled for one device: graph.to(...), exe.to(...) or lm.device(...)"
 GRADIENTS = "gradients are Tensors that lm.grad(loss, variables) gives; see docs/training.md"
@@ -45,8 +46,10 @@ WHY = {
 
 def is_device(x: Any) -> bool:
     """Does `x` name a device, as "cpu", "cuda:1" or a torch.device?"""
-    named = isinstance(x, str) or type(x).__name__ == "device"
-    return named and DEVICE.fullmatch(str(x)) is not None
+    if not isinstance(x, str) and type(x).__name__ != "device":
+        return False
+    base, colon, number = str(x).partition(":")
+    return base in (*MemorySpace.names, *PYTORCHS_DEVICES) and number.isdecimal() == bool(colon)
 
 
 def check_device(what: str, device: Any) -> None:

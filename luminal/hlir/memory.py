@@ -83,6 +83,7 @@ class MemorySpace(ABC, Generic[B]):
 
     name: str
     by_name: ClassVar[Callable[[Any], MemorySpace[Any]]]  # set where backends are registered
+    names: ClassVar[Sequence[str]]  # of backends, likewise
 
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: DType) -> B:

@@ -11,6 +11,7 @@ import luminal as lm
 from luminal import nn
 from luminal.backends import registry
 from luminal.cli.devices import command
+from luminal.frontend.foreign import is_device
 from luminal.hlir.memory import HOST
 
 X = np.arange(4, dtype=np.float32)
@@ -138,6 +139,14 @@ def test_a_weight_that_moves_is_found_where_it_is() -> None:
         weight.to(name)
         np.testing.assert_array_equal(exe(x=X)["y"], X * X)
         weight.set(weight.numpy())  # by another array
+
+
+def test_every_backend_is_a_device_by_its_name() -> None:
+    for name in (*registry.BACKENDS, "mps"):
+        assert is_device(name)
+        assert is_device(f"{name}:1")
+    for other in ("float8", "cpu:", "cpu:x", "cpux", ":1", 1, lm.int8):
+        assert not is_device(other)
 
 
 def test_names_that_no_device_has() -> None:
