@@ -2,7 +2,7 @@
 
 The map of a Scatter gives a coordinate per dimension of the destination. Positions that meet at one
 element agree in every coordinate, so they agree along each axis that can be read back from the
-coordinates: such an axis is *free*. Loops over free axes may run in any order, on any thread and in
+coordinates: such an axis is *free*. Loops over free axes may run in any order, by any worker and in
 any lane; only the others are walked in row-major order. A coordinate that is an integer term (rows
 chosen by an index tensor) tells nothing of its axes.
 """

@@ -56,7 +56,7 @@ def session(rules: tuple[Rule, ...]) -> Iterator[Session]:
 
 
 def _begin_anew() -> None:
-    """A forked child has no use for the e-graph that another thread was at work on."""
+    """A forked child has no use for the e-graph that its parent was at work on."""
     global _current
     if _current is not None:
         _abandoned.append(_current)  # never given back: who knows what state it is in

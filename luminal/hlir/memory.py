@@ -19,11 +19,11 @@ from luminal.dtypes import DType
 from luminal.hlir.poison import poison
 
 Array: TypeAlias = np.ndarray[Any, Any]
-ALIGNMENT = 64  # bytes: one cache line, and the widest vector register of any CPU
+ALIGNMENT = 64  # bytes, of all that is planned: a line of memory, and the widest register
 
 
 def aligned_empty(shape: Sequence[int], dtype: DType) -> Array:
-    """An uninitialised row-major array that starts on a cache line."""
+    """An uninitialised row-major array that starts where a line of memory does."""
     return _aligned(np.empty, shape, dtype)
 
 

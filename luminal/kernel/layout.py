@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from luminal.hlir.memory import ALIGNMENT
 from luminal.shape.expression import Expression, ceil_div, const
-
-CACHE_LINE = 64  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Layout:
     order: tuple[int, ...] | None = None
     blocks: tuple[tuple[int, int], ...] = ()
     padding: int = 0  # elements after each innermost row
-    alignment: int = CACHE_LINE  # bytes
+    alignment: int = ALIGNMENT  # bytes
 
     def _extents(self, shape: Sequence[Expression]) -> list[tuple[int, Expression]]:
         """(dimension, extent) of each storage axis, outermost first; blocks come last."""
@@ -62,14 +61,14 @@ class Layout:
             words.insert(0, f"order({','.join(map(str, self.order))})")
         if self.padding:
             words.append(f"pad({self.padding})")
-        if self.alignment != CACHE_LINE:
+        if self.alignment != ALIGNMENT:
             words.append(f"align({self.alignment})")
         return " ".join(words) or "row"
 
     @classmethod
     def parse(cls, text: str) -> Layout:
         """The layout of a text that `str` gave. Raises ValueError for another text."""
-        order, blocks, padding, alignment = None, [], 0, CACHE_LINE
+        order, blocks, padding, alignment = None, [], 0, ALIGNMENT
         for word in text.split():
             name, numbers = word.partition("(")[0], [int(n) for n in re.findall(r"\d+", word)]
             match name, numbers:

@@ -24,7 +24,6 @@ from luminal.dtypes import bool_
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.group import Group, Store
 from luminal.kernel.guards import Range, cut_points, whole_vectors
-from luminal.kernel.layout import CACHE_LINE
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.stages import Stages, every_point
@@ -198,14 +197,14 @@ class Placement:
         """Room for a factor of a contraction at a tile of columns.
 
         Vector tiles lie together, one after the other along the reduced axes; rows of dot products
-        lie whole, padded so that rows a power of two long do not meet in the same cache sets.
+        lie whole, padded as the schedule says.
         """
         axes = tuple(a for x in self.packed_axes(term) for a in x.members)
         length = extent_of(axes)
         if tile.vector > 1:
             point, column, size = const(tile.size), const(1), length * tile.size
         else:
-            point, column = const(1), length + CACHE_LINE // term.dtype.size
+            point, column = const(1), length + self.schedule.padding // term.dtype.size
             size = column * tile.size
         return _Strip(self.values.new_scratch(term.dtype, size), axes, point, column)
 

@@ -43,7 +43,7 @@ class Schedule:
     where they depend on `rows` by the `keys`, once per run of rows of the same keys. `shared`:
     factors that are read where they lie, for such a run once. `lines`: the reduced axis along which
     packed factors lie in memory, if not along the columns, and how many positions of it are packed
-    together.
+    together. `padding`: bytes after each row that is packed whole.
     """
 
     axes: tuple[LoopAxis, ...]
@@ -57,6 +57,7 @@ class Schedule:
     keys: tuple[Term, ...] = ()
     shared: tuple[Term, ...] = ()
     lines: tuple[Symbol, int] | None = None
+    padding: int = 0
 
     @property
     def by_groups(self) -> bool:

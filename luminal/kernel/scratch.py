@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from luminal.hlir.memory import ALIGNMENT
 from luminal.kernel.tile_ir import Buffer, Kernel, Space
 from luminal.shape.expression import ZERO, Expression, ceil_div
-
-ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
 def scratch_buffers(kernel: Kernel) -> tuple[Buffer, ...]:

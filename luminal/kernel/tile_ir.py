@@ -341,7 +341,7 @@ NESTED = Loop | Runs | If  # statements with a body
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """One axis of the grid: `count` chunks, run in any order by any thread."""
+    """One axis of the grid: `count` chunks, run in any order by any worker."""
 
     axis: Symbol
     count: Expression

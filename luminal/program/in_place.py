@@ -68,7 +68,7 @@ def is_rewrite(
     late = {old}
     for each in inside:
         if not late.isdisjoint(each.args) and (not is_stored(each) or each in ends):
-            # A reduction or an At would read other positions, which another thread may have written
+            # A reduction or an At would read other positions, which another worker may have written
             # by then; with an axis more the old element would be read again after it was
             # overwritten.
             if not each.is_pointwise or each.axes != axes:

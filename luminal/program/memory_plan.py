@@ -1,6 +1,6 @@
 """Where the temporary buffers of a launch list lie: lifetimes, then offsets in one arena.
 
-Lifetimes count *barrier epochs*, not launches: between two barriers threads run skewed, so buffers
+Lifetimes count *barrier epochs*, not launches: between two barriers workers run skewed, so buffers
 used in one epoch never share memory. A Loop is one epoch of the list around it. What lives only
 inside its body, written anew in each iteration, has epochs of that body; everything else that the
 body touches lives through the whole Loop.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal.kernel.layout import CACHE_LINE
+from luminal.hlir.memory import ALIGNMENT
 from luminal.kernel.tile_ir import Role
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
@@ -120,8 +120,8 @@ def place(plan: MemoryPlan, sizes: Sequence[int]) -> Placement:
 
 
 def aligned(size: int) -> int:
-    """`size` rounded up to whole cache lines."""
-    return -(-size // CACHE_LINE) * CACHE_LINE
+    """`size` rounded up to whole lines of memory."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _best_gap(starts: Sequence[int], ends: Sequence[int], size: int) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 
 from luminal.errors import VerifyError
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
+from luminal.hlir.memory import ALIGNMENT
 from luminal.hlir.state import Assignable
-from luminal.kernel.layout import CACHE_LINE
 from luminal.kernel.tile_ir import Role
 from luminal.program.buffers import Buffer, BufferKind
 from luminal.program.launch_list import (
@@ -165,7 +165,7 @@ def verify_placement(
     """
     ranges: dict[int, Range] = {}
     for buffer, offset, size in zip(plan.buffers, placement.offsets, placement.sizes, strict=True):
-        if offset % CACHE_LINE or offset + size > placement.arena_bytes:
+        if offset % ALIGNMENT or offset + size > placement.arena_bytes:
             raise VerifyError(f"b{buffer}: bytes {offset}..{offset + size} do not fit the arena")
         ranges[buffer] = (offset, offset + size)
     history: dict[int, int] = {}  # buffer: the epoch of its last write

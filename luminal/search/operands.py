@@ -19,6 +19,7 @@ from luminal.dtypes import DType
 from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.index_inputs import index_inputs
+from luminal.hlir.memory import ALIGNMENT
 from luminal.hlir.state import Assignable, Parameter, State
 from luminal.hlir.substitute import all_nodes
 from luminal.runtime.arrays import Array
@@ -26,7 +27,6 @@ from luminal.runtime.binding import Signature
 from luminal.search.messages import Block, Operands
 
 USUAL_DIM = 256  # where a dim is timed, if its interval has that
-ALIGNMENT = 64  # bytes
 MEMORY = Path("/dev/shm")  # a file system in memory, where there is one
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import tempfile
 from collections.abc import Mapping
@@ -131,7 +132,7 @@ class _Search:
         self.arrays = arrays
         self.key = key
         backend = space.backend
-        workers = options.workers or backend.target.cores
+        workers = options.workers or len(os.sched_getaffinity(0))
         self.shared = shared
         self.builders = Builders(backend.name, workers, options.build_seconds)
         self.runner = Runner(backend.name, self.shared, options.run_seconds)
@@ -254,9 +255,9 @@ def _decision(made: Decision, options: SearchOptions) -> str:
 
 def _context(backend: Backend, dims: Mapping[str, int]) -> str:
     """What every measurement and decision depends on beside the graph."""
-    target, code = backend.target, source_hash(*backend.makers)
-    threads = config.get("LUMINAL_THREADS") or target.cores
-    return f"{target}\n{sorted(dims.items())}\n{threads} threads\n{code}\n{config.cache_key()}"
+    code, units = source_hash(*backend.makers), config.get("LUMINAL_THREADS") or backend.costs.units
+    machine = f"{backend.target}\n{backend.costs}\n{units} units"
+    return f"{machine}\n{sorted(dims.items())}\n{code}\n{config.cache_key()}"
 
 
 def _of_results(options: SearchOptions) -> SearchOptions:

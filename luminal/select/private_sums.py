@@ -1,10 +1,10 @@
-"""Sums at computed positions that leave threads idle are formed in private parts.
+"""Sums at computed positions that leave units idle are formed in private parts.
 
 A Scatter that adds runs over the free axes of its source (`algebra/scatter.py`). Where these have
 few points, an axis along which positions meet is cut into chunks, each with zeros of its own to add
 to: `Scatter(y, x) -> y + Sum{c} Scatter(0, x[c])`. The chunk is a coordinate of what is scattered
 into, so it is a free axis like any other. The number of chunks is fixed by the extents: the bits do
-not depend on how many threads there are.
+not depend on how many units work.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 their operands leave the caches before the next results want them.
 
 `Sum{k} f` becomes `Sum{c} (Sum{j} f[k := c*n + j])` over chunks c, the inner sum stored: the number
-of chunks is fixed by the extents, so the bits do not depend on how many threads there are.
+of chunks is fixed by the extents, so the bits do not depend on how many units work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def split_reductions(program: Respelled, costs: Costs) -> Respelled:
 def _wanted(term: Term, costs: Costs) -> bool:
     if not isinstance(term, Reduction):
         return False
-    # Idle: fewer results than threads. Long: each operand is read once per tile of results, and
+    # Idle: fewer results than units. Long: each operand is read once per tile of results, and
     # what does not stay in a cache in between comes from memory every time.
     points, length = upper(term.axes), upper(term.attrs)
     idle = costs.shares.leave_idle(points, points * length)

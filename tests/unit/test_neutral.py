@@ -15,6 +15,15 @@ from luminal.runtime import source_hash
 
 ROOT = Path(source_hash.ROOT)
 MACHINES = re.compile(r"avx|llvm|x86|\bsse|\bneon\b|\bptx\b", re.IGNORECASE)
+POLICY = (
+    re.compile(  # what is thought of a CPU alone: such facts are a backend's costs and schedules
+        r"\bthreads?\b|\bcores?\b|\bl[123]_bytes\b|\bvector_bits\b|cache.lines?\b|-level cache",
+        re.IGNORECASE,
+    )
+)
+DECIDES = re.compile(
+    r"(hlir|algebra|rules|egraph|select|program|kernel|expand|assemble|compiler)\b"
+)
 HOST_MEMORY = re.compile(r"\baligned_empty\b|__array_interface__|\.ctypes\b|\bmemmove\b")
 EDGES = (  # where users' arrays and files come in and results go out
     "hlir/data.py",
@@ -40,10 +49,11 @@ def neutral() -> list[Path]:
 
 
 def faults(name: str, text: str) -> list[str]:
-    """Lines that name a machine, or memory that only the host has."""
+    """Lines that name a machine or think of one kind, or memory that only the host has."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
-        if MACHINES.search(line) or (HOST_MEMORY.search(line) and name not in EDGES):
+        names_one = MACHINES.search(line) or (DECIDES.match(name) and POLICY.search(line))
+        if names_one or (HOST_MEMORY.search(line) and name not in EDGES):
             found.append(f"{name}:{number}: {line.strip()}")
     return found
 
@@ -62,11 +72,21 @@ def test_nothing_neutral_names_a_machine() -> None:
         ("select/fast.py", "from luminal.codegen.llvm import render"),
         ("program/buffers.py", "array = aligned_empty(shape, dtype)"),
         ("search/space.py", "start = array.ctypes.data"),
+        ("select/layouts.py", "return size > target.l2_bytes"),
+        ("kernel/rows.py", "chunks = 4 * target.cores"),
+        ("program/memory_plan.py", "# rounded up to whole cache lines"),
+        ("select/fast.py", "MOST = 1 << 18  # stays in the second-level cache"),
     ],
 )
 def test_faults_are_found(name: str, line: str) -> None:
     assert faults(name, f"first\n{line}\n") == [f"{name}:2: {line}"]
     assert not faults(name, "a register tile of vectors\n")
+
+
+def test_only_what_decides_must_not_think_of_threads() -> None:
+    line = "one thread at a time\n"
+    assert faults("select/fast.py", line)
+    assert not faults("runtime/driver.py", line)
 
 
 def test_edges_hold_arrays() -> None:

@@ -407,7 +407,9 @@ class _Rules:
             in_panels = (x.symbol for x in order if any(a.panel(x) for a in self.accesses))
             along = next((symbol for symbol in in_panels if symbol in kept), None)
         sequential = tuple(self.sequential)
-        return Schedule(self.axes, grid, sequential, tuple(inner), kept, packs, along)
+        made = Schedule(self.axes, grid, sequential, tuple(inner), kept, packs, along)
+        # Rows a power of two long would meet in the same sets of a cache.
+        return replace(made, padding=self.target.line_bytes)
 
     def inner_vector(
         self, inner: list[LoopAxis], tiles: Mapping[Symbol, TileChoice]
