@@ -12,6 +12,7 @@ import numpy as np
 
 import luminal as lm
 from bench.row import Row, Rows
+from luminal.backends import registry
 from luminal.hlir.roll import roll
 from luminal.models.llama import Llama, LlamaConfig
 
@@ -75,11 +76,11 @@ def _ratio(name: str, pairs: list[tuple[float, float]], target: float) -> Row:
 
 def _roll() -> Row:
     """Per 10,000 nodes of HLIR."""
-    graph = decoder(96).graph()
+    graph, weights = decoder(96).graph(), registry.compiling("cpu").costs.weights
     count, times = len(graph.nodes()), []
     for _ in range(REPEATS):
         start = time.thread_time()
-        roll(graph)
+        roll(graph, weights)
         times.append((time.thread_time() - start) * 10_000 / count)
     spread = (min(times), max(times))
     return Row("roll 10,000 nodes", statistics.median(times), 2, "s", spread, f"{count} nodes")

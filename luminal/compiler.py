@@ -55,19 +55,19 @@ def lower_by_stages(
 
     `begin` is told of every kernel as it is placed.
     """
-    graph, lowered = lower_to_algebra(graph)
+    graph, lowered = lower_to_algebra(graph, backend)
     with tracing.span("select"):
         selection = fast.select(lowered, backend.costs, numerics)
         selection = layouts.by_rule(selection, backend.layouts, numerics)
     return finish(graph, lowered, selection, backend, begin=begin)
 
 
-def lower_to_algebra(graph: Graph) -> tuple[Graph, Lowered]:
+def lower_to_algebra(graph: Graph, backend: Backend) -> tuple[Graph, Lowered]:
     """The steps that no choice enters: the graph as it will run, and its terms."""
     if config.get("LUMINAL_VERIFY"):
         hlir_verify.verify(graph)
     with tracing.span("roll"):
-        rolled = roll(pruned(graph))
+        rolled = roll(pruned(graph), backend.costs.weights)
     if config.get("LUMINAL_VERIFY") and rolled is not graph:
         hlir_verify.verify(rolled)
     with tracing.span("lower"):

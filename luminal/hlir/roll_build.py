@@ -52,7 +52,7 @@ def replaced(
         return None
     demand = _demand(block, sinks, inside, late)
     again = _computed_again(block, layers, inside, demand)
-    loop = _Loop(block, layers, inside, demand, shrink)
+    loop = _Loop(block, layers, inside, demand, shrink, Costs(block.weights))
     loop.build()
     for value in again:
         args = [loop.values.get(arg, arg) for arg in value.node.args]
@@ -161,12 +161,12 @@ class _Loop:
     inside: Mapping[int, Location]
     demand: _Demand
     shrink: Callable[[Body], Body]
+    costs: Costs
     outer: Builder = field(default_factory=Builder)  # of all that depends on the Loop
     inner: Builder = field(default_factory=Builder)  # of the body
     streams: dict[Value | tuple[Value, ...], Value] = field(default_factory=dict)
     invariants: dict[Value, Value] = field(default_factory=dict)
     again: dict[Value, Value] = field(default_factory=dict)  # what invariants are in the body
-    costs: Costs = field(default_factory=Costs)
     values: dict[Value, Value] = field(default_factory=dict)
     begun: dict[Value, Value] = field(default_factory=dict)  # carried values, as first slices
     assigned: set[Assignable] = field(default_factory=set)

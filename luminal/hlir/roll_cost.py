@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from luminal.costs import Weights
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.roll_block import Block, is_recorded_anew
 from luminal.hlir.roll_match import Again, Fixed, Inner, Iteration, Layers, Ref, Stream
-
-LOAD = 4  # weight of reading a value; of computing one: below, else 1
-WEIGHTS = {"Div": 4, "Sqrt": 4, "Recip": 4, "FloorDiv": 8, "Mod": 8} | dict.fromkeys(
-    ("Exp", "Log", "Exp2", "Log2", "Sin", "Cos"), 10
-)
 
 
 class Costs:
     """What values cost that are computed where they are used, as `select.fast` counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
         self._known: dict[Node, tuple[int, frozenset[Node]]] = {}
 
     def is_load(self, node: Node) -> bool:
@@ -40,8 +37,9 @@ class Costs:
         loads = frozenset[Node]().union(*(read for _, read in below))
         is_index = not loads and not node.types[0].dtype.is_float  # an Expression: costs nothing
         if node.op.is_pointwise and not is_index:
-            weight += WEIGHTS.get(node.op.name, 1)
-        if weight + LOAD * max(0, len(loads) - 1) >= LOAD:
+            weight += self._weights.of(node.op.name)
+        load = self._weights.load
+        if weight + load * max(0, len(loads) - 1) >= load:
             return 0, frozenset((node,))
         return weight, loads
 
@@ -52,7 +50,7 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
     """
     # What a body computes is computed in every run. Cheap values stay there all the same: outside
     # they would be stored once for each layer, and loaded again.
-    costs, first = Costs(), layers.iterations[0]
+    costs, first = Costs(block.weights), layers.iterations[0]
     early: list[bool] = []
     users: list[list[int]] = [[] for _ in first]
     for m, (n, refs) in enumerate(zip(first, layers.refs, strict=True)):

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from luminal.costs import Weights
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.roll_block import Block, is_recorded_anew
-from luminal.hlir.roll_cost import WEIGHTS
 from luminal.hlir.roll_match import Carried, Inner, Layers
 from luminal.hlir.roll_runs import size_of
 
-CHAIN = 32  # weight of operations by element: about what storing and loading their result costs
+CHAIN = 8  # loads: operations by element that cost about as much as storing and loading the result
 Place = tuple[int, int]
 """(node m of the body, result): a value of every iteration."""
 
@@ -31,7 +31,7 @@ def handed_out(block: Block, layers: Layers, demanded: Iterable[Place]) -> set[P
     for m in reversed(range(len(first))):
         for place in [place for place in wanted if place[0] == m]:
             wanted.discard(place)
-            new = _beginnings(first, layers, m, wanted | kept)
+            new = _beginnings(block.weights, first, layers, m, wanted | kept)
             added = sum(_bytes(first[k], r) for k, r in new)
             before = {(k, r) for k, r in new if k >= m}  # of the iteration before
             saved = _bytes(first[m], place[1]) - added
@@ -49,12 +49,14 @@ def is_cheap(node: Node) -> bool:
     return node.op.is_pointwise or node.op.group == "view" or is_recorded_anew(node)
 
 
-def _beginnings(first: Sequence[Node], layers: Layers, m: int, known: set[Place]) -> set[Place]:
+def _beginnings(
+    weights: Weights, first: Sequence[Node], layers: Layers, m: int, known: set[Place]
+) -> set[Place]:
     """What node m is computed from that is not known: through a short chain of cheap values, the
     dear ones at its other end; else its operands.
     """
     operands = _operands(layers, m) - known
-    found, stack, seen, weight = set[Place](), [*operands], set[Place](), _weight(first[m])
+    found, stack, seen, weight = set[Place](), [*operands], set[Place](), _weight(weights, first[m])
     while stack:
         k, r = place = stack.pop()
         if place in seen or place in known:
@@ -63,13 +65,13 @@ def _beginnings(first: Sequence[Node], layers: Layers, m: int, known: set[Place]
         if k >= m or not is_cheap(first[k]):
             found.add((k, r))
             continue
-        weight += _weight(first[k])
+        weight += _weight(weights, first[k])
         stack += _operands(layers, k)
-    return found if weight <= CHAIN else operands
+    return found if weight <= CHAIN * weights.load else operands
 
 
-def _weight(node: Node) -> int:
-    return WEIGHTS.get(node.op.name, 1) if node.op.is_pointwise else 0
+def _weight(weights: Weights, node: Node) -> int:
+    return weights.of(node.op.name) if node.op.is_pointwise else 0
 
 
 def _operands(layers: Layers, m: int) -> set[Place]:

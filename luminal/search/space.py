@@ -95,7 +95,7 @@ class Space:
         self.costs = backend.costs
         self.numerics = numerics
         self.limits = limits or Limits()
-        self.graph, self.lowered = compiler.lower_to_algebra(graph)
+        self.graph, self.lowered = compiler.lower_to_algebra(graph, backend)
         self._bodies = {id(body): body for body in bodies(self.lowered)}
         self._decoded: dict[Genome, Stages] = {}  # by genomes without schedules, a few
         self._defaults: dict[int, Respelled] = {}

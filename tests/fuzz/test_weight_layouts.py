@@ -55,7 +55,7 @@ def contraction(rng: np.random.Generator) -> lm.Graph:
 
 def programs(graph: lm.Graph) -> list[Stages]:
     """The program that reads all weights as they are, and those that read one of them otherwise."""
-    graph_, lowered = compiler.lower_to_algebra(graph.graph())
+    graph_, lowered = compiler.lower_to_algebra(graph.graph(), BACKEND)
     plain = compiler.fast.select(lowered, BACKEND.costs)
     choices = [
         {},

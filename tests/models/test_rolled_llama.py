@@ -15,6 +15,7 @@ from luminal.hlir.roll import roll
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import LoopLaunch, Program
+from tests.machines import WEIGHTS
 
 LONGEST = 24
 
@@ -70,7 +71,7 @@ def test_decoding_agrees_with_the_reference_and_with_the_layers_one_by_one(
 ) -> None:
     model = llama(5)
     executables = [decode(model).compile(), decode(model).compile("reference")]
-    monkeypatch.setattr(compiler, "roll", lambda graph: graph)
+    monkeypatch.setattr(compiler, "roll", lambda graph, weights: graph)
     executables.append(decode(model).compile())
     for past in range(LONGEST):
         ids = np.array([past * 7 % 64])
@@ -90,4 +91,4 @@ def test_prefill_agrees_with_the_reference() -> None:
 
 def test_a_model_of_one_layer_is_as_it_was() -> None:
     graph = decode(llama(1)).graph()
-    assert roll(graph) is graph
+    assert roll(graph, WEIGHTS) is graph
