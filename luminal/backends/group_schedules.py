@@ -1,40 +1,39 @@
 """Schedules for devices that run kernels by groups of lanes: the second set of choice points.
 
-Lanes run along an axis on which what they read lies side by side, so that a group touches whole
-lines of memory at once: along the results (maps, sums of columns), or along what is summed (sums of
-rows), whose parts the lanes then fold. Where that axis is short, the rest of a group takes rows
-beside it. Every kernel can also be run by workers of one lane, as on a CPU of scalars.
+The first choice of a kernel is its group's size. Of one lane it is run as on a CPU of scalars; of
+more, lanes share each chunk, and what they learn of each other goes through shared memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from luminal import config
-from luminal.backends.cpu.schedule import nest
+from luminal.backends import group_cascades, group_nests
+from luminal.backends.cpu.schedule import cascade as scalar_cascades
+from luminal.backends.cpu.schedule import nest as scalar_nests
 from luminal.backends.cpu.schedule.facts import Facts
-from luminal.backends.cpu.schedule.lanes import Lanes as Judge
 from luminal.backends.cpu.schedule.space import COMBINED as SCALAR_COMBINED
 from luminal.backends.cpu.schedule.space import nearby
 from luminal.backends.cpu.schedule.steps import VectorSchedules
 from luminal.kernel.barriers import in_shared_memory, with_barriers
+from luminal.kernel.cost import label
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.knobs import Choices, Knobs
-from luminal.kernel.loops import UNKNOWN, LoopAxis
+from luminal.kernel.place_cascade import place_cascade
 from luminal.kernel.placement import place
-from luminal.kernel.schedule import Schedule, TileChoice
-from luminal.kernel.tile_ir import Kernel, Lanes
+from luminal.kernel.schedule import Schedule
+from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_verify import verify
-from luminal.program.steps import CustomStep, KernelStep, NestStep
-from luminal.shape.expression import Symbol
+from luminal.program.steps import CascadeStep, CustomStep, KernelStep, NestStep
 from luminal.target import Target
 
-STREAMS = 4  # positions of a lane at once: loads under way while others are waited for
-ROW_STEPS = 8  # of each lane along a row, from which on a group shares no rows
 FOLD_BYTES = 16 << 10  # of shared memory that folds over lanes may take
 COMBINED = ("group", "along", "short")  # choices that may change which others are best
+
+Made = Schedule | scalar_cascades.Plan
+"""All the choices of a kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,178 +57,60 @@ class GroupSchedules:
 
     def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
         """As the protocol's."""
-        if not isinstance(step, NestStep):
-            return self.scalars.place(step, knobs)
-        schedule, _ = self.explored(Facts.of(step.group, self.target), knobs)
-        placed = place(step.group, schedule)
+        if not isinstance(step, NestStep | CascadeStep):
+            return VectorSchedules(self.target).place(step, knobs)
+        made, _ = self.explored(step, self.facts(step), knobs)
+        if isinstance(made, Schedule):
+            placed = place(step.group, made)
+        else:
+            assert isinstance(step, CascadeStep)
+            placed = place_cascade(step.group, step.cascade, *made)
         placed = replace(placed, kernel=self.by_groups(placed.kernel))
         if config.get("LUMINAL_VERIFY"):
             verify(placed.kernel)
         return placed
 
+    def space(self, step: KernelStep | CustomStep) -> tuple[Knobs, ...]:
+        """As the protocol's."""
+        if not isinstance(step, NestStep | CascadeStep):
+            return VectorSchedules(self.target).space(step)
+        explore = partial(self.explored, step, self.facts(step))
+        return nearby(explore, (*COMBINED, *SCALAR_COMBINED))
+
     def by_groups(self, kernel: Kernel) -> Kernel:
-        """What lanes learn of each other goes through shared memory, behind barriers."""
+        """The kernel with what its lanes share in shared memory, if it fits, behind barriers."""
         most = self.groups.shared_bytes - FOLD_BYTES
         return with_barriers(in_shared_memory(kernel, most))
 
-    def space(self, step: KernelStep | CustomStep) -> tuple[Knobs, ...]:
-        """As the protocol's."""
-        if not isinstance(step, NestStep):
-            return self.scalars.space(step)
-        explore = partial(self.explored, Facts.of(step.group, self.target))
-        return nearby(explore, (*COMBINED, *SCALAR_COMBINED))
+    def facts(self, step: NestStep | CascadeStep) -> Facts | None:
+        """What the rules of a nest look at."""
+        return Facts.of(step.group, self.target) if isinstance(step, NestStep) else None
 
-    @property
-    def scalars(self) -> VectorSchedules:
-        """The other set."""
-        return VectorSchedules(self.target)
-
-    def explored(self, facts: Facts, knobs: Knobs) -> tuple[Schedule, Choices]:
-        """The schedule that knobs make, and what could have been chosen on the way."""
-        choices = Choices(facts.label, knobs)
-        usual, most = self.groups.lanes, self.groups.most
-        sizes = [n for n in (usual, 2 * usual, usual // 2, 4 * usual, usual // 4) if 1 < n <= most]
-        if not _can_share(facts):
-            sizes = []
-        rule = usual if self.groups.is_rule and sizes else 1
-        group = choices.pick("group", rule, [*sizes, 1])
-        if group > 1:
-            found = _Rules(facts, choices, group).schedule()
+    def explored(
+        self, step: NestStep | CascadeStep, facts: Facts | None, knobs: Knobs
+    ) -> tuple[Made, Choices]:
+        """What knobs make of a kernel, and what could have been chosen on the way."""
+        choices = Choices(label(step.group), knobs)
+        group = self.group(choices, facts is None or group_nests.can_share(facts))
+        made: Made
+        if isinstance(step, CascadeStep):
+            if group > 1:
+                made = "steps", group_cascades.blocks(step.cascade, choices, group)
+            else:
+                made = scalar_cascades.plan(step.group, step.cascade, self.target, choices)
         else:
-            found = nest.chosen(facts, choices)
+            assert facts is not None
+            if group > 1:
+                made = group_nests.chosen(facts, choices, group)
+            else:
+                made = scalar_nests.chosen(facts, choices)
         choices.finish()
-        return found, choices
+        return made, choices
 
-
-def _can_share(facts: Facts) -> bool:
-    """Is there an axis for lanes, and nothing that one worker walks in a way of its own?"""
-    panels = any(access.panel(x) for access in facts.accesses for x in facts.axes)
-    return not panels and bool(facts.grid or facts.sequential)
-
-
-class _Rules:
-    def __init__(self, facts: Facts, choices: Choices, group: int) -> None:
-        self.facts = facts
-        self.pick = choices.pick
-        self.group = group
-        self.tiles: dict[Symbol, TileChoice] = {}
-        self.left = group  # lanes that have no positions of their own yet
-
-    def schedule(self) -> Schedule:
-        facts = self.facts
-        along = self.along()
-        grid = [x for x in facts.grid if x is not along]
-        if along in facts.grid and along is not None:
-            streams = self.pick("streams", *self.streams(along))
-            self.deal(along, streams)
-            grid.append(along)
-            if self.left > 1 and facts.sequential and self.few(grid):
-                self.deal_inside(())
-        elif along is not None:
-            self.deal_inside((along,))
-        for loop in sorted(grid[:-1] if along in grid else grid, key=_longest):
-            self.deal(loop)
-        steps = self.pick("steps", 1, (4, 16))
-        return Schedule(
-            facts.axes,
-            tuple((loop, self.chunk(loop, steps if loop is grid[-1] else 1)) for loop in grid),
-            tuple(facts.sequential),
-            tuple(facts.inner),
-            self.tiles,
-        )
-
-    def along(self) -> LoopAxis | None:
-        """The axis of the lanes: on which most of what they touch lies side by side."""
-        facts = self.facts
-        judge = Judge(self.group, facts.grid, facts.sequential)
-        touched = [a for a in facts.accesses if a.is_store or a.reduction is not None]
-        if not facts.reductions:
-            touched = facts.accesses
-        candidates = [x for x in (*facts.grid, *facts.sequential) if x.estimate > 1]
-        ranked = sorted(candidates, key=lambda x: -judge.score(x, touched))
-        if not ranked:
-            return facts.grid[-1] if facts.grid else None
-        rule, *others = map(facts.axes.index, ranked[:3])
-        return facts.axes[self.pick("along", rule, others)]
-
-    def streams(self, along: LoopAxis) -> tuple[int, Sequence[int]]:
-        """Positions of a lane at once: results that are sums need registers for one each."""
-        most = max(1, along.estimate // self.group)
-        rule = 1 if self.facts.reductions else min(STREAMS, most)
-        return _floor(rule), [n for n in (1, 2, 4, 8) if n <= most]
-
-    def few(self, grid: Sequence[LoopAxis]) -> bool:
-        """Are there too few results to keep the device busy with one lane for each?"""
-        results = 1
-        for loop in grid:
-            results *= loop.estimate
-        return results < self.facts.target.cores * self.group
-
-    def deal(self, loop: LoopAxis, unroll: int = 1) -> None:
-        """Gives lanes that are left positions of an axis of the grid."""
-        count = min(self.left, _ceiling(loop.estimate))
-        if count * unroll > 1:
-            lanes = Lanes(count, self.group // self.left)
-            self.tiles[loop.symbol] = TileChoice(unroll, 1, lanes if count > 1 else Lanes())
-        self.left //= count
-
-    def deal_inside(self, first: tuple[LoopAxis, ...]) -> None:
-        """Gives lanes positions inside the grid: in each nest of loops along one of its axes."""
-        # Loops that are not inside each other take turns with the same lanes.
-        facts, stride = self.facts, self.group // self.left
-        ordered = set(facts.ordered)
-        wanted = [
-            *first,
-            *(x for x in (*facts.sequential, *reversed(facts.inner)) if x not in first),
-        ]
-        most = max((x.estimate for x in wanted if x not in ordered), default=1)
-        if first:
-            most = first[0].estimate
-        rule = self.left if most >= ROW_STEPS * self.left else min(self.left, _ceiling(most))
-        shorter = [n for n in (rule // 2, rule // 4, 2 * rule) if 1 < n <= self.left]
-        share = self.pick("short", rule, shorter)
-        streams = _floor(max(1, min(STREAMS, most // share)))
-        streams = self.pick("row_streams", streams, [n for n in (1, 2, 4, 8) if n * share <= most])
-        dealt: list[LoopAxis] = []
-        nests = self.nests()
-        for loop in wanted:
-            beside = {x for each in nests if loop in each for x in each}
-            if loop in ordered or loop.estimate < 2 or not beside.isdisjoint(dealt):
-                continue
-            dealt.append(loop)
-            count = min(share, _ceiling(loop.estimate))
-            own = streams if count * streams <= loop.estimate else 1
-            self.tiles[loop.symbol] = TileChoice(own, 1, Lanes(count, stride))
-        self.left //= share
-
-    def nests(self) -> list[set[LoopAxis]]:
-        """The loop axes inside the grid that run inside each other."""
-        facts = self.facts
-        found = []
-        for reduction in facts.reductions:
-            bound = set(reduction.attrs)
-            found.append({x for x in facts.sequential if x.members[0] in bound})
-        for store in facts.group.stores:
-            found.append({x for x in facts.inner if x.members[0] in store.axes})
-        return found
-
-    def chunk(self, loop: LoopAxis, steps: int) -> int:
-        """Positions of a chunk: what the group takes at once, some times; 0 for all."""
-        tile = self.tiles.get(loop.symbol, TileChoice()).size
-        known = loop.extent.interval.hi is not None and loop.estimate < UNKNOWN
-        count = tile * steps
-        return 0 if known and count >= loop.estimate > 1 else count
-
-
-def _longest(loop: LoopAxis) -> int:
-    return -loop.estimate
-
-
-def _ceiling(n: int) -> int:
-    """The least power of two that is not below."""
-    return 1 << (max(1, n) - 1).bit_length()
-
-
-def _floor(n: int) -> int:
-    """The greatest power of two that is not above."""
-    return 1 << (max(1, n).bit_length() - 1)
+    def group(self, choices: Choices, can_share: bool) -> int:
+        """The lanes of a group; 1: every worker is alone."""
+        usual = self.groups.lanes
+        sizes = [usual, 2 * usual, usual // 2, 4 * usual, usual // 4] if can_share else []
+        sizes = [n for n in sizes if 1 < n <= self.groups.most]
+        rule = usual if self.groups.is_rule and sizes else 1
+        return choices.pick("group", rule, [*sizes, 1])

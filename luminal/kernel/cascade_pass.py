@@ -26,7 +26,7 @@ from luminal.kernel.cascade import Member
 from luminal.kernel.cascade_work import Workspace
 from luminal.kernel.evaluate import Env, Placed
 from luminal.kernel.guards import Box, Range, relaxed_range, strict_range
-from luminal.kernel.schedule import SINGLE, TileChoice
+from luminal.kernel.schedule import TileChoice
 from luminal.kernel.tile_ir import Tile
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, maximum, minimum
 
@@ -132,7 +132,7 @@ class Pass:
         work.free = strict_range(condition, work.step, extent, self.box(lanes))
         # Whole register tiles of steps: what they take in besides is masked as any masked step is.
         low, high = self.seen(env, lanes)
-        rows = work.blocking.rows
+        rows = work.blocking.row_tile.size
         return low // rows * rows, minimum(ceil_div(high, rows) * rows, extent)
 
     def seen(self, env: Env, lanes: Range) -> Range:
@@ -154,7 +154,7 @@ class Pass:
         env = work.open(axes[-1], env, work.blocking.tile)
         opened = work.blocks.depth
         rows, within = self.rows_of_lanes(env)
-        with work.loops(work.lane_axes, env, TileChoice(work.blocking.rows), rows) as inside:
+        with work.loops(work.lane_axes, env, work.blocking.row_tile, rows) as inside:
             init = work.rescaled(member, inside)
             # Exponentials of masked steps are 0: leaving them out changes nothing but the time.
             steps = work.open(work.step, inside, within=within)
@@ -171,7 +171,7 @@ class Pass:
         work = self.work
         if work.free is None or work.lane is None:
             return None, None
-        rows = work.blocking.rows
+        rows = work.blocking.row_tile.size
         tiles = ceil_div(work.stop - work.start, rows)
         number = work.blocks.fresh_axis(tiles)
         work.blocks.open(number, const(0), tiles)
@@ -185,7 +185,8 @@ class Pass:
         work = self.work
         for store in work.group.stores:
             axes = tuple(a for a in store.axes if a not in work.cascade.maximum.axes)
-            with work.loops(work.lane_axes, env, SINGLE if axes else self.along.lane_tile) as lanes:
+            tile = work.blocking.row if axes else self.along.lane_tile
+            with work.loops(work.lane_axes, env, tile) as lanes:
                 maximum = work.read(work.maximum, lanes)
                 safe = work.arithmetic.safe(maximum)
                 last = {rate: work.arithmetic.moved(rate, safe, maximum) for rate in work.rescale}

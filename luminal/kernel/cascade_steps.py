@@ -1,4 +1,5 @@
-"""A cascade whose vectors hold steps: for few lanes, and where x lies along the steps.
+"""A cascade whose vectors hold steps: for few lanes, and where x lies along the steps; and by
+groups, whose lanes go along steps in the place of vectors.
 
 Contractions are dot products of rows, or run over vectors of steps where their operand lies so; the
 block of x is (lanes, steps), the maximum and plain sums are folded across their vectors.
@@ -10,7 +11,7 @@ from luminal.algebra.terms import Term
 from luminal.hlir.monoid import MAXIMUM, SUM
 from luminal.kernel.cascade_work import Workspace, contiguous
 from luminal.kernel.evaluate import Env
-from luminal.kernel.schedule import SINGLE, TileChoice
+from luminal.kernel.schedule import TileChoice
 
 DOT_TILE = 4  # lanes and steps of a tile of dot products: 16 accumulators
 CHAINS = 2  # vectors folded side by side
@@ -21,8 +22,8 @@ class AlongSteps:
 
     def __init__(self, work: Workspace) -> None:
         self.work = work
-        self.lane_tile = SINGLE
-        self.vectors = TileChoice(CHAINS, work.blocking.width)
+        self.lane_tile = work.blocking.row
+        self.vectors = TileChoice(CHAINS, work.blocking.width, work.blocking.lanes)
 
     def prepare(self, env: Env) -> None:
         """Nothing: factors are read as they lie."""
@@ -34,7 +35,8 @@ class AlongSteps:
         rows = {r: work.row(axes, r.dtype) for r in work.cascade.inner}
         work.stages.pending = [*work.cascade.inner]
         # A tile of steps alone has fewer sums side by side, so it takes more steps.
-        dot_tile = TileChoice(DOT_TILE if work.lane_axes else 2 * DOT_TILE)
+        most = DOT_TILE if work.lane_axes else 2 * DOT_TILE
+        dot_tile = TileChoice(most, 1, work.blocking.lanes)
         while work.stages.pending:
             (first, *_) = stage = work.stages.next_stage()
             dots = not all(self.lies_along_steps(r) for r in stage)
@@ -42,7 +44,7 @@ class AlongSteps:
             *_, along = (x for x in work.stages.schedule.sequential if x.members[0] in first.attrs)
             # Vectors run along one axis: a dot product's own, whose parts are folded, or the steps.
             work.tiles[along.symbol] = TileChoice(1, work.blocking.width if dots else 1)
-            lanes = TileChoice(DOT_TILE)
+            lanes = TileChoice(DOT_TILE, 1, work.blocking.row_lanes)
             with work.loops(work.lane_axes, env, lanes) as outside:
                 inside = work.open(work.step, outside, tile)
                 work.stages.reduce(stage, inside)
@@ -58,7 +60,7 @@ class AlongSteps:
     def move_maximum(self, env: Env) -> None:
         work = self.work
         self.block = work.row((*work.lane_axes, work.step))
-        with work.loops(work.lane_axes, env) as lanes:
+        with work.loops(work.lane_axes, env, self.lane_tile) as lanes:
             old = work.read(work.maximum, lanes)
             inside = work.open(work.step, lanes, self.vectors)
             value = work.values.evaluate(work.x, inside)
@@ -71,7 +73,7 @@ class AlongSteps:
         work = self.work
         rows = work.exponential_rows(self.block, (*work.lane_axes, work.step))
         plain = [m for m in work.cascade.members if not work.extra(m.term)]
-        with work.loops(work.lane_axes, env) as lanes:
+        with work.loops(work.lane_axes, env, self.lane_tile) as lanes:
             work.know_maximum(lanes)
             inside = work.open(work.step, lanes, self.vectors)
             tiles = [work.values.evaluate(e, inside) for e in rows]

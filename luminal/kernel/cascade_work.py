@@ -17,14 +17,15 @@ from luminal.kernel.guards import Range
 from luminal.kernel.loops import LoopAxis, accesses, estimate, loop_axes
 from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
 from luminal.kernel.stages import Stages
-from luminal.kernel.tile_ir import Load, Store, Tile
+from luminal.kernel.tile_ir import ONE_LANE, Lanes, Load, Store, Tile
 from luminal.shape.expression import Expression, Symbol, const
 
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
     """The choices for a cascade: blocks of `lane` (None: there is no such axis) and of the reduced
-    axes; register tiles of `rows` by `vectors` of `width` elements.
+    axes; register tiles of `rows` by `vectors` of `width` elements. Where groups run it, positions
+    of `lane` are dealt to `row_lanes`, steps and further axes to `lanes`.
     """
 
     lane: Symbol | None
@@ -33,10 +34,23 @@ class Blocking:
     step_block: int
     rows: int
     vectors: int
+    row_lanes: Lanes = ONE_LANE
+    lanes: Lanes = ONE_LANE
 
     @property
     def tile(self) -> TileChoice:
-        return TileChoice(self.vectors, self.width)
+        """Of a further axis."""
+        return TileChoice(self.vectors, self.width, self.lanes)
+
+    @property
+    def row_tile(self) -> TileChoice:
+        """Of the lane axis beside it."""
+        return TileChoice(self.rows, 1, self.row_lanes)
+
+    @property
+    def row(self) -> TileChoice:
+        """One position of the lane axis, for each row of a group."""
+        return TileChoice(1, 1, self.row_lanes)
 
 
 def contiguous(group: Group, term: Term, axis: Symbol) -> bool:
@@ -177,7 +191,8 @@ class Workspace:
         """Loops over all of `axes`, the last one in tiles, and in a part where that is given."""
         for a in axes:
             last = a is axes[-1]
-            env = self.open(a, env, tile if last else SINGLE, within if last else None)
+            other = self.blocking.row if a is self.lane else SINGLE
+            env = self.open(a, env, tile if last else other, within if last else None)
         yield env
         for _ in axes:
             self.blocks.close()

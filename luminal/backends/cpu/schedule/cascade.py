@@ -24,7 +24,7 @@ def cascade_blocks(group: Group, cascade: Cascade, target: Target, knobs: Knobs 
     legal here.
     """
     choices = Choices(label(group), knobs)
-    found = _plan(group, cascade, target, choices)
+    found = plan(group, cascade, target, choices)
     choices.finish()
     return found
 
@@ -42,7 +42,7 @@ def cascade_space(group: Group, cascade: Cascade, target: Target) -> tuple[Knobs
         for change in ((), *((pair,) for pair in single if pair[0] != "along")):
             knobs = as_knobs(dict((*base, *change)))
             choices = Choices(label(group), knobs)
-            found.setdefault(_plan(group, cascade, target, choices), knobs)
+            found.setdefault(plan(group, cascade, target, choices), knobs)
     return tuple(found.values())
 
 
@@ -50,11 +50,12 @@ def _offered(
     group: Group, cascade: Cascade, target: Target, knobs: Knobs
 ) -> dict[str, tuple[Value, ...]]:
     choices = Choices(label(group), knobs)
-    _plan(group, cascade, target, choices)
+    plan(group, cascade, target, choices)
     return choices.offered
 
 
-def _plan(group: Group, cascade: Cascade, target: Target, choices: Choices) -> Plan:
+def plan(group: Group, cascade: Cascade, target: Target, choices: Choices) -> Plan:
+    """The choices that are made when they are asked for."""
     lane = lane_axis(cascade)
     width = target.vector_lanes(cascade.maximum.dtype.size)
     positions = 1 if lane is None else estimate(extent_of((lane,)))

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import zip_longest
+from typing import TypeVar
 
 from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.nest import explored
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs, with_knob
-from luminal.kernel.schedule import Schedule
 from luminal.target import Target
 
+Made = TypeVar("Made")
 MOST = 40  # schedules of a kernel; building and timing one takes some 30 ms
 COMBINED = ("vector", "rows", "tile", "pack")  # choices that may change which others are best
 
@@ -23,12 +24,12 @@ def space(group: Group, target: Target) -> tuple[Knobs, ...]:
 
 
 def nearby(
-    explore: Callable[[Knobs], tuple[Schedule, Choices]], combined: Collection[str]
+    explore: Callable[[Knobs], tuple[Made, Choices]], combined: Collection[str]
 ) -> tuple[Knobs, ...]:
     """The schedules that `explore` makes, each once: () first, then those that make one choice
     otherwise, then those that change one thing more of those in `combined`.
     """
-    found: dict[Knobs, Schedule] = {}
+    found: dict[Knobs, Made] = {}
     frontier: Iterable[Knobs] = ((),)
     while True:
         beside: list[Iterator[Knobs]] = []

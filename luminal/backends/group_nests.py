@@ -1,0 +1,152 @@
+"""The choices of loop nests run by groups: maps, sums of rows and of columns.
+
+Lanes run along an axis on which what they read lies side by side, so that a group touches whole
+lines of memory at once: along the results (maps, sums of columns), or along what is summed (sums of
+rows), whose parts the lanes then fold. Where that axis is short, the rest of a group takes rows
+beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from luminal.backends.cpu.schedule.facts import Facts
+from luminal.backends.cpu.schedule.lanes import Lanes as Judge
+from luminal.backends.powers import ceiling, floor
+from luminal.kernel.knobs import Choices
+from luminal.kernel.loops import UNKNOWN, LoopAxis
+from luminal.kernel.schedule import Schedule, TileChoice
+from luminal.kernel.tile_ir import Lanes
+from luminal.shape.expression import Symbol
+
+STREAMS = 4  # positions of a lane at once: loads under way while others are waited for
+ROW_STEPS = 8  # of each lane along a row, from which on a group shares no rows
+
+
+def can_share(facts: Facts) -> bool:
+    """Is there an axis for lanes, and nothing that one worker walks in a way of its own?"""
+    panels = any(access.panel(x) for access in facts.accesses for x in facts.axes)
+    return not panels and bool(facts.grid or facts.sequential)
+
+
+def chosen(facts: Facts, choices: Choices, group: int) -> Schedule:
+    """The schedule of these choices, for groups of so many lanes."""
+    return _Rules(facts, choices, group).schedule()
+
+
+class _Rules:
+    def __init__(self, facts: Facts, choices: Choices, group: int) -> None:
+        self.facts = facts
+        self.pick = choices.pick
+        self.group = group
+        self.tiles: dict[Symbol, TileChoice] = {}
+        self.left = group  # lanes that have no positions of their own yet
+
+    def schedule(self) -> Schedule:
+        facts = self.facts
+        along = self.along()
+        grid = [x for x in facts.grid if x is not along]
+        if along in facts.grid and along is not None:
+            streams = self.pick("streams", *self.streams(along))
+            self.deal(along, streams)
+            grid.append(along)
+            if self.left > 1 and facts.sequential and self.few(grid):
+                self.deal_inside(())
+        elif along is not None:
+            self.deal_inside((along,))
+        for loop in sorted(grid[:-1] if along in grid else grid, key=_longest):
+            self.deal(loop)
+        steps = self.pick("steps", 1, (4, 16))
+        return Schedule(
+            facts.axes,
+            tuple((loop, self.chunk(loop, steps if loop is grid[-1] else 1)) for loop in grid),
+            tuple(facts.sequential),
+            tuple(facts.inner),
+            self.tiles,
+        )
+
+    def along(self) -> LoopAxis | None:
+        """The axis of the lanes: on which most of what they touch lies side by side."""
+        facts = self.facts
+        judge = Judge(self.group, facts.grid, facts.sequential)
+        touched = [a for a in facts.accesses if a.is_store or a.reduction is not None]
+        if not facts.reductions:
+            touched = facts.accesses
+        candidates = [x for x in (*facts.grid, *facts.sequential) if x.estimate > 1]
+        ranked = sorted(candidates, key=lambda x: -judge.score(x, touched))
+        if not ranked:
+            return facts.grid[-1] if facts.grid else None
+        rule, *others = map(facts.axes.index, ranked[:3])
+        return facts.axes[self.pick("along", rule, others)]
+
+    def streams(self, along: LoopAxis) -> tuple[int, Sequence[int]]:
+        """Positions of a lane at once: results that are sums need registers for one each."""
+        most = max(1, along.estimate // self.group)
+        rule = 1 if self.facts.reductions else min(STREAMS, most)
+        return floor(rule), [n for n in (1, 2, 4, 8) if n <= most]
+
+    def few(self, grid: Sequence[LoopAxis]) -> bool:
+        """Are there too few results to keep the device busy with one lane for each?"""
+        results = 1
+        for loop in grid:
+            results *= loop.estimate
+        return results < self.facts.target.cores * self.group
+
+    def deal(self, loop: LoopAxis, unroll: int = 1) -> None:
+        """Gives lanes that are left positions of an axis of the grid."""
+        count = min(self.left, ceiling(loop.estimate))
+        if count * unroll > 1:
+            lanes = Lanes(count, self.group // self.left)
+            self.tiles[loop.symbol] = TileChoice(unroll, 1, lanes if count > 1 else Lanes())
+        self.left //= count
+
+    def deal_inside(self, first: tuple[LoopAxis, ...]) -> None:
+        """Gives lanes positions inside the grid: in each nest of loops along one of its axes."""
+        # Loops that are not inside each other take turns with the same lanes.
+        facts, stride = self.facts, self.group // self.left
+        ordered = set(facts.ordered)
+        wanted = [
+            *first,
+            *(x for x in (*facts.sequential, *reversed(facts.inner)) if x not in first),
+        ]
+        most = max((x.estimate for x in wanted if x not in ordered), default=1)
+        if first:
+            most = first[0].estimate
+        rule = self.left if most >= ROW_STEPS * self.left else min(self.left, ceiling(most))
+        shorter = [n for n in (rule // 2, rule // 4, 2 * rule) if 1 < n <= self.left]
+        share = self.pick("short", rule, shorter)
+        streams = floor(max(1, min(STREAMS, most // share)))
+        streams = self.pick("row_streams", streams, [n for n in (1, 2, 4, 8) if n * share <= most])
+        dealt: list[LoopAxis] = []
+        nests = self.nests()
+        for loop in wanted:
+            beside = {x for each in nests if loop in each for x in each}
+            if loop in ordered or loop.estimate < 2 or not beside.isdisjoint(dealt):
+                continue
+            dealt.append(loop)
+            count = min(share, ceiling(loop.estimate))
+            own = streams if count * streams <= loop.estimate else 1
+            self.tiles[loop.symbol] = TileChoice(own, 1, Lanes(count, stride))
+        self.left //= share
+
+    def nests(self) -> list[set[LoopAxis]]:
+        """The loop axes inside the grid that run inside each other."""
+        facts = self.facts
+        found = []
+        for reduction in facts.reductions:
+            bound = set(reduction.attrs)
+            found.append({x for x in facts.sequential if x.members[0] in bound})
+        for store in facts.group.stores:
+            found.append({x for x in facts.inner if x.members[0] in store.axes})
+        return found
+
+    def chunk(self, loop: LoopAxis, steps: int) -> int:
+        """Positions of a chunk: what the group takes at once, some times; 0 for all."""
+        tile = self.tiles.get(loop.symbol, TileChoice()).size
+        known = loop.extent.interval.hi is not None and loop.estimate < UNKNOWN
+        count = tile * steps
+        return 0 if known and count >= loop.estimate > 1 else count
+
+
+def _longest(loop: LoopAxis) -> int:
+    return -loop.estimate
