@@ -236,7 +236,7 @@ class _Verifier:
         if not statement.add:
             return
         moves = {axis for _, tile in statement.indices for axis in tile.axes}
-        moves |= statement.offset.symbols()
+        moves |= statement.offset.symbols() | statement.guard.symbols()
         for axis in scope.tiled.keys() & self.lanes.keys() - moves:
             self.fail(f"the lanes of {axis.name} add to one element; bind it to no lanes")
 
