@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from luminal import config
-from luminal.backends import group_cascades, group_nests
+from luminal.backends import group_cascades, group_nests, group_rows
 from luminal.backends.cpu.schedule import cascade as scalar_cascades
 from luminal.backends.cpu.schedule import nest as scalar_nests
 from luminal.backends.cpu.schedule.facts import Facts
@@ -23,29 +23,42 @@ from luminal.kernel.evaluate import Placed
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.place_cascade import place_cascade
 from luminal.kernel.placement import place
-from luminal.kernel.schedule import Schedule
+from luminal.kernel.rows import place_scan, place_sort
+from luminal.kernel.schedule import SINGLE, Schedule
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_verify import verify
-from luminal.program.steps import CascadeStep, CustomStep, KernelStep, NestStep
+from luminal.program.steps import (
+    CallStep,
+    CascadeStep,
+    CustomStep,
+    KernelStep,
+    NestStep,
+    ScanStep,
+    SortStep,
+)
 from luminal.target import Target
 
 FOLD_BYTES = 16 << 10  # of shared memory that folds over lanes may take
 COMBINED = ("group", "along", "short")  # choices that may change which others are best
 
-Made = Schedule | scalar_cascades.Plan
-"""All the choices of a kernel."""
+Step = NestStep | CascadeStep | ScanStep | SortStep
+"""What groups may run."""
+Made = Schedule | scalar_cascades.Plan | group_rows.ScanChoice | group_rows.SortChoice | None
+"""All the choices of a kernel; None: there is but one way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
     """How a device runs groups: of `lanes` where nothing speaks for others, of `most` at most, with
-    `shared_bytes` of their own. `is_rule`: kernels are run by groups unless it is chosen otherwise.
+    `shared_bytes` of their own. `is_rule`: kernels are run by groups unless it is chosen otherwise;
+    `meets_often`: also those whose lanes do little between two barriers.
     """
 
     lanes: int
     most: int
     shared_bytes: int
     is_rule: bool
+    meets_often: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +70,10 @@ class GroupSchedules:
 
     def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
         """As the protocol's."""
-        if not isinstance(step, NestStep | CascadeStep):
+        if isinstance(step, CallStep | CustomStep):
             return VectorSchedules(self.target).place(step, knobs)
         made, _ = self.explored(step, self.facts(step), knobs)
-        if isinstance(made, Schedule):
-            placed = place(step.group, made)
-        else:
-            assert isinstance(step, CascadeStep)
-            placed = place_cascade(step.group, step.cascade, *made)
+        placed = _placed(step, made)
         placed = replace(placed, kernel=self.by_groups(placed.kernel))
         if config.get("LUMINAL_VERIFY"):
             verify(placed.kernel)
@@ -72,7 +81,7 @@ class GroupSchedules:
 
     def space(self, step: KernelStep | CustomStep) -> tuple[Knobs, ...]:
         """As the protocol's."""
-        if not isinstance(step, NestStep | CascadeStep):
+        if isinstance(step, CallStep | CustomStep):
             return VectorSchedules(self.target).space(step)
         explore = partial(self.explored, step, self.facts(step))
         return nearby(explore, (*COMBINED, *SCALAR_COMBINED))
@@ -82,35 +91,80 @@ class GroupSchedules:
         most = self.groups.shared_bytes - FOLD_BYTES
         return with_barriers(in_shared_memory(kernel, most))
 
-    def facts(self, step: NestStep | CascadeStep) -> Facts | None:
+    def facts(self, step: Step) -> Facts | None:
         """What the rules of a nest look at."""
         return Facts.of(step.group, self.target) if isinstance(step, NestStep) else None
 
-    def explored(
-        self, step: NestStep | CascadeStep, facts: Facts | None, knobs: Knobs
-    ) -> tuple[Made, Choices]:
+    def explored(self, step: Step, facts: Facts | None, knobs: Knobs) -> tuple[Made, Choices]:
         """What knobs make of a kernel, and what could have been chosen on the way."""
         choices = Choices(label(step.group), knobs)
-        group = self.group(choices, facts is None or group_nests.can_share(facts))
-        made: Made
-        if isinstance(step, CascadeStep):
-            if group > 1:
-                made = "steps", group_cascades.blocks(step.cascade, choices, group)
-            else:
-                made = scalar_cascades.plan(step.group, step.cascade, self.target, choices)
+        group = self.group(choices, _can_share(step, facts), self.pays(step))
+        if group > 1:
+            made = _by_groups(step, facts, choices, group)
         else:
-            assert facts is not None
-            if group > 1:
-                made = group_nests.chosen(facts, choices, group)
-            else:
-                made = scalar_nests.chosen(facts, choices)
+            made = self.alone(step, facts, choices)
         choices.finish()
         return made, choices
 
-    def group(self, choices: Choices, can_share: bool) -> int:
+    def alone(self, step: Step, facts: Facts | None, choices: Choices) -> Made:
+        """What is chosen for workers of one lane."""
+        match step:
+            case NestStep():
+                assert facts is not None
+                return scalar_nests.chosen(facts, choices)
+            case CascadeStep(group, cascade):
+                return scalar_cascades.plan(group, cascade, self.target, choices)
+            case ScanStep() | SortStep():
+                return None
+
+    def pays(self, step: Step) -> bool:
+        """Do groups pay by rule? Lanes that share a sort, or a scan along a row, meet often."""
+        match step:
+            case NestStep() | CascadeStep():
+                return True
+            case ScanStep(group):
+                return self.groups.meets_often or not group_rows.lies_along(group)
+            case SortStep():
+                return self.groups.meets_often
+
+    def group(self, choices: Choices, can_share: bool, pays: bool) -> int:
         """The lanes of a group; 1: every worker is alone."""
         usual = self.groups.lanes
         sizes = [usual, 2 * usual, usual // 2, 4 * usual, usual // 4] if can_share else []
         sizes = [n for n in sizes if 1 < n <= self.groups.most]
-        rule = usual if self.groups.is_rule and sizes else 1
+        rule = usual if self.groups.is_rule and pays and sizes else 1
         return choices.pick("group", rule, [*sizes, 1])
+
+
+def _can_share(step: Step, facts: Facts | None) -> bool:
+    """Is there work for several lanes, which one worker would not do in a better way?"""
+    if facts is not None:
+        return group_nests.can_share(facts)
+    return not isinstance(step, SortStep) or group_rows.is_short(step.group)
+
+
+def _by_groups(step: Step, facts: Facts | None, choices: Choices, group: int) -> Made:
+    match step:
+        case NestStep():
+            assert facts is not None
+            return group_nests.chosen(facts, choices, group)
+        case CascadeStep():
+            return "steps", group_cascades.blocks(step.cascade, choices, group)
+        case ScanStep():
+            return group_rows.scan(step.group, choices, group)
+        case SortStep():
+            return group_rows.SortChoice(group)
+
+
+def _placed(step: Step, made: Made) -> Placed:
+    match made:
+        case Schedule():
+            return place(step.group, made)
+        case group_rows.ScanChoice() | group_rows.SortChoice():
+            return made.place(step.group)
+        case None:
+            scan = isinstance(step, ScanStep)
+            return place_scan(step.group, SINGLE) if scan else place_sort(step.group)
+        case _:
+            assert isinstance(step, CascadeStep)
+            return place_cascade(step.group, step.cascade, *made)

@@ -129,7 +129,7 @@ def in_shared_memory(kernel: Kernel, most: int) -> Kernel:
     scratch = []
     for buffer in kernel.scratch:
         size = buffer.size.constant * buffer.dtype.size if buffer.size.is_const else most + 1
-        if size <= most:
+        if 0 < size <= most:
             most -= size
             buffer = replace(buffer, space=Space.SHARED)
         scratch.append(buffer)

@@ -9,32 +9,30 @@ from luminal.hlir.monoid import SCANS
 from luminal.kernel.evaluate import Env, Evaluator, Placed
 from luminal.kernel.group import Group
 from luminal.kernel.loops import estimate
-from luminal.kernel.schedule import CHUNK_WORK, TileChoice
+from luminal.kernel.schedule import CHUNK_WORK, SINGLE, TileChoice
 from luminal.kernel.tile_ir import Carry, Map, Role, SortRow
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, minimum
-from luminal.target import Target
 
 SORT_WORK = 16  # operations that sorting costs for each key of a row
 
 
-def place_scan(group: Group, target: Target) -> Placed:
-    """The kernel of a Scan: in vectors where rows run along another dimension than the last."""
-    dtype = group.stores[0].term.dtype
-    return _Rows(group, 1, target.vector_lanes(max(4, dtype.size))).scan()
+def place_scan(group: Group, tile: TileChoice) -> Placed:
+    """The kernel of a Scan: where rows run along another dimension than the last, in such tiles."""
+    return _Rows(group, 1, tile).scan()
 
 
 def place_sort(group: Group) -> Placed:
     """The kernel of a Sort: its first store takes the values, its second their order."""
-    return _Rows(group, SORT_WORK, 1).sort()
+    return _Rows(group, SORT_WORK, SINGLE).sort()
 
 
 class _Rows:
     """A grid over all dimensions but one; the rows along that one are taken whole.
 
-    `work`: operations for each element; `lanes`: positions of the last dimension walked together.
+    `work`: operations for each element; `tile`: positions of the last dimension walked together.
     """
 
-    def __init__(self, group: Group, work: int, lanes: int) -> None:
+    def __init__(self, group: Group, work: int, tile: TileChoice) -> None:
         self.group = group
         self.values = Evaluator(group)
         self.blocks = self.values.blocks
@@ -42,7 +40,7 @@ class _Rows:
         self.axis: int = self.term.attrs.hlir.axis
         self.shape = shape_of(self.term.attrs.result)
         self.work = work
-        self.lanes = lanes
+        self.tile = tile
 
     def rows(self) -> list[Expression]:
         """Opens the grid: the position of each dimension, 0 for the row's own.
@@ -56,22 +54,22 @@ class _Rows:
             if k == self.axis:
                 position.append(const(0))
                 continue
-            vector = self.lanes if k == len(self.shape) - 1 else 1
+            tile = self.tile if k == len(self.shape) - 1 else SINGLE
             last = k == others[-1]
             rows = max(1, CHUNK_WORK // work) if last else 1
-            # Whole vectors, or each chunk would end in a tail.
-            rows = -(-rows // vector) * vector
-            position.append(self.loop(extent, rows, vector))
+            # Whole tiles, or each chunk would end in a tail.
+            rows = -(-rows // tile.size) * tile.size
+            position.append(self.loop(extent, rows, tile))
         return position
 
-    def loop(self, extent: Expression, count: int, vector: int) -> Symbol:
+    def loop(self, extent: Expression, count: int, tile: TileChoice) -> Symbol:
         chunk = self.values.grid_axis(ceil_div(extent, count))
         if count == 1:
             return chunk
         whole = self.values.canonical(extent)
         symbol = self.blocks.fresh_axis(whole)
         stop = minimum(chunk * count + count, whole)
-        self.blocks.open(symbol, chunk * count, stop, TileChoice(1, vector))
+        self.blocks.open(symbol, chunk * count, stop, tile)
         return symbol
 
     def at(self, frame: Frame, position: list[Expression]) -> dict[Symbol, Expression]:

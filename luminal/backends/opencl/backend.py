@@ -33,10 +33,11 @@ def current(number: int = 0) -> OpenCl:
     """A device. Raises CompileError where there is none."""
     device = platforms.devices()[number]
     units, shared = device.max_compute_units, device.local_mem_size
-    # A CPU's compilers make a vector of the lanes of a group: more of them are a loop.
+    # A CPU's compilers make a vector of the lanes of a group: more of them are a loop, and so is a
+    # group from barrier to barrier.
     is_gpu = platforms.is_gpu(device)
     lanes = LANES if is_gpu else device.native_vector_width_float
-    groups = Groups(lanes, device.max_work_group_size, shared, is_rule=lanes > 1)
+    groups = Groups(lanes, device.max_work_group_size, shared, lanes > 1, meets_often=is_gpu)
     target = machine("opencl", units, shared, device.global_mem_cache_size)
     cost = device_costs.gpu if is_gpu else device_costs.cores
     return OpenCl(target, number, groups, cost)

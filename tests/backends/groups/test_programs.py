@@ -83,6 +83,24 @@ def test_sums_of_rows_and_columns_of_any_shape(shape: tuple[int, int]) -> None:
         np.testing.assert_array_equal(found["greatest"], given.max(1))
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (2, 8), (3, 33), (33, 3), (1, 130), (0, 4)])
+def test_scans_and_sorts_of_any_shape(shape: tuple[int, int]) -> None:
+    cx = lm.Graph()
+    x = cx.tensor(shape, name="x")
+    for axis in (0, 1):
+        x.cumsum(axis).output(f"sums{axis}")
+        for name, result in zip(("values", "order"), x.sort(axis), strict=True):
+            result.output(f"{name}{axis}")
+    given = np.random.default_rng(4).integers(-4, 4, shape).astype(np.float32)
+    given.flat[::7] = np.nan
+    found, _ = launched(cx, x=given)
+    for axis in (0, 1):
+        np.testing.assert_array_equal(found[f"sums{axis}"], given.cumsum(axis))
+        np.testing.assert_array_equal(found[f"values{axis}"], np.sort(given, axis))
+        order = np.argsort(given, axis, kind="stable")
+        np.testing.assert_array_equal(found[f"order{axis}"], order)
+
+
 def test_dims_are_lanes_too() -> None:
     cx = lm.Graph()
     x = cx.tensor(("a", "b"), name="x")

@@ -21,6 +21,7 @@ from luminal.kernel.pairs import in_words
 from luminal.kernel.place_cascade import place_cascade
 from luminal.kernel.placement import place
 from luminal.kernel.rows import place_scan, place_sort
+from luminal.kernel.schedule import TileChoice
 from luminal.kernel.tile_verify import verify
 from luminal.program.steps import (
     CallStep,
@@ -70,7 +71,8 @@ class VectorSchedules:
                 return place_cascade(group, cascade, *blocks)
             case ScanStep(group):
                 Choices(label(group), knobs).finish()
-                return place_scan(group, self.target)
+                width = self.target.vector_lanes(max(4, group.stores[0].term.dtype.size))
+                return place_scan(group, TileChoice(1, width))
             case SortStep(group):
                 Choices(label(group), knobs).finish()
                 return place_sort(group)

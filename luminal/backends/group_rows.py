@@ -1,0 +1,66 @@
+"""The choices of scans and sorts run by groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from luminal.algebra.frames import extent_of
+from luminal.kernel.evaluate import Placed
+from luminal.kernel.group import Group
+from luminal.kernel.group_rows import place_group_scan, place_group_sort
+from luminal.kernel.knobs import Choices
+from luminal.kernel.loops import estimate
+from luminal.kernel.rows import place_scan
+from luminal.kernel.schedule import TileChoice
+from luminal.kernel.tile_ir import Lanes
+
+RUN = 4  # positions of a lane at a time: that many are scanned for each meeting of all lanes
+MOST_RANKED = 1024  # keys of a row: of more, comparing all pairs takes longer than a sort by radix
+
+
+@dataclass(frozen=True, slots=True)
+class ScanChoice:
+    """A row for each group, `run` positions a lane; 0: a row for each lane."""
+
+    lanes: int
+    run: int
+
+    def place(self, group: Group) -> Placed:
+        """The kernel."""
+        if self.run:
+            return place_group_scan(group, self.lanes, self.run)
+        return place_scan(group, TileChoice(1, 1, Lanes(self.lanes)))
+
+
+@dataclass(frozen=True, slots=True)
+class SortChoice:
+    """A row for each group."""
+
+    lanes: int
+
+    def place(self, group: Group) -> Placed:
+        """The kernel."""
+        return place_group_sort(group, self.lanes)
+
+
+def lies_along(group: Group) -> bool:
+    """Do the positions of a scan's row lie side by side?"""
+    attrs = group.stores[0].term.attrs
+    return bool(attrs.hlir.axis == len(attrs.result) - 1)
+
+
+def scan(group: Group, choices: Choices, lanes: int) -> ScanChoice:
+    """That of groups of so many lanes."""
+    rule = RUN if lies_along(group) and _row(group) >= lanes else 0
+    return ScanChoice(lanes, choices.pick("run", rule, (RUN, 1, 2 * RUN, 0)))
+
+
+def is_short(group: Group) -> bool:
+    """Is a row short enough to be sorted by all pairs?"""
+    return _row(group) <= MOST_RANKED
+
+
+def _row(group: Group) -> int:
+    """A guess of how many positions a row has."""
+    attrs = group.stores[0].term.attrs
+    return estimate(extent_of(attrs.result[attrs.hlir.axis]))
