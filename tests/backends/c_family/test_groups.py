@@ -1,0 +1,100 @@
+"""Kernels by groups in every dialect: right as they are, caught without one of their barriers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from luminal.codegen.c_family.kernel import Spelled, spell, spell_tiles
+from luminal.expand import ir
+from luminal.expand.expand import expand
+from luminal.kernel.barriers import in_shared_memory, with_barriers
+from luminal.kernel.tile_ir import Kernel
+from luminal.runtime.driver import Driver, Place
+from tests.backends.c_family.dialects import CHECKED, DIALECTS, driver
+from tests.expand.test_groups import reversal, row_sums
+from tests.simt.driver import CheckedDriver
+from tests.simt.launching import DeviceFault
+
+KERNELS = {
+    "row sums": row_sums(5, 37, 8, 4, 2),
+    "reversal": with_barriers(in_shared_memory(reversal(), 1000)),
+    "reversal in scratch": with_barriers(reversal()),
+}
+
+
+def launched(device: Driver, kernel: Kernel) -> None:
+    """Runs it by two groups, a reversal, whose chunks write the same, by one; checks the result."""
+    (n, rows) = (buffer.size.constant for buffer in kernel.buffers)
+    x = np.random.default_rng(0).integers(-8, 8, n).astype(np.float32)
+    expected = x[::-1] if rows == n else x.reshape(rows, -1).sum(1)
+    code = device.compile(kernel, kernel.text)
+    assert code.lanes == kernel.lanes
+    source, target = (Place(device.allocate(4 * size)) for size in (n, rows))
+    device.write(source, x)
+    groups = 1 if rows == n else 2
+    stride = code.scratch_bytes(())
+    scratch = Place(device.allocate(groups * stride)) if stride else None
+    device.enqueue(code, kernel.grid[0].count.constant, groups, [source, target], (), scratch)
+    found = np.zeros(rows, np.float32)
+    device.read(target, found)
+    np.testing.assert_array_equal(found, expected)
+
+
+def tiles(name: str) -> Driver:
+    """A device of the dialect that takes tile IR."""
+    device, dialect = driver(name), DIALECTS[name]
+    if name in CHECKED:
+        return CheckedDriver(name, dialect, lambda kernel: spell_tiles(kernel, dialect))
+    return type(device)(lambda kernel: spell_tiles(kernel, dialect))
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_groups_share_their_work(name: str, kernel: str) -> None:
+    launched(tiles(name), KERNELS[kernel])
+
+
+def without(body: tuple[ir.Statement, ...], number: list[int]) -> tuple[ir.Statement, ...]:
+    """A body without its barrier of that number, counted down."""
+    kept: list[ir.Statement] = []
+    for statement in body:
+        number[0] -= isinstance(statement, ir.Barrier)
+        if not (isinstance(statement, ir.Barrier) and number[0] == 0):
+            kept.append(statement)
+    return tuple(kept)
+
+
+@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_missing_barrier_is_caught(name: str, missing: int) -> None:
+    dialect = DIALECTS[name]
+    driver(name)  # skips where no text can be run
+
+    def spelled(kernel: Kernel) -> Spelled:
+        whole = expand(kernel)
+        body = without(whole.body, [missing])
+        assert len(body) == len(whole.body) - 1
+        return spell(replace(whole, body=body), dialect)
+
+    device = CheckedDriver(name, dialect, spelled)
+    with pytest.raises(DeviceFault, match=r"with no barrier between them|nothing has written"):
+        launched(device, KERNELS["reversal"])
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_barrier_that_some_lanes_miss_is_caught(name: str) -> None:
+    dialect = DIALECTS[name]
+    driver(name)
+
+    def spelled(kernel: Kernel) -> Spelled:
+        made = spell_tiles(kernel, dialect)
+        lane = f"v{made.expanded.lane.id}" if made.expanded.lane is not None else ""
+        text = made.text.replace(dialect.barrier, f"if ({lane} < 2) {{ {dialect.barrier} }}", 1)
+        return replace(made, text=text)
+
+    device = CheckedDriver(name, dialect, spelled)
+    with pytest.raises(DeviceFault, match=r"waits at a barrier while"):
+        launched(device, KERNELS["reversal"])
