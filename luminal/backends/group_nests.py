@@ -20,6 +20,8 @@ from luminal.kernel.tile_ir import Lanes
 from luminal.shape.expression import Symbol
 
 STREAMS = 4  # positions of a lane at once: loads under way while others are waited for
+LINE = 32  # lanes that read a whole line of memory side by side
+MOST = 1 << 30
 ROW_STEPS = 8  # of each lane along a row, from which on a group shares no rows
 
 
@@ -48,9 +50,11 @@ class _Rules:
         grid = [x for x in facts.grid if x is not along]
         if along in facts.grid and along is not None:
             streams = self.pick("streams", *self.streams(along))
-            self.deal(along, streams)
             grid.append(along)
-            if self.left > 1 and facts.sequential and self.few(grid):
+            shares = bool(facts.sequential) and self.few(grid)
+            widths = (self.group, min(LINE, self.group), min(LINE // 2, self.group))
+            self.deal(along, streams, self.pick("across", widths[shares], widths))
+            if self.left > 1 and shares:
                 self.deal_inside(())
         elif along is not None:
             self.deal_inside((along,))
@@ -92,9 +96,9 @@ class _Rules:
             results *= loop.estimate
         return results < self.facts.target.cores * self.group
 
-    def deal(self, loop: LoopAxis, unroll: int = 1) -> None:
-        """Gives lanes that are left positions of an axis of the grid."""
-        count = min(self.left, ceiling(loop.estimate))
+    def deal(self, loop: LoopAxis, unroll: int = 1, most: int = MOST) -> None:
+        """Gives lanes that are left, so many at most, positions of an axis of the grid."""
+        count = min(self.left, most, ceiling(loop.estimate))
         if count * unroll > 1:
             lanes = Lanes(count, self.group // self.left)
             self.tiles[loop.symbol] = TileChoice(unroll, 1, lanes if count > 1 else Lanes())
