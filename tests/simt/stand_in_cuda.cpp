@@ -132,7 +132,7 @@ static CUresult load(Module** module, const void* image) {
     int file = memfd_create("module", 0);
     if (write(file, image, length) != ssize_t(length)) return CUDA_ERROR_OPERATING_SYSTEM;
     void* library = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW);
-    close(file);
+    // The file stays open: under the name of a closed one the loader would find this library again.
     if (!library) return CUDA_ERROR_INVALID_IMAGE;
     *module = new Module{library};
     return CUDA_SUCCESS;

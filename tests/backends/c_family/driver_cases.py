@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from luminal.dtypes import float32, int64
+from luminal.expand.expand import expand
 from luminal.expand.ir import Carry, Loop
 from luminal.kernel.tile_ir import Role
 from luminal.runtime.driver import Array, DeviceError, Driver, Place
 from tests.backends.c_family.kernels import Writer, constant, index, tile_kernel
+from tests.expand.test_groups import row_sums as group_sums
 
 
 def row_sums(*, scratch: bool) -> Any:
@@ -112,6 +114,17 @@ class DriverCases:
     @pytest.mark.parametrize("workers", [1, 7, 128, 300])
     def test_a_launch_walks_all_chunks(self, driver: Driver, workers: int, scratch: bool) -> None:
         launched(driver, rows=301, workers=workers, scratch=scratch)
+
+    @pytest.mark.parametrize("groups", [1, 2])
+    def test_groups_walk_all_chunks(self, driver: Driver, groups: int) -> None:
+        kernel = group_sums(5, 37, lanes=8, shared_rows=2, unroll=1)
+        values = np.arange(5 * 37, dtype=np.float32).reshape(5, 37)
+        source, target = placed(driver, values), Place(driver.allocate(20))
+        code = driver.compile(tile_kernel(expand(kernel)), kernel.text)
+        assert code.lanes == 16 <= driver.most_lanes
+        assert driver.workers_of(code) == driver.groups
+        driver.enqueue(code, 3, groups, [source, target], [], None)
+        np.testing.assert_array_equal(read(driver, target, values[:, 0].copy()), values.sum(1))
 
     def test_code_is_compiled_once_for_the_devices_own_architecture(
         self, driver: Driver, made: list[str]
