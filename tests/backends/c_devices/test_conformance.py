@@ -13,7 +13,7 @@ from tests.conformance.table import ROWS
 
 pytestmark = pytest.mark.long
 SERIAL = 8.0
-"""Sums add their terms one by one here, where the CPU has dozens of partial sums."""
+"""Sums have a partial sum for each lane of a group here, some one in all; the CPU has dozens."""
 HOST = "is a Python function, which runs on the host"
 
 
