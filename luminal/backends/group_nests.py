@@ -15,13 +15,15 @@ from luminal.backends.cpu.schedule.lanes import Lanes as Judge
 from luminal.backends.powers import ceiling, floor
 from luminal.kernel.knobs import Choices
 from luminal.kernel.loops import UNKNOWN, LoopAxis
-from luminal.kernel.schedule import Schedule, TileChoice
+from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
 from luminal.kernel.tile_ir import Lanes
 from luminal.shape.expression import Symbol
 
 STREAMS = 4  # positions of a lane at once: loads under way while others are waited for
 LINE = 32  # lanes that read a whole line of memory side by side
 MOST = 1 << 30
+STEPS = 4  # tiles of a chunk, where there are many
+TURNS = 64  # chunks for each unit, which leave none of them idle for long
 ROW_STEPS = 8  # of each lane along a row, from which on a group shares no rows
 
 
@@ -60,7 +62,7 @@ class _Rules:
             self.deal_inside((along,))
         for loop in sorted(grid[:-1] if along in grid else grid, key=_longest):
             self.deal(loop)
-        steps = self.pick("steps", 1, (4, 16))
+        steps = self.pick("steps", STEPS if self.many(grid) else 1, (1, STEPS, 4 * STEPS))
         return Schedule(
             facts.axes,
             tuple((loop, self.chunk(loop, steps if loop is grid[-1] else 1)) for loop in grid),
@@ -95,6 +97,16 @@ class _Rules:
         for loop in grid:
             results *= loop.estimate
         return results < self.facts.target.cores * self.group
+
+    def many(self, grid: Sequence[LoopAxis]) -> bool:
+        """Are there chunks enough that some can be one, and spare finding out where each lies?"""
+        chunks = 1
+        for loop in grid:
+            chunks *= -(-loop.estimate // self.tile(loop).size)
+        return chunks >= STEPS * TURNS * self.facts.target.cores
+
+    def tile(self, loop: LoopAxis) -> TileChoice:
+        return self.tiles.get(loop.symbol, SINGLE)
 
     def deal(self, loop: LoopAxis, unroll: int = 1, most: int = MOST) -> None:
         """Gives lanes that are left, so many at most, positions of an axis of the grid."""
@@ -146,7 +158,7 @@ class _Rules:
 
     def chunk(self, loop: LoopAxis, steps: int) -> int:
         """Positions of a chunk: what the group takes at once, some times; 0 for all."""
-        tile = self.tiles.get(loop.symbol, TileChoice()).size
+        tile = self.tile(loop).size
         known = loop.extent.interval.hi is not None and loop.estimate < UNKNOWN
         count = tile * steps
         return 0 if known and count >= loop.estimate > 1 else count
