@@ -1,7 +1,8 @@
 """What the lanes of a group hold, combined through shared memory.
 
-A fold halves the lanes step by step: each adds what the lane half of the rest away holds, so that
-partial results meet in the order in which `tile_ir.Reduce` folds a tile.
+A fold halves the lanes again and again: each adds what the lane half of the rest away holds, so
+that partial results meet in the order in which `tile_ir.Reduce` folds a tile. Two halvings are one
+step: a lane reads what three others hold, and all meet half as often.
 """
 
 from __future__ import annotations
@@ -43,20 +44,28 @@ def _folded(
     b.emit(Barrier())  # the last results have been read
     for distance, value in zip(own, values, strict=True):
         b.store(name, lane, to_memory(b, dtype, value), None, distance)
-    half = lanes.count // 2
-    place = tiles.digit(lanes)
-    while half:
+    left, place = lanes.count, tiles.digit(lanes)
+    while left > 1:
         b.emit(Barrier())
-        mask = tiles.index.op("lt", place, half)
-        further = half * lanes.stride
-        found = [read(tiles, name, (lane, distance + further), mask) for distance in own]
-        values = [fold(value, other) for value, other in zip(values, found, strict=True)]
+        parts = min(4, left)
+        left //= parts
+        mask = tiles.index.op("lt", place, left)
+        further = range(left * lanes.stride, parts * left * lanes.stride, left * lanes.stride)
+        rest = [[read(tiles, name, (lane, at + k), mask) for k in further] for at in own]
+        values = [_halved([x, *others], fold) for x, others in zip(values, rest, strict=True)]
         for distance, value in zip(own, values, strict=True):
             b.store(name, lane, to_memory(b, dtype, value), mask, distance)
-        half //= 2
     b.emit(Barrier())
     start = tiles.index.op("sub", lane, tiles.index.op("mul", place, integer(lanes.stride)))
     return [read(tiles, name, (start, distance), None) for distance in own]
+
+
+def _halved(parts: list[Operand], fold: Fold) -> Operand:
+    """Two or four combined, halves at a time."""
+    while len(parts) > 1:
+        half = len(parts) // 2
+        parts = [fold(x, y) for x, y in zip(parts[:half], parts[half:], strict=True)]
+    return parts[0]
 
 
 def _memory(tiles: Tiles, dtype: DType, size: int) -> str:
