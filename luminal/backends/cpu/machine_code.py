@@ -1,7 +1,8 @@
 """LLVM IR text to object code.
 
 The one place that compiles through llvmlite. The IR comes explicit (vectors, fma, tiles), so
-only SROA runs on it, and only where there is an alloca; code generation is at level 3.
+only SROA runs on it, and only where there is an alloca; code generation is at level 3, but for the
+strength reduction of loops.
 
 This module and what it imports are a part of every cached object's key: what does not change
 code stands in `compiler.py`.
@@ -13,6 +14,8 @@ import functools
 import os
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -64,7 +67,8 @@ def compile_object(ir_text: str, target: LlvmTarget) -> bytes:
     """Object code of a module. Raises CompileError with the offending line of the IR."""
     with lock:
         module = _module(ir_text, target)
-        return bytes(_machine(target).emit_object(module))
+        with _addresses_kept():
+            return bytes(_machine(target).emit_object(module))
 
 
 def functions(ir_text: str) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -82,7 +86,22 @@ def assembly(ir_text: str, target: LlvmTarget) -> str:
     """The module's assembly text. Raises CompileError as `compile_object` does."""
     with lock:
         module = _module(ir_text, target)
-        return str(_machine(target).emit_assembly(module))
+        with _addresses_kept():
+            return str(_machine(target).emit_assembly(module))
+
+
+@contextmanager
+def _addresses_kept() -> Iterator[None]:
+    """Without LLVM's search for other ways to count and to address in loops, a quarter of its time:
+    addresses are hoisted and share pointers as they come.
+
+    The process may use LLVM for more than this: a setting of all of it holds for one call.
+    """
+    llvm.set_option("", "-disable-lsr")
+    try:
+        yield
+    finally:
+        llvm.set_option("", "-disable-lsr=0")
 
 
 def _module(ir_text: str, target: LlvmTarget) -> Any:

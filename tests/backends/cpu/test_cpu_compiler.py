@@ -224,3 +224,37 @@ def test_cap_refuses_what_the_machine_lacks() -> None:
         target.cap(plain, "avx2")
     with pytest.raises(CompileError, match="target 'sse9': takes native, avx512, avx2, baseline"):
         target.cap(plain, "sse9")
+
+
+STRIDED = """
+define void @kernel(ptr %x, ptr %y, i64 %stride, i64 %end) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %offset = mul i64 %i, %stride
+  %from = getelementptr float, ptr %x, i64 %offset
+  %value = load float, ptr %from, align 4
+  %to = getelementptr float, ptr %y, i64 %offset
+  store float %value, ptr %to, align 4
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %end
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+
+
+def test_settings_of_llvm_are_put_back() -> None:
+    """Others in the process get the code that they always got; ours multiplies as written."""
+    here = target.detect()
+
+    def others() -> str:
+        machine = machine_code.new_machine(here.cpu, here.llvm_features)
+        return str(machine.emit_assembly(machine_code._module(STRIDED, here)))
+
+    before, ours = others(), machine_code.assembly(STRIDED, here)
+    assert "imul" in ours
+    assert "imul" not in before
+    assert others() == before
