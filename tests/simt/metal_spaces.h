@@ -40,6 +40,7 @@ bool isnan(float), isinf(float);
 namespace precise { float sqrt(float), exp(float), log(float), sin(float), cos(float); }
 
 enum class mem_flags { mem_none, mem_device, mem_threadgroup };
+mem_flags operator|(mem_flags, mem_flags);
 void threadgroup_barrier(mem_flags);
 void simdgroup_barrier(mem_flags);
 template <class T> T simd_shuffle(T, ushort);

@@ -10,5 +10,9 @@ class Hip(CudaCpp):
 
     name = "HIP"
 
+    def bound(self, lanes: int) -> str:
+        """Of a group; AMD's second number would be another one."""
+        return f"__launch_bounds__({lanes})"
+
 
 HIP = Hip()

@@ -1,0 +1,103 @@
+"""Kernels of the op table, of ten models and of the numerics tests compile for chips that are not
+here, and spill nothing under default schedules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from luminal import dtypes
+from luminal.dtypes import DType
+from luminal.hlir.graph import Graph
+from luminal.models.architectures import read_decoder
+from luminal.session import narrowed
+from tests.backends import op_table
+from tests.backends.c_family import offline
+from tests.backends.c_family.offline import TARGETS, Compiler, graph_of, skip_without
+from tests.backends.c_family.test_op_table import among
+from tests.models import test_architectures, test_families, test_vision, test_whisper, test_yolo
+
+# --- the op table ---------------------------------------------------------------------------------
+
+
+def table_of(group: op_table.Group, dtype: DType, name: str) -> Graph:
+    table = op_table.Table(among(name))
+    group(table, dtype)
+    return Graph(tuple(table.outputs))
+
+
+@pytest.mark.parametrize(("name", "architecture"), TARGETS)
+def test_a_sample_of_the_op_table(name: str, architecture: str) -> None:
+    skip_without(name)
+    graph = table_of(op_table.loops, dtypes.float32, name)
+    assert offline.check(graph, name, architecture) > 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+@pytest.mark.parametrize(("name", "architecture"), TARGETS)
+def test_the_op_table(name: str, architecture: str, dtype: DType) -> None:
+    skip_without(name)
+    if dtype not in among(name):
+        pytest.skip(f"{name} computes no {dtype}")
+    for group in op_table.GROUPS:
+        if op_table.takes(group, dtype):
+            offline.check(table_of(group, dtype, name), name, architecture)
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+def decoder(name: str) -> Callable[[Path], list[Graph]]:
+    """Whole texts, and further tokens with caches."""
+
+    def made(folder: Path) -> list[Graph]:
+        test_architectures.saved(name, folder)
+        model = read_decoder(folder)
+        return [
+            narrowed(test_architectures.whole(model)),
+            narrowed(test_architectures.cached(model)),
+        ]
+
+    return made
+
+
+def compiled_by(check: Callable[..., Any], *names: str) -> Callable[[Path], list[Graph]]:
+    """What a test of a model compiles first."""
+    return lambda folder: [graph_of(lambda: check(*names, folder, "cpu"))]
+
+
+def bert(folder: Path) -> list[Graph]:
+    theirs = test_families.saved("bert", folder)
+    return [graph_of(lambda: test_families.check_hidden_states(theirs, folder, "cpu"))]
+
+
+MODELS = {
+    **{name: decoder(name) for name in ("llama", "qwen3", "gemma3", "mixtral", "phi3")},
+    "whisper": compiled_by(test_whisper.check_logits),
+    "yolo": compiled_by(test_yolo.check_outputs, "v11"),
+    "resnet": compiled_by(test_vision.check_outputs, "resnet"),
+    "vit": compiled_by(test_vision.check_outputs, "vit"),
+    "bert": bert,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("name", "architecture"), TARGETS)
+def test_kernels_of_models(name: str, architecture: str, model: str, tmp_path: Path) -> None:
+    skip_without(name)
+    for graph in MODELS[model](tmp_path):
+        assert offline.check(graph, name, architecture) > 3
+
+
+def test_a_kernel_that_spills_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    spilling = Compiler(("sm_80",), lambda: None, lambda text, architecture: 8)
+    monkeypatch.setitem(offline.COMPILERS, "cuda", spilling)
+    graph = table_of(op_table.loops, dtypes.bool_, "cuda")
+    with pytest.raises(AssertionError, match="8 spilled for sm_80"):
+        offline.check(graph, "cuda", "sm_80")
