@@ -18,6 +18,8 @@ from luminal.kernel.tile_ir import Lanes
 ROW = 32  # lanes of a row, which most devices step together
 ROWS = 4  # positions of the block for each row of lanes: each element read serves so many
 STEPS = 4  # steps of a block for each lane
+CHAINS = 2  # parts of a sum that a lane folds side by side
+DOTS = 4  # positions and steps of a lane's tile of dot products
 
 
 def blocks(cascade: Cascade, choices: Choices, group: int) -> Blocking:
@@ -32,5 +34,14 @@ def blocks(cascade: Cascade, choices: Choices, group: int) -> Blocking:
     unroll = choices.pick("tile", unroll, [n for n in (1, 2, 4, 8) if n * rows < 2 * positions])
     steps = choices.pick("steps", STEPS, (2, 8))
     return Blocking(
-        lane, 1, rows * unroll, steps * across, unroll, 1, Lanes(rows, across), Lanes(across)
+        lane,
+        1,
+        rows * unroll,
+        steps * across,
+        rows=unroll,
+        vectors=1,
+        chains=CHAINS,
+        dots=DOTS,
+        row_lanes=Lanes(rows, across),
+        lanes=Lanes(across),
     )

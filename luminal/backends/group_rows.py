@@ -14,6 +14,7 @@ from luminal.kernel.rows import place_scan
 from luminal.kernel.schedule import TileChoice
 from luminal.kernel.tile_ir import Lanes
 
+CHUNK = 1  # elements: a row for each worker or lane, of which there are many
 RUN = 4  # positions of a lane at a time: that many are scanned for each meeting of all lanes
 MOST_RANKED = 1024  # keys of a row: of more, comparing all pairs takes longer than a sort by radix
 
@@ -29,7 +30,7 @@ class ScanChoice:
         """The kernel."""
         if self.run:
             return place_group_scan(group, self.lanes, self.run)
-        return place_scan(group, TileChoice(1, 1, Lanes(self.lanes)))
+        return place_scan(group, TileChoice(1, 1, Lanes(self.lanes)), CHUNK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,8 +163,9 @@ def _placed(step: Step, made: Made) -> Placed:
         case group_rows.ScanChoice() | group_rows.SortChoice():
             return made.place(step.group)
         case None:
-            scan = isinstance(step, ScanStep)
-            return place_scan(step.group, SINGLE) if scan else place_sort(step.group)
+            if isinstance(step, ScanStep):
+                return place_scan(step.group, SINGLE, group_rows.CHUNK)
+            return place_sort(step.group, group_rows.CHUNK)
         case _:
             assert isinstance(step, CascadeStep)
             return place_cascade(step.group, step.cascade, *made)

@@ -14,9 +14,6 @@ from luminal.kernel.evaluate import Env
 from luminal.kernel.schedule import TileChoice
 from luminal.shape.expression import maximum, minimum
 
-CHAINS = 4  # maxima folded side by side: one takes some ten cycles after the other
-COPIED = 8  # elements copied per step of a loop over single ones
-
 
 class AlongLanes:
     """The parts of a pass (`cascade_pass.Along`), its vectors along the lanes."""
@@ -42,7 +39,7 @@ class AlongLanes:
         strip = work.row((*axes, *work.lane_axes), factor.dtype)
         order, tile = (*axes, *work.lane_axes), self.lane_tile
         if not contiguous(work.group, factor, work.lane_axes[0]):
-            order, tile = (*work.lane_axes, *axes), TileChoice(COPIED)
+            order, tile = (*work.lane_axes, *axes), TileChoice(work.blocking.copied)
         with work.loops(order, env, tile) as inside:
             work.write(strip, inside, work.values.evaluate(factor, inside))
         work.keep({factor: strip})
@@ -92,7 +89,7 @@ class AlongLanes:
         work = self.work
         with work.loops(work.lane_axes, env, self.lane_tile) as lanes:
             old = work.read(work.maximum, lanes)
-            inside = work.open(work.step, lanes, TileChoice(CHAINS))
+            inside = work.open(work.step, lanes, TileChoice(work.blocking.chains))
             value = work.values.evaluate(work.x, inside)
             (new,) = work.arithmetic.fold(MAXIMUM, [old], [(value,)])
             work.move(old, new, lanes)

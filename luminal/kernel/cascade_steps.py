@@ -13,9 +13,6 @@ from luminal.kernel.cascade_work import Workspace, contiguous
 from luminal.kernel.evaluate import Env
 from luminal.kernel.schedule import TileChoice
 
-DOT_TILE = 4  # lanes and steps of a tile of dot products: 16 accumulators
-CHAINS = 2  # vectors folded side by side
-
 
 class AlongSteps:
     """The parts of a pass (`cascade_pass.Along`), its vectors along the steps."""
@@ -23,7 +20,8 @@ class AlongSteps:
     def __init__(self, work: Workspace) -> None:
         self.work = work
         self.lane_tile = work.blocking.row
-        self.vectors = TileChoice(CHAINS, work.blocking.width, work.blocking.lanes)
+        blocking = work.blocking
+        self.vectors = TileChoice(blocking.chains, blocking.width, blocking.lanes)
 
     def prepare(self, env: Env) -> None:
         """Nothing: factors are read as they lie."""
@@ -35,7 +33,8 @@ class AlongSteps:
         rows = {r: work.row(axes, r.dtype) for r in work.cascade.inner}
         work.stages.pending = [*work.cascade.inner]
         # A tile of steps alone has fewer sums side by side, so it takes more steps.
-        most = DOT_TILE if work.lane_axes else 2 * DOT_TILE
+        size = work.blocking.dots
+        most = size if work.lane_axes else 2 * size
         dot_tile = TileChoice(most, 1, work.blocking.lanes)
         while work.stages.pending:
             (first, *_) = stage = work.stages.next_stage()
@@ -44,7 +43,7 @@ class AlongSteps:
             *_, along = (x for x in work.stages.schedule.sequential if x.members[0] in first.attrs)
             # Vectors run along one axis: a dot product's own, whose parts are folded, or the steps.
             work.tiles[along.symbol] = TileChoice(1, work.blocking.width if dots else 1)
-            lanes = TileChoice(DOT_TILE, 1, work.blocking.row_lanes)
+            lanes = TileChoice(size, 1, work.blocking.row_lanes)
             with work.loops(work.lane_axes, env, lanes) as outside:
                 inside = work.open(work.step, outside, tile)
                 work.stages.reduce(stage, inside)

@@ -24,8 +24,10 @@ from luminal.shape.expression import Expression, Symbol, const
 @dataclass(frozen=True, slots=True)
 class Blocking:
     """The choices for a cascade: blocks of `lane` (None: there is no such axis) and of the reduced
-    axes; register tiles of `rows` by `vectors` of `width` elements. Where groups run it, positions
-    of `lane` are dealt to `row_lanes`, steps and further axes to `lanes`.
+    axes; register tiles of `rows` by `vectors` of `width` elements; `chains`
+    vectors folded side by side; tiles of `dots` by `dots` dot products; single elements copied
+    `copied` at a time. Where groups run it, positions of `lane` are dealt to `row_lanes`, steps and
+    further axes to `lanes`.
     """
 
     lane: Symbol | None
@@ -34,6 +36,9 @@ class Blocking:
     step_block: int
     rows: int
     vectors: int
+    chains: int
+    dots: int = 1
+    copied: int = 1
     row_lanes: Lanes = ONE_LANE
     lanes: Lanes = ONE_LANE
 

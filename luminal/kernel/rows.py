@@ -9,37 +9,39 @@ from luminal.hlir.monoid import SCANS
 from luminal.kernel.evaluate import Env, Evaluator, Placed
 from luminal.kernel.group import Group
 from luminal.kernel.loops import estimate
-from luminal.kernel.schedule import CHUNK_WORK, SINGLE, TileChoice
+from luminal.kernel.schedule import SINGLE, TileChoice
 from luminal.kernel.tile_ir import Carry, Map, Role, SortRow
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, minimum
 
-SORT_WORK = 16  # operations that sorting costs for each key of a row
+
+def place_scan(group: Group, tile: TileChoice, chunk: int) -> Placed:
+    """The kernel of a Scan: where rows run along another dimension than the last, in such tiles.
+    `chunk`: elements of a chunk, about.
+    """
+    return _Rows(group, chunk, tile).scan()
 
 
-def place_scan(group: Group, tile: TileChoice) -> Placed:
-    """The kernel of a Scan: where rows run along another dimension than the last, in such tiles."""
-    return _Rows(group, 1, tile).scan()
-
-
-def place_sort(group: Group) -> Placed:
-    """The kernel of a Sort: its first store takes the values, its second their order."""
-    return _Rows(group, SORT_WORK, SINGLE).sort()
+def place_sort(group: Group, chunk: int) -> Placed:
+    """The kernel of a Sort: its first store takes the values, its second their order. `chunk`: keys
+    of a chunk, about.
+    """
+    return _Rows(group, chunk, SINGLE).sort()
 
 
 class _Rows:
     """A grid over all dimensions but one; the rows along that one are taken whole.
 
-    `work`: operations for each element; `tile`: positions of the last dimension walked together.
+    `chunk`: elements of one, about; `tile`: positions of the last dimension walked together.
     """
 
-    def __init__(self, group: Group, work: int, tile: TileChoice) -> None:
+    def __init__(self, group: Group, chunk: int, tile: TileChoice) -> None:
         self.group = group
         self.values = Evaluator(group)
         self.blocks = self.values.blocks
         self.term: Term = group.stores[0].term
         self.axis: int = self.term.attrs.hlir.axis
         self.shape = shape_of(self.term.attrs.result)
-        self.work = work
+        self.chunk = chunk
         self.tile = tile
 
     def rows(self) -> list[Expression]:
@@ -49,14 +51,14 @@ class _Rows:
         """
         position: list[Expression] = []
         others = [k for k in range(len(self.shape)) if k != self.axis]
-        work = estimate(self.shape[self.axis]) * self.work
+        length = estimate(self.shape[self.axis])
         for k, extent in enumerate(self.shape):
             if k == self.axis:
                 position.append(const(0))
                 continue
             tile = self.tile if k == len(self.shape) - 1 else SINGLE
             last = k == others[-1]
-            rows = max(1, CHUNK_WORK // work) if last else 1
+            rows = max(1, self.chunk // length) if last else 1
             # Whole tiles, or each chunk would end in a tail.
             rows = -(-rows // tile.size) * tile.size
             position.append(self.loop(extent, rows, tile))

@@ -13,8 +13,6 @@ from luminal.kernel.loops import LoopAxis
 from luminal.kernel.tile_ir import ONE_LANE, Lanes
 from luminal.shape.expression import Symbol
 
-CHUNK_WORK = 1 << 15  # operations of a chunk: some 10 us, far above the cost of handing it out
-
 
 @dataclass(frozen=True, slots=True)
 class TileChoice:

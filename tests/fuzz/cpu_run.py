@@ -18,7 +18,6 @@ from luminal.compiler import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.hlir.state import State
 from luminal.hlir.substitute import all_nodes
-from luminal.kernel import rows
 from luminal.runtime.executable import Executable, Variant
 from tests.backends.cpu.skewed import TEAMS, both, skewed
 from tests.fuzz.graphs import Case
@@ -27,7 +26,6 @@ from tests.numerics.tolerance import UNSTABLE_SHARE, compare
 Array = np.ndarray[Any, Any]
 SMALL = {  # so that small graphs are cut into chunks, packed, split and stored as large ones are
     nest: {"CHUNK_WORK": 16, "SMALL_CONTRACTION": 64, "LARGE_CONTRACTION": 256, "PACK_ROWS": 2},
-    rows: {"CHUNK_WORK": 16},
     costs: {
         "LAUNCH_WORK": 16,
         "ROW_BYTES": 64,

@@ -15,6 +15,10 @@ FEW_LANES = 8  # so many do not fill vectors
 LANE_VECTORS = 2  # vectors of lanes in a block: what is masked in whole is left out finely
 STEP_BLOCK = 256  # with 32 lanes a block of x is read from the first two caches
 LONG_BLOCK = 512  # steps of a block where lanes are few
+MAXIMA = 4  # folded side by side: one takes some ten cycles after the other
+PARTS = 2  # vectors of steps folded side by side
+DOTS = 4  # lanes and steps of a tile of dot products: 16 accumulators
+COPIED = 8  # elements copied per step of a loop over single ones
 
 Plan = tuple[str, Blocking]
 
@@ -69,7 +73,9 @@ def plan(group: Group, cascade: Cascade, target: Target, choices: Choices) -> Pl
         block = min(positions, choices.pick("lanes", FEW_LANES, (4, 32)))
         steps = choices.pick("steps", LONG_BLOCK, (128, 2048))
         rows, vectors = choices.pick("tile", "4x4", ("8x2", "4x2")).split("x")
-    return along, Blocking(lane, width, block, steps, int(rows), int(vectors))
+    chains = MAXIMA if along == "lanes" else PARTS
+    tile = int(rows), int(vectors)
+    return along, Blocking(lane, width, block, steps, *tile, chains, DOTS, COPIED)
 
 
 def _directions(group: Group, cascade: Cascade, positions: int) -> tuple[str, tuple[str, ...]]:

@@ -21,10 +21,11 @@ from luminal.backends.cpu.schedule.strips import PACK_ROWS
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.loops import UNKNOWN, Access, LoopAxis
-from luminal.kernel.schedule import CHUNK_WORK, Schedule, TileChoice
+from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.shape.expression import Symbol
 from luminal.target import Target
 
+CHUNK_WORK = 1 << 15  # operations of a chunk: some 10 us, far above the cost of handing it out
 SMALL_CONTRACTION = 1 << 21  # a contraction is cut into about CONTRACTION_CHUNKS pieces,
 LARGE_CONTRACTION = 1 << 25  # each between these amounts of work
 CONTRACTION_CHUNKS = 32

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from luminal import config
 from luminal.backends.cpu.product import place_product, product_of
+from luminal.backends.cpu.schedule import nest
 from luminal.backends.cpu.schedule.cascade import cascade_blocks, cascade_space
 from luminal.backends.cpu.schedule.nest import schedule
 from luminal.backends.cpu.schedule.space import space as nest_space
@@ -33,6 +34,8 @@ from luminal.program.steps import (
     SortStep,
 )
 from luminal.target import Target
+
+SORT_WORK = 16  # operations that sorting costs for each key of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +75,10 @@ class VectorSchedules:
             case ScanStep(group):
                 Choices(label(group), knobs).finish()
                 width = self.target.vector_lanes(max(4, group.stores[0].term.dtype.size))
-                return place_scan(group, TileChoice(1, width))
+                return place_scan(group, TileChoice(1, width), nest.CHUNK_WORK)
             case SortStep(group):
                 Choices(label(group), knobs).finish()
-                return place_sort(group)
+                return place_sort(group, nest.CHUNK_WORK // SORT_WORK)
             case CallStep(group, library):
                 Choices(label(group), knobs).finish()
                 return _place_call(group, library)
