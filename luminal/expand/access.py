@@ -17,8 +17,9 @@ from luminal.expand.index import without_constant
 from luminal.expand.ir import Operand, Type, memory_dtype
 from luminal.expand.lanes import Lanes
 from luminal.expand.pointwise import POINTWISE
-from luminal.expand.shuffled import SHORT_STEPS, backwards, strided, transposable, transposed
+from luminal.expand.shuffled import backwards, strided, transposable, transposed
 from luminal.expand.tiles import Elements, Position, Tiles
+from luminal.kernel.loops import SHORT_STEP
 from luminal.kernel.tile_ir import Load, Store
 from luminal.shape.expression import ONE, TRUE, ZERO, Expression, Symbol
 
@@ -69,7 +70,7 @@ def load(tiles: Tiles, statement: Load) -> None:
 def _load(tiles: Tiles, buffer: str, place: _Place, lanes: Lanes) -> Operand:
     b, mask = tiles.b, place.mask
     step = lanes.step(place.offset)
-    if step is None or not step.is_const or not -1 <= step.constant <= SHORT_STEPS:
+    if step is None or not step.is_const or not -1 <= step.constant <= SHORT_STEP:
         return read(tiles, buffer, place.addresses(tiles), mask, lanes.count)
     address, distance = place.address(tiles)
 

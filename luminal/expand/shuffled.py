@@ -12,11 +12,9 @@ from luminal.expand.builder import Builder
 from luminal.expand.fold import constant
 from luminal.expand.ir import CONDITION, Operand
 from luminal.expand.tiles import Elements, Tiles
+from luminal.kernel.loops import SHORT_STEP
 from luminal.kernel.tile_ir import Load
 from luminal.shape.expression import ONE, Expression, Symbol
-
-SHORT_STEPS = 4
-"""Elements from lane to lane that are still read in whole vectors."""
 
 Read = Callable[[int, Operand | None], Operand]
 """The elements from so many beyond a place on, in the lanes where a mask holds."""
@@ -59,7 +57,7 @@ def transposable(tiles: Tiles, statement: Load) -> Symbol | None:
     pieces, jumps = tiles.pieces[wide], offset.coefficient(wide)
     if pieces.number > 1 or jumps is None:
         return None
-    if jumps.is_const and abs(jumps.value) <= SHORT_STEPS:
+    if jumps.is_const and abs(jumps.value) <= SHORT_STEP:
         return None
     for axis in axes:
         other = tiles.pieces[axis]
