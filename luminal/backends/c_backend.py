@@ -52,13 +52,13 @@ def machine(
 class CBackend(ABC):
     """Kernels spelled in a dialect, compiled and run by the Driver of a device, the `number`-th.
 
-    A subclass has its name, its dialect and its driver. `cost`: what work costs on its device.
+    A subclass has its name, its dialect and its driver. `costs_of`: what work costs on its device.
     """
 
     target: Target
     number: int = 0
     groups: Groups = GROUPS
-    cost: Callable[[Target], Costs] = device_costs.gpu
+    costs_of: Callable[[Target], Costs] = device_costs.gpu
     base: ClassVar[str]
     dialect: ClassVar[Dialect]
 
@@ -85,7 +85,7 @@ class CBackend(ABC):
     @property
     def costs(self) -> Costs:
         """Those of its kind of device."""
-        return self.cost(self.target)
+        return self.costs_of(self.target)
 
     @property
     def layouts(self) -> Panels | None:

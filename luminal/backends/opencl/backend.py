@@ -39,8 +39,8 @@ def current(number: int = 0) -> OpenCl:
     lanes = LANES if is_gpu else device.native_vector_width_float
     groups = Groups(lanes, device.max_work_group_size, shared, lanes > 1, meets_often=is_gpu)
     target = machine("opencl", units, shared, device.global_mem_cache_size)
-    cost = device_costs.gpu if is_gpu else device_costs.cores
-    return OpenCl(target, number, groups, cost)
+    costs_of = device_costs.gpu if is_gpu else device_costs.cores
+    return OpenCl(target, number, groups, costs_of)
 
 
 def count() -> int:
