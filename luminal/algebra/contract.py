@@ -18,6 +18,7 @@ def contract(operands: Sequence[Operand], bound: Mapping[Symbol, int], out: Axes
     """The product of the operands, summed over the axes `bound` (with extents), with axes `out`."""
     left = _absorbed(operands)
     used = {axis for _, axes in left for axis in axes}
+    # An axis that no operand has is summed over all the same: the product counts once a position.
     repeats = 1
     for axis, size in bound.items():
         repeats *= 1 if axis in used else size
@@ -28,6 +29,7 @@ def contract(operands: Sequence[Operand], bound: Mapping[Symbol, int], out: Axes
 def _absorbed(operands: Sequence[Operand]) -> list[Operand]:
     """Operands whose axes another one has are multiplied into it."""
     left: list[Operand] = []
+    # Those with most axes first: whatever fits into another one then finds it there.
     for x, axes in sorted(operands, key=lambda operand: -len(operand[1])):
         host = next((k for k, (_, own) in enumerate(left) if set(axes) <= set(own)), None)
         if host is None:

@@ -264,6 +264,7 @@ class Evaluator:
         array = self._spread(values[0], operands[0], order)
         kept = array.shape[: len(term.axes)]
         lengths = [self._extent(axis) for axis in term.attrs]
+        # Also along axes that the operand lacks, whose positions count.
         array = np.broadcast_to(array, (*kept, *lengths)).reshape(*kept, _product(lengths))
         meaning = OPS[term.op].evaluate
         assert meaning is not None
@@ -285,6 +286,7 @@ class Evaluator:
             found = np.clip(found, 0, max(0, self._extent(axis) - 1))  # outside: unspecified
             wanted, place = np.unique(found, return_inverse=True)
             places[axis] = place.reshape(found.shape)
+            # A whole axis has no range: so all that read all of a value share one.
             if len(wanted) < self._extent(axis):
                 inner[axis] = wanted.tobytes()
         return _task(x, inner), places
@@ -293,6 +295,8 @@ class Evaluator:
         term = task.term
         order, sizes = axis_order(term.axes), self._sizes(task)
         read, places = self._read_by(task)
+        # An empty axis has no position to clip to; what
+        # is read outside is unspecified, so 0 will do.
         if any(self._extent(axis) == 0 for axis in places) or 0 in sizes:
             return self._widened(np.zeros(sizes, term.dtype.numpy))
         index: list[Array] = []

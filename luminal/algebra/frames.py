@@ -40,6 +40,7 @@ def spread(position: Expression, dimension: Axes) -> dict[Symbol, Expression]:
     stride = const(1)
     for place, axis in reversed([*enumerate(dimension)]):
         assert axis.extent is not None
+        # Within the dimension the outermost digit stays below its extent without a remainder.
         digit = position // stride
         out[axis] = digit % axis.extent if place else digit
         stride = stride * axis.extent

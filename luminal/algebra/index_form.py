@@ -36,6 +36,8 @@ def index_form(op: str, args: Sequence[Term], dtype: DType) -> Expression | None
     if len(known) < len(values):
         return None
     formed = combined(op, args[0].dtype, known, dtype)
+    # Expressions are unbounded, integers of a dtype wrap:
+    # one stands for the other only where no value is beyond.
     return formed if formed is not None and fits(formed, dtype) else None
 
 
@@ -43,6 +45,7 @@ def combined(
     op: str, operands: DType, values: Sequence[Expression], dtype: DType
 ) -> Expression | None:
     """`op` of the exact values of operands of one dtype."""
+    # To bool a Cast is the question x != 0, not x.
     if op == "Cast" and (dtype.is_int or dtype is operands):
         formed = values[0]
     elif len(values) == 2 and operands.kind == "bool" and op in _BOOLEAN:

@@ -160,6 +160,7 @@ class _Lowering:
         own = self.frames[value]
         if frame is not None:
             for mine, theirs in zip(own, frame, strict=True):
+                # What cannot become one stays two, and the edge gets an At (`term`).
                 axes.unify(mine, theirs)
         return Edge(value, own if frame is None else frame, value.shape)
 
@@ -432,6 +433,7 @@ def _digits_of(
         pending.append(found)
     if entry.constant or not pending:
         return None
+    # From the innermost digit out: each counts as much as all inside of it have positions.
     radix, out = const(1), list[Atom]()
     while pending:
         place = next((k for k, digit in enumerate(pending) if digit[0] == radix), None)

@@ -54,6 +54,7 @@ class Ranges:
                 return None
             masked = term.op == "Select"
             term = term.args[1 if masked else 0]
+            # Where the mask does not hold the value is 0, so the range must have that.
             if masked and not self._holds_zero(term):
                 return None
         return self.known.get(term)
@@ -65,6 +66,7 @@ class Ranges:
     def _combined(self, op: str, args: Sequence[Term], dtype: DType) -> Expression | None:
         """Of one range and of what is the same everywhere."""
         ranges = [self._of(arg) for arg in args]
+        # Two terms of one range differ: x - y is not 0, as the difference of their ranges would be.
         if sum(found is not None for found in ranges) != 1:
             return None
         values: list[Expression] = []

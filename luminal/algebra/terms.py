@@ -254,6 +254,8 @@ class Terms:
         bound = frozenset(axes)
         if not bound:
             return x
+        # An axis of both was reduced inside, and the outer
+        # Sum counts its positions: not one reduction.
         if merge and x.op == op and bound.isdisjoint(x.attrs):
             bound |= frozenset(x.attrs)
             x = x.args[0]
@@ -279,6 +281,8 @@ class Terms:
         axes = set(x.axes) - {a for a, _ in kept}
         for a, i in kept:
             if isinstance(i, Term):
+                # Never a bare int, which would equal the
+                # Expression of that value (lessons: Zero is zero).
                 attrs.append((a, Slot(len(terms), inside=i in inside)))
                 terms.append(i)
                 axes |= i.axes
@@ -287,6 +291,7 @@ class Terms:
                 axes |= {s for s in i.symbols() if s.extent is not None}
         phase = max(x.phase, *(t.phase for t in terms)) if terms else x.phase
         used = {s for _, i in kept if isinstance(i, Expression) for s in i.symbols()}
+        # With a dim in it, it is known in the run only, whatever it reads.
         if any(s.extent is None for s in used) or not _static(axes):
             phase = Phase.RUN
         return self._make(At, "At", (x, *terms), tuple(attrs), frozenset(axes), x.dtype, phase)

@@ -92,9 +92,9 @@ def _pointwise(constructor: str, names: str) -> tuple[str, str]:
     )
 
 
-# Spellings of a class have one value: what one of them does not depend on, the value does not, and
-# what one of them knows before a run is known before it. So axes meet in their intersection and
-# phases in the least.
+# Spellings of a class have one value: what one of them does not depend
+# on, the value does not, and what one of them knows before a run is known
+# before it. So axes meet in their intersection and phases in the least.
 _DECLARATIONS = """
 (ruleset load) (ruleset analyse) (ruleset clean) (ruleset grow)
 (sort Axes (Set i64))

@@ -57,8 +57,8 @@ def _build(found: Classes, chosen: dict[int, Spelling], terms: Terms) -> dict[in
                 path.append(waiting[0])
                 on_path.add(waiting[0])
             else:
-                # A circle has a choice in it: default spellings alone stand on classes closed
-                # before them.
+                # A circle has a choice in it: default spellings
+                # alone stand on classes closed before them.
                 place = path.index(waiting[0])
                 place = max(k for k in range(place, len(path)) if path[k] in chosen)
                 del chosen[path[place]]

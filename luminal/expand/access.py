@@ -83,6 +83,7 @@ def _load(tiles: Tiles, buffer: str, place: _Place, lanes: Lanes) -> Operand:
         return backwards(b, in_a_row, mask, lanes.count)
     if step is not ZERO:
         return strided(b, in_a_row, mask, lanes.count, step.constant)
+    # One load for all lanes, made where any of them asks for it.
     wanted = None if mask is None else b.op("any", mask)
     value = lanes.spread(read(tiles, buffer, (address, distance), wanted))
     if mask is None:
@@ -123,6 +124,8 @@ def store(tiles: Tiles, statement: Store) -> None:
     used = set(statement.value.axes) | statement.offset.symbols() | statement.guard.symbols()
     for _, tile in statement.indices:
         used |= set(tile.axes)
+    # What is set is the same at positions that the store does not name, so once is enough; what is
+    # added is added at each of them.
     axes = tuple(axis for axis in tiles.active if statement.add or axis in used)
     alone = tiles.is_first(axes)
     for _, position in tiles.positions(axes):

@@ -150,8 +150,11 @@ class Builder:
         if hoisted:
             depth = max([self.depths[arg.id] for arg in args if type(arg) is Value], default=0)
         else:
+            # Values stay: one that stands under a branch must not be computed outside of it.
             depth = len(self.blocks) - 1
         found = self.known.get(key)
+        # At that depth another block may be open by now,
+        # which does not see what an ended one defined.
         if found is not None and found[1] <= depth and self.blocks[found[1]] is found[2]:
             return found[0]
         out = self.value(type_, depth)

@@ -31,6 +31,8 @@ class Indexer:
     def bind(self, symbol: Symbol, value: Operand) -> None:
         """Give a symbol its value from here on."""
         self.bound[symbol] = value
+        # A loop in phases binds its symbol anew in each:
+        # what was made of the old value is another one.
         for expr in self.users.pop(symbol, ()):
             self.known.pop(expr, None)
 
@@ -72,6 +74,8 @@ class Indexer:
         if expr.op in ("floordiv", "mod"):
             return self._divided(expr)
         if expr.op in ("min", "max"):
+            # Outermost first, here and in sums and products:
+            # what outer loops know is then one value there.
             args = sorted(map(self.scalar, expr.args), key=self.b.depth)
             return reduce(lambda x, y: self.op(expr.op, x, y), args)
         return self.b.cast(self.condition(expr), dtypes.int64, hoisted=True)
@@ -126,6 +130,7 @@ class Indexer:
                 return self.op("and", x, d.constant - 1)
             return self.op("shr", x, d.constant.bit_length() - 1)
         name = "quotient" if expr.op == "floordiv" else "remainder"
+        # 64 bits take longer to divide than 32.
         if a.interval.at_most(LAST_I32) and d.interval.at_most(LAST_I32):
             narrow = [self.b.cast(each, dtypes.uint32, hoisted=True) for each in (x, y)]
             return self.b.cast(self.op(name, *narrow), dtypes.int64, hoisted=True)

@@ -114,6 +114,8 @@ class _Sort:
         with b.loop(integer(0), self.extent, count, (integer(0),)) as loop:
             other = b.load(Type(self.keys, count), self.row.work, loop.index)
             distance = b.cast(b.op("sub", position, loop.index), int32)
+            # Ranks of equal keys differ by their positions: so
+            # the order is stable, and no two keys share one.
             earlier = b.op("lt", numbers, b.spread(distance, count))
             equal = b.op("and", b.op("eq", other, key), earlier)
             before = b.op("or", b.op("lt", other, key), equal)
@@ -162,6 +164,7 @@ class _Sort:
             self.starts(b.op("mul", bit, BUCKETS // 8))
             with b.loop(integer(0), self.extent, 1) as loop:
                 self.move(bit, b.op("add", at, loop.index), room)
+            # Where nothing moved, the halves keep their parts.
             return choose(room, at), choose(at, room)
 
     def starts(self, table: Operand) -> None:

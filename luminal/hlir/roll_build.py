@@ -48,6 +48,7 @@ def replaced(
     late = _dependants(block, inside)
     outside = [value for refs in layers.refs for ref in refs for value in _values(ref)]
     outside += [carry.first for carry in layers.carries]
+    # A Loop has all that it reads from outside before it begins.
     if any(late[block.number[value.node]] for value in outside):
         return None
     demand = _demand(block, sinks, inside, late)
@@ -128,6 +129,8 @@ def _computed_again(
     for value in demand.values:
         t, m = inside[block.number[value.node]]
         places.setdefault((m, value.index), set()).add(t)
+    # What is read of the last iteration only is where
+    # a carried value ends: no tensor of all of them.
     kept = handed_out(block, layers, [place for place, read in places.items() if read != {last}])
     order: dict[Value, None] = {}
     stack = []
@@ -206,6 +209,7 @@ class _Loop:
                 self.begun[layers.carries[carry].first] = self._slice(self.results[k], 0)
                 self.values.setdefault(self._at(trips - 1, place), self.results[carry])
             for t in range(trips):
+                # What iteration t computes is what iteration t + 1 began with.
                 value, slice_ = self._at(t, place), t + (place in begun)
                 if value in self.demand.values and value not in self.values:
                     self.values[value] = self._slice(self.results[k], slice_)
@@ -367,6 +371,7 @@ def _slices_of_one(values: tuple[Value, ...]) -> tuple[Value, View, int, int] | 
             places.append(0)
         else:
             return None
+    # An operand that moves with a Loop has one stride.
     steps = {b - a for a, b in itertools.pairwise(places)}
     return (whole, view, places[0], steps.pop()) if len(steps) == 1 else None
 

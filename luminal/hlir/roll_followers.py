@@ -52,6 +52,8 @@ def with_followers(block: Block, layers: Layers) -> list[Iteration]:
                 below.add(key)
                 operands.append((key, value.index))
             elif a in is_late:
+                # It needs what depends on the layers and is of
+                # no single iteration: a norm of all gradients.
                 trips.add(-1)
             else:
                 operands.append(None)
@@ -88,6 +90,7 @@ def with_operands(block: Block, layers: Layers) -> list[Iteration]:
             continue
         operands = dict.fromkeys(zip(*(v.node.args for v in values), strict=True))
         moving = [args for args in operands if any(arg != args[0] for arg in args)]
+        # It pays if the operands that are read instead are no more bytes an iteration.
         if sum(_bytes(args[0]) for args in moving if args not in streams) <= _bytes(values[0]):
             drawn.add(nodes)
             streams |= dict.fromkeys(moving)

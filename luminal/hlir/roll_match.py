@@ -162,6 +162,7 @@ def iteration_before(block: Block, layers: Layers) -> Iteration | None:
             return None
         found[carry.next.m] = n
     carried: dict[int, Value] = {}
+    # Readers first: each node says by its operands which ones are at the places of its partner's.
     for m in reversed(range(size)):
         n = found[m]
         if n < 0 or n in taken or block.is_leaf[n] or block.kind[n] != block.kind[first[m]]:

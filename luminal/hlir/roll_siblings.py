@@ -40,6 +40,7 @@ def _components(block: Block, sinks: Sequence[Sink]) -> Iterator[tuple[Iteration
     by_element = [
         not leaf and is_cheap(x) for leaf, x in zip(block.is_leaf, block.nodes, strict=True)
     ]
+    # Need ends at reductions: what a clipped norm sums over is all assignments' and no one's own.
     for n in reversed(range(len(needed))):
         if by_element[n] and needed[n]:
             for a in block.args[n]:
@@ -47,10 +48,12 @@ def _components(block: Block, sinks: Sequence[Sink]) -> Iterator[tuple[Iteration
     together = [1 << k for k in range(len(ends))]
     for n, node in enumerate(block.nodes):
         state = _assigned(node)
+        # A scalar, such as a count of steps, is read by every update and would make them all one.
         if state in number and state.shape and needed[n]:
             _join(together, needed[n] | 1 << number[state], state.shape, ends)
     for mask in dict.fromkeys(together):
         members = [n for k, (n, _) in enumerate(ends) if mask >> k & 1]
+        # What others need too is read, not computed once for each.
         own = {n for n, need in enumerate(needed) if need and not need & ~mask and by_element[n]}
         yield _ordered(block, members, own), members
 

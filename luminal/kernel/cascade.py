@@ -281,8 +281,8 @@ def _slopes(
         if term.op == "Add":
             found[term] = sum(slopes)
         elif term.op == "Mul" and len(slopes) == 1:
-            # A value as the scale could have either sign, and the sign decides whether sums may
-            # overflow.
+            # A value as the scale could have either sign,
+            # and the sign decides whether sums may overflow.
             scale = next(arg for arg in term.args if arg not in found)
             if isinstance(scale, Literal):
                 found[term] = slopes[0] * float(scale.value)

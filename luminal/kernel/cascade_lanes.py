@@ -49,8 +49,8 @@ class AlongLanes:
         work = self.work
         rows = {r: work.row((work.step, *work.lane_axes), r.dtype) for r in work.kept()}
         self.block = work.row((work.step, *work.lane_axes))
-        # Most steps have no masked lane: the mask is put on the others afterwards, not in the
-        # tiles.
+        # Most steps have no masked lane: the mask is put
+        # on the others afterwards, not in the tiles.
         wanted = work.x if work.free is None else work.unmasked
         lanes = work.open(work.lane_axes[0], env, self.lane_tile)
         inside = work.open(work.step, lanes, TileChoice(work.blocking.rows))
@@ -70,8 +70,8 @@ class AlongLanes:
         if work.free is None:
             return
         low, high = work.free
-        # Where no step is free low may lie above high: both parts then have some steps, masked
-        # twice.
+        # Where no step is free low may lie above high:
+        # both parts then have some steps, masked twice.
         parts = (work.first, minimum(work.last, low)), (maximum(work.first, high), work.last)
         for start, stop in parts:
             if (stop - start).interval.at_most(0):

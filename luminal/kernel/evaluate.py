@@ -199,8 +199,8 @@ class Evaluator:
 
     def waiting(self, term: Term, env: Env) -> list[tuple[Term, Env]]:
         """The operands, with the environments they are read in, that have no value yet."""
-        # A row has the value at the loops' own positions; behind an At another position is asked
-        # for.
+        # A row has the value at the loops' own positions;
+        # behind an At another position is asked for.
         row = self.rows.get(term) if env.base else None
         if term in self.group.reads or (row is not None and row.ready):
             return []

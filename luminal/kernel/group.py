@@ -169,8 +169,8 @@ class _Namer:
         return Form(key, tuple(self.operands))
 
     def term(self, term: Term) -> Hashable:
-        # What is read is a place and no more: how another kernel computes it does not tell groups
-        # apart.
+        # What is read is a place and no more: how another
+        # kernel computes it does not tell groups apart.
         if term in self.group.reads:
             return self.place(self.group.reads[term]), term.dtype
         args = tuple(self.numbers[arg] for arg in term.args)

@@ -90,8 +90,8 @@ def relaxed_range(condition: Expression, step: Symbol, extent: Expression, box: 
     found: Range = (const(0), extent)
     for part in condition.args if condition.op == "and" else (condition,):
         bound = _part_range(part, step, extent, box, most=True)
-        # A part that bounds nothing may be left out: the range gets wider, and that is allowed
-        # here.
+        # A part that bounds nothing may be left out: the
+        # range gets wider, and that is allowed here.
         if bound is not None:
             found = (maximum(found[0], bound[0]), minimum(found[1], bound[1]))
     return found

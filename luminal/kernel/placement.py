@@ -268,8 +268,8 @@ class Placement:
                 self.store(store, inside)
             for _ in loops:
                 self.blocks.close()
-            # Stores over other axes come after these loops, and may read what they have left in
-            # rows.
+            # Stores over other axes come after these loops,
+            # and may read what they have left in rows.
             if loops:
                 self.stages.rows_written([inside])
 

@@ -9,8 +9,8 @@ from luminal.rules.rule import Rule
 _OF_RUN = ("growth(run(x))",)
 
 RULES = (
-    # An empty sum is 0 whatever it sums: times an infinite c it is NaN, and c inside of it is not
-    # met.
+    # An empty sum is 0 whatever it sums: times an
+    # infinite c it is NaN, and c inside of it is not met.
     Rule("matmul-associates", "Sum(K, Sum(J, a * b) * c)", "Sum(J, a * Sum(K, b * c))", ROUNDING,
          ("J & axes(c) == {}", "K & axes(a) == {}", "growth(K & axes(b) != {})",
           "nonempty(J)", "nonempty(K)"),

@@ -82,8 +82,8 @@ class _Neighbours:
         stored, is_run = self.stored, maximum.is_run
 
         def is_read(term: Term) -> bool:
-            # What the other side of prologue and run computes lies in memory: a kernel is of one of
-            # them.
+            # What the other side of prologue and run computes
+            # lies in memory: a kernel is of one of them.
             return term in stored or (term.phase is Phase.RUN) is not is_run
 
         cascade = derive(maximum, near, set(above), is_read)

@@ -282,8 +282,8 @@ class _Fast:
         (root,) = kernels
         if any(self.wasteful(term, use) for use in uses) or len({u.moved for u in uses}) > 1:
             return Residence.STORED  # also what several Ats read: chains of them would multiply
-        # Several loops of a kernel read it, as a softmax's do its scores: a row keeps it, if a
-        # cache does.
+        # Several loops of a kernel read it, as a softmax's
+        # do its scores: a row keeps it, if a cache does.
         phases = {use.reduction for use in uses}
         if len(phases) > 1 and unmoved:
             grid = self.kernels[root].grid or frozenset()

@@ -142,8 +142,8 @@ def genes(
                         offered += (in_pairs(layout, pair),)
                     old = found.get(key, Gene(read.weight, (), offered, now, 0, 0))
                     edges = tuple(dict.fromkeys((*old.edges, read.edge)))
-                    # Edges that share a copy are offered what all of them can read: pairs to all
-                    # or to none.
+                    # Edges that share a copy are offered what all
+                    # of them can read: pairs to all or to none.
                     offered = min(old.layouts, offered, key=len)
                     found[key] = replace(
                         old,
@@ -166,8 +166,8 @@ def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selecti
         if layout == gene.now:
             continue
         old = choices[gene.weight]
-        # Memory that is given stays as it was set; what the prologue computes can be made in panels
-        # only.
+        # Memory that is given stays as it was set; what
+        # the prologue computes can be made in panels only.
         is_given = gene.weight.is_leaf and gene.weight.phase is not Phase.RUN
         if _covers(gene, users) and not is_given:
             choices[gene.weight] = replace(old, layouts=(layout,))

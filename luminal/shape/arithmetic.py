@@ -45,11 +45,14 @@ def _recombine(terms: dict[Expression, int]) -> bool:
 
 def _recombine_one(terms: dict[Expression, int], monomial: Expression, rest: Expression) -> bool:
     x, b = rest.args
+    # By 0 both quotient and remainder are 0, and x would be lost.
     if not division.positive(b, x) and not b.interval.at_most(-1):
         return False
     others = divide_monomial(monomial, rest)
     assert others is not None
     partner = multiply(multiply(division.floordiv(x, b), b), others)
+    # The quotient may be a sum itself: all of its terms
+    # must be there, as often as the remainder is.
     count = terms[monomial]
     if partner.constant or not partner.terms or any(m is monomial for m, _ in partner.terms):
         return False
@@ -115,6 +118,7 @@ def multiply(a: Expression, b: Expression) -> Expression:
         return scale(b, a.constant)
     left = (*a.terms, (ONE, a.constant)) if a.constant else a.terms
     right = (*b.terms, (ONE, b.constant)) if b.constant else b.terms
+    # Multiplied out, equal polynomials are one object; of long ones that costs more than it gives.
     if len(left) * len(right) > _EXPAND:
         return _product_of_sums(a, b)
     products = [scale(_monomial(m, n), c * d) for m, c in left for n, d in right]
@@ -181,6 +185,7 @@ def coefficient(a: Expression, symbol: Symbol) -> Expression | None:
     for monomial, count in a.terms:
         if symbol not in monomial.symbols():
             continue
+        # Squared, or inside of another atom such as a quotient, it has no factor.
         rest = divide_monomial(monomial, symbol)
         if rest is None or symbol in rest.symbols():
             return None

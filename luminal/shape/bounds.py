@@ -91,6 +91,7 @@ def _bounded(monomial: Expression) -> bool:
 def upper_bounds(atom: Expression) -> tuple[Expression, ...]:
     """Expressions that are never below the atom."""
     if isinstance(atom, Symbol):
+        # Literal bounds are in the interval; these are for what an interval cannot say.
         if atom.extent is None or atom.extent.is_const:
             return ()
         return (subtract(atom.extent, ONE),)
@@ -193,6 +194,8 @@ def lower_limit(e: Expression, facts: Sequence[Expression], steps: int) -> int |
 
     Depth first through at most `steps` expressions that bound a multiple of e from below.
     """
+    # Each expression met bounds a multiple of e from below, and so does its interval. Which are
+    # met, and how many, decides how good the limit is, never whether it holds.
     best: int | None = None
     work = [(e, 1)]
     seen = {e}

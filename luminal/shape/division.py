@@ -142,6 +142,7 @@ def _common_factor(a: Expression, b: Expression) -> Expression:
     other_count, left = _content(b)
     common = []
     for factor in shared:
+        # A factor that may be 0 makes a quotient 0 that is something else without the factor.
         if factor in left and positive(factor, a):
             left.remove(factor)
             common.append(factor)
@@ -258,7 +259,9 @@ def _without_inner_mod(a: Expression, b: Expression) -> Expression:
     """x % (m*b) -> x inside something taken modulo b."""
     for monomial, factor in a.terms:
         for inner in factors_of(monomial):
+            # Both differ by multiples of m*b, times the integer beside them: by nothing modulo b.
             if inner.op == "mod" and split(inner.args[1], b)[1] is ZERO:
+                # Modulo 0 is 0, not x.
                 if not inner.args[1].interval.at_least(1):
                     continue
                 others = divide_monomial(monomial, inner)

@@ -96,6 +96,7 @@ def _simplified(shape: Shape, indices: Sequence[Expression], domain: Expression)
     parts = list(domain.args) if domain.op == "and" else [domain]
     for part in list(parts):
         others = [other for other in parts if other is not part]
+        # One at a time: of two that imply each other one has to stay.
         if prove(part, others):
             parts = others
     domain = all_of(parts)
@@ -211,6 +212,7 @@ def reshape(shape: ShapeLike, new_shape: ShapeLike) -> View:
             f"{want}; the products must be the same expression"
         )
     indices: list[Expression] = [ZERO] * len(source)
+    # Nothing of an empty tensor is read, and its extents may be divisors that are 0.
     if have is not ZERO:
         for old, new in _groups(source, shape_out):
             _split_group(source, shape_out, old, new, indices)
@@ -221,6 +223,8 @@ def _groups(source: Shape, shape_out: Shape) -> list[tuple[list[int], list[int]]
     """Runs of old and of new dimensions with equal products, each as short as can be seen."""
     old = [k for k, n in enumerate(source) if n is not ONE]
     new = [k for k, n in enumerate(shape_out) if n is not ONE]
+    # Short groups keep dimensions apart that a reshape leaves
+    # alone: only what it really splits or joins is divided.
     groups = []
     while old or new:
         taken_old, taken_new = old[:1], new[:1]
@@ -251,6 +255,7 @@ def _split_group(
     stride: Expression = ONE
     for k in reversed(old):
         digit = flat // stride
+        # The products of a group are equal, so the outermost digit stays below its extent.
         indices[k] = digit if k == old[0] else digit % source[k]
         stride = stride * source[k]
 

@@ -76,8 +76,8 @@ def _factors(table: Table, x: int, node: Node) -> tuple[list[int], list[int]]:
 
 def _quotient_or_product(table: Table, number: int, path: frozenset[int]) -> Node | None:
     for node in table.nodes[number]:
-        # A class may be its own factor, by x = x * 1 or further down: the way back to it never
-        # ends.
+        # A class may be its own factor, by x = x * 1 or
+        # further down: the way back to it never ends.
         if node.op in ("Mul", "Div") and path.isdisjoint(node.args) and number not in node.args:
             return node
     return None
