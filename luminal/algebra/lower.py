@@ -375,6 +375,7 @@ class _Lowering:
                 entries.append(tensors[entry])
                 checks += self.in_range(tensors[entry], extent)
         at = self.substitution(self.named(source.frame), entries, where)
+        # Where no check is left a load needs no guard either.
         known = all(isinstance(check, Literal) and any(check.attrs.data) for check in checks)
         x = self.terms.at(x, at, [i for i in at.values() if known and isinstance(i, Term)])
         checks.append(self.terms.boolean(all_of(conditions)))
@@ -470,6 +471,7 @@ def _digit(
         digit, divisor = digit.args
     if not isinstance(digit, Symbol):
         return None
+    # `index(d, n)` is named after its dimension.
     dimension = int(digit.name[1:])
     divisor = const(1) if divisor is None else divisor
     if count is None:

@@ -58,6 +58,7 @@ def _phases(loop: Loop, pieces: Pieces) -> Iterator[_Steps]:
     trips = maximum(loop.stop - loop.start, 0)
     whole = loop.start + trips // loop.tile * loop.tile
     yield _Steps(loop.start, whole, pieces, False)
+    # No tail only where there is none whatever the dims are.
     if (trips % loop.tile) is not ZERO:
         own = any(loop.axis in carry.inner.axes for carry in loop.carries)
         tail = pieces._replace(unroll=1)

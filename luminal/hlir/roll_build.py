@@ -207,6 +207,8 @@ class _Loop:
             if place in begun:
                 carry = begun[place]
                 self.begun[layers.carries[carry].first] = self._slice(self.results[k], 0)
+                # No iteration begins with what the last one
+                # computes: that is where the carried value ends.
                 self.values.setdefault(self._at(trips - 1, place), self.results[carry])
             for t in range(trips):
                 # What iteration t computes is what iteration t + 1 began with.

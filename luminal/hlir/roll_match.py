@@ -106,6 +106,7 @@ def match(block: Block, iterations: Sequence[Iteration]) -> Layers | None:
     )
     is_wrong = (found != expected).any(1)
     count = int(is_wrong.argmax()) if is_wrong.any() else len(iterations)
+    # The sample is none of those that agree: they are compared again, without it.
     if count < 2 or (count <= sample and count < len(iterations)):
         return match(block, iterations[:count]) if count >= 2 else None
     layers = Layers([*iterations[:count]])

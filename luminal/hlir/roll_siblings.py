@@ -48,7 +48,7 @@ def _components(block: Block, sinks: Sequence[Sink]) -> Iterator[tuple[Iteration
     together = [1 << k for k in range(len(ends))]
     for n, node in enumerate(block.nodes):
         state = _assigned(node)
-        # A scalar, such as a count of steps, is read by every update and would make them all one.
+        # What every update reads, a count of steps say, is a scalar: it would join scalar States.
         if state in number and state.shape and needed[n]:
             _join(together, needed[n] | 1 << number[state], state.shape, ends)
     for mask in dict.fromkeys(together):

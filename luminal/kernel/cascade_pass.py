@@ -106,6 +106,7 @@ class Pass:
     def blocks_of_steps(self, env: Env) -> Env:
         """Opens the loops over blocks of steps: those in which some lane has something to do."""
         work = self.work
+        # State is not begun anew in these: the pass goes on from one to the next.
         for a in work.outer_steps:
             env = work.open(a, env)
         extent = work.values.canonical(extent_of((work.step,)))
@@ -172,6 +173,7 @@ class Pass:
         if work.free is None or work.lane is None:
             return None, None
         rows = work.blocking.row_tile.size
+        # Fewer lanes at a time have more steps that none of them sees.
         tiles = ceil_div(work.stop - work.start, rows)
         number = work.blocks.fresh_axis(tiles)
         work.blocks.open(number, const(0), tiles)
@@ -189,6 +191,8 @@ class Pass:
             with work.loops(work.lane_axes, env, tile) as lanes:
                 maximum = work.read(work.maximum, lanes)
                 safe = work.arithmetic.safe(maximum)
+                # A row that is all masked has sums 0 under the safe maximum 0; under its own, -inf,
+                # they are 0 * inf, which is the NaN of two passes.
                 last = {rate: work.arithmetic.moved(rate, safe, maximum) for rate in work.rescale}
                 work.know(work.cascade.maximum, lanes, maximum)
                 self.know_sums(lanes, last)

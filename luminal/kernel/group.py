@@ -147,7 +147,6 @@ class _Namer:
         self.ranks = {a: rank for rank, a in enumerate(axis_order(used))}
         self.axes = {a: axis(f"a{rank}", _extent(a)) for a, rank in self.ranks.items()}
         self.numbers = {term: number for number, term in enumerate(group.terms)}
-        # Operands, and sites of operations with several results, count from 0 as they are met.
         self.operands: dict[Any, int] = {}
         self.sites: dict[int, int] = {}
 

@@ -130,6 +130,7 @@ def _best_gap(starts: Sequence[int], ends: Sequence[int], size: int) -> int:
     for start, end in zip(starts, ends, strict=True):
         if start - reached >= size:
             gaps.append((start - reached, reached))
+        # Taken ranges may overlap each other, where their values never meet.
         reached = max(reached, end)
     return min(gaps)[1] if gaps else reached
 

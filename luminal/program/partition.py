@@ -65,6 +65,7 @@ def _sink(scope: Scope, root: Root) -> None:
             if scope.overwritten(root, lambda leaf: state_of(leaf) is state) is not None:
                 buffer = memory.buffer(BufferKind.STATE, root.term.dtype, shape, state)
             else:
+                # The old value may still be read in this run; the new one takes its place after it.
                 buffer = memory.buffer(BufferKind.NEXT, root.term.dtype, shape, state)
                 memory.partition.swaps.append(state)
     scope.settle(root.term, memory.place(buffer, root.frame), root)

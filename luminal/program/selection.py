@@ -156,6 +156,7 @@ def verify(selection: Selection) -> None:
             if not selection.is_stored(term) or term in seen:
                 raise VerifyError(f"selection: {term!r} is merged twice or is not stored")
             seen.add(term)
+        # A kernel is of one of them (lessons: The value that both programs computed).
         if len({term.is_run for term in merge}) > 1:
             names = ", ".join(repr(term) for term in merge)
             raise VerifyError(f"selection: {names}: a merge spans prologue and run")

@@ -120,6 +120,7 @@ def _windows(term: Term, worth: Tiles) -> tuple[Window, Window] | None:
     if min(channels, results) < worth.channels or not worth.fewest <= tiles <= worth.most:
         return None
     rows, columns = windows
+    # Channels that lie a power of two apart would meet in few sets of a cache.
     return rows, replace(columns, spare=int(tiles % worth.colliding == 0))
 
 
@@ -183,6 +184,8 @@ class _Tiled:
         result = products
         for window in self.windows:
             result = self.outputs(result, window)
+        # Points outermost in memory: each has a product
+        # of matrices, which lie as those of any other do.
         groups = tuple((a,) for a in axis_order(data.axes & taps.axes & conv.axes))
         points = *((w.point,) for w in self.windows), *groups
         channels = axis_order(bound)

@@ -111,6 +111,7 @@ def _period(a: Expression, b: Expression) -> Expression | None:
         if lo is None or hi is None or lo // b.constant != hi // b.constant:
             return None
         return const(lo // b.constant)
+    # By the interval of the difference: that i < n is known of n - i, not of two intervals.
     if a.interval.at_least(0) and subtract(b, a).interval.at_least(1):
         return ZERO
     if a.interval.at_most(-1) and add(a, b).interval.at_least(0):

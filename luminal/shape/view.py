@@ -132,6 +132,7 @@ def expand(shape: ShapeLike, new_shape: ShapeLike) -> View:
     lead = len(shape_out) - len(source)
     indices: list[Expression] = []
     for k, n in enumerate(source):
+        # A dim that is 1 in this run may be 2 in the next: only what is always 1 stretches.
         if lead < 0 or (n is not ONE and n is not shape_out[k + lead]):
             wanted = "fewer dimensions" if lead < 0 else f"extent {shape_out[k + lead]}"
             raise ShapeError(
