@@ -213,6 +213,7 @@ class _Lowering:
         self.frames[node.value] = frame
 
     def frame_opaque(self, node: Node) -> None:
+        # It may read any position for any other, so its results share no axes with its operands.
         self.edges[node] = [self.see(arg) for arg in node.args]
         for k, result in enumerate(node.types):
             self.frames[Value(node, k)] = self.fresh(result.shape)
@@ -340,6 +341,7 @@ class _Lowering:
 
     def leaf(self, node: Node) -> Term:
         attrs = node.attrs
+        # A scalar is a literal, whose value rules know.
         if node.op.name == "Constant" and attrs.shape == ():
             return self.terms.literal(attrs.data, attrs.dtype)
         is_trained = node.op.name == "Weight" and attrs.parameter in self.trained
@@ -446,6 +448,7 @@ def _digits_of(
             return None
         out = atoms + out
         radix = radix * count
+    # A lesser radix, as an offset, reads a part of the dimension, which is no axis of the whole.
     return out if radix == extent else None
 
 

@@ -40,6 +40,7 @@ class Ranges:
 
     def _range(self, term: Term) -> Expression | None:
         if term.op == "Sort" and term.attrs.index == 1:
+            # A symbol for each sort: what two of them give is not compared as if it were one.
             row = term.attrs.result[term.attrs.hlir.axis]
             return axis(f"sorted{len(self.known)}", extent_of(row))
         if term.op == "Scatter" and term.attrs.hlir.mode == "set":

@@ -179,6 +179,7 @@ class Opaque(Term):
 
 def axis_order(axes: Iterable[Symbol]) -> Axes:
     """Axes in one deterministic order."""
+    # Sets are ordered otherwise in each process, and compiles repeat.
     return tuple(sorted(axes, key=lambda axis: axis.sort_key))
 
 
@@ -275,6 +276,7 @@ class Terms:
         kept = [(a, i) for a, i in substitution.items() if a in x.axes and i is not a]
         if not kept:
             return x
+        # In one order, so that equal substitutions are one term.
         kept.sort(key=lambda pair: pair[0].sort_key)
         terms: list[Term] = []
         attrs: list[tuple[Symbol, Expression | int]] = []

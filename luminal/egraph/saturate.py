@@ -179,6 +179,7 @@ def _classes_in(new: New | int) -> Iterable[int]:
 def _loaded(egraph: Session, table: Table, number: int, loaded: dict[int, int]) -> int:
     """A loaded node of a class; one that rules made is loaded again, with what it stands on."""
     stack = [number]
+    # Facts name nodes by numbers, and those that egglog's rules made have none.
     ways = {} if number in loaded else _derivations(table, loaded)
     while stack:
         top = stack[-1]

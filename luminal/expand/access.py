@@ -151,6 +151,7 @@ def _lie_apart(
     wide = tiles.wide_axis(axes)
     if any(wide in tile.axes for _, tile in statement.indices):
         return False
+    # Lanes come one after the other in row-major order where they are the innermost axis.
     if step is ONE:
         return not statement.indices or axes[-1] is wide
     moves = step is not None and (step.interval.at_least(1) or step.interval.at_most(-1))

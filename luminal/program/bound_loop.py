@@ -81,6 +81,7 @@ class BoundLoop:
         table, places, final = memory.partition.table, self.outer.places, self.results.get(k)
 
         def turns(count: int) -> list[int]:
+            # Two: a body may still read the old value when it has begun to write the new one.
             made = [memory.buffer(BufferKind.ARENA, init.dtype, shape_of(frame)) for _ in range(2)]
             return [made[t % 2] for t in range(count)]
 
@@ -123,6 +124,7 @@ class BoundLoop:
             return None
         factor = position.coefficient(lead)
         start = None if factor is None else position - factor * lead
+        # A launch knows the dims of a start, but no position that moves.
         if factor is None or start is None or any(s.extent is not None for s in start.symbols()):
             return None
         self.bases.append(base)

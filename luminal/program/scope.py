@@ -117,6 +117,7 @@ class Scope:
                 return None
             (leaf,) = found
             fits = is_rewrite(root, leaf, self.merged.get(term, [term]), is_stored)
+        # Last: a yes is an order that stays.
         if not fits or not self.readers.run_before(term, (leaf,)):
             return None
         self.rewritten[term] = leaf

@@ -127,6 +127,7 @@ class _Neighbours:
         maximum = cascade.maximum
         lane = lane_axis(cascade)
         shares = self.shares
+        # Lanes of one block are one unit's.
         apart = upper(maximum.axes - {lane}) * -(-upper(maximum.axes & {lane}) // shares.lanes)
         if apart < shares.blocks and upper((*maximum.axes, *maximum.attrs)) > shares.work:
             return Refusal(maximum, f"only {apart} blocks side by side would leave units idle")

@@ -93,6 +93,7 @@ def _pays(gene: Gene, panels: Panels) -> bool:
     neighbours along the sum lie together; else from far apart, which only a cache hides.
     """
     elements = upper(gene.weight.axes)
+    # The copy is of the whole weight, however little of it is read.
     if elements < panels.smallest or 2 * gene.read < elements:
         return False
     if gene.rows >= panels.rows:
@@ -240,6 +241,7 @@ def _pairs(contraction: Term, read: _Read, selection: Selection) -> int | None:
 def _reads(contraction: Term, selection: Selection, arguments: Set[Value]) -> Iterator[_Read]:
     """The factors that are weights, below casts and other names."""
     (product,) = contraction.args
+    # The sum then reads products, which another kernel makes: it is no contraction.
     if selection.is_stored(product):
         return
     for k, factor in enumerate(product.args):
@@ -282,6 +284,7 @@ def _panels(read: _Read, contraction: Term, columns: Axes, panels: Panels) -> La
     summed. One where integers choose the positions has no neighbours.
     """
     bound = set(contraction.attrs)
+    # What all factors have is no column of a product: it chooses a product.
     common = frozenset.intersection(*(factor.axes for factor in contraction.args[0].args))
     frame = [*enumerate(read.frame)]
     lanes = panels.lanes(contraction.dtype.size)

@@ -99,6 +99,7 @@ def upper_bounds(atom: Expression) -> tuple[Expression, ...]:
         return (subtract(atom.args[1], ONE),)
     if atom.op == "min":
         return atom.args
+    # Division by a positive number, rounded down, is monotone: bounds of x give bounds of it.
     if atom.op == "floordiv" and atom.args[1].interval.at_least(1):
         x, b = atom.args
         return tuple(floordiv(bound, b) for bound in _relaxed(x, upper=True))
@@ -228,6 +229,7 @@ def _cancellations(e: Expression, multiple: int, fact: Expression) -> list[tuple
             weight = divide_monomial(target, monomial)
             if weight is None or not _monomial_interval(weight).at_least(0):
                 continue
+            # w*fact is never negative, so what is left is a bound of s*e from below.
             scaled = scale(e, abs(factor))
             step = subtract(scaled, scale(multiply(fact, weight), abs(count)))
             found.append((step, multiple * abs(factor)))

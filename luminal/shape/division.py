@@ -32,6 +32,7 @@ _MAX_STEPS = 16
 
 def _truncated(a: int, b: int) -> int:
     """a / b rounded towards zero: leaves a remainder with the sign of a."""
+    # Rounded down, -i would be 3*i - 4*i by 4.
     return a // b if (a >= 0) == (b > 0) else -(-a // b)
 
 
@@ -157,6 +158,7 @@ def _divisors(a: Expression, b: Expression) -> list[Expression]:
         return [const(g) for g in sorted(found, reverse=True)]
     count, atoms = _content(b)
     products: list[Expression] = [ONE]
+    # Four atoms have 16 products.
     for factor in atoms[:4]:
         if positive(factor, a):
             products += [p for p in (multiply(q, factor) for q in products) if p not in products]

@@ -104,6 +104,7 @@ def merge(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Fo
             shared = table.axes[x] | frozenset(node.attrs)
             own = axis_order(table.axes[w] - shared)
             if own and guards.hold(y=number, x=x, w=w, J=frozenset(own)):
+                # Weights lie side by side where they have the same axes in common with the rest.
                 key = (node.attrs, x, table.axes[w] & shared)
                 groups[key].setdefault(number, Member(number, w, own))
     for (bound, x, _), group in groups.items():
