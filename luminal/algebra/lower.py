@@ -178,6 +178,7 @@ class _Lowering:
             self.frames[node.value] = self.fresh(node.types[0].shape)
 
     def frame_pointwise(self, node: Node) -> None:
+        # A View or Iota takes the frame that it is given; the first of the others has one to give.
         plain = [a for a in node.args if a.node.op.name not in ("View", "Iota")]
         if plain:
             member = self.member()

@@ -124,6 +124,7 @@ def _rounds(
         if not _handle(egraph, table, handled, shares, matches) and size == before:
             limit = ""
             break
+    # What handlers found last is only written so far, and the last rules are to see it.
     egraph.load()
     last = tuple(rule for rule in rules if rule.last)
     _handle(egraph, egraph.read(), last, shares, matches)

@@ -89,6 +89,7 @@ class Session:
             number = self._term(term, args)
             self.terms[term] = number
             self._declare(term.axes)
+            # Of leaves and opaque operations no analysis could tell these.
             facts = f'{self.interned.axes(term.axes)} "{term.dtype.short}" {int(term.phase)}'
             self.lines.append(f"(known {number} {facts})")
 

@@ -151,6 +151,7 @@ class _Sort:
             key = ordered_bits(b, self.source(loop.index))
             b.store(self.row.work, loop.index, key)
             b.store(self.row.work_order, loop.index, loop.index)
+            # All bytes in one sweep: how often one occurs does not change as keys move.
             for bit in range(0, self.keys.bits, 8):
                 bucket = self.bucket(key, integer(bit))
                 b.store(COUNTS, bucket, b.op("add", b.load(INDEX, COUNTS, bucket), 1))

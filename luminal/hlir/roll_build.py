@@ -94,6 +94,7 @@ def _dependants(block: Block, inside: Mapping[int, Location]) -> list[bool]:
     late = [False] * len(block.nodes)
     for n in inside:
         late[n] = True
+    # Operands have smaller numbers: nothing before the first of them depends on them.
     for n in range(min(inside), len(late)):
         if not late[n]:
             late[n] = any(late[a] for a in block.args[n])
@@ -245,6 +246,8 @@ class _Loop:
         found: dict[Place, tuple[Assignable, ...]] = {}
         for place in places:
             values = [self._at(t, place) for t in range(len(self.layers.iterations))]
+            # Of several States that take one value the first
+            # go with each other, the others take slices.
             if all(value in self.demand.states for value in values):
                 found[place] = tuple([self.demand.states[value].pop(0) for value in values])
                 self.assigned.update(found[place])
@@ -369,6 +372,7 @@ def _slices_of_one(values: tuple[Value, ...]) -> tuple[Value, View, int, int] | 
             if (here.map[1:], here.domain, here.shape) != (view.map[1:], view.domain, view.shape):
                 return None
             places.append(here.map[0].value)
+        # What a carried value starts as is slice 0 of what iterations began with.
         elif begun is not None and _is_view_of(value, begun, of_slice):
             places.append(0)
         else:

@@ -116,6 +116,7 @@ class _Rows:
         stride = const(1)
         for inner in self.shape[self.axis + 1 :]:
             stride = stride * inner
+        # Two halves: keys and positions of long rows go to and fro, a byte of the keys at a time.
         work = self.values.new_scratch(operand.dtype, extent * 2)
         work_order = self.values.new_scratch(int64, extent * 2)
         self.blocks.put(

@@ -53,6 +53,8 @@ class BoundLoop:
         edges = [*zip(self.term.args, attrs.frames, strict=True)]
         initial, streams, invariants = loop.split(edges)
         carried = [self._carry(k, *edge) for k, edge in enumerate(initial)]
+        # In the order of the body's arguments, so that
+        # the next one's layout is found by their count.
         operands = [now for now, _ in carried]
         for count, leaves in zip(loop.streams, streams, strict=True):
             layout = wanted[len(operands)]

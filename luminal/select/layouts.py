@@ -141,6 +141,7 @@ def genes(
                     pair = _pairs(term, read, selection) if may_pair else None
                     if pair is not None:
                         offered += (in_pairs(layout, pair),)
+                    # One copy serves all edges: it pays for all where it pays for one.
                     old = found.get(key, Gene(read.weight, (), offered, now, 0, 0))
                     edges = tuple(dict.fromkeys((*old.edges, read.edge)))
                     # Edges that share a copy are offered what all

@@ -250,6 +250,8 @@ class _Tiled:
             sign = 3 - 2 * m  # 1 at the point 1, -1 at the point 2
             middle = self.sum(self.sum(g0, g2), self.times(g1, sign))
             inner = terms.pointwise("Mul", (middle, half), float32)
+            # Selects compute all their arms: here in the
+            # prologue. What runs has arithmetic of the point.
             is_first, is_last = (terms.boolean(m.eq(const(k))) for k in (0, POINTS - 1))
             rest = terms.pointwise("Select", (is_last, g2, inner), float32)
             taps = terms.pointwise("Select", (is_first, g0, rest), float32)

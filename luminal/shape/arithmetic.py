@@ -26,6 +26,7 @@ def collect(terms: dict[Expression, int], constant: int) -> Expression:
     if 0 in terms.values():
         terms = {m: c for m, c in terms.items() if c}
     if len(terms) > 1 and _recombine(terms):
+        # What has joined may meet other terms, and is collected once more.
         parts = [scale(m, c) for m, c in terms.items() if c]
         return add_all([*parts, const(constant)])
     if len(terms) > 1:

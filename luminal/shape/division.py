@@ -178,6 +178,7 @@ def _digits(a: Expression, b: Expression) -> tuple[Expression, Expression, Expre
             continue
         shift = _period(y, g)
         if shift is not None:
+            # A rest that is a digit but for whole multiples of g leaves these to x.
             return g, add(x, shift), subtract(y, multiply(shift, g))
     return None
 
@@ -198,6 +199,7 @@ def floordiv(a: Expression, b: Expression) -> Expression:
         return ZERO
     if b.interval.at_most(-1):
         return floordiv(scale(a, -1), scale(b, -1))
+    # All rules from here on are for b > 0.
     if not positive(b, a):
         return atom("floordiv", (a, b))
     common = _common_factor(a, b)

@@ -87,6 +87,7 @@ def made(
 
     The indices are Expressions of `index(k, shape[k])`; in source dims of extent 1 they become 0.
     """
+    # The only position there is: views that came to it in other ways are then equal.
     exact = [ZERO if n is ONE else i for n, i in zip(source, indices, strict=True)]
     return _simplified(shape, exact, domain)
 
@@ -207,6 +208,7 @@ def reshape(shape: ShapeLike, new_shape: ShapeLike) -> View:
     """The elements in row-major order under new extents of the same product, or ShapeError."""
     source, shape_out = shape_of(shape), shape_of(new_shape)
     have, want = product_of(source), product_of(shape_out)
+    # Polynomials have one form and are interned: equal ones are the same object.
     if have is not want:
         raise ShapeError(
             f"reshape: {shape_text(source)} has {have} elements, {shape_text(shape_out)} has "
