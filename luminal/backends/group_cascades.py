@@ -22,10 +22,20 @@ CHAINS = 2  # parts of a sum that a lane folds side by side
 DOTS = 4  # positions and steps of a lane's tile of dot products
 
 
+def is_narrow(cascade: Cascade) -> bool:
+    """Are there so few positions that lanes do little between two barriers?"""
+    return _positions(cascade) < ROWS
+
+
+def _positions(cascade: Cascade) -> int:
+    """Of the block's axis."""
+    lane = lane_axis(cascade)
+    return 1 if lane is None else estimate(extent_of((lane,)))
+
+
 def blocks(cascade: Cascade, choices: Choices, group: int) -> Blocking:
     """Those of groups of so many lanes."""
-    lane = lane_axis(cascade)
-    positions = 1 if lane is None else estimate(extent_of((lane,)))
+    lane, positions = lane_axis(cascade), _positions(cascade)
     most = min(group, ceiling(positions))
     rule = min(most, max(1, group // ROW))
     rows = choices.pick("rows", rule, [n for n in (2 * rule, rule // 2) if 0 < n <= most])

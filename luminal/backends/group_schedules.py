@@ -118,10 +118,14 @@ class GroupSchedules:
                 return None
 
     def pays(self, step: Step) -> bool:
-        """Do groups pay by rule? Lanes that share a sort, or a scan along a row, meet often."""
+        """Do groups pay by rule? Lanes that share a sort, a scan along a row, or the steps of a few
+        positions of a cascade, meet often.
+        """
         match step:
-            case NestStep() | CascadeStep():
+            case NestStep():
                 return True
+            case CascadeStep():
+                return self.groups.meets_often or not group_cascades.is_narrow(step.cascade)
             case ScanStep(group):
                 return self.groups.meets_often or not group_rows.lies_along(group)
             case SortStep():
