@@ -17,12 +17,16 @@ from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.space import COMBINED as SCALAR_COMBINED
 from luminal.backends.cpu.schedule.space import nearby
 from luminal.backends.cpu.schedule.steps import VectorSchedules
+from luminal.backends.group_products import ProductChoices
+from luminal.backends.groups import Groups
 from luminal.kernel.barriers import in_shared_memory, with_barriers
 from luminal.kernel.cost import label
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.place_cascade import place_cascade
 from luminal.kernel.placement import place
+from luminal.kernel.product_blocks import Blocking, place_blocks
+from luminal.kernel.product_sides import sides_of
 from luminal.kernel.rows import place_scan, place_sort
 from luminal.kernel.schedule import SINGLE, Schedule
 from luminal.kernel.tile_ir import Kernel
@@ -39,26 +43,20 @@ from luminal.program.steps import (
 from luminal.target import Target
 
 FOLD_BYTES = 16 << 10  # of shared memory that folds over lanes may take
-COMBINED = ("group", "along", "short")  # choices that may change which others are best
+COMBINED = ("blocks", "deep", "group", "along", "short")
+"""Choices that may change which others are best."""
 
 Step = NestStep | CascadeStep | ScanStep | SortStep
 """What groups may run."""
-Made = Schedule | scalar_cascades.Plan | group_rows.ScanChoice | group_rows.SortChoice | None
+Made = (
+    Schedule
+    | Blocking
+    | scalar_cascades.Plan
+    | group_rows.ScanChoice
+    | group_rows.SortChoice
+    | None
+)
 """All the choices of a kernel; None: there is but one way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """How a device runs groups: of `lanes` where nothing speaks for others, of `most` at most, with
-    `shared_bytes` of their own. `is_rule`: kernels are run by groups unless it is chosen otherwise;
-    `meets_often`: also those whose lanes do little between two barriers.
-    """
-
-    lanes: int
-    most: int
-    shared_bytes: int
-    is_rule: bool
-    meets_often: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,8 @@ class GroupSchedules:
             return VectorSchedules(self.target).place(step, knobs)
         made, _ = self.explored(step, self.facts(step), knobs)
         placed = _placed(step, made)
-        placed = replace(placed, kernel=self.by_groups(placed.kernel))
+        if not isinstance(made, Blocking):  # which knows that halves of a buffer are apart
+            placed = replace(placed, kernel=self.by_groups(placed.kernel))
         if config.get("LUMINAL_VERIFY"):
             verify(placed.kernel)
         return placed
@@ -98,6 +97,10 @@ class GroupSchedules:
     def explored(self, step: Step, facts: Facts | None, knobs: Knobs) -> tuple[Made, Choices]:
         """What knobs make of a kernel, and what could have been chosen on the way."""
         choices = Choices(label(step.group), knobs)
+        blocking = self.blocking(step, choices)
+        if blocking is not None:
+            choices.finish()
+            return blocking, choices
         group = self.group(choices, _can_share(step, facts), self.pays(step))
         if group > 1:
             made = _by_groups(step, facts, choices, group)
@@ -105,6 +108,13 @@ class GroupSchedules:
             made = self.alone(step, facts, choices)
         choices.finish()
         return made, choices
+
+    def blocking(self, step: Step, choices: Choices) -> Blocking | None:
+        """The blocks in which a kernel multiplies, if it does."""
+        sides = sides_of(step.group) if isinstance(step, NestStep) else None
+        if sides is None:
+            return None
+        return ProductChoices(sides, self.target, self.groups).blocking(choices)
 
     def alone(self, step: Step, facts: Facts | None, choices: Choices) -> Made:
         """What is chosen for workers of one lane."""
@@ -164,6 +174,8 @@ def _placed(step: Step, made: Made) -> Placed:
     match made:
         case Schedule():
             return place(step.group, made)
+        case Blocking():
+            return place_blocks(step.group, made)
         case group_rows.ScanChoice() | group_rows.SortChoice():
             return made.place(step.group)
         case None:

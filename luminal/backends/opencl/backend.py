@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from luminal.backends import device_costs
 from luminal.backends.c_backend import CBackend, machine
-from luminal.backends.group_schedules import Groups
+from luminal.backends.groups import Groups
 from luminal.backends.opencl import platforms
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.codegen.c_family.opencl import OPENCL
@@ -37,7 +37,8 @@ def current(number: int = 0) -> OpenCl:
     # group from barrier to barrier.
     is_gpu = platforms.is_gpu(device)
     lanes = LANES if is_gpu else device.native_vector_width_float
-    groups = Groups(lanes, device.max_work_group_size, shared, lanes > 1, meets_often=is_gpu)
+    most = device.max_work_group_size
+    groups = Groups(lanes, most, shared, is_rule=lanes > 1, in_vectors=not is_gpu)
     target = machine("opencl", units, shared, device.global_mem_cache_size)
     costs_of = device_costs.gpu if is_gpu else device_costs.cores
     return OpenCl(target, number, groups, costs_of)

@@ -1,0 +1,391 @@
+"""Products in blocks: a group of lanes computes a block of the results from blocks of the factors.
+
+A product of matrices reads each factor once for every row, or column, of the other. A group whose
+lanes copy a block of each into shared memory reads them from there, each element of global memory
+once a block; each lane holds a tile of the results in registers, so that an element of shared
+memory serves as many multiplications as the tile has rows, or columns.
+
+What a factor is made of does not matter: whoever copies an element computes it, so positions of
+convolutions, masks, gathers and casts end at the copy.
+
+    for the grid's block of rows and columns:
+        for each block of the sum, accumulators carried:
+            all lanes: copy a block of each factor; barrier
+            for k in the block: sums += a[k, rows] * b[k, columns]
+            barrier
+        for rows, columns: what is stored, from the sums
+
+With two blocks of shared memory in turns, the next block is on its way from memory while one is
+multiplied, and one barrier a step is enough: what it is copied over was read before the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from luminal.algebra.frames import extent_of
+from luminal.algebra.terms import Axes, Term
+from luminal.dtypes import DType, bool_
+from luminal.kernel.evaluate import Env, Evaluator, Placed
+from luminal.kernel.group import Group
+from luminal.kernel.guards import masks
+from luminal.kernel.loops import LoopAxis
+from luminal.kernel.product_sides import Sides, sides_of
+from luminal.kernel.schedule import SINGLE, TileChoice
+from luminal.kernel.tile_ir import (
+    ONE_LANE,
+    Barrier,
+    Binding,
+    Buffer,
+    Carry,
+    Contract,
+    Lanes,
+    Role,
+    Space,
+    Store,
+    Tile,
+)
+from luminal.shape.expression import TRUE, Expression, Symbol, all_of, ceil_div, const
+
+STREAMS = 4  # elements that a lane copies at once: loads under way while others are waited for
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """`rows` x `columns` results a group, `tile` of them (rows, columns) a lane, `deep` steps of
+    the sum at a time, in one of `stages` blocks of shared memory: powers of two. `deep_first`: of
+    the blocks of rows and of columns, are neighbours along the sum copied by neighbouring lanes?
+    """
+
+    rows: int
+    columns: int
+    deep: int
+    tile: tuple[int, int]
+    stages: int
+    deep_first: tuple[bool, bool]
+
+    @property
+    def lanes(self) -> int:
+        """Those of a group."""
+        return self.rows // self.tile[0] * (self.columns // self.tile[1])
+
+    def pitch(self, side: int) -> int:
+        """Elements from one step of the sum to the next in shared memory."""
+        # Lanes that copy along the sum would meet in one bank if it were a power of two.
+        return (self.rows, self.columns)[side] + self.deep_first[side]
+
+
+def shared_bytes(sides: Sides, blocking: Blocking) -> int:
+    """Shared memory that a blocking takes."""
+    steps = blocking.deep * blocking.stages
+    return sum(steps * blocking.pitch(side) * term.dtype.size for side, term in sides.kept)
+
+
+def place_blocks(group: Group, blocking: Blocking) -> Placed:
+    """The tile IR of products under a blocking."""
+    sides = sides_of(group)
+    assert sides is not None, "the group is no product"
+    return Products(sides, blocking).run()
+
+
+class Walk(NamedTuple):
+    """A loop inside of a block: over `size` positions, in tiles."""
+
+    axis: Symbol
+    size: int
+    tile: TileChoice
+
+
+@dataclass(slots=True)
+class _Carried:
+    """Values carried through an open loop: `inner` in it, `next` for the next step; `results`
+    after it.
+    """
+
+    inner: list[Tile]
+    next: list[Tile] = field(default_factory=list)
+    results: list[Tile] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """How a factor comes into shared memory: element (k, position) at `k * pitch + position`.
+
+    `loops`: the two loops, over `step` (along the sum) and `place` (along the side), outer first.
+    """
+
+    term: Term
+    side: int
+    buffer: str
+    size: int
+    pitch: int
+    step: Symbol
+    place: Symbol
+    loops: tuple[Walk, Walk]
+
+
+class Products:
+    """The placement of products under a blocking."""
+
+    def __init__(self, sides: Sides, blocking: Blocking) -> None:
+        self.sides = sides
+        self.blocking = blocking
+        self.values = Evaluator(sides.group)
+        self.blocks = self.values.blocks
+        self.lengths = [_joined(side) for side in (sides.rows, sides.columns)]
+        self.summed = _joined(sides.summed)
+        self.env, self.firsts = self.grid()
+        self.tiles = self.register_tiles()
+        self.copies = [self.copy(side, term) for side, term in sides.kept]
+
+    def run(self) -> Placed:
+        """The whole kernel."""
+        sums = self.sums() if self.blocking.stages == 1 else self.sums_in_turns()
+        with self.carried_through(self.tiles, sums) as held:
+            self.store_all(held.inner)
+            held.next = held.inner
+        return self.values.finish()
+
+    # --- the grid, and what is walked inside
+
+    def grid(self) -> tuple[Env, list[Expression]]:
+        """One chunk for each block; gives where its rows and columns begin."""
+        values = self.values
+        batch = _joined(self.sides.batch)
+        env = Env(_positions(batch, values.grid_axis(extent_of(batch)))) if batch else Env({})
+        sizes = (self.blocking.rows, self.blocking.columns)
+        firsts = [
+            values.grid_axis(ceil_div(extent_of(length), size)) * size
+            for length, size in zip(self.lengths, sizes, strict=True)
+        ]
+        return env, firsts
+
+    def walked(self, size: int, lanes: int, stride: int = 1, unroll: int = 0) -> Walk:
+        """A loop by so many lanes: in one step, or in steps of `unroll` positions of each."""
+        dealt = Lanes(lanes, stride) if lanes > 1 else ONE_LANE
+        positions = min(unroll or size, size // lanes)
+        return Walk(self.blocks.fresh_axis(const(size)), size, TileChoice(positions, 1, dealt))
+
+    def register_tiles(self) -> list[Walk]:
+        """The rows and the columns of all lanes' tiles: neighbouring lanes have neighbouring
+        columns.
+        """
+        rows, columns = self.blocking.tile
+        across = self.blocking.columns // columns
+        return [
+            self.walked(self.blocking.rows, self.blocking.rows // rows, across),
+            self.walked(self.blocking.columns, across),
+        ]
+
+    def copy(self, side: int, term: Term) -> _Copy:
+        """Room for a factor's blocks, and the loops that deal the copying to the lanes."""
+        blocking = self.blocking
+        size = blocking.deep * blocking.pitch(side)
+        name = f"s{len(self.values.scratch)}"
+        elements = const(size * blocking.stages)
+        self.values.scratch.append(Buffer(name, term.dtype, elements, Space.SHARED, Role.INOUT))
+        lengths = {"step": blocking.deep, "place": (blocking.rows, blocking.columns)[side]}
+        outer, inner = ("place", "step") if blocking.deep_first[side] else ("step", "place")
+        near = min(lengths[inner], blocking.lanes)
+        far = min(lengths[outer], blocking.lanes // near)
+        # What is held while another block is multiplied is held whole.
+        unroll = STREAMS if blocking.stages == 1 else 0
+        walked = {
+            outer: self.walked(lengths[outer], far, near, unroll),
+            inner: self.walked(lengths[inner], near, 1, unroll and 1),
+        }
+        return _Copy(
+            term, side, name, size, blocking.pitch(side), walked["step"].axis, walked["place"].axis,
+            (walked[outer], walked[inner]),
+        )  # fmt: skip
+
+    # --- sums
+
+    def sums(self) -> list[Tile]:
+        """One block of shared memory: copied, multiplied, and not before that copied over."""
+        with self.carried(self.step(), self.empty()) as (step, sums):
+            for copy in self.copies:
+                with self.opened(copy):
+                    self.put(copy, self.value(copy, step), const(0))
+            self.barrier()
+            sums.next = self.multiplied(sums.inner, const(0))
+            self.barrier()
+        return sums.results
+
+    def sums_in_turns(self) -> list[Tile]:
+        """Two blocks: while one is multiplied, the next one is on its way into the other."""
+        for copy in self.copies:
+            with self.opened(copy):
+                self.put(copy, self.value(copy, const(0)), const(0))
+        self.barrier()
+        with self.carried(self.step(), self.empty()) as (step, sums):
+            fetched = [self.fetched(copy, step + 1) for copy in self.copies]
+            sums.next = self.multiplied(sums.inner, step % 2)
+            for copy, tiles in zip(self.copies, fetched, strict=True):
+                with self.carried_through(copy.loops, [tiles]) as held:
+                    self.put(copy, held.inner[0], (step + 1) % 2)
+                    held.next = held.inner
+            self.barrier()
+        return sums.results
+
+    def step(self) -> tuple[Symbol, Expression, TileChoice]:
+        """The loop over blocks of the sum."""
+        steps = self.values.canonical(ceil_div(extent_of(self.summed), self.blocking.deep))
+        return self.blocks.fresh_axis(steps), steps, SINGLE
+
+    def empty(self) -> list[Tile]:
+        """What sums start from."""
+        return [self.values.identity(r.monoid, r.dtype) for r in self.sides.group.reductions]
+
+    def fetched(self, copy: _Copy, step: Expression) -> Tile:
+        """What the lanes hold of the block of a step, until there is room for it."""
+        start = self.values.constant(0, copy.term.dtype)
+        with self.carried_through(copy.loops, [start]) as held:
+            held.next = [self.value(copy, step)]
+        (result,) = held.results
+        return result
+
+    def value(self, copy: _Copy, step: Expression) -> Tile:
+        """An element of a factor's block; 0 beyond the end of the sum."""
+        k = step * self.blocking.deep + copy.step
+        inside = self.unproved(k, self.summed)
+        place = self.firsts[copy.side] + copy.place
+        guard = all_of([inside, self.unproved(place, self.lengths[copy.side])])
+        bound = _positions(self.lengths[copy.side], place) | _positions(self.summed, k)
+        env = Env({**self.env.values, **bound}, guard)
+        tile = self.values.evaluate(copy.term, env)
+        if inside is TRUE or _reads_zero(copy.term, self.sides.group):
+            return tile
+        zero = self.values.constant(0, copy.term.dtype)
+        return self.values.map(
+            "Select", (self.values.index(inside, bool_), tile, zero), copy.term.dtype
+        )
+
+    def put(self, copy: _Copy, tile: Tile, half: Expression) -> None:
+        """Stores an element of a factor's block."""
+        offset = half * copy.size + copy.step * copy.pitch + copy.place
+        self.blocks.put(Store(copy.buffer, offset, tile), self.blocks.depth)
+
+    def multiplied(self, sums: Sequence[Tile], half: Expression) -> list[Tile]:
+        """The sums with the products of a block of shared memory added."""
+        group = self.sides.group
+        by_factor = {(copy.side, copy.term): copy for copy in self.copies}
+        with self.carried_through(self.tiles, sums) as held:
+            step = self.blocks.fresh_axis(const(self.blocking.deep))
+            loop = step, const(self.blocking.deep), SINGLE
+            with self.carried(loop, held.inner) as (_, inside):
+                for before, reduction, pair in zip(
+                    inside.inner, group.reductions, self.sides.factors, strict=True
+                ):
+                    a, b = (
+                        self.read(by_factor[side, term], half, step)
+                        for side, term in enumerate(pair)
+                    )
+                    after = self.tile(before.axes, reduction.dtype, self.blocks.depth)
+                    self.blocks.put(Contract(after, before, a, b), self.blocks.depth)
+                    inside.next.append(after)
+            held.next = inside.results
+        return held.results
+
+    def read(self, copy: _Copy, half: Expression, step: Symbol) -> Tile:
+        """A factor's elements at a step, from shared memory."""
+        offset = half * copy.size + step * copy.pitch + self.tiles[copy.side].axis
+        return self.values.emit_load(copy.buffer, offset, TRUE, copy.term.dtype)
+
+    # --- results
+
+    def store_all(self, sums: Sequence[Tile]) -> None:
+        """What is stored of the block, each value where it belongs."""
+        places = [first + walk.axis for first, walk in zip(self.firsts, self.tiles, strict=True)]
+        values = dict(self.env.values)
+        guards = []
+        for place, length in zip(places, self.lengths, strict=True):
+            values |= _positions(length, place)
+            guards.append(self.unproved(place, length))
+        env = Env(values, all_of(guards))
+        for reduction, tile in zip(self.sides.group.reductions, sums, strict=True):
+            self.blocks.stack[-1].known[self.values.key(reduction, env)] = tile
+        for store in self.sides.group.stores:
+            value = self.values.evaluate(store.term, env)
+            self.values.store(store.place, store.offset(env.values), value, env.guard, add=False)
+
+    # --- loops
+
+    def barrier(self) -> None:
+        self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
+
+    def unproved(self, position: Expression, length: Axes) -> Expression:
+        """That a position is inside, unless it always is."""
+        condition = position < self.values.canonical(extent_of(length))
+        return TRUE if self.values.holds(condition) else condition
+
+    def tile(self, axes: Sequence[Symbol], dtype: DType, level: int) -> Tile:
+        """A tile with these axes, outermost first, whether their loops are open or not."""
+        tile = Tile(len(self.blocks.tile_levels), tuple(axes), dtype)
+        self.blocks.tile_levels[tile.id] = level
+        return tile
+
+    @contextmanager
+    def opened(self, copy: _Copy) -> Iterator[None]:
+        """The loops over a block."""
+        for walk in copy.loops:
+            self.blocks.open(walk.axis, const(0), const(walk.size), walk.tile)
+        yield
+        for _ in copy.loops:
+            self.blocks.close()
+
+    @contextmanager
+    def carried(
+        self,
+        loop: tuple[Symbol, Expression, TileChoice],
+        before: Sequence[Tile],
+        axes: Sequence[Symbol] | None = None,
+    ) -> Iterator[tuple[Symbol, _Carried]]:
+        """A loop that carries tiles with these axes, those of the results by default."""
+        symbol, stop, tile = loop
+        axes = _tiled(self.tiles) if axes is None else axes
+        level = self.blocks.depth
+        self.blocks.open(symbol, const(0), stop, tile)
+        carried = _Carried([self.tile(axes, t.dtype, level + 1) for t in before])
+        yield symbol, carried
+        carried.results = [self.tile(axes, t.dtype, level) for t in before]
+        pairs = zip(carried.results, before, carried.inner, carried.next, strict=True)
+        self.blocks.close(tuple(Carry(*each) for each in pairs))
+
+    @contextmanager
+    def carried_through(self, loops: Sequence[Walk], before: Sequence[Tile]) -> Iterator[_Carried]:
+        """Two loops of one step each that carry tiles: what is done inside is done to a tile."""
+        axes = _tiled(loops)
+        outer, inner = ((walk.axis, const(walk.size), walk.tile) for walk in loops)
+        with self.carried(outer, before, axes) as (_, around):
+            with self.carried(inner, around.inner, axes) as (_, held):
+                yield held
+            around.next = held.results
+        held.results = around.results
+
+
+def _joined(loops: Sequence[LoopAxis]) -> Axes:
+    """The axes of loops that are walked as one."""
+    return tuple(a for loop in loops for a in loop.members)
+
+
+def _tiled(loops: Sequence[Walk]) -> list[Symbol]:
+    """Those of the axes that have more than one position."""
+    return [walk.axis for walk in loops if walk.tile.size > 1]
+
+
+def _positions(axes: Axes, position: Expression) -> dict[Symbol, Expression]:
+    """Axes walked as one, at a position."""
+    return LoopAxis(axes[0], axes).positions(position) if axes else {}
+
+
+def _reads_zero(term: Term, group: Group) -> bool:
+    """Is it 0 where its loads read 0 for being masked?"""
+    while term not in group.reads:
+        if term.op not in ("Cast", "At") and not masks(term):
+            return False
+        term = term.args[1 if masks(term) else 0]
+    return True

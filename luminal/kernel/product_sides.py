@@ -1,0 +1,92 @@
+"""Which kernels are products of matrices, whatever they compute of them, and what their sides are.
+
+Every contraction is such a product: the axes that one factor alone has are its rows, those of the
+other the columns, those of both tell products of a batch apart, and those that are summed are one
+long sum. A convolution is one over positions that its expression is evaluated at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from luminal.algebra.terms import Reduction, Term, below
+from luminal.dtypes import bool_
+from luminal.kernel.group import Group
+from luminal.kernel.loops import LoopAxis, loop_axes
+from luminal.shape.expression import Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """A group that is products over the same axes: of each reduction `factors` gives the one with
+    the rows, then the one with the columns. Axes are in the order of loops, innermost last.
+    """
+
+    group: Group
+    batch: tuple[LoopAxis, ...]
+    rows: tuple[LoopAxis, ...]
+    columns: tuple[LoopAxis, ...]
+    summed: tuple[LoopAxis, ...]
+    factors: tuple[tuple[Term, Term], ...]
+
+    @property
+    def kept(self) -> list[tuple[int, Term]]:
+        """The factors, each once, with the side (0: rows, 1: columns) they lie on."""
+        pairs = [(side, pair[side]) for pair in self.factors for side in (0, 1)]
+        return list(dict.fromkeys(pairs))
+
+
+def sides_of(group: Group) -> Sides | None:
+    """The products that a group is, whatever it computes of them; None if it is anything else."""
+    reductions = group.reductions
+    moved = any(store.index is not None or store.add for store in group.stores)
+    if moved or not reductions or not all(_is_product(r, group) for r in reductions):
+        return None
+    bound = set(reductions[0].attrs)
+    if any(set(r.attrs) != bound for r in reductions):
+        return None
+    axes = loop_axes(group)
+    stored = [a for x in axes for a in x.members if a not in bound]
+    if any(set(store.axes) != set(stored) for store in group.stores):
+        return None
+    first = reductions[0].args[0]
+    own = [{*x.axes} - y.axes - bound for x, y in (first.args, first.args[::-1])]
+    last = next((a for a in reversed(stored) if a in own[0] | own[1]), None)
+    rows, columns = own if last not in own[0] else own[::-1]  # results lie along the columns
+    if not rows or not columns:
+        return None
+    factors = []
+    for reduction in reductions:
+        pair = _in_order(reduction, rows, columns)
+        if pair is None:
+            return None
+        factors.append(pair)
+
+    def among(members: set[Symbol]) -> tuple[LoopAxis, ...]:
+        return tuple(x for x in axes if x.members[0] in members)
+
+    batch = set(stored) - rows - columns
+    return Sides(group, among(batch), among(rows), among(columns), among(bound), tuple(factors))
+
+
+def _is_product(reduction: Reduction, group: Group) -> bool:
+    """Is it a sum of products that are computed here, of values that wait for no other sum?"""
+    product = reduction.product
+    if product is None or product in group.reads or product.dtype is bool_:
+        return False
+    if product.dtype is not reduction.dtype or product.dtype.is_storage:
+        return False
+    operands = below(product.args, group.reads.__contains__)
+    return not any(t.is_reduction and t not in group.reads for t in operands)
+
+
+def _in_order(
+    reduction: Reduction, rows: set[Symbol], columns: set[Symbol]
+) -> tuple[Term, Term] | None:
+    """The factors, if one has these rows and the other these columns."""
+    x, y = reduction.args[0].args
+    bound = set(reduction.attrs)
+    for a, b in ((x, y), (y, x)):
+        if a.axes - b.axes - bound == rows and b.axes - a.axes - bound == columns:
+            return a, b
+    return None
