@@ -138,6 +138,8 @@ class Indexer:
 
     def _divided_signed(self, name: str, x: Operand, y: Operand) -> Operand:
         """Floors, for a divisor other than 0 and -1."""
+        # Machines round to zero: a remainder of the other
+        # sign than the divisor is one divisor short.
         rest = self.op("remainder", x, y)
         differ = self.op("lt", self.op("xor", rest, y), 0)
         wrong = self.op("and", differ, self.op("ne", rest, 0))

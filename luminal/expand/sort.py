@@ -65,6 +65,8 @@ def ordered_bits(b: Builder, key: Operand) -> Operand:
     last, sign = dtype.bits - 1, 1 << dtype.bits - 1
     if not dtype.is_float:
         return b.op("xor", b.bitcast(key, unsigned), sign) if dtype.is_signed else key
+    # As integers positive floats count up as they do, negative ones down: so all bits of a negative
+    # one are flipped, and of others the sign.
     bits = b.op("select", b.op("eq", key, 0.0), 0, b.bitcast(key, unsigned))
     signed = b.op("shr", b.bitcast(bits, dtype_of(f"int{dtype.bits}")), last)
     flipped = b.op("xor", bits, b.op("or", b.bitcast(signed, unsigned), sign))

@@ -111,6 +111,7 @@ class Placement:
         """The innermost loop along which conditions change, by its number, and where."""
         indices = (t for t in self.group.terms if isinstance(t, Index))
         conditions = [t.attrs for t in indices if t.dtype is bool_]
+        # One loop is cut, or pieces would multiply: an inner one, where vectors would have masks.
         for number, (loop, _) in reversed(list(enumerate(self.schedule.grid))):
             extent, lanes = self.values.canonical(loop.extent), self.schedule.tile(loop).vector
             points = cut_points(map(self.values.canonical, conditions), loop.symbol, extent)

@@ -43,6 +43,7 @@ class Stages:
     def next_stage(self) -> list[Reduction]:
         """The reductions to run next: all over the same axes that wait for no other."""
         waiting = set(self.pending)
+        # In one loop nest, so that what several of them read is loaded once.
         ready = [r for r in self.pending if not _below(r, waiting, self.group)]
         stage = [r for r in ready if set(r.attrs) == set(ready[0].attrs)]
         self.pending = [r for r in self.pending if r not in stage]
@@ -185,6 +186,7 @@ class Stages:
         for loop in reversed(loops):
             extent = loop.extent
             points *= extent.value if extent.is_const and extent.value else WRITTEN_OUT + 1
+            # A loop that a guard cuts short has no literal positions to write out.
             if points > most or self.schedule.tile(loop).size > 1 or loop not in whole:
                 break
             found.insert(0, loop)

@@ -148,6 +148,7 @@ class Scope:
     ) -> Place:
         """A place that holds `term` in just this frame and layout, copied there if need be."""
         place = self.places.get(term)
+        # What moves with a Loop lies elsewhere in each trip: a copy of it does not.
         fixed = place is not None and is_fixed(place.operand)
         if place is not None and fixed and (place.frame, place.layout) == (frame, layout):
             return place

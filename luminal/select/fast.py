@@ -112,6 +112,7 @@ class _Fast:
             for term, wish in wishes.residences.items()
             if wish.is_stored and (term.is_pointwise or term.is_reduction)
         }
+        # A pass rescales its sums, which rounds otherwise than two passes do.
         rounds = numerics.allows(ROUNDING)
         self.passes = cascades.find(self.order, self.forced, costs.shares) if rounds else ()
         self.in_pass = {t for p in self.passes for t in (*p.step, *p.inner)}
