@@ -334,6 +334,7 @@ class Evaluator:
     def _loop(self, attrs: LoopAttrs, body: Lowered, args: Sequence[Array]) -> tuple[Array, ...]:
         trips = int(attrs.trips.evaluate(self.dims))
         carried, leaves, rest = attrs.split(args)
+        # A list has a tensor for each trip; else one tensor is walked along its leading axis.
         streams = [x if n else x[0] for n, x in zip(attrs.streams, leaves, strict=True)]
         ys: list[list[Array]] = [[] for _ in attrs.assigned]
         for trip in range(trips):
@@ -344,6 +345,7 @@ class Evaluator:
             for y, result in zip(ys, results[attrs.carried :], strict=True):
                 y.append(result)
         types = [root.type for root in attrs.body.results[attrs.carried :]]
+        # No trips leave nothing to stack, but a shape.
         empty = [
             np.zeros((0, *(int(n.evaluate(self.dims)) for n in t.shape)), t.dtype.numpy)
             for t in types

@@ -19,6 +19,7 @@ def spell(found: Classes, chosen: dict[int, Spelling]) -> Lowered:
     terms = found.default.terms
     built = _build(found, chosen, terms)
     shapes = dict(found.lowered.shapes) | dict(found.default.shapes)
+    # However a value is spelled, it lies as it was first met.
     frames: dict[int, Frame] = {}
     for term, number in found.known.items():
         if term in shapes:

@@ -64,6 +64,7 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
     for m in reversed(range(len(first))):
         if early[m] and m not in carried:
             is_dear = costs.is_load(block.nodes[first[m]])
+            # What is cheap stays for a reader that stays; what only the others read goes with them.
             kept[m] = not is_dear and any(kept[user] for user in users[m])
     if all(kept):
         return layers.iterations

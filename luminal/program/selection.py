@@ -128,6 +128,7 @@ def may_hold(root: Root) -> bool:
     """May the buffer of a sink be the only place of its value? Not where it could be empty because
     of an axis that the value lacks: other readers need the one element.
     """
+    # See lessons: The output that was nobody's home.
     spread = {a for dimension in root.frame for a in dimension} - root.term.axes
     return all(map(never_empty, spread))
 

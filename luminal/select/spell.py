@@ -26,6 +26,7 @@ def spell(program: Respelled, shares: Shares) -> Respelled:
     spelled, new = _pulled_out(program, wanted)
     after = spelled.order()
     products = (new[term].args[0].args[0] for term in wanted)
+    # A new pass is that of a maximum which these sums use: others need not be looked at again.
     near = below(products, lambda t: t.is_reduction)
     forced = stored_anyway(spelled.lowered.roots, after)
     found = cascades.find(after, forced, shares, near.keys())

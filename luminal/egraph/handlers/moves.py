@@ -50,6 +50,7 @@ def substitute(table: Table, number: int, node: Node, guards: Guards) -> New | N
     if index is None:
         return None
     moved = {a: i for a, i in node.attrs if a in index.attrs.symbols()}
+    # An Expression has no place for an integer term.
     if any(isinstance(i, int) for i in moved.values()):
         return None
     return New("Index", index.attrs.substitute(moved), (), index.dtype)
@@ -111,6 +112,7 @@ def push_below(table: Table, number: int, node: Node, guards: Guards) -> New | N
     used = frozenset[Symbol]().union(*(_axes_of(table, i) for i in where.values()))
     taken = used | table.axes[operand] | frozenset(inner.attrs)
     renamed = {k: _other(k, taken) for k in inner.attrs if k in used}
+    # The sum has no axes of K: an index for one moves nothing, and inside it would the bound one.
     inside = {a: i for a, i in where.items() if a not in inner.attrs}
     moved = at(table, operand, {**inside, **renamed})
     bound = axis_order(renamed.get(k, k) for k in inner.attrs)

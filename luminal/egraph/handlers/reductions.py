@@ -56,6 +56,7 @@ def split(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Fo
         (x,) = node.args
         along = longest(node.attrs)
         bound = frozenset(node.attrs)
+        # Whether chunks are even is known of a literal extent only.
         if not is_fixed(along) or not guards.hold(y=number, x=x, K=bound, J=frozenset((along,))):
             continue
         for chunks in guards.shares.tried:
