@@ -351,12 +351,8 @@ class FunctionBuilder:
         types = (type_,) if overloads is None else tuple(overloads)
         return self.call(".".join([name, *(t.mangled for t in types)]), type_, args)
 
-    def call_pointer(self, fn: IRValue, return_type: IRType, args: Sequence[IRValue]) -> IRValue:
-        """Call through a function pointer."""
-        return self._call(fn.name[1:], return_type, ", ".join(a.typed for a in args), fn.name[0])
-
-    def _call(self, name: str, type_: IRType, args: str, sigil: str = "@") -> IRValue:
-        line = f"call {type_} {sigil}{name}({args})"
+    def _call(self, name: str, type_: IRType, args: str) -> IRValue:
+        line = f"call {type_} @{name}({args})"
         if type_ == VOID:
             self.emit(line)
             return IRValue("", VOID)

@@ -14,11 +14,12 @@ from luminal.codegen.llvm_builder import (
     IRValue,
     ModuleBuilder,
 )
-from luminal.codegen.llvm_control import counted
 from luminal.codegen.llvm_operations import OPERATIONS, ir_type
 from luminal.codegen.llvm_target import LlvmTarget
+from luminal.expand.fold import uniform
 from luminal.expand.ir import (
     Apply,
+    Carry,
     Constant,
     If,
     Kernel,
@@ -27,6 +28,7 @@ from luminal.expand.ir import (
     Operand,
     Statement,
     Store,
+    Value,
 )
 
 ZERO_BYTES = 1024  # 64 lanes of 16 bytes
@@ -71,12 +73,7 @@ class _Walk:
         for each in kernel.scratch:
             self.pointers[each.buffer.name] = b.gep(scratch, self.value(each.offset), I8)
 
-        def chunk(number: IRValue, _: list[IRValue]) -> list[IRValue]:
-            self.values[kernel.chunk.id] = number
-            self.body(kernel.body)
-            return []
-
-        counted(b, "chunk", (begin, end), 1, (), chunk)
+        self.counted("chunk", kernel.chunk, (begin, end), 1, (), kernel.body)
 
     def value(self, operand: Operand) -> IRValue:
         if not isinstance(operand, Constant):
@@ -180,22 +177,46 @@ class _Walk:
     # --- control ----------------------------------------------------------------------------------
 
     def loop(self, statement: Loop) -> None:
-        carries = statement.carries
-
-        def step(index: IRValue, carried: list[IRValue]) -> list[IRValue]:
-            self.values[statement.index.id] = index
-            for carry, value in zip(carries, carried, strict=True):
-                self.values[carry.inner.id] = value
-            self.body(statement.body)
-            return [self.value(carry.next) for carry in carries]
-
         bounds = self.value(statement.start), self.value(statement.stop)
+        start, stop = uniform(statement.start), uniform(statement.stop)
+        runs = start is not None and stop is not None and start < stop
+        rest = statement.step, statement.carries, statement.body
+        self.counted("loop", statement.index, bounds, *rest, runs=runs)
+
+    def counted(
+        self,
+        name: str,
+        index: Value,
+        bounds: tuple[IRValue, IRValue],
+        size: int,
+        carries: Sequence[Carry],
+        body: Sequence[Statement],
+        *,
+        runs: bool = False,
+    ) -> None:
+        """A loop that is tested at its end and, unless it certainly `runs`, at its start."""
+        b, (start, stop) = self.b, bounds
         inits = [self.value(carry.init) for carry in carries]
-        runs = isinstance(statement.start, Constant) and isinstance(statement.stop, Constant)
-        trips = (1, None) if runs else (None, None)
-        after = counted(self.b, "loop", bounds, statement.step, inits, step, trips)
-        for carry, value in zip(carries, after, strict=True):
-            self.values[carry.result.id] = value
+        head, done, before = b.label(f"{name}.loop"), b.label(f"{name}.done"), b.current
+        if runs:
+            b.br(head)
+        else:
+            b.cond_br(b.icmp("slt", start, stop), head, done)
+        b.block(head)
+        number = self.values[index.id] = b.phi(I64, [(start, before)])
+        phis = [b.phi(init.type, [(init, before)]) for init in inits]
+        for carry, phi in zip(carries, phis, strict=True):
+            self.values[carry.inner.id] = phi
+        self.body(body)
+        following = [self.value(carry.next) for carry in carries]
+        after, latch = b.binary("add", number, b.const(I64, size)), b.current
+        for phi, value in zip((number, *phis), (after, *following), strict=True):
+            b.add_incoming(phi, value, latch)
+        b.cond_br(b.icmp("slt", after, stop), head, done)
+        b.block(done)
+        for carry, init, value in zip(carries, inits, following, strict=True):
+            ways = [(init, before), (value, latch)]
+            self.values[carry.result.id] = value if runs else b.phi(init.type, ways)
 
     def branch(self, statement: If) -> None:
         b, choices = self.b, statement.choices
