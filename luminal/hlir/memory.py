@@ -16,10 +16,10 @@ import numpy as np
 
 from luminal import config
 from luminal.dtypes import DType
+from luminal.hlir.alignment import ALIGNMENT
 from luminal.hlir.poison import poison
 
 Array: TypeAlias = np.ndarray[Any, Any]
-ALIGNMENT = 64  # bytes, of all that is planned: a line of memory, and the widest register
 
 
 def aligned_empty(shape: Sequence[int], dtype: DType) -> Array:

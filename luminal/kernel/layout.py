@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from luminal.hlir.memory import ALIGNMENT
+from luminal.hlir.alignment import ALIGNMENT
 from luminal.shape.expression import Expression, ceil_div, const
 
 

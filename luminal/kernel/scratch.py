@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luminal.hlir.memory import ALIGNMENT
+from luminal.hlir.alignment import ALIGNMENT
 from luminal.kernel.tile_ir import Buffer, Kernel, Space
 from luminal.shape.expression import ZERO, Expression, ceil_div
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal.hlir.memory import ALIGNMENT
+from luminal.hlir.alignment import ALIGNMENT
 from luminal.kernel.tile_ir import Role
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from luminal.errors import VerifyError
+from luminal.hlir.alignment import ALIGNMENT
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
-from luminal.hlir.memory import ALIGNMENT
 from luminal.hlir.state import Assignable
 from luminal.kernel.tile_ir import Role
 from luminal.program.buffers import Buffer, BufferKind

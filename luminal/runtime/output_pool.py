@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from luminal.dtypes import DType, uint8
-from luminal.hlir.memory import ALIGNMENT, Array, address, aligned_empty
+from luminal.hlir.alignment import ALIGNMENT
+from luminal.hlir.memory import Array, address, aligned_empty
 
 SLACK = 16 << 20  # bytes a pool may keep free beyond what its runs hand out
 STEPS_PER_DOUBLING = 8  # size classes: at most 12.5% of a block is unused

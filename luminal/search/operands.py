@@ -16,10 +16,10 @@ from typing import IO
 import numpy as np
 
 from luminal.dtypes import DType
+from luminal.hlir.alignment import ALIGNMENT
 from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.index_inputs import index_inputs
-from luminal.hlir.memory import ALIGNMENT
 from luminal.hlir.state import Assignable, Parameter, State
 from luminal.hlir.substitute import all_nodes
 from luminal.runtime.arrays import Array

@@ -37,3 +37,27 @@ def test_copies_of_operands_come_before_loops_that_are_moved_forward(shared: boo
         y.output("y")
         found.append(lm.compile(cx, backend)({"x": x})["y"])
     np.testing.assert_allclose(*found, rtol=1e-12)
+
+
+def test_a_carried_product_larger_than_a_tile_never_reads_what_it_writes() -> None:
+    """Every element of the next matrix needs a row of the last one: in one buffer only products of
+    a single tile would come out right.
+    """
+    x = np.random.default_rng(0).standard_normal((3, 300, 300)).astype(np.float32) / 17
+
+    def step(r: lm.Tensor, w: lm.Tensor) -> tuple[lm.Tensor, lm.Tensor]:
+        following = r @ w
+        return following, following.sum(0)
+
+    cx = lm.Graph()
+    weights = cx.tensor(x.shape, name="x")
+    final, sums = lm.scan(step, cx.tensor(x.shape[1:], name="r"), weights)
+    final.output("final")
+    sums.output("sums")
+    found = lm.compile(cx)(x=x, r=x[0])
+    wanted, parts = x[0].astype(np.float64), []
+    for w in x:
+        wanted = wanted @ w
+        parts.append(wanted.sum(0))
+    np.testing.assert_allclose(found["final"], wanted, atol=1e-4)
+    np.testing.assert_allclose(found["sums"], parts, atol=1e-3)
