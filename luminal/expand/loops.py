@@ -56,6 +56,10 @@ def _phases(loop: Loop, pieces: Pieces) -> Iterator[_Steps]:
         yield _Steps(loop.start, loop.stop, pieces, False)
         return
     trips = maximum(loop.stop - loop.start, 0)
+    if loop.lanes.count > 1 and not loop.carries and trips.interval.at_most(loop.tile):
+        # One step for a chunk: a mask costs each lane less than a second copy of the code.
+        yield _Steps(loop.start, loop.stop, pieces, (trips % loop.tile) is not ZERO)
+        return
     whole = loop.start + trips // loop.tile * loop.tile
     yield _Steps(loop.start, whole, pieces, False)
     # No tail only where there is none whatever the dims are.
