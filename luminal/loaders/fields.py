@@ -67,7 +67,9 @@ class Fields:
         return None if value is None else self.number(key, missing or NEEDED)
 
     def flag(self, key: str, default: bool) -> bool:
-        """True or false."""
+        """True or false; null is false, as for whoever only asks whether it is true."""
+        if self.values.get(key, default) is None:
+            return False
         return self._typed(key, default, bool, "true or false")
 
     def text(self, key: str, default: str) -> str:

@@ -118,8 +118,8 @@ class LanguageModel:
         if draft is not None:
             _check_kind("draft", draft, "propose", "models.PromptLookup or models.ModelDraft")
             check_rewinds(self.programs)
-            if isinstance(draft, ModelDraft) and draft.model is self:
-                raise InputError("draft: a model proposes nothing to itself; load it once more")
+            if isinstance(draft, ModelDraft):
+                draft.check_serves(self)
             if text.draw.allowed is not None:
                 raise InputError(
                     "draft: a constraint asks for one token at a time; give one of both"

@@ -83,13 +83,13 @@ class Sampling:
 
 _TINY, _FINITE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 _RANGES = {
-    "temperature": (0, _FINITE, "0 or above"),
+    "temperature": (0, _FINITE, "0 or above, and finite in 32 bits"),
     "top_p": (_TINY, 1, "above 0 and at most 1"),
     "min_p": (0, 1, "from 0 to 1"),
     "typical_p": (_TINY, 1, "above 0 and at most 1"),
-    "repetition_penalty": (_TINY, _FINITE, "above 0"),
-    "frequency_penalty": (-_FINITE, _FINITE, "a finite number"),
-    "presence_penalty": (-_FINITE, _FINITE, "a finite number"),
+    "repetition_penalty": (_TINY, _FINITE, "above 0, and finite in 32 bits"),
+    "frequency_penalty": (-_FINITE, _FINITE, "finite in 32 bits"),
+    "presence_penalty": (-_FINITE, _FINITE, "finite in 32 bits"),
 }
 
 

@@ -60,13 +60,22 @@ class ModelDraft:
         self.model = model
         self.count = checked_count("count", count, 1)
 
+    def check_serves(self, model: LanguageModel) -> None:
+        """Raises InputError for a model that it can propose nothing to."""
+        if model is self.model:
+            raise InputError("draft: a model proposes nothing to itself; load it once more")
+        own, others = (each.tokenizer.vocab_size for each in (self.model, model))
+        if own != others:
+            raise InputError(
+                f"draft: its vocabulary has {own} tokens, the model's {others}; give a model of "
+                "the same vocabulary"
+            )
+
     def propose(self, draw: Draw, most: int) -> list[int]:
         """See `Draft`."""
-        model, size = self.model, self.model.model.config.vocab_size
-        if max(draw.tokens) >= size:
-            raise InputError(
-                f"draft: token {max(draw.tokens)} is not below its vocabulary's {size}"
-            )
+        model = self.model
+        if max(draw.tokens) >= model.model.config.vocab_size:
+            return []  # a row of the other's that pads its vocabulary
         room = min(self.count, most, model.context - len(draw.tokens))
         text = Text(model.tokenizer, draw.tokens, max(room, 0), draw.sampling)
         text.draw.prompt = draw.prompt

@@ -49,7 +49,7 @@ def model(**options: Any) -> LanguageModel:
         ({"max_tokens": 2.5}, "max_tokens: 2.5 is no int"),
         ({"max_tokens": True}, "max_tokens: True is no int"),
         ({"temperature": None}, "temperature: None is not 0 or above"),
-        ({"temperature": 10**400}, "temperature: 1000.* is not 0 or above"),
+        ({"temperature": 10**400}, "temperature: 1000.* is not 0 or above, and finite in"),
         ({"top_k": -1}, "top_k: -1 is not 1 or above"),
         ({"top_p": 2}, "top_p: 2 is not above 0 and at most 1"),
         ({"top_p": 1e-46}, "top_p: 1e-46 is not above 0 and at most 1"),

@@ -173,6 +173,20 @@ def test_windows_of_any_layers(name: str, tmp_path: Path) -> None:
     assert windows_of(path, 5, 0) == [5, 5]
 
 
+def test_experts_whose_weights_are_added_up_without_a_word(tmp_path: Path) -> None:
+    """Published files of Qwen3-MoE do not say that weights of experts are normalised."""
+    _, _, path = written("qwen3_moe_normalised", tmp_path)
+    file = read_gguf(path)
+    tensors = {name: each.array() for name, each in file.tensors.items()}
+    metadata = dict(file.metadata)
+    for said in (metadata.pop("qwen3moe.expert_weights_norm"), False):
+        save_gguf(path, tensors, metadata)
+        experts = decoder_of(load_checkpoint(path)).config.experts
+        assert experts is not None
+        assert experts.normalize == said
+        metadata["qwen3moe.expert_weights_norm"] = False
+
+
 def test_numbers_that_are_listed_for_each_layer(tmp_path: Path) -> None:
     """One for all where they are the same."""
     _, checkpoint, path = written("llama", tmp_path)

@@ -9,7 +9,7 @@ import pytest
 import luminal as lm
 from luminal.models import LanguageModel, ModelDraft, PromptLookup
 from luminal.models.sampling import Draw, Sampling
-from tests.models.small_models import language_model, llama
+from tests.models.small_models import VOCABULARY, Letters, language_model, llama
 
 PROMPT = "ABCABCABCAB"
 
@@ -69,6 +69,12 @@ def test_lookup_proposes_what_followed_the_longest_end() -> None:
     assert proposed([1]) == []
 
 
+class Fewer(Letters):
+    """A tokenizer without the last letter."""
+
+    vocab_size = VOCABULARY - 1
+
+
 class Proposing:
     """A draft that always proposes this."""
 
@@ -101,3 +107,7 @@ def test_what_is_no_draft(model: LanguageModel) -> None:
         model.generate(PROMPT, 9, draft=PromptLookup)  # type: ignore[arg-type]
     with pytest.raises(lm.InputError, match="draft: a model proposes nothing to itself"):
         model.generate(PROMPT, 9, draft=ModelDraft(model))
+    other = language_model()
+    other.tokenizer = Fewer()
+    with pytest.raises(lm.InputError, match="its vocabulary has 63 tokens, the model's 64; give a"):
+        model.stream(PROMPT, 9, draft=ModelDraft(other))

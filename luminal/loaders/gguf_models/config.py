@@ -98,11 +98,13 @@ class _Reader:
         for key in _NEEDED:
             if key in architecture.keys:
                 self.fields.integer(self.key(key))
+        given = {name: self.value(key) for key, name in architecture.keys.items()}
         found: dict[str, Any] = {
             "architectures": [architecture.hugging_face],
             "model_type": architecture.model_type,
-            **architecture.constants,
-            **{name: self.value(key) for key, name in architecture.keys.items()},
+            **dict.fromkeys(architecture.keys.values()),
+            **architecture.defaults,
+            **{name: value for name, value in given.items() if value is not None},
             "vocab_size": embedding.shape[0],
             "tie_word_embeddings": "output.weight" not in self.tensors,
             **{name: f"blk.0.{part}" in self.tensors for name, part in architecture.flags.items()},

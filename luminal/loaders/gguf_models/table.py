@@ -1,7 +1,7 @@
 """The architectures of GGUF files: their keys and names, and what Hugging Face calls the same.
 
 Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; names of tensors:
-https://github.com/ggml-org/llama.cpp/blob/master/gguf-py/gguf/constants.py.
+https://github.com/ggml-org/llama.cpp/blob/master/gguf-py/gguf/defaults.py.
 """
 
 from __future__ import annotations
@@ -40,15 +40,14 @@ class GGUFArchitecture:
     Hugging Face's names to the file's without `.weight` or `.bias`, `layers` of those that begin
     with `prefix`; a `*` stands for the number of a layer, then of an expert. `flags`: keys of the
     configuration by the tensor whose presence in a layer says that they are true. `changes`: by
-    the file's name. `constants`: of the configuration, whatever the file. `only_with`: a key of
-    the metadata, or a tensor of a layer, without which the file is of another class; `key=number`:
-    the key has this number. Where several
-    of Hugging Face's names are one of the file's, the last is theirs that is read. `joined`: names
-    of layers for two of the file's. `rope`: of `rope_parameters`, whatever the file. `windowed`:
-    how many layers of the class may have a window, NO_LAYER, ALL_LAYERS or ANY_LAYER. `windows`: of
-    so many the last has none, where the file does not list them; 0: all have one. `local_theta`:
-    the rotary base of layers with a window, which turn by other angles than those without; 0 is
-    theirs.
+    the file's name. `defaults`: of the configuration, where the file says nothing else.
+    `only_with`: a key of the metadata, or a tensor of a layer, without which the file is of another
+    class; `key=number`: the key has this number. Where several of Hugging Face's names are one of
+    the file's, the last is theirs that is read. `joined`: names of layers for two of the file's.
+    `rope`: of `rope_parameters`, whatever the file. `windowed`: how many layers of the class may
+    have a window, NO_LAYER, ALL_LAYERS or ANY_LAYER. `windows`: of so many the last has none, where
+    the file does not list them; 0: all have one. `local_theta`: the rotary base of layers with a
+    window, which turn by other angles than those without; 0 is theirs.
     """
 
     hugging_face: str
@@ -60,7 +59,7 @@ class GGUFArchitecture:
     prefix: str = "model.layers.*."
     flags: Names = field(default_factory=dict)
     changes: Mapping[str, Change] = field(default_factory=dict)
-    constants: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     joined: Mapping[str, Joined] = field(default_factory=dict)
     rotary: bool = True
     rope: Mapping[str, Any] = field(default_factory=dict)
@@ -312,7 +311,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _LLAMA | _QK_NORMS | _QWEN_EXPERTS,
         _NAMES,
         flags=_BIASES,
-        constants={"norm_topk_prob": True},
+        defaults={"norm_topk_prob": True},
         windowed=ALL_LAYERS,
     ),
     GGUFArchitecture(
@@ -324,7 +323,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _NAMES,
         flags=_BIASES,
         changes=_SHIFTED_NORMS,
-        constants={"hidden_activation": "gelu_pytorch_tanh"},
+        defaults={"hidden_activation": "gelu_pytorch_tanh"},
     ),
     GGUFArchitecture(
         "Gemma2ForCausalLM",
@@ -335,7 +334,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _NAMES,
         flags=_BIASES,
         changes=_SHIFTED_NORMS,
-        constants={"hidden_activation": "gelu_pytorch_tanh"},
+        defaults={"hidden_activation": "gelu_pytorch_tanh"},
         windowed=ANY_LAYER,
         windows=2,
     ),
@@ -348,7 +347,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _NAMES,
         flags=_BIASES,
         changes=_SHIFTED_NORMS,
-        constants={"hidden_activation": "gelu_pytorch_tanh"},
+        defaults={"hidden_activation": "gelu_pytorch_tanh"},
         windowed=ANY_LAYER,
         windows=6,
         local_theta=10000.0,
@@ -447,7 +446,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         prefix="transformer.h.*.",
         flags={"bias": "attn_qkv.bias"},
         changes={"attn_qkv": GROUPED},
-        constants={"new_decoder_architecture": True},
+        defaults={"new_decoder_architecture": True},
         only_with="attn_norm_2.weight",
     ),
     GGUFArchitecture(
@@ -460,7 +459,7 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         prefix="transformer.h.*.",
         flags={"bias": "attn_qkv.bias"},
         changes={"attn_qkv": GROUPED},
-        constants={"new_decoder_architecture": False, "multi_query": True},
+        defaults={"new_decoder_architecture": False, "multi_query": True},
     ),
     GGUFArchitecture(
         "BloomForCausalLM",
@@ -682,7 +681,11 @@ ARCHITECTURES: tuple[GGUFArchitecture, ...] = (
         _LATENT_LAYERS,
         _NAMES,
         flags={"attention_bias": "attn_q_a.bias"},
-        constants={"scoring_func": "sigmoid", "topk_method": "noaux_tc"},
+        defaults={
+            "scoring_func": "sigmoid",
+            "topk_method": "noaux_tc",
+            "routed_scaling_factor": 1.0,
+        },
         joined={"self_attn.kv_b_proj.weight": KEYS_AND_VALUES},
         only_with="expert_gating_func=2",
     ),

@@ -104,7 +104,7 @@ def config3(fields: Fields) -> DecoderConfig:
     """Of V3."""
     refuse(fields, scoring_func="sigmoid", topk_method="noaux_tc")
     interleaved = fields.flag("rope_interleave", True)
-    return latent_decoder(fields, interleaved, experts=sigmoid_experts(fields))
+    return latent_decoder(fields, interleaved, experts=sigmoid_experts(fields, 2.5))
 
 
 DEEPSEEK2 = Architecture(config2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
@@ -44,6 +45,17 @@ def config(fields: Fields) -> DecoderConfig:
     )
 
 
+_ROPE = {
+    "sliding_attention": {"rope_theta": 1e4},
+    "full_attention": {
+        "rope_type": "proportional",
+        "rope_theta": 1e6,
+        "partial_rotary_factor": 0.25,
+    },
+}
+"""Where a file says nothing of positions."""
+
+
 def _layers(fields: Fields) -> tuple[LayerConfig, ...]:
     """Of six layers five slide; the others have heads of their own; the last ones keep no keys."""
     if fields.values.get("use_bidirectional_attention") == "all":
@@ -59,7 +71,7 @@ def _layers(fields: Fields) -> tuple[LayerConfig, ...]:
         )
     both = fields.flag("attention_k_eq_v", False)
     wide, kv_heads = _global_heads(fields, windows, both)
-    rope = fields.section("rope_parameters")
+    rope = fields.section("rope_parameters") or replace(fields, values=_ROPE)
     near = rotary_of(fields, rope.section("sliding_attention"))
     far = rotary_of(fields, rope.section("full_attention"), share=1.0, width=wide)
     wider = 2 if fields.flag("use_double_wide_mlp", False) else 1

@@ -42,8 +42,10 @@ def config_of_experts(fields: Fields) -> DecoderConfig:
     )
 
 
-def sigmoid_experts(fields: Fields) -> ExpertsConfig:
-    """As of DeepSeek-V3: chosen by corrected sigmoids among the best groups."""
+def sigmoid_experts(fields: Fields, scale: float = 1.0) -> ExpertsConfig:
+    """As of DeepSeek-V3: chosen by corrected sigmoids among the best groups; `scale`: of what they
+    give, where the file has none.
+    """
     width = fields.integer("moe_intermediate_size")
     return ExpertsConfig(
         fields.integer("n_routed_experts"),
@@ -51,7 +53,7 @@ def sigmoid_experts(fields: Fields) -> ExpertsConfig:
         width,
         fields.flag("norm_topk_prob", True),
         "sigmoid",
-        fields.number("routed_scaling_factor", 1.0),
+        fields.number("routed_scaling_factor", scale),
         correction=True,
         groups=Groups(fields.integer("n_group", 1), fields.integer("topk_group", 1)),
         shared_size=width * fields.integer("n_shared_experts", 1, least=0),

@@ -16,10 +16,19 @@ from luminal.models.architectures.settings import (
     later,
     layers_of,
     refuse,
+    rope_section,
     rotary_of,
     windows_of,
 )
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
+
+_YARN = {
+    "rope_type": "yarn",
+    "factor": 32.0,
+    "original_max_position_embeddings": 4096,
+    "truncate": False,
+}
+"""Where a file says nothing of positions."""
 
 
 def config(fields: Fields) -> DecoderConfig:
@@ -29,9 +38,10 @@ def config(fields: Fields) -> DecoderConfig:
     fields = replace(fields, values={**fields.values, "quantization_config": None})
     bias = fields.flag("attention_bias", True)
     windows = windows_of(fields, lambda layer: layer % 2 == 0)
+    rope = rope_section(fields) or replace(fields, values=_YARN, what="rope_parameters")
     return decoder(
         fields,
-        later(layers_of(fields, windows, rotary_of(fields, theta=1.5e5)), 0, experts=True),
+        later(layers_of(fields, windows, rotary_of(fields, rope, 1.5e5)), 0, experts=True),
         norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
         attention_bias=bias,
         output_bias=bias,

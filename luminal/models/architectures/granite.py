@@ -32,7 +32,7 @@ def _scales(fields: Fields) -> dict[str, Any]:
     bias = fields.flag("attention_bias", False)
     return {
         "embedding_scale": fields.number("embedding_multiplier", 1.0),
-        "query_scale": fields.number("attention_multiplier", 1.0),
+        "query_scale": fields.number_or_none("attention_multiplier", 1.0),
         "residual_scale": fields.number("residual_multiplier", 1.0),
         "logit_scale": 1 / fields.number("logits_scaling", 1.0),
         "attention_bias": bias,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from luminal.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
@@ -48,6 +50,8 @@ def _layers(fields: Fields) -> tuple[LayerConfig, ...]:
     step = fields.integer("interleave_moe_layer_step", 1)
     experts = fields.listed("moe_layers", int, list(range(step - 1, count, step)))
     rotary = rotary_of(fields, theta=5e5, interleaved=True)
+    if rotary.scaling and fields.flag("use_qk_norm", True):  # their norms take a factor away
+        rotary = replace(rotary, scaling={**rotary.scaling, "attention_factor": 1.0})
     temperature = None
     if fields.flag("attn_temperature_tuning", True):
         length = fields.integer("floor_scale", 8192)

@@ -20,8 +20,8 @@ def config(fields: Fields) -> DecoderConfig:
         False,
         norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
         embedding_scale=fields.number("scale_emb", 12),
-        residual_scale=fields.number("scale_depth", depth) / depth,
-        logit_scale=fields.integer("dim_model_base", hidden) / hidden,
+        residual_scale=(fields.number_or_none("scale_depth", 1.4) or depth) / depth,
+        logit_scale=(fields.number_or_none("dim_model_base", 256) or hidden) / hidden,
         tie_word_embeddings=fields.flag("tie_word_embeddings", True),
     )
 
