@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from luminal.backends import device_costs
 from luminal.backends.group_schedules import GroupSchedules
@@ -50,6 +50,27 @@ def machine(
 
 
 @dataclass(frozen=True, slots=True)
+class CCode:
+    """A driver's Code: what it launches, and the text that this was made of."""
+
+    spelled: Spelled
+    handle: Any
+
+    @property
+    def lanes(self) -> int:
+        """Of a worker."""
+        return self.spelled.lanes
+
+    def scratch_bytes(self, params: Sequence[int]) -> int:
+        """Of a worker."""
+        return self.spelled.scratch_bytes(params)
+
+    def integers(self, params: Sequence[int], chunks: int) -> tuple[int, ...]:
+        """Those that the kernel takes after its memory, in this order, each as an i64."""
+        return (*params, self.scratch_bytes(params), chunks)
+
+
+@dataclass(frozen=True, slots=True)
 class CBackend(ABC):
     """Kernels spelled in a dialect, compiled and run by the Driver of a device, the `number`-th.
 
@@ -66,7 +87,7 @@ class CBackend(ABC):
     @staticmethod
     @abstractmethod
     def driver(spell: Callable[[Kernel], Spelled], number: int) -> Driver:
-        """The driver of the device of a number. Raises CompileError where there is none."""
+        """The driver of the device of a number, which is below the module's `count()`."""
 
     @property
     def name(self) -> str:

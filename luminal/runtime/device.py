@@ -135,10 +135,12 @@ class Device(MemorySpace[DeviceBuffer]):
 
     def compile(self, kernel: Kernel, text: str) -> Code:
         """The kernel's code; `text` is its canonical text. Raises CompileError."""
-        if kernel.call is not None and kernel.call.is_python:
+        if kernel.call is not None:
+            of_python = "a Python function, which runs on the host"
+            what = of_python if kernel.call.is_python else "written by hand for a CPU"
             raise CompileError(
-                f"{self.name}: custom kernel {kernel.call.kernel.name!r} is a Python function, "
-                "which runs on the host; use backend 'cpu'"
+                f"{self.name}: custom kernel {kernel.call.kernel.name!r} is {what}; "
+                "use backend 'cpu'"
             )
         self.driver.check_lanes(kernel.lanes)
         with self.entered() as driver:

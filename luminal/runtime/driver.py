@@ -99,7 +99,7 @@ class Driver(ABC):
     def compile(self, kernel: Kernel, text: str) -> Code:
         """The kernel's code; `text` is its canonical text, its name in every cache.
 
-        Kernels in Python do not come here. Raises CompileError that names what the device lacks.
+        Custom kernels do not come here. Raises CompileError that names what the device lacks.
         """
 
     @abstractmethod

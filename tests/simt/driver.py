@@ -4,38 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
 import numpy as np
 
+from luminal.backends.c_backend import CCode
 from luminal.codegen.c_family.dialect import KERNEL, Dialect
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.runtime.driver import Array, Block, DeviceMemory, Driver, Mark, Place, launch_shape
-from tests.simt.compiling import Compiled, compile
+from tests.simt.compiling import compile
 from tests.simt.launching import ORDERS, At, launch
 
 GROUP = 4
 ALIGNMENT = 256
 EMPTY = np.zeros(0, np.uint8)
-
-
-@dataclass(frozen=True)
-class CheckedCode:
-    """A kernel's text, and the library made of it."""
-
-    spelled: Spelled
-    module: Compiled
-
-    @property
-    def lanes(self) -> int:
-        """As a driver's Code."""
-        return self.spelled.lanes
-
-    def scratch_bytes(self, params: Sequence[int]) -> int:
-        """As a driver's Code."""
-        return self.spelled.scratch_bytes(params)
 
 
 class CheckedDriver(Driver):
@@ -78,9 +61,9 @@ class CheckedDriver(Driver):
     def copy(self, source: Place, target: Place, size: int) -> None:
         _part(target, size)[:] = _part(source, size)
 
-    def compile(self, kernel: Any, text: str) -> CheckedCode:
+    def compile(self, kernel: Any, text: str) -> CCode:
         spelled = self.spell(kernel)
-        return CheckedCode(spelled, compile(spelled.text, self.name))
+        return CCode(spelled, compile(spelled.text, self.name))
 
     def enqueue(
         self,
@@ -99,10 +82,10 @@ class CheckedDriver(Driver):
         stride = code.scratch_bytes(params)
         places = [*operands, scratch or Place(EMPTY)]
         memory = _spans(places, [*sizes, stride * workers if scratch else 0])
-        integers = np.array([*params, stride, chunks], np.int64)
+        integers = np.array(code.integers(params, chunks), np.int64)
         values = [integers] if self.dialect.integers_in_memory else list(integers)
         groups, threads = launch_shape(code, workers, gcd(GROUP, workers), scratch)
-        launch(code.module, KERNEL, (groups,), (threads,), [*memory, *values], orders=self.orders)
+        launch(code.handle, KERNEL, (groups,), (threads,), [*memory, *values], orders=self.orders)
 
     def wait(self) -> None:
         pass

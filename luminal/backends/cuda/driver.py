@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,11 @@ from cuda.core import (
 )
 
 from luminal import tracing
-from luminal.backends.cuda import nvrtc, presence
+from luminal.backends.c_backend import CCode
+from luminal.backends.cuda import nvrtc
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
-from luminal.errors import CompileError, LuminalError
+from luminal.errors import LuminalError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
 from luminal.runtime.driver import (
@@ -40,33 +40,10 @@ GROUP = 128  # threads of a group: four warps, one for each scheduler of a multi
 GROUPS = 8  # of a multiprocessor: half of the threads it holds, which leaves 64 registers each
 
 
-@dataclass(frozen=True, slots=True)
-class CudaCode:
-    """A kernel on its device, and the text that it was made of."""
-
-    spelled: Spelled
-    kernel: Any
-
-    @property
-    def lanes(self) -> int:
-        """As a driver's Code."""
-        return self.spelled.lanes
-
-    def scratch_bytes(self, params: Sequence[int]) -> int:
-        """As a driver's Code."""
-        return self.spelled.scratch_bytes(params)
-
-
 class CudaDriver(Driver):
-    """The device `cuda:number`; `spell` makes CUDA C++ of kernels.
-
-    Raises CompileError where there is no such device.
-    """
+    """The device `cuda:number`; `spell` makes CUDA C++ of kernels."""
 
     def __init__(self, spell: Callable[[Kernel], Spelled], number: int = 0) -> None:
-        count, reason = presence.device_count(), presence.absence()
-        if number >= count:
-            raise CompileError(f"cuda:{number}: {reason or f'there are {count} devices'}")
         self.name = f"cuda:{number}"
         self.spell = spell
         self.device = Device(number)
@@ -112,16 +89,11 @@ class CudaDriver(Driver):
             with self._reported(what):
                 target.copy_from(source, stream=self.stream)
 
-    def compile(self, kernel: Kernel, text: str) -> CudaCode:
-        if kernel.call is not None:
-            raise CompileError(
-                f"{self.name}: custom kernel {kernel.call.kernel.name!r} is LLVM IR for a CPU; "
-                "use backend 'cpu', or give a kernel in Python"
-            )
+    def compile(self, kernel: Kernel, text: str) -> CCode:
         spelled = self.spell(kernel)
         with self._reported("load"):
             module = ObjectCode.from_cubin(self._cubin(spelled.text))
-            return CudaCode(spelled, module.get_kernel(KERNEL))
+            return CCode(spelled, module.get_kernel(KERNEL))
 
     def _cubin(self, text: str) -> bytes:
         objects = object_cache.default()
@@ -146,9 +118,9 @@ class CudaDriver(Driver):
         places.append(0 if scratch is None else _address(scratch))
         groups, threads = launch_shape(code, workers, GROUP, scratch)
         config = LaunchConfig(grid=groups, block=threads)
-        values = map(np.int64, (*params, code.scratch_bytes(params), chunks))
+        values = map(np.int64, code.integers(params, chunks))
         with self._reported("launch"):
-            launch(self.stream, config, code.kernel, *places, *values)
+            launch(self.stream, config, code.handle, *places, *values)
 
     def wait(self) -> None:
         with self._reported("wait"):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from luminal import tracing
+from luminal.backends.c_backend import CCode
 from luminal.backends.hip import hiprtc, presence
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
-from luminal.errors import CompileError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
 from luminal.runtime.driver import (
@@ -30,24 +29,6 @@ GROUP = 256  # threads of a group: one row of 64 lanes for each of a compute uni
 GROUPS = 4  # of a compute unit: half of the lanes it holds, which leaves 128 registers each
 
 
-@dataclass(frozen=True, slots=True)
-class HipCode:
-    """A kernel on its device, and the text that it was made of. It stays loaded."""
-
-    spelled: Spelled
-    module: Any
-    kernel: Any
-
-    @property
-    def lanes(self) -> int:
-        """As a driver's Code."""
-        return self.spelled.lanes
-
-    def scratch_bytes(self, params: Sequence[int]) -> int:
-        """As a driver's Code."""
-        return self.spelled.scratch_bytes(params)
-
-
 class _Event:
     """A HIP event, destroyed with this."""
 
@@ -59,13 +40,10 @@ class _Event:
 class HipDriver(Driver):
     """The device `hip:number`; `spell` makes HIP of kernels. A block is an address.
 
-    Raises CompileError where there is no such device.
+    Modules stay loaded.
     """
 
     def __init__(self, spell: Callable[[Kernel], Spelled], number: int = 0) -> None:
-        count, reason = presence.device_count(), presence.absence()
-        if number >= count:
-            raise CompileError(f"hip:{number}: {reason or f'there are {count} devices'}")
         self.name = f"hip:{number}"
         self.spell = spell
         self.number = number
@@ -125,11 +103,11 @@ class HipDriver(Driver):
         if size:
             self._do(self.hip.hipMemcpyWithStream, target, source, size, kind, self.stream)
 
-    def compile(self, kernel: Kernel, text: str) -> HipCode:
+    def compile(self, kernel: Kernel, text: str) -> CCode:
         spelled = self.spell(kernel)
         module = self._do(self.hip.hipModuleLoadData, self._object(spelled.text))
         function = self._do(self.hip.hipModuleGetFunction, module, KERNEL.encode())
-        return HipCode(spelled, module, function)
+        return CCode(spelled, function)
 
     def _object(self, text: str) -> bytes:
         objects = object_cache.default()
@@ -152,14 +130,14 @@ class HipDriver(Driver):
     ) -> None:
         memory = [_address(operand) for operand in operands]
         memory.append(0 if scratch is None else _address(scratch))
-        values = [*memory, *params, code.scratch_bytes(params), chunks]
+        values = [*memory, *code.integers(params, chunks)]
         held = (ctypes.c_int64 * len(values))(*values)
         start = ctypes.addressof(held)
         arguments = (ctypes.c_void_p * len(values))(*range(start, start + 8 * len(values), 8))
         groups, threads = launch_shape(code, workers, GROUP, scratch)
         shape = (groups, 1, 1, threads, 1, 1)
         launch = self.hip.hipModuleLaunchKernel
-        self._do(launch, code.kernel, *shape, 0, self.stream, arguments, None)
+        self._do(launch, code.handle, *shape, 0, self.stream, arguments, None)
 
     def wait(self) -> None:
         self._do(self.hip.hipStreamSynchronize, self.stream)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from luminal.dtypes import DType
-from luminal.errors import CompileError, LuminalError
+from luminal.errors import LuminalError
 from luminal.kernel import tile_interpreter
 from luminal.kernel.scratch import scratch_offsets
 from luminal.kernel.tile_ir import Kernel
@@ -103,11 +103,6 @@ class InterpretedDriver(Driver):
         self._queue.append(lambda: self._put(target, self._bytes(source, size)))
 
     def compile(self, kernel: Kernel, text: str) -> InterpretedCode:
-        if kernel.call is not None:
-            raise CompileError(
-                f"{self.name}: custom kernel {kernel.call.kernel.name!r} is LLVM IR for a CPU; "
-                "use backend 'cpu'"
-            )
         return InterpretedCode(kernel)
 
     def enqueue(

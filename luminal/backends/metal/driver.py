@@ -7,12 +7,12 @@ somebody waits. Its encoders run one after the other, as do a queue's command bu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from luminal import tracing
+from luminal.backends.c_backend import CCode
 from luminal.backends.metal import presence
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
@@ -34,42 +34,18 @@ WORKERS = 1 << 14  # Metal does not tell the cores: enough for the 80 of the lar
 SHARED = 0  # MTLResourceStorageModeShared: of the device and the host
 
 
-@dataclass(frozen=True, slots=True)
-class MetalCode:
-    """A kernel on its device, and the text that it was made of."""
-
-    spelled: Spelled
-    pipeline: Any
-
-    @property
-    def lanes(self) -> int:
-        """As a driver's Code."""
-        return self.spelled.lanes
-
-    def scratch_bytes(self, params: Sequence[int]) -> int:
-        """As a driver's Code."""
-        return self.spelled.scratch_bytes(params)
-
-
 class MetalDriver(Driver):
-    """The device `metal:number`; `spell` makes Metal of kernels. Not yet run on a Mac.
-
-    Raises CompileError where there is no such device.
-    """
+    """The device `metal:number`; `spell` makes Metal of kernels. Not yet run on a Mac."""
 
     workers = WORKERS
     groups = WORKERS // GROUP
     most_lanes = 1024  # as all of Apple's GPUs; a pipeline may have fewer
 
     def __init__(self, spell: Callable[[Kernel], Spelled], number: int = 0) -> None:
-        devices = presence.devices()
-        if number >= len(devices):
-            reason = presence.absence() or f"there are {len(devices)} devices"
-            raise CompileError(f"metal:{number}: {reason}")
         self.name = f"metal:{number}"
         self.spell = spell
         self.metal = presence.bindings()
-        self.device = devices[number]
+        self.device = presence.devices()[number]
         self.queue = self.device.newCommandQueue()
         self.open: Any = None
         self.handed: list[Any] = []
@@ -113,7 +89,7 @@ class MetalDriver(Driver):
             )
             encoder.endEncoding()
 
-    def compile(self, kernel: Kernel, text: str) -> MetalCode:
+    def compile(self, kernel: Kernel, text: str) -> CCode:
         spelled = self.spell(kernel)
         options = self.metal.MTLCompileOptions.new()
         options.setFastMathEnabled_(False)
@@ -133,7 +109,7 @@ class MetalDriver(Driver):
                 f"{self.name}: a kernel by groups of {spelled.lanes} lanes, of which its registers "
                 f"leave room for {most}: schedule it by smaller groups"
             )
-        return MetalCode(spelled, pipeline)
+        return CCode(spelled, pipeline)
 
     def enqueue(
         self,
@@ -144,13 +120,13 @@ class MetalDriver(Driver):
         params: Sequence[int],
         scratch: Place | None,
     ) -> None:
-        integers = np.array([*params, code.scratch_bytes(params), chunks], np.int64).tobytes()
+        integers = np.array(code.integers(params, chunks), np.int64).tobytes()
         encoder = self._commands().computeCommandEncoder()
-        encoder.setComputePipelineState_(code.pipeline)
+        encoder.setComputePipelineState_(code.handle)
         for number, place in enumerate((*operands, scratch or Place(None))):
             encoder.setBuffer_offset_atIndex_(place.block, place.offset, number)
         encoder.setBytes_length_atIndex_(integers, len(integers), len(operands) + 1)
-        most = min(GROUP, code.pipeline.maxTotalThreadsPerThreadgroup())
+        most = min(GROUP, code.handle.maxTotalThreadsPerThreadgroup())
         groups, threads = launch_shape(code, workers, most, scratch)
         size = self.metal.MTLSizeMake
         encoder.dispatchThreadgroups_threadsPerThreadgroup_(size(groups, 1, 1), size(threads, 1, 1))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
+from luminal.backends.c_backend import CCode
 from luminal.backends.opencl import platforms, programs
 from luminal.backends.opencl.facts import Facts
 from luminal.codegen.c_family.kernel import Spelled
@@ -30,36 +30,13 @@ from luminal.runtime.driver import (
 NOWHERE = Place(None)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenClCode:
-    """A kernel on its device, and the text that it was made of."""
-
-    spelled: Spelled
-    kernel: Any
-
-    @property
-    def lanes(self) -> int:
-        """As a driver's Code."""
-        return self.spelled.lanes
-
-    def scratch_bytes(self, params: Sequence[int]) -> int:
-        """As a driver's Code."""
-        return self.spelled.scratch_bytes(params)
-
-
 class OpenClDriver(Driver):
-    """The device `opencl:number`, of those `platforms` finds; `spell` makes OpenCL C of kernels.
-
-    Raises CompileError where there is no such device.
-    """
+    """The device `opencl:number`, of those `platforms` finds; `spell` makes OpenCL C of kernels."""
 
     def __init__(self, spell: Callable[[Kernel], Spelled], number: int = 0) -> None:
-        devices = platforms.devices()
-        if number >= len(devices):
-            raise CompileError(f"opencl:{number}: there are {len(devices)} devices, from opencl:0")
         self.name = f"opencl:{number}"
         self.spell = spell
-        self.device = devices[number]
+        self.device = platforms.devices()[number]
         self.facts = Facts.of(self.device)
         self.groups, self.workers = self.facts.groups, self.facts.groups * self.facts.group
         self.most_lanes = self.device.max_work_group_size
@@ -105,7 +82,7 @@ class OpenClDriver(Driver):
                     src_offset=source.offset, dst_offset=target.offset, byte_count=size,
                 )  # fmt: skip
 
-    def compile(self, kernel: Kernel, text: str) -> OpenClCode:
+    def compile(self, kernel: Kernel, text: str) -> CCode:
         spelled = self.spell(kernel)
         if float64 in spelled.dtypes and not self.facts.has_double:
             raise CompileError(
@@ -115,7 +92,7 @@ class OpenClDriver(Driver):
         memory = [None, np.int64] * (len(kernel.buffers) + 1)
         integers = [np.int64] * (len(kernel.params) + 2)
         built.set_scalar_arg_dtypes([*memory, *integers])
-        return OpenClCode(spelled, built)
+        return CCode(spelled, built)
 
     def enqueue(
         self,
@@ -129,8 +106,8 @@ class OpenClDriver(Driver):
         memory = [part for place in (*operands, scratch or NOWHERE) for part in place]
         groups, threads = launch_shape(code, workers, self.facts.group, scratch)
         with self._reported("launch"):
-            code.kernel.set_args(*memory, *params, code.scratch_bytes(params), chunks)
-            cl.enqueue_nd_range_kernel(self.queue, code.kernel, (groups * threads,), (threads,))
+            code.handle.set_args(*memory, *code.integers(params, chunks))
+            cl.enqueue_nd_range_kernel(self.queue, code.handle, (groups * threads,), (threads,))
 
     def wait(self) -> None:
         with self._reported("wait"):

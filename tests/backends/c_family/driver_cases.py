@@ -1,4 +1,4 @@
-"""What every driver over a stand-in for a vendor's library must do: a base of tests.
+"""What every driver must do, and one over a stand-in for a vendor's library: bases of tests.
 
 `KERNEL` and the others are expanded already: the driver's `spell` takes `kernel.expanded`.
 """
@@ -64,25 +64,7 @@ def launched(driver: Driver, *, rows: int, workers: int, scratch: bool) -> None:
 
 
 class DriverCases:
-    """A subclass has the fixtures `driver` and `made` (the architectures it compiled for), and the
-    words that its library has for what goes wrong.
-    """
-
-    architecture: str
-    invalid: str
-    failed: str
-
-    def again(self, place: Place) -> Place:
-        """The same place for one who does not know that it was freed."""
-        return place
-
-    def test_memory_that_was_allocated_is_not_free(self, driver: Driver) -> None:
-        before = driver.memory()
-        block = driver.allocate(1 << 20)
-        assert driver.memory() == (before.total, before.free - (1 << 20))
-        driver.free(block)
-        driver.wait()
-        assert driver.memory() == before
+    """A subclass has the fixture `driver`."""
 
     def test_copies_start_at_offsets_and_keep_their_order(self, driver: Driver) -> None:
         values = np.arange(64, dtype=np.int32)
@@ -117,6 +99,8 @@ class DriverCases:
 
     @pytest.mark.parametrize("groups", [1, 2])
     def test_groups_walk_all_chunks(self, driver: Driver, groups: int) -> None:
+        if driver.most_lanes == 1:
+            pytest.skip("the device has no groups")
         kernel = group_sums(5, 37, lanes=8, shared_rows=2, unroll=1)
         values = np.arange(5 * 37, dtype=np.float32).reshape(5, 37)
         source, target = placed(driver, values), Place(driver.allocate(20))
@@ -126,13 +110,6 @@ class DriverCases:
         driver.enqueue(code, 3, groups, [source, target], [], None)
         np.testing.assert_array_equal(read(driver, target, values[:, 0].copy()), values.sum(1))
 
-    def test_code_is_compiled_once_for_the_devices_own_architecture(
-        self, driver: Driver, made: list[str]
-    ) -> None:
-        driver.compile(KERNEL, "text")
-        driver.compile(KERNEL, "text")
-        assert made == [self.architecture]
-
     def test_marks_tell_the_devices_time(self, driver: Driver) -> None:
         first = driver.mark()
         launched(driver, rows=64, workers=64, scratch=False)
@@ -141,11 +118,44 @@ class DriverCases:
         assert driver.seconds(first, first) == 0
 
     def test_more_memory_than_there_is_is_refused(self, driver: Driver) -> None:
-        with pytest.raises(
-            MemoryError, match=rf"{driver.name}: cannot allocate 1099511627776 bytes; \d+ are"
-        ):
-            driver.allocate(1 << 40)
+        with pytest.raises(MemoryError, match=rf"{driver.name}: cannot allocate {1 << 50} bytes"):
+            driver.allocate(1 << 50)
         driver.free(driver.allocate(64))
+
+    def test_a_block_is_free_once_what_is_queued_has_run(self, driver: Driver) -> None:
+        source, target = placed(driver, np.ones(4, np.float32)), Place(driver.allocate(4))
+        driver.enqueue(driver.compile(KERNEL, "text"), 1, 1, [source, target], [4], None)
+        driver.free(source.block)
+        np.testing.assert_array_equal(read(driver, target, np.zeros(1, np.float32)), [4])
+
+
+class StandInCases(DriverCases):
+    """Of what a stand-in sees. A subclass has the fixture `made` too (the architectures that the
+    driver compiled for), and the words that its library has for what goes wrong.
+    """
+
+    architecture: str
+    invalid: str
+    failed: str
+
+    def again(self, place: Place) -> Place:
+        """The same place for one who does not know that it was freed."""
+        return place
+
+    def test_memory_that_was_allocated_is_not_free(self, driver: Driver) -> None:
+        before = driver.memory()
+        block = driver.allocate(1 << 20)
+        assert driver.memory() == (before.total, before.free - (1 << 20))
+        driver.free(block)
+        driver.wait()
+        assert driver.memory() == before
+
+    def test_code_is_compiled_once_for_the_devices_own_architecture(
+        self, driver: Driver, made: list[str]
+    ) -> None:
+        driver.compile(KERNEL, "text")
+        driver.compile(KERNEL, "text")
+        assert made == [self.architecture]
 
     def test_a_copy_beyond_a_block_is_reported(self, driver: Driver) -> None:
         place = placed(driver, np.zeros(4))
@@ -161,9 +171,3 @@ class DriverCases:
             driver.wait()
         with pytest.raises(DeviceError, match=self.failed):  # as does all that follows
             driver.allocate(4)
-
-    def test_a_block_is_free_once_what_is_queued_has_run(self, driver: Driver) -> None:
-        source, target = placed(driver, np.ones(4, np.float32)), Place(driver.allocate(4))
-        driver.enqueue(driver.compile(KERNEL, "text"), 1, 1, [source, target], [4], None)
-        driver.free(source.block)
-        np.testing.assert_array_equal(read(driver, target, np.zeros(1, np.float32)), [4])

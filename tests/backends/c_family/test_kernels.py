@@ -179,3 +179,27 @@ def test_the_complement_of_a_maximum_of_integers(device: Driver) -> None:
     z = np.zeros_like(x)
     run(device, kernel, [x, y, z], 100, workers=4)
     assert (z == ~np.maximum(x, y)).all()
+
+
+def test_products_and_sums_are_not_contracted(device: Driver) -> None:
+    """a*b + c with one rounding would leave what a*b loses."""
+    w = Writer()
+    x = w.load("x", dtypes.float32, w.chunk)
+    square = w.apply("mul", x, x)
+    w.store("x", w.chunk, w.apply("add", square, constant(dtypes.float32, -1.0)))
+    x_ = np.array([1 + 2.0**-12], np.float32)
+    wanted = x_ * x_ - np.float32(1)
+    run(device, w.kernel(("x", dtypes.float32, Role.INOUT)), [x_], 1)
+    assert x_[0] == wanted[0] != np.float32((1 + 2.0**-12) ** 2 - 1)
+
+
+def test_quotients_roots_and_denormals_are_exact(device: Driver) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(0, 1 << 32, 20000, dtype=np.uint32).view(np.float32) for _ in range(2))
+    f32 = dtypes.float32
+    kernel, arrays, _ = kernel_of([Row("div", f32, f32), Row("sqrt", f32, f32)])
+    arrays = [a, b, np.zeros_like(a), np.abs(a), np.zeros_like(a)]
+    run(device, kernel, arrays, len(a))
+    with np.errstate(all="ignore"):
+        assert np.array_equal(arrays[2], a / b, equal_nan=True)
+        assert np.array_equal(arrays[4], np.sqrt(np.abs(a)), equal_nan=True)

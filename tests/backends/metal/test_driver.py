@@ -32,12 +32,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> MetalDriver:
 
 
 class TestMetal(DriverCases):
-    """But for what a Mac does itself: it counts memory, holds blocks in use and caches code."""
-
-    test_memory_that_was_allocated_is_not_free: Any = None
-    test_code_is_compiled_once_for_the_devices_own_architecture: Any = None
-    test_a_copy_beyond_a_block_is_reported: Any = None
-    test_a_freed_operand_is_reported: Any = None
+    """A Mac itself counts memory, holds blocks in use and caches code."""
 
 
 def test_absence_has_a_reason() -> None:
@@ -46,11 +41,6 @@ def test_absence_has_a_reason() -> None:
         None, "Metal is a part of macOS", "macOS finds no device",
         "pyobjc-framework-Metal is not installed; install luminal[metal]",
     )  # fmt: skip
-
-
-def test_a_device_that_is_not_there_is_named(driver: MetalDriver) -> None:
-    with pytest.raises(CompileError, match="metal:1: there are 1 devices"):
-        MetalDriver(spelled, 1)
 
 
 def test_a_text_that_is_no_metal_is_shown_with_the_compilers_words(driver: MetalDriver) -> None:

@@ -17,7 +17,7 @@ from luminal.kernel.tile_ir import Role
 from luminal.runtime import object_cache
 from luminal.runtime.driver import Place
 from tests.backends.c_family.dialects import run
-from tests.backends.c_family.kernels import Row, Writer, constant, kernel_of, tile_kernel
+from tests.backends.c_family.kernels import Writer, tile_kernel
 from tests.backends.opencl.devices import driver
 
 OpenClDriver = pytest.importorskip("luminal.backends.opencl.driver").OpenClDriver
@@ -29,38 +29,6 @@ def doubling(dtype: Any = dtypes.float32) -> Any:
     x = w.load("x", dtype, w.chunk)
     w.store("x", w.chunk, w.apply("add", x, x))
     return w.kernel(("x", dtype, Role.INOUT))
-
-
-def test_bytes_come_back_from_where_they_were_put() -> None:
-    first, second = DEVICE.allocate(1024), DEVICE.allocate(1024)
-    data = np.arange(50, dtype=np.int16).reshape(5, 10)
-    DEVICE.write(Place(first, 100), data)
-    DEVICE.copy(Place(first, 110), Place(second, 7), 60)
-    found = np.zeros(30, np.int16)
-    DEVICE.read(Place(second, 7), found)
-    assert found.tolist() == list(range(5, 35))
-    DEVICE.fill(Place(second, 7), 10, b"\x01\x02\x03")
-    found = np.zeros(10, np.uint8)
-    DEVICE.read(Place(second, 7), found)
-    assert found.tolist() == [1, 2, 3, 1, 2, 3, 1, 2, 3, 1]
-    DEVICE.free(first)
-    DEVICE.free(second)
-
-
-def test_nothing_is_copied_too() -> None:
-    block, nothing = DEVICE.allocate(8), np.zeros((0, 3), np.float32)
-    DEVICE.write(Place(block), nothing)
-    DEVICE.copy(Place(block), Place(block), 0)
-    DEVICE.read(Place(block), nothing)
-
-
-def test_what_is_written_may_change_after_the_call() -> None:
-    block, data = DEVICE.allocate(1 << 22), np.full(1 << 20, 7, np.int32)
-    DEVICE.write(Place(block), data)
-    data[:] = 0
-    found = np.zeros_like(data)
-    DEVICE.read(Place(block), found)
-    assert (found == 7).all()
 
 
 def test_launches_run_one_after_the_other() -> None:
@@ -120,40 +88,6 @@ def test_a_text_that_is_no_c_is_shown_with_the_compilers_words() -> None:
     device.spell = lambda _: broken
     with pytest.raises(CompileError, match=r"(?s)refuses a kernel.*undeclared.*luminal_kernel"):
         device.compile(tile_kernel(kernel), "")
-
-
-def test_more_memory_than_there_is() -> None:
-    with pytest.raises(MemoryError, match=r"opencl:0: cannot allocate \d+ bytes .* at most \d+"):
-        DEVICE.allocate(1 << 60)
-
-
-def test_a_number_without_a_device() -> None:
-    with pytest.raises(CompileError, match=r"opencl:99: there are \d+"):
-        OpenClDriver(lambda kernel: kernel, 99)
-
-
-def test_products_and_sums_are_not_contracted() -> None:
-    """a*b + c with one rounding would leave what a*b loses."""
-    w = Writer()
-    x = w.load("x", dtypes.float32, w.chunk)
-    square = w.apply("mul", x, x)
-    w.store("x", w.chunk, w.apply("add", square, constant(dtypes.float32, -1.0)))
-    x_ = np.array([1 + 2.0**-12], np.float32)
-    wanted = x_ * x_ - np.float32(1)
-    run(DEVICE, w.kernel(("x", dtypes.float32, Role.INOUT)), [x_], 1)
-    assert x_[0] == wanted[0] != np.float32((1 + 2.0**-12) ** 2 - 1)
-
-
-def test_quotients_roots_and_denormals_are_exact() -> None:
-    rng = np.random.default_rng(0)
-    a, b = (rng.integers(0, 1 << 32, 20000, dtype=np.uint32).view(np.float32) for _ in range(2))
-    f32 = dtypes.float32
-    kernel, arrays, _ = kernel_of([Row("div", f32, f32), Row("sqrt", f32, f32)])
-    arrays = [a, b, np.zeros_like(a), np.abs(a), np.zeros_like(a)]
-    run(DEVICE, kernel, arrays, len(a))
-    with np.errstate(all="ignore"):
-        assert np.array_equal(arrays[2], a / b, equal_nan=True)
-        assert np.array_equal(arrays[4], np.sqrt(np.abs(a)), equal_nan=True)
 
 
 def test_devices_are_listed_or_the_reason_is_given() -> None:
