@@ -8,6 +8,7 @@ blocks are ranked by the time that all take, in rounds of as many as there are u
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +25,7 @@ from luminal.target import Target
 OFFERED = 10  # blocks that a search may choose among: the best by rule
 FEW = 4  # rows, or columns, below which a lane had better keep a row to itself
 SHORT = 8  # steps of a sum, below which copies cost more than they save
-LONGEST = 16  # vectors of columns
+LONGEST = 8  # vectors of lanes: of more, blocks of 128 steps leave the second-level cache
 NO_BLOCKS = "none"
 
 
@@ -73,7 +74,7 @@ class ProductChoices:
         if not named:
             return None
         rule = next(iter(named)) if self.pay else NO_BLOCKS
-        chosen = choices.pick("blocks", rule, [*named, NO_BLOCKS])
+        chosen = choices.pick("blocks", rule, [*named, NO_BLOCKS], self.refusal)
         if chosen == NO_BLOCKS:
             return None
         rows, columns, tile = named[chosen]
@@ -84,6 +85,22 @@ class ProductChoices:
         made = [self.made(rows, columns, tile, deep, n) for n in (turns, 1, 2)]
         stages = [each.stages for each in made if self.fits(each)]
         return self.made(rows, columns, tile, deep, choices.pick("stages", stages[0], stages))
+
+    def refusal(self, name: str) -> str:
+        """Why blocks of a name are not offered."""
+        found = re.fullmatch(r"(\d+)x(\d+) by (\d+)x(\d+)", name)
+        if found is None or "0" in found.groups():
+            return "it is no block, such as 64x64 by 4x4"
+        rows, columns, *tile = map(int, found.groups())
+        blocking = self.made(rows, columns, (tile[0], tile[1]), min(self.depths()), 1)
+        if blocking.lanes > self.groups.most:
+            return (
+                f"its groups have {blocking.lanes} lanes, the device's {self.groups.most} at most"
+            )
+        if not self.fits(blocking):
+            needed, most = shared_bytes(self.sides, blocking), self.groups.shared_bytes
+            return f"it takes {needed} bytes of shared memory, of which a group has {most}"
+        return "others are better by rule"
 
     @cached_property
     def rates(self) -> Rates:
@@ -126,9 +143,8 @@ class ProductChoices:
     def arrangements(self) -> Iterator[tuple[int, int]]:
         """Lanes along the rows by those along the columns."""
         if self.groups.in_vectors:  # only what all lanes share is read as one value
-            yield from (
-                (1, n) for n in _powers(min(self.groups.most, 16 * self.groups.lanes)) if n > 1
-            )
+            most = min(self.groups.most, LONGEST * self.groups.lanes)
+            yield from ((1, n) for n in _powers(most) if n > 1)
             return
         for lanes in (self.groups.lanes // 2, self.groups.lanes, 2 * self.groups.lanes):
             for across in _powers(lanes):

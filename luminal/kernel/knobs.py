@@ -6,7 +6,7 @@ unless a knob sets another. What was asked for, with its legal values, is the ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from luminal.errors import CompileError
@@ -28,8 +28,15 @@ class Choices:
         self.knobs = dict(knobs)
         self.offered: dict[str, tuple[Value, ...]] = {}  # by name, in the order asked for
 
-    def pick(self, name: str, rule: V, others: Iterable[V] = ()) -> V:
-        """The knob's value, or `rule` where it is not set; legal are `rule` and `others`.
+    def pick(
+        self,
+        name: str,
+        rule: V,
+        others: Iterable[V] = (),
+        refusal: Callable[[str], str] | None = None,
+    ) -> V:
+        """The knob's value, or `rule` where it is not set; legal are `rule` and `others`. `refusal`
+        says why another one is not.
 
         A name is asked for once: what is offered under it then holds wherever it is set.
         """
@@ -43,9 +50,10 @@ class Choices:
             return rule
         if self.knobs[name] in self.offered[name]:
             return legal[self.offered[name].index(self.knobs[name])]
-        listed = ", ".join(map(str, legal))
+        listed, found = ", ".join(map(str, legal)), self.knobs[name]
+        why = "" if refusal is None else f": {refusal(str(found))}"
         raise KnobError(
-            f"{self.kernel}: knob {name}={self.knobs[name]} is not legal here; take one of {listed}"
+            f"{self.kernel}: knob {name}={found} is not legal here{why}; take one of {listed}"
         )
 
     def finish(self) -> None:

@@ -162,8 +162,15 @@ def test_a_missing_guard_is_out_of_bounds(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_blocks_that_a_device_has_no_room_for_are_refused() -> None:
     step = the_step("product")
-    with pytest.raises(KnobError, match="knob blocks=512x512 by 8x8 is not legal here; take one"):
-        backend().schedules.place(step, (("blocks", "512x512 by 8x8"),))
+    refused = {
+        "512x512 by 8x8": r"its groups have 4096 lanes, the device's 16 at most; take one of",
+        "4096x4 by 512x2": r"it takes 65\d+ bytes of shared memory, of which a group has 20480;",
+        "4x4 by 4x4": r"others are better by rule; take one of",
+        "many": r"it is no block, such as 64x64 by 4x4; take one of",
+    }
+    for blocks, reason in refused.items():
+        with pytest.raises(KnobError, match=f"knob blocks={blocks} is not legal here: {reason}"):
+            backend().schedules.place(step, (("blocks", blocks),))
     with pytest.raises(KnobError, match="knob deep=4096 is not legal here; take one of"):
         backend().schedules.place(step, (("deep", 4096),))
 
