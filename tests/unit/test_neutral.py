@@ -15,11 +15,10 @@ from luminal.runtime import source_hash
 
 ROOT = Path(source_hash.ROOT)
 MACHINES = re.compile(r"avx|llvm|x86|\bsse|\bneon\b|\bptx\b", re.IGNORECASE)
-POLICY = (
-    re.compile(  # what is thought of a CPU alone: such facts are a backend's costs and schedules
-        r"\bthreads?\b|\bcores?\b|\bl[123]_bytes\b|\bvector_bits\b|cache.lines?\b|-level cache",
-        re.IGNORECASE,
-    )
+# What is thought of a CPU alone: such facts are a backend's costs and schedules.
+POLICY = re.compile(
+    r"\b(threads?|cores?|l[123]_bytes|vector_bits|vector_lanes)\b|cache.lines?\b|-level cache",
+    re.IGNORECASE,
 )
 DECIDES = re.compile(
     r"(hlir|algebra|rules|egraph|select|program|kernel|expand|assemble|compiler)\b"
