@@ -8,12 +8,12 @@ from __future__ import annotations
 from luminal.dtypes import (
     DType,
     bool_,
+    dtype_of,
     float16,
     float32,
     float64,
     uint16,
     uint32,
-    uint64,
 )
 from luminal.expand.builder import Builder, truth
 from luminal.expand.ir import Operand, Type, memory_dtype
@@ -72,25 +72,32 @@ def _saturated(b: Builder, value: Operand, target: DType) -> Operand:
 def _rounding_alike(b: Builder, source: DType, value: Operand, target: DType) -> Operand:
     """An f32 that rounds to f16 or bf16 as `value` itself does.
 
-    Integers go to f16 through f32: those that f32 cannot hold overflow f16. To bf16 they go through
-    f64 and then, as f64 does, to f32 by rounding to odd, which no second rounding can notice.
+    Integers go to f16 through f32: those that f32 cannot hold overflow f16. To bf16 they go as
+    others that f32 holds. f64 is rounded to odd, which no second rounding can notice.
     """
     if source is float32:
         return value
-    if source is not float64 and (source.size <= 2 or target is float16):
-        return b.cast(value, float32)
-    if source.is_int and source.size == 8:
-        value = _sticky(b, value)
-    return _rounded_to_odd(b, b.cast(value, float64))
+    if source is float64:
+        return _rounded_to_odd(b, value)
+    if source.size > 2 and target is not float16:
+        for bits in range(24, source.bits, 15):
+            value = _sticky(b, source, value, bits)
+    return b.cast(value, float32)
 
 
-def _sticky(b: Builder, value: Operand) -> Operand:
-    """A 64-bit integer beyond 2**30 with its low 12 bits as one sticky bit: exact in f64."""
-    lost = b.op("ne", b.op("and", value, 4095), 0)
-    sticky = b.op("shl", b.cast(lost, value.type.dtype), 11)
-    kept = b.op("or", b.op("and", value, -4096), sticky)
-    shifted = b.bitcast(b.op("add", value, 1 << 30), uint64)
-    return b.op("select", b.op("lt", 1 << 31, shifted), kept, value)
+def _sticky(b: Builder, source: DType, value: Operand, bits: int) -> Operand:
+    """An integer, from 2**bits on with all of it that is less than half a unit of bf16 as one bit:
+    up to 2**(bits + 15) it has 24 bits then, as f32 has.
+    """
+    half = 1 << bits - 8
+    lost = b.op("ne", b.op("and", value, half - 1), 0)
+    sticky = b.op("shl", b.cast(lost, source), bits - 9)
+    kept = b.op("or", b.op("and", value, -half), sticky)
+    if source.is_signed:
+        unsigned = dtype_of(f"uint{source.bits}")
+        shifted = b.bitcast(b.op("add", value, 1 << bits), unsigned)
+        return b.op("select", b.op("lt", shifted, 2 << bits), value, kept)
+    return b.op("select", b.op("lt", value, 1 << bits), value, kept)
 
 
 def _rounded_to_odd(b: Builder, value: Operand) -> Operand:

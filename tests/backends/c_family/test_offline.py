@@ -1,5 +1,5 @@
-"""Kernels of the op table, of ten models and of the numerics tests compile for chips that are not
-here, and spill nothing under default schedules.
+"""Kernels of the op table and of ten models compile for chips that are not here, and spill nothing
+under default schedules.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from luminal.models.architectures import read_decoder
 from luminal.session import narrowed
 from tests.backends import op_table
 from tests.backends.c_family import offline
+from tests.backends.c_family.dialects import among
 from tests.backends.c_family.offline import TARGETS, Compiler, graph_of, skip_without
-from tests.backends.c_family.test_op_table import among
 from tests.models import test_architectures, test_families, test_vision, test_whisper, test_yolo
 
 # --- the op table ---------------------------------------------------------------------------------
