@@ -15,7 +15,7 @@ from luminal.backends import registry
 from luminal.backends.backend import Backend, Interpreter
 from luminal.backends.reference.device import OpTrace, ReferenceRunner
 from luminal.dtypes import float32, int64
-from luminal.errors import CompileError, DimError, GraphError, InputError
+from luminal.errors import CompileError, DeviceError, DimError, GraphError, InputError
 from luminal.frontend.foreign import placed
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Extent
@@ -600,6 +600,10 @@ def devices() -> list[Device]:
             rows.append(Device(row.name, row.summary, False, reason))
             continue
         for backend in map(row.current, range(row.count())):
-            memory = backend.memory.memory()
-            rows.append(Device(backend.name, row.summary, True, None, memory))
+            try:
+                memory = backend.memory.memory()
+            except DeviceError as error:  # that of a parent process, or one that has failed
+                rows.append(Device(backend.name, row.summary, False, str(error)))
+            else:
+                rows.append(Device(backend.name, row.summary, True, None, memory))
     return rows

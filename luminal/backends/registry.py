@@ -83,7 +83,7 @@ def find(name: str) -> Backend | Interpreter:
     if name == "auto":
         rows = (BACKENDS[each] for each in AUTOMATIC)
         return next(row for row in rows if row.unavailable() is None).current()
-    base, _, text = name.partition(":")
+    base, _, text = str(name).partition(":")
     row = BACKENDS.get(base)
     if row is None or not (text.isdecimal() or base == name):
         known = ", ".join(map(repr, BACKENDS))

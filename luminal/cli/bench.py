@@ -9,10 +9,9 @@ from statistics import median
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from luminal.cli import bench_decoder, onnx_inputs
+from luminal.cli.console import console, table
 from luminal.cli.options import Backend
 from luminal.errors import InputError
 
@@ -71,11 +70,11 @@ def command(
         runners["onnxruntime"] = other
     times = _measured(runners, blocks)
     best = median(times["luminal"])
-    table = Table("runtime", "median", "least", "to luminal")
+    shown = table("runtime", "median", "least", "to luminal")
     for name, seconds in times.items():
         ratio = f"{median(seconds) / best:.2f}"
-        table.add_row(name, _milliseconds(median(seconds)), _milliseconds(min(seconds)), ratio)
-    Console().print(table)
+        shown.add_row(name, _milliseconds(median(seconds)), _milliseconds(min(seconds)), ratio)
+    console().print(shown)
 
 
 def _onnx_runtime(path: Path, arrays: dict[str, Any], threads: int) -> Callable[[], Any] | None:

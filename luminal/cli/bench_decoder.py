@@ -9,9 +9,7 @@ import resource
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
+from luminal.cli.console import console, table
 from luminal.errors import InputError
 
 if TYPE_CHECKING:
@@ -156,8 +154,8 @@ def _facts(
 
 
 def _print(facts: dict[str, Any]) -> None:
-    console = Console()
-    console.print(
+    out = console()
+    out.print(
         f"{facts['model']}: {facts['layers']} layers, {facts['parameters']:,} parameters; "
         f"{facts['backend']}, {facts['mode']}, {facts['threads']} threads"
     )
@@ -167,17 +165,17 @@ def _print(facts: dict[str, Any]) -> None:
     heads += [f"{peer}, tokens/s" for peer in peers]
     if "whole" in first:
         heads.append(f"all {first['whole']['layers']} layers, tokens/s")
-    table = Table(*heads)
+    shown = table(*heads)
     for row in facts["rows"]:
         cells = [row["work"], f"{row['seconds'] * 1e3:.2f}", f"{row['tokens_per_second']:.1f}"]
         cells.append(f"{row['roofline']:.0%}")
         cells += [f"{row[peer]['tokens_per_second']:.1f}" for peer in peers]
         if "whole" in row:
             cells.append(f"{row['whole']['tokens_per_second']:.1f}")
-        table.add_row(*cells)
-    console.print(table)
+        shown.add_row(*cells)
+    out.print(shown)
     held = ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in facts["memory"].items())
-    console.print(f"memory: {held}")
+    out.print(f"memory: {held}")
     if facts["machine"] is not None:
         flops, memory = (facts["machine"][key] / 1e9 for key in ("flops", "memory"))
-        console.print(f"this machine: {flops:.0f} GFLOP/s, {memory:.1f} GB/s")
+        out.print(f"this machine: {flops:.0f} GFLOP/s, {memory:.1f} GB/s")

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
+from luminal.cli.console import console, table
 
 
 def command() -> None:
     """List the usable devices with their memory, and the reason where one is not."""
     from luminal import session
 
-    table = Table("device", "what it is", "usable", "memory", "free")
+    shown = table("device", "what it is", "usable", "memory", "free")
     for device in session.devices():
         usable = "yes" if device.usable else f"no: {device.reason}"
         memory = device.memory or (None, None)
-        table.add_row(device.name, device.summary, usable, *map(_size, memory))
-    Console().print(table)
+        shown.add_row(device.name, device.summary, usable, *map(_size, memory))
+    console().print(shown)
 
 
 def _size(count: int | None) -> str:

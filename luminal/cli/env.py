@@ -5,27 +5,25 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 
-from rich.console import Console
-from rich.table import Table
-
 from luminal import config
+from luminal.cli.console import console, table
 
 _PACKAGES = ("luminal", "numpy", "ml_dtypes", "llvmlite")
 
 
 def command() -> None:
     """Show all flags (environment variables) with their values, and versions."""
-    console = Console()
-    flags = Table("flag", "value", "meaning", title="flags", title_justify="left")
+    out = console()
+    flags = table("flag", "value", "meaning", title="flags", title_justify="left")
     for row in config.table():
         value = "unset" if row.value is None else str(row.value)
         origin = "default" if row.is_default else "set"
         meaning = f"{row.flag.help}; {row.flag.rule}"
         flags.add_row(row.flag.name, f"{value}\n({origin})", meaning)
-    console.print(flags)
-    console.print(f"python {platform.python_version()}, {platform.platform()}")
+    out.print(flags)
+    out.print(f"python {platform.python_version()}, {platform.platform()}")
     for package in _PACKAGES:
-        console.print(f"{package} {_version(package)}", highlight=False)
+        out.print(f"{package} {_version(package)}", highlight=False)
 
 
 def _version(package: str) -> str:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from luminal.cli import onnx_inputs
+from luminal.cli.console import console, table
 from luminal.errors import InputError
 
 LONGEST = 40
@@ -24,56 +23,55 @@ def command(
     every: Annotated[bool, typer.Option("--all", help="Every tensor, however many.")] = False,
 ) -> None:
     """Show operators, dims and bytes of FILE."""
-    console = Console()
     if file.suffix == ".onnx":
-        _show_model(console, file)
+        _show_model(file)
     elif file.suffix == ".safetensors":
         from luminal.loaders.safetensors_file import read_safetensors
 
         arrays = read_safetensors(file)
         rows = [(name, str(a.dtype), a.shape, a.nbytes) for name, a in arrays.items()]
-        _show_tensors(console, rows, every)
+        _show_tensors(rows, every)
     elif file.suffix == ".gguf":
         from luminal.loaders.gguf import read_gguf
 
         tensors = read_gguf(file).tensors
         rows = [(name, each.kind, each.shape, each.data.nbytes) for name, each in tensors.items()]
-        _show_tensors(console, rows, every)
+        _show_tensors(rows, every)
     else:
         raise InputError(f"info: {file}: takes a .onnx, .gguf or .safetensors file")
 
 
-def _show_model(console: Console, file: Path) -> None:
+def _show_model(file: Path) -> None:
+    out = console()
     model = onnx_inputs.load_model(file)
     from luminal.onnx.describe import describe
 
     found = describe(model)
     opsets = ", ".join(f"{domain} {version}" for domain, version in found.opsets.items())
-    console.print(
+    out.print(
         f"{file.name}: {sum(found.operators.values())} nodes, {found.weights} weights of "
         f"{_bytes(found.bytes)}, operator sets {opsets}"
     )
-    table = Table("", "name", "type")
+    shown = table("", "name", "type")
     for kind, named in (("input", found.inputs), ("output", found.outputs)):
         for name, text in named.items():
-            table.add_row(kind, name, text.replace("[", r"\["))
-    console.print(table)
-    counts = Table("operator", "nodes")
+            shown.add_row(kind, name, text)
+    out.print(shown)
+    counts = table("operator", "nodes")
     for name, count in sorted(found.operators.items(), key=lambda each: (-each[1], each[0])):
         counts.add_row(name, str(count))
-    console.print(counts)
+    out.print(counts)
 
 
-def _show_tensors(
-    console: Console, rows: Sequence[tuple[str, str, tuple[int, ...], int]], every: bool
-) -> None:
+def _show_tensors(rows: Sequence[tuple[str, str, tuple[int, ...], int]], every: bool) -> None:
     """Names, types, dims and bytes."""
-    table = Table("tensor", "type", "dims", "bytes")
+    out = console()
+    shown = table("tensor", "type", "dims", "bytes")
     for name, kind, shape, size in rows if every else rows[:LONGEST]:
-        table.add_row(name, kind, " x ".join(map(str, shape)) or "scalar", _bytes(size))
-    console.print(table)
+        shown.add_row(name, kind, " x ".join(map(str, shape)) or "scalar", _bytes(size))
+    out.print(shown)
     hidden = "" if every or len(rows) <= LONGEST else f", {len(rows) - LONGEST} not shown (--all)"
-    console.print(f"{len(rows)} tensors, {_bytes(sum(row[3] for row in rows))}{hidden}")
+    out.print(f"{len(rows)} tensors, {_bytes(sum(row[3] for row in rows))}{hidden}")
 
 
 def _bytes(count: int) -> str:

@@ -39,6 +39,29 @@ def test_env_names_every_flag(
     assert "llvmlite 0.50" in printed
 
 
+def test_brackets_colons_and_long_words_of_data_are_printed_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with config.override(LUMINAL_CACHE_DIR=Path("/nowhere/[cuda]/:cat:")):
+        assert run(monkeypatch, "env") == 0
+    assert "/nowhere/[cuda]/:cat:" in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "60")
+    with config.override(LUMINAL_CACHE_DIR=Path("/" + "x" * 70)):
+        assert run(monkeypatch, "env") == 0
+    assert capsys.readouterr().out.count("x") >= 70
+
+
+def test_commands_print_by_the_console_that_takes_texts_as_data() -> None:
+    files = [path for path in (ROOT / "luminal" / "cli").glob("*.py") if path.stem != "console"]
+    assert len(files) > 10
+    assert [
+        path.name
+        for path in files
+        if "import rich" in (text := path.read_text()) or "from rich" in text
+    ] == []
+
+
 def test_cache_info_and_clear(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from luminal.backends import registry
 from luminal.cli.devices import command
 from luminal.frontend.foreign import is_device
 from luminal.hlir.memory import HOST
+from luminal.runtime.device import Device
 
 X = np.arange(4, dtype=np.float32)
 DEVICE = "interpreted"
@@ -155,6 +156,8 @@ def test_names_that_no_device_has() -> None:
             lm.device(wrong)
     with pytest.raises(lm.CompileError, match="backend 'cpu:1': there is 1 device here"):
         lm.compile(doubled(), "cpu:1")
+    with pytest.raises(lm.CompileError, match="backend 3: takes 'cpu', "):
+        lm.compile(doubled(), 3)  # type: ignore[arg-type]
     assert device_of(lm.compile(doubled(), "cpu:0")) == "cpu"
 
 
@@ -168,3 +171,18 @@ def test_the_command_lists_devices_with_their_memory(capsys: pytest.CaptureFixtu
     text = capsys.readouterr().out
     assert "4.0" in text
     assert all(row.name.split(":")[0][:3] in text for row in rows.values())
+
+
+def test_a_device_of_the_parent_process_is_listed_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = registry.find(DEVICE).memory
+    assert isinstance(device, Device)
+    monkeypatch.setattr(device, "_process", -1)
+    monkeypatch.setattr(type(device.driver), "survives_fork", False)
+    rows = {row.name: row for row in lm.devices()}
+    assert rows["cpu"].usable
+    assert not rows[DEVICE].usable
+    assert "this process was forked" in (rows[DEVICE].reason or "")
+    monkeypatch.undo()
+    assert {row.name: row for row in lm.devices()}[DEVICE].usable
