@@ -255,10 +255,10 @@ def test_a_llama_with_experts_or_a_window_is_another_class() -> None:
         "llama.attention.sliding_window_pattern": [True, False],
     }
     found = config(LLAMA | slides, embedding)
-    assert (found["model_type"], found["sliding_window"]) == ("mistral", 7)
+    assert (found["model_type"], found["sliding_window"]) == ("ministral", 7)
     assert found["layer_types"] == ["sliding_attention", "full_attention"]
     slides["llama.attention.sliding_window_pattern"] = [True]
-    with pytest.raises(LoadError, match="sliding_window_pattern has 1 of 2 layers"):
+    with pytest.raises(LoadError, match="must be a flag for each of 2 layers"):
         config(LLAMA | slides, embedding)
 
 
