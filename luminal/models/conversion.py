@@ -51,6 +51,10 @@ def convert(
     place = given_path(target)
     kind = _checked(dtype, place)
     path = locate(source)
+    if place.is_file() and (
+        place.samefile(path) or (path.is_dir() and place.parent.samefile(path))
+    ):
+        raise InputError(f"convert: {place} is read from; write another file")
     if path.suffix == ".safetensors":
         _convert_arrays(path, place, kind)
         return

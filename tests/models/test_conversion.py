@@ -235,6 +235,13 @@ def test_what_has_no_place_is_refused(folder: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             convert(folder, tmp_path / target, dtype)
+    for source in (folder, folder / "model.safetensors"):
+        before = (folder / "model.safetensors").read_bytes()
+        with pytest.raises(
+            InputError, match=r"model\.safetensors is read from; write another file"
+        ):
+            convert(source, folder / "model.safetensors")
+        assert (folder / "model.safetensors").read_bytes() == before
     wide = {"w": np.full((2, 2), 1e6, np.float32)}
     lm.save(tmp_path / "wide.safetensors", wide)
     with pytest.raises(InputError, match="w: has values beyond f16's 65504; use bf16 or f32"):
