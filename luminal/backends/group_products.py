@@ -171,8 +171,9 @@ class ProductChoices:
         """Steps of a sum at once, the best first."""
         steps = self.extents[3]
         rule = self.rates.deep
-        usual = [rule, rule // 2, 2 * rule, rule // 4, 4 * rule]
-        return [n for n in usual if n < 2 * steps] or [_ceiling(steps)]
+        # A step costs what an eighth of the longest does beside its work; the last may be idle.
+        usual = sorted((rule, rule // 2, rule // 4), key=lambda n: -(-steps // n) * (n + rule // 8))
+        return [n for n in (*usual, 2 * rule, 4 * rule) if n < 2 * steps] or [_ceiling(steps)]
 
     def made(
         self, rows: int, columns: int, tile: tuple[int, int], deep: int, stages: int
