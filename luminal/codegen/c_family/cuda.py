@@ -14,8 +14,6 @@ TYPES = {
     "u64": "unsigned long long", "f32": "float", "f64": "double",
 }  # fmt: skip
 SUFFIXES = {"u32": "u", "i64": "ll", "u64": "ull", "f32": "f"}
-RESIDENT = 1024
-"""Lanes of a multiprocessor at a time: half of what it holds, which leaves 64 registers each."""
 SAME_BYTES = """template <class To, class From> __device__ inline To same_bytes(From value)
 {
     union { From from; To to; } both;
@@ -50,8 +48,8 @@ class CudaCpp(Dialect):
         return f'extern "C" __global__ {bound}void {KERNEL}({", ".join([*memory, *values])})'
 
     def bound(self, lanes: int) -> str:
-        """Of a group. Told no number of groups, NVRTC keeps to 32 registers and spills the rest."""
-        return f"__launch_bounds__({lanes}, {max(1, RESIDENT // lanes)})"
+        """Of a group. Without a second number NVRTC keeps to 32 registers and spills the rest."""
+        return f"__launch_bounds__({lanes}, 1)"
 
     def bitcast(self, dtype: DType, value: str) -> str:
         return f"same_bytes<{self.types[dtype.short]}>({value})"
