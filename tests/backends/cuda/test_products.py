@@ -1,0 +1,31 @@
+"""Products in blocks as NVRTC compiles them for chips that are not here: their tiles stay in
+registers.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import luminal as lm
+from luminal.backends.c_backend import machine
+from luminal.backends.cuda import nvrtc
+from luminal.backends.cuda.backend import Cuda
+from luminal.compiler import lower_by_stages
+from tests.backends.cuda.test_nvrtc import needs_nvrtc
+
+CHIP = Cuda(machine("cuda", 108, 48 << 10, 40 << 20))
+SHAPES = {"f32": (4096, 4096, 4096), "f64": (512, 1024, 2048), "bf16": (1000, 777, 1333)}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize("dtype", SHAPES)
+def test_the_default_blocks_of_products_do_not_spill(dtype: str, architecture: str) -> None:
+    m, k, n = SHAPES[dtype]
+    cx = lm.Graph()
+    (cx.tensor((m, k), name="a", dtype=dtype) @ cx.tensor((k, n), name="b", dtype=dtype)).output(
+        "y"
+    )
+    (kernel,) = lower_by_stages(cx.graph(), CHIP).program.kernels
+    assert kernel.lanes >= 64
+    assert nvrtc.compile(CHIP.text(kernel), architecture).spilled == 0
