@@ -162,7 +162,7 @@ class Executable:
         self._trained = [held for held in self._states if isinstance(held, Parameter)]
         for parameter in self._trained:
             parameter.assigned()
-        self._newest = 0  # version of any Parameter, when locks were last looked for
+        self._newest: int | None = None  # version of any Parameter, when locks were last looked for
         self._held = _Held(())
         self._outputs = Outputs(graph, self._signature.quantities)
         self._input_names = tuple(spec.name for spec in self._inputs)

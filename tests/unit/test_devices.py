@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +14,7 @@ from luminal.backends import registry
 from luminal.cli.devices import command
 from luminal.frontend.foreign import is_device
 from luminal.hlir.memory import HOST
+from luminal.hlir.state import Parameter
 from luminal.runtime.device import Device
 
 X = np.arange(4, dtype=np.float32)
@@ -186,3 +188,20 @@ def test_a_device_of_the_parent_process_is_listed_with_the_reason(
     assert "this process was forked" in (rows[DEVICE].reason or "")
     monkeypatch.undo()
     assert {row.name: row for row in lm.devices()}[DEVICE].usable
+
+
+def test_a_run_waits_for_its_states_before_any_parameter_was_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Parameter, "newest", 0)  # as in a process that has none
+    cx = lm.Graph()
+    held = cx.state((4,), name="held")
+    cx.assign(held.state, held + cx.tensor((4,), name="x"))
+    exe = lm.compile(cx, "cpu")
+    thread = threading.Thread(target=lambda: exe(x=X))
+    with held.state.lock:
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive()
+    thread.join()
+    np.testing.assert_array_equal(held.state.numpy(), X)
