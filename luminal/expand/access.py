@@ -162,6 +162,10 @@ def _write(
     tiles: Tiles, statement: Store, at: tuple[Operand, int], value: Operand, mask: Operand | None
 ) -> None:
     b, dtype = tiles.b, statement.value.dtype
+    if statement.add and mask is not None and value.type.lanes == 1:
+        # One branch around the load, the sum and the store, not a mask for each access.
+        b.where(mask, lambda: _write(tiles, statement, at, value, None))
+        return
     if mask is not None and uniform(mask) == 0:
         return
     if statement.add:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from luminal import config, dtypes
+from luminal.backends import registry
 from luminal.dtypes import DType
+from luminal.dump import Dump
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import OPS
 from tests.backends import op_table
@@ -45,6 +49,14 @@ def test_a_sample_of_the_op_table(group: str) -> None:
 
 def test_bfloat16_is_converted_with_the_same_bits() -> None:
     check_table(dtypes.bfloat16, "casts")
+
+
+def test_counts_are_added_inside_one_branch() -> None:
+    graph = Graph()
+    graph.tensor((100_000,), "int64", "i").bincount(size=1000).output("counts")
+    text = Dump(graph, registry.find("cpu")).text("expanded")
+    assert re.search(r"if %\d+:\n +%(\d+): i64 = load .*\n +%(\d+): i64 = add %\1 1\n +store", text)
+    assert not re.search(r"(load|store).* if ", text)
 
 
 @pytest.mark.long
