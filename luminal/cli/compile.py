@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from luminal.cli.options import Backend
+from luminal.cli.output import writing
 from luminal.errors import InputError
 
 if TYPE_CHECKING:  # imported when the command runs
@@ -107,13 +108,13 @@ def _report(
         given: dict[Any, Any] = {**arrays.inputs, **arrays.parameters}
         made = executable.profile(given, dims=arrays.dims)
     typer.echo(str(made))
-    try:
-        if path is not None and path.suffix == ".json":
+    if path is None:
+        return
+    with writing("compile: --report", path):
+        if path.suffix == ".json":
             path.write_text(made.to_json() + "\n", encoding="utf-8")
-        elif path is not None:
+        else:
             made.html(path)
-    except OSError as error:
-        raise InputError(f"compile: --report {path}: cannot be written: {error.strerror}") from None
 
 
 def _interval(text: str) -> tuple[str, tuple[int, int]]:

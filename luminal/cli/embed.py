@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 from luminal.cli.options import Backend
+from luminal.cli.output import writing
 from luminal.errors import InputError
 from luminal.loaders.write_atomic import replacing
 
@@ -41,13 +42,11 @@ def command(
         for text, vector in zip(given, vectors, strict=True):
             typer.echo(json.dumps({"text": text, "vector": vector.tolist()}))
         return
-    try:
+    with writing("--output", output):
         content = io.BytesIO()  # NumPy itself cannot write to a pipe
         np.save(content, vectors)
         with replacing(output) as file:
             file.write(content.getbuffer())
-    except OSError as error:
-        raise InputError(f"--output {output}: cannot be written: {error.strerror}") from None
 
 
 def _lines() -> list[str]:

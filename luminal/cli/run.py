@@ -10,7 +10,7 @@ import typer
 
 from luminal.cli import onnx_inputs
 from luminal.cli.options import Backend
-from luminal.errors import InputError
+from luminal.cli.output import writing
 
 
 def command(
@@ -59,8 +59,5 @@ def _write(path: Path, outputs: dict[str, Any]) -> None:
     arrays: dict[str, Any] = {
         name: value for name, value in outputs.items() if isinstance(value, np.ndarray)
     }
-    try:
-        with path.open("wb") as file:
-            np.savez(file, **arrays)
-    except OSError as error:
-        raise InputError(f"--output {path}: cannot be written: {error.strerror}") from None
+    with writing("--output", path), path.open("wb") as file:
+        np.savez(file, **arrays)

@@ -339,6 +339,16 @@ def test_vectors_are_written_whole_or_not(tmp_path: Path, monkeypatch: pytest.Mo
     assert not list(tmp_path.glob("*.tmp"))
 
 
+def test_vectors_that_nobody_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved("bert", tmp_path)
+    with_tokenizer(tmp_path)
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = "embed", "a", "--model", str(tmp_path), "--backend", "reference"
+    assert fails(monkeypatch, *words, "-o", f"/dev/fd/{writer}") == "141"
+    os.close(writer)
+
+
 COMMANDS = {
     "generate": ("generate --prompt x", "a language model"),
     "transcribe": ("transcribe a.wav", "a Whisper"),

@@ -200,16 +200,22 @@ def test_an_output_that_is_full_is_one_line() -> None:
 
 WRITE = """
 import sys, typer
+from pathlib import Path
+from luminal.cli.output import writing
 from luminal.cli import main
 main.app.command("write")(lambda: typer.echo("x"))
-sys.argv[1:] = ["write"]
+@main.app.command("file")
+def file():
+    with writing("--output", Path("/dev/stdout")), open("/dev/stdout", "w") as file:
+        file.write("x")
 main.main()"""
 
 
-def test_an_output_that_nobody_reads_ends_as_sigpipe_does() -> None:
+@pytest.mark.parametrize("subcommand", ["write", "file"])
+def test_an_output_that_nobody_reads_ends_as_sigpipe_does(subcommand: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-c", WRITE]
+    command = [sys.executable, "-c", WRITE, subcommand]
     done = subprocess.run(
         command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT
     )
@@ -218,7 +224,7 @@ def test_an_output_that_nobody_reads_ends_as_sigpipe_does() -> None:
 
 
 def test_an_output_that_is_closed_is_one_line() -> None:
-    command = ["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, WRITE]
+    command = ["sh", "-c", 'exec "$0" -c "$1" write >&-', sys.executable, WRITE]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
     expected = "luminal: the output cannot be written: not writable\n"
     assert (done.returncode, done.stderr) == (1, expected)
