@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import luminal as lm
 from luminal import config, dtypes
 from luminal.backends import registry
 from luminal.dtypes import DType
@@ -52,11 +53,11 @@ def test_bfloat16_is_converted_with_the_same_bits() -> None:
 
 
 def test_counts_are_added_inside_one_branch() -> None:
-    graph = Graph()
+    graph = lm.Graph()
     graph.tensor((100_000,), "int64", "i").bincount(size=1000).output("counts")
-    text = Dump(graph, registry.find("cpu")).text("expanded")
+    text = Dump(graph.graph(), registry.find("cpu")).text("expanded")
     assert re.search(r"if %\d+:\n +%(\d+): i64 = load .*\n +%(\d+): i64 = add %\1 1\n +store", text)
-    assert not re.search(r"(load|store).* if ", text)
+    assert not re.search(r": i64 = load .* if ", text)
 
 
 @pytest.mark.long
