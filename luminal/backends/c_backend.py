@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from luminal.backends import device_costs
-from luminal.backends.group_schedules import GroupSchedules
-from luminal.backends.groups import Groups
+from luminal.backends.groups.facts import Groups
+from luminal.backends.groups.schedules import GroupSchedules
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell_tiles
 from luminal.costs import Costs

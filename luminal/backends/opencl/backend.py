@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from luminal.backends import device_costs
 from luminal.backends.c_backend import CBackend, machine
-from luminal.backends.groups import Groups
+from luminal.backends.groups.facts import Groups
 from luminal.backends.opencl import platforms
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.codegen.c_family.opencl import OPENCL

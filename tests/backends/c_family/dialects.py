@@ -11,7 +11,7 @@ import pytest
 
 from luminal import dtypes
 from luminal.backends.c_backend import CBackend, machine
-from luminal.backends.groups import Groups
+from luminal.backends.groups.facts import Groups
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell
 from luminal.dtypes import DType

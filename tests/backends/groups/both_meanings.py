@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from luminal.backends.c_backend import CBackend, machine
-from luminal.backends.groups import Groups
+from luminal.backends.groups.facts import Groups
 from luminal.backends.interpreted.driver import InterpretedCode, InterpretedDriver
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.codegen.c_family.opencl import OPENCL

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
-from luminal.backends.groups import Groups
+from luminal.backends.groups.facts import Groups
 from luminal.kernel.knobs import Choices
 from luminal.kernel.loops import Access, LoopAxis, accesses
 from luminal.kernel.product_blocks import Blocking, shared_bytes

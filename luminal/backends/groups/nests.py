@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.lanes import Lanes as Judge
-from luminal.backends.powers import ceiling, floor
+from luminal.backends.groups.powers import ceiling, floor
 from luminal.kernel.knobs import Choices
 from luminal.kernel.loops import UNKNOWN, LoopAxis
 from luminal.kernel.schedule import SINGLE, Schedule, TileChoice

@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from luminal import config
-from luminal.backends import group_cascades, group_nests, group_rows
 from luminal.backends.cpu.schedule import cascade as scalar_cascades
 from luminal.backends.cpu.schedule import nest as scalar_nests
 from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.space import COMBINED as SCALAR_COMBINED
 from luminal.backends.cpu.schedule.space import nearby
 from luminal.backends.cpu.schedule.steps import VectorSchedules
-from luminal.backends.group_products import ProductChoices
-from luminal.backends.groups import Groups
+from luminal.backends.groups import cascades, nests, rows
+from luminal.backends.groups.facts import Groups
+from luminal.backends.groups.products import ProductChoices
 from luminal.kernel.barriers import in_shared_memory, with_barriers
 from luminal.kernel.cost import label
 from luminal.kernel.evaluate import Placed
@@ -48,14 +48,7 @@ COMBINED = ("blocks", "deep", "group", "along", "short")
 
 Step = NestStep | CascadeStep | ScanStep | SortStep
 """What groups may run."""
-Made = (
-    Schedule
-    | Blocking
-    | scalar_cascades.Plan
-    | group_rows.ScanChoice
-    | group_rows.SortChoice
-    | None
-)
+Made = Schedule | Blocking | scalar_cascades.Plan | rows.ScanChoice | rows.SortChoice | None
 """All the choices of a kernel; None: there is but one way."""
 
 
@@ -135,9 +128,9 @@ class GroupSchedules:
             case NestStep():
                 return True
             case CascadeStep():
-                return self.groups.meets_often or not group_cascades.is_narrow(step.cascade)
+                return self.groups.meets_often or not cascades.is_narrow(step.cascade)
             case ScanStep(group):
-                return self.groups.meets_often or not group_rows.lies_along(group)
+                return self.groups.meets_often or not rows.lies_along(group)
             case SortStep():
                 return self.groups.meets_often
 
@@ -153,21 +146,21 @@ class GroupSchedules:
 def _can_share(step: Step, facts: Facts | None) -> bool:
     """Is there work for several lanes, which one worker would not do in a better way?"""
     if facts is not None:
-        return group_nests.can_share(facts)
-    return not isinstance(step, SortStep) or group_rows.is_short(step.group)
+        return nests.can_share(facts)
+    return not isinstance(step, SortStep) or rows.is_short(step.group)
 
 
 def _by_groups(step: Step, facts: Facts | None, choices: Choices, group: int) -> Made:
     match step:
         case NestStep():
             assert facts is not None
-            return group_nests.chosen(facts, choices, group)
+            return nests.chosen(facts, choices, group)
         case CascadeStep():
-            return "steps", group_cascades.blocks(step.cascade, choices, group)
+            return "steps", cascades.blocks(step.cascade, choices, group)
         case ScanStep():
-            return group_rows.scan(step.group, choices, group)
+            return rows.scan(step.group, choices, group)
         case SortStep():
-            return group_rows.SortChoice(group)
+            return rows.SortChoice(group)
 
 
 def _placed(step: Step, made: Made) -> Placed:
@@ -176,12 +169,12 @@ def _placed(step: Step, made: Made) -> Placed:
             return place(step.group, made)
         case Blocking():
             return place_blocks(step.group, made)
-        case group_rows.ScanChoice() | group_rows.SortChoice():
+        case rows.ScanChoice() | rows.SortChoice():
             return made.place(step.group)
         case None:
             if isinstance(step, ScanStep):
-                return place_scan(step.group, SINGLE, group_rows.CHUNK)
-            return place_sort(step.group, group_rows.CHUNK)
+                return place_scan(step.group, SINGLE, rows.CHUNK)
+            return place_sort(step.group, rows.CHUNK)
         case _:
             assert isinstance(step, CascadeStep)
             return place_cascade(step.group, step.cascade, *made)

@@ -8,7 +8,7 @@ memory.
 from __future__ import annotations
 
 from luminal.algebra.frames import extent_of
-from luminal.backends.powers import ceiling
+from luminal.backends.groups.powers import ceiling
 from luminal.kernel.cascade import Cascade, lane_axis
 from luminal.kernel.cascade_work import Blocking
 from luminal.kernel.knobs import Choices

@@ -1,0 +1,1 @@
+"""Schedules for devices that run kernels by groups of lanes."""
