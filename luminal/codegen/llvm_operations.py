@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from luminal.codegen import llvm_pairs
+from luminal.codegen import llvm_dots
 from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
+from luminal.codegen.llvm_dots import bf16_pairs
 from luminal.codegen.llvm_library import library
-from luminal.codegen.llvm_pairs import multiply_add_pairs
+from luminal.dots import BF16_PAIRS
 from luminal.dtypes import DType, bool_, float32, float64, uint16
 from luminal.expand.builder import Instructions
 from luminal.expand.ir import Type
@@ -128,7 +129,7 @@ def instructions(features: tuple[str, ...]) -> Instructions:
     if "avx512f" in features:
         found.add(("scale", Type(float32, 16)))
     if "avx512bf16" in features:
-        found |= {("dot", Type(float32, n)) for n in (1, *llvm_pairs.WIDTHS)}
+        found |= {(BF16_PAIRS.name, Type(float32, n)) for n in (1, *llvm_dots.WIDTHS)}
     if "f16c" in features:
         found |= {("widen_half", Type(float32, n)) for n in WIDTHS}
         found |= {("narrow_half", Type(uint16, n)) for n in WIDTHS}
@@ -170,7 +171,7 @@ OPERATIONS: Mapping[str, Emit] = {
     "any": _any,
     "count": _count,
     "scale": _scale,
-    "dot": lambda b, dtype, args, out: multiply_add_pairs(b, args[1], args[2], args[0]),
+    BF16_PAIRS.name: lambda b, dtype, args, out: bf16_pairs(b, *args),
     "widen_half": _widen_half,
     "narrow_half": _narrow_half,
 }

@@ -60,7 +60,9 @@ class _Walk:
         self.constants: dict[Constant, IRValue] = {}
         self.spread: dict[int, IRValue] = {}  # masks that are a scalar in every lane
         self.pointers: dict[str, IRValue] = {}  # to buffers
-        self.kept: list[dict[tuple[str, Operand], IRValue]] = []  # pointers, by the open body
+        self.kept: list[
+            dict[tuple[str, Operand, IRType], IRValue]
+        ] = []  # pointers, by the open body
 
     def kernel(self, kernel: Kernel) -> None:
         b = self.b
@@ -116,7 +118,7 @@ class _Walk:
 
     def pointer(self, statement: Load | Store, element: IRType) -> IRValue:
         """What LLVM adds to one pointer for nothing is a distance from one that is kept."""
-        key = statement.buffer, statement.address
+        key = statement.buffer, statement.address, element
         base = next((kept[key] for kept in self.kept if key in kept), None)
         if base is None:
             address = self.value(statement.address)

@@ -8,10 +8,11 @@ are made lane by lane.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from luminal.dtypes import int64
-from luminal.expand.casts import from_memory, to_memory
+from luminal.dots import WORDS
+from luminal.dtypes import DType, int64
+from luminal.expand.casts import from_memory, held_dtype, neighbours, to_memory, word_of
 from luminal.expand.fold import constant, uniform
 from luminal.expand.index import without_constant
 from luminal.expand.ir import Operand, Type, memory_dtype
@@ -20,8 +21,9 @@ from luminal.expand.pointwise import POINTWISE
 from luminal.expand.shuffled import backwards, strided, transposable, transposed
 from luminal.expand.tiles import Elements, Position, Tiles
 from luminal.kernel.loops import SHORT_STEP
+from luminal.kernel.neighbours import word_offset
 from luminal.kernel.tile_ir import Load, Store
-from luminal.shape.expression import ONE, TRUE, ZERO, Expression, Symbol
+from luminal.shape.expression import ONE, TRUE, ZERO, Expression, Symbol, const
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +53,54 @@ class _Place:
 
 
 def load(tiles: Tiles, statement: Load) -> None:
-    """Every piece of the tile."""
+    """Every piece of the tile. Neighbours that lie side by side are a word; others become one."""
     out = statement.out
-    across = transposable(tiles, statement)
-    if across is not None:
-        tiles.values[out.id] = _load_transposed(tiles, statement, across)
+    type_ = memory_dtype(tiles.buffers[statement.buffer].dtype)
+    near = tiles.near_axis(out.axes)
+    if near is None:
+        tiles.values[out.id] = _elements(tiles, statement, out.axes, type_)
         return
+    count = tiles.pieces[near].neighbours
+    axes = tuple(axis for axis in out.axes if axis is not near)
+    offset = word_offset(statement.offset, near, count)
+    if offset is not None:
+        word = replace(statement, offset=offset)
+        found = _elements(tiles, word, axes, WORDS[count * type_.size])
+    else:
+        moved = (statement.offset.substitute({near: const(n)}) for n in range(count))
+        parts = [_elements(tiles, replace(statement, offset=at), axes, type_) for at in moved]
+        found = {
+            key: word_of(tiles.b, [part[key] for part in parts], out.dtype) for key in parts[0]
+        }
+    at = out.axes.index(near)
+    tiles.values[out.id] = {(*key[:at], 0, *key[at:]): value for key, value in found.items()}
+
+
+def _elements(tiles: Tiles, statement: Load, axes: Sequence[Symbol], type_: DType) -> Elements:
+    """Elements, or words, at every piece of these axes."""
+    across = transposable(tiles, statement, axes)
+    if across is not None:
+        return _load_transposed(tiles, statement, axes, across, type_)
     elements: Elements = {}
-    for key, position in tiles.positions(out.axes):
-        place = _place(tiles, statement, out.axes, position)
+    for key, position in tiles.positions(axes):
+        place = _place(tiles, statement, axes, position)
         if place.lanes is None:
-            elements[key] = read(tiles, statement.buffer, place.address(tiles), place.mask)
+            at = place.address(tiles)
+            elements[key] = read(tiles, statement.buffer, at, place.mask, type_=type_)
         else:
-            elements[key] = _load(tiles, statement.buffer, place, place.lanes)
-    tiles.values[out.id] = elements
+            elements[key] = _load(tiles, statement.buffer, place, place.lanes, type_)
+    return elements
 
 
-def _load(tiles: Tiles, buffer: str, place: _Place, lanes: Lanes) -> Operand:
+def _load(tiles: Tiles, buffer: str, place: _Place, lanes: Lanes, type_: DType) -> Operand:
     b, mask = tiles.b, place.mask
     step = lanes.step(place.offset)
     if step is None or not step.is_const or not -1 <= step.constant <= SHORT_STEP:
-        return read(tiles, buffer, place.addresses(tiles), mask, lanes.count)
+        return read(tiles, buffer, place.addresses(tiles), mask, lanes.count, type_)
     address, distance = place.address(tiles)
 
     def in_a_row(beyond: int, mask: Operand | None) -> Operand:
-        return read(tiles, buffer, (address, distance + beyond), mask, lanes.count)
+        return read(tiles, buffer, (address, distance + beyond), mask, lanes.count, type_)
 
     if step is ONE:
         return in_a_row(0, mask)
@@ -85,42 +110,72 @@ def _load(tiles: Tiles, buffer: str, place: _Place, lanes: Lanes) -> Operand:
         return strided(b, in_a_row, mask, lanes.count, step.constant)
     # One load for all lanes, made where any of them asks for it.
     wanted = None if mask is None else b.op("any", mask)
-    value = lanes.spread(read(tiles, buffer, (address, distance), wanted))
+    value = lanes.spread(read(tiles, buffer, (address, distance), wanted, type_=type_))
     if mask is None:
         return value
     return b.op("select", mask, value, constant(value.type, 0))
 
 
-def _load_transposed(tiles: Tiles, statement: Load, across: Symbol) -> Elements:
+def _load_transposed(
+    tiles: Tiles, statement: Load, axes: Sequence[Symbol], across: Symbol, type_: DType
+) -> Elements:
     mask = _place(tiles, statement, (), {}).mask
-    count = tiles.lanes(statement.out.axes)
+    count = tiles.lanes(axes)
     where = None if mask is None else tiles.b.spread(mask, count)
 
     def in_a_row(offset: Expression, distance: int) -> Operand:
-        return read(tiles, statement.buffer, tiles.index.place(offset, distance), where, count)
+        at = tiles.index.place(offset, distance)
+        return read(tiles, statement.buffer, at, where, count, type_)
 
-    return transposed(tiles, statement, across, in_a_row)
+    return transposed(tiles, statement, axes, across, in_a_row)
 
 
 def read(
-    tiles: Tiles, buffer: str, at: tuple[Operand, int], mask: Operand | None, lanes: int = 1
+    tiles: Tiles,
+    buffer: str,
+    at: tuple[Operand, int],
+    mask: Operand | None,
+    lanes: int = 1,
+    type_: DType | None = None,
 ) -> Operand:
-    """Elements as they are held; 0 where the mask does not hold."""
+    """Elements as they are held, or words of this type; 0 where the mask does not hold."""
     dtype = tiles.buffers[buffer].dtype
-    type_ = Type(memory_dtype(dtype), lanes)
+    own = memory_dtype(dtype)
+    wanted = Type(type_ or own, lanes)
     if mask is not None and uniform(mask) == 0:
-        value: Operand = constant(type_, 0)
+        value: Operand = constant(wanted, 0)
     else:
         address, distance = at
-        value = tiles.b.load(type_, buffer, address, mask, distance)
-    return from_memory(tiles.b, dtype, value)
+        value = tiles.b.load(wanted, buffer, address, mask, distance)
+    return from_memory(tiles.b, dtype, value) if wanted.dtype is own else value
 
 
 # --- stores ---------------------------------------------------------------------------------------
 
 
 def store(tiles: Tiles, statement: Store) -> None:
-    """Every piece in row-major order; what is added is added one piece after the other."""
+    """Every piece in row-major order; what is added is added one piece after the other. Neighbours
+    are stored as the word that holds them, or one by one.
+    """
+    value = statement.value
+    elements = tiles.values[value.id]
+    near = tiles.near_axis(value.axes)
+    if near is None:
+        _store(tiles, statement, elements)
+        return
+    count = tiles.pieces[near].neighbours
+    offset = word_offset(statement.offset, near, count)
+    if offset is not None:
+        _store(tiles, replace(statement, offset=offset), elements)
+        return
+    parts = {key: neighbours(tiles.b, word, value.dtype) for key, word in elements.items()}
+    for n in range(count):
+        part = {key: own[n] for key, own in parts.items()}
+        at = statement.offset.substitute({near: const(n)})
+        _store(tiles, replace(statement, offset=at), part)
+
+
+def _store(tiles: Tiles, statement: Store, elements: Elements) -> None:
     used = set(statement.value.axes) | statement.offset.symbols() | statement.guard.symbols()
     for _, tile in statement.indices:
         used |= set(tile.axes)
@@ -130,7 +185,8 @@ def store(tiles: Tiles, statement: Store) -> None:
     alone = tiles.is_first(axes)
     for _, position in tiles.positions(axes):
         place = _place(tiles, statement, axes, position, alone)
-        value, lanes = tiles.element(statement.value, position), place.lanes
+        value = elements[tuple(position[axis] for axis in statement.value.axes)]
+        lanes = place.lanes
         if lanes is None:
             _write(tiles, statement, place.address(tiles), value, place.mask)
             continue
@@ -172,7 +228,9 @@ def _write(
         old = read(tiles, statement.buffer, at, mask, value.type.lanes)
         value = POINTWISE["Add"](b, dtype, (old, value))
     address, distance = at
-    b.store(statement.buffer, address, to_memory(b, dtype, value), mask, distance)
+    if value.type.dtype is held_dtype(dtype):
+        value = to_memory(b, dtype, value)
+    b.store(statement.buffer, address, value, mask, distance)
 
 
 def _write_by_lane(

@@ -5,6 +5,9 @@ Every float narrowing rounds once, to nearest even, also from f64 and from 64-bi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
 from luminal.dtypes import (
     DType,
     bool_,
@@ -32,6 +35,25 @@ def from_memory(b: Builder, dtype: DType, value: Operand) -> Operand:
 def to_memory(b: Builder, dtype: DType, value: Operand) -> Operand:
     """A value about to be stored."""
     return b.cast(value, memory_dtype(dtype))
+
+
+def neighbours(b: Builder, word: Operand, dtype: DType) -> list[Operand]:
+    """The elements that a word holds, as they are held."""
+    own = memory_dtype(dtype)
+    bits = dtype_of(f"uint{own.bits}")
+    shifts = range(0, word.type.dtype.bits, own.bits)
+    return [b.bitcast(b.cast(b.op("shr", word, n), bits), own) for n in shifts]
+
+
+def word_of(b: Builder, parts: Sequence[Operand], dtype: DType) -> Operand:
+    """Elements that are held apart as one word, the first one lowest."""
+    own = memory_dtype(dtype)
+    bits, wide = dtype_of(f"uint{own.bits}"), dtype_of(f"uint{own.bits * len(parts)}")
+    words = [b.cast(b.bitcast(part, bits), wide) for part in parts]
+    return reduce(
+        lambda x, y: b.op("or", x, y),
+        (b.op("shl", word, n * own.bits) if n else word for n, word in enumerate(words)),
+    )
 
 
 def bitcast(b: Builder, source: DType, value: Operand, target: DType) -> Operand:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from luminal.dots import BF16_PAIRS, Dot
-from luminal.dtypes import DType, float32
+from luminal.dots import Dot, Rounding
 from luminal.errors import CompileError
 from luminal.expand import access, ir
 from luminal.expand.builder import Builder, Instructions
-from luminal.expand.casts import bitcast, cast, held_dtype
+from luminal.expand.casts import bitcast, cast, held_dtype, neighbours
 from luminal.expand.groups import fold_over_lanes
 from luminal.expand.index import Indexer
 from luminal.expand.ir import INDEX, Constant, Kernel, Operand, Param, Scratch, Type, Value
@@ -164,26 +163,33 @@ class _Expansion:
         elements: Elements = {}
         positions = tiles.positions(out.axes)
         by_row = sorted(positions, key=lambda p: [n for a, n in p[1].items() if a is not wide])
+        near = tiles.near_axis(statement.a.axes)
         for key, at in by_row:
+            place = at if near is None else {**at, near: 0}
             operands = (statement.a, statement.b, statement.acc)
-            a, b, acc = (tiles.element(tile, at, lanes) for tile in operands)
-            elements[key] = self.multiply_add(statement.dot, out.dtype, a, b, acc)
+            a, b, acc = (tiles.element(tile, place, lanes) for tile in operands)
+            elements[key] = self.multiply_add(statement.dot, a, b, acc)
         tiles.values[out.id] = elements
 
-    def multiply_add(
-        self, dot: Dot | None, dtype: DType, x: Operand, y: Operand, acc: Operand
-    ) -> Operand:
+    def multiply_add(self, dot: Dot, x: Operand, y: Operand, acc: Operand) -> Operand:
+        """By the machine's instruction; of words without one, product by product in its order."""
         b = self.b
-        if dot is BF16_PAIRS and b.has("dot", acc.type):
-            return b.op("dot", acc, x, y)
-        if dot is BF16_PAIRS:  # two bfloat16 each, the upper one first
-            for name, operand in (("and", 0xFFFF0000), ("shl", 16)):
-                halves = [b.bitcast(b.op(name, word, operand), float32) for word in (x, y)]
-                acc = b.op("fma", *halves, acc)
-            return acc
-        if dtype.is_float:
-            return b.op("fma", x, y, acc)
-        return b.op("add", acc, b.op("mul", x, y))
+        if dot.k > 1 and b.has(dot.name, acc.type):
+            return b.op(dot.name, acc, x, y)
+        pairs = [(x, y)]
+        if dot.k > 1:
+            parts = [neighbours(b, word, dtype) for word, dtype in ((x, dot.a), (y, dot.b))]
+            wide = [
+                [cast(b, dtype, part, dot.accumulator) for part in own]
+                for own, dtype in zip(parts, (dot.a, dot.b), strict=True)
+            ]
+            pairs = [*zip(*wide, strict=True)][::-1]
+        for one, other in pairs:
+            if dot.rounding is Rounding.EACH:
+                acc = b.op("fma", one, other, acc)
+            else:
+                acc = b.op("add", acc, b.op("mul", one, other))
+        return acc
 
     def reduce(self, statement: Reduce) -> None:
         """Pairs of unrolled positions, then halves of what lies side by side."""

@@ -160,36 +160,44 @@ class _Interpreter:
             found = np.broadcast_to(found, (out.type.lanes,))
         self.values[out.id] = np.asarray(found, out.type.dtype.numpy)
 
-    def places(self, statement: Load | Store, lanes: int) -> tuple[Array, Array]:
-        """(address, active) of each lane; active ones are checked against the buffer's size."""
+    def places(
+        self, statement: Load | Store, lanes: int, dtype: np.dtype[Any]
+    ) -> tuple[Array, Array, Array]:
+        """The buffer in elements, or words, of a dtype, and (address, active) of each lane; active
+        ones are checked against its size.
+        """
         addresses = self.value(statement.address) + statement.distance
         if len(addresses) < lanes:
             addresses = addresses + np.arange(lanes)
         active = np.ones(lanes, np.bool_)
         if statement.mask is not None:
             active = self.value(statement.mask)
-        size = self.memory[statement.buffer].size
+        memory = self.memory[statement.buffer]
+        words = dtype.itemsize // memory.itemsize
+        if words > 1:
+            memory = memory[: memory.size // words * words].view(dtype)
+        size = memory.size
         outside = active & ((addresses < 0) | (addresses >= size))
         if outside.any():
             address = addresses[outside][0]
             self.fail(statement, f"{address} is outside {statement.buffer}[{size}]; mask it")
         if self.accesses is not None:
             self.accesses.note(self.lane, statement, addresses[active])
-        return addresses, active
+        return memory, addresses, active
 
     def load(self, statement: Load) -> None:
         type_ = statement.out.type
-        addresses, active = self.places(statement, type_.lanes)
         found = np.zeros(type_.lanes, type_.dtype.numpy)
-        found[active] = self.memory[statement.buffer][addresses[active]]
+        memory, addresses, active = self.places(statement, type_.lanes, found.dtype)
+        found[active] = memory[addresses[active]]
         self.values[statement.out.id] = found
 
     def store(self, statement: Store) -> None:
         value = self.value(statement.value)
-        addresses, active = self.places(statement, len(value))
+        memory, addresses, active = self.places(statement, len(value), value.dtype)
         if len(set(addresses[active])) < active.sum():
             self.fail(statement, "two lanes meet at one address; store them one by one")
-        self.memory[statement.buffer][addresses[active]] = value[active]
+        memory[addresses[active]] = value[active]
 
     def loop(self, statement: Loop) -> None:
         for _ in self.trips(statement):

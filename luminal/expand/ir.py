@@ -103,7 +103,8 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`out = buffer[address + distance]`, in elements, which have the buffer's `memory_dtype`.
+    """`out = buffer[address + distance]`, in elements, which have the buffer's `memory_dtype`, or
+    in words of several of them: the buffer is counted in these then.
 
     Of a scalar address a vector takes the elements that follow it, of a vector of addresses each
     lane its own. Where `mask` (a bool per lane of out) does not hold, the lane is 0 and memory is

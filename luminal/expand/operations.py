@@ -6,8 +6,6 @@ the expansion sees to it: no renderer guards against others.
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luminal import dtypes
+from luminal.dots import DOTS, fused, of_library
 from luminal.dtypes import DType
 from luminal.expand.ir import Type
 
@@ -77,23 +76,8 @@ def _scalar_truth(types: Sequence[Type]) -> Type:
     return Type(dtypes.bool_)
 
 
-def _library(name: str, arity: int, kind: Any = ctypes.c_double) -> Callable[..., Array]:
-    """A function of the C library, element by element."""
-    function = getattr(ctypes.CDLL(ctypes.util.find_library("m")), name)
-    function.restype, function.argtypes = kind, [kind] * arity
-    made: Callable[..., Array] = np.frompyfunc(function, arity, 1)
-    return made
-
-
-_FMA = {4: _library("fmaf", 3, ctypes.c_float), 8: _library("fma", 3)}
-
-
-def _fma(a: Array, b: Array, c: Array) -> Array:
-    return np.asarray(_FMA[a.dtype.itemsize](a, b, c)).astype(a.dtype)
-
-
 def _function(name: str) -> Callable[[Array], Array]:
-    function = _library(name, 1)
+    function = of_library(name, 1)
     return lambda x: np.asarray(function(x)).astype(x.dtype)
 
 
@@ -126,14 +110,6 @@ def _number(types: Sequence[Type]) -> Type:
     return Type(dtypes.int64)
 
 
-def _dot(acc: Array, x: Array, y: Array) -> Array:
-    """In an order and with roundings that are the hardware's: here the upper products first."""
-    for shift in (0, 16):
-        first, second = ((each << shift & 0xFFFF0000).view(np.float32) for each in (x, y))
-        acc = _fma(first, second, acc)
-    return acc
-
-
 def _scaled(x: Array, n: Array) -> Array:
     return np.asarray(np.ldexp(x, n.astype(np.int32)))
 
@@ -149,7 +125,7 @@ _TABLE = (
     Operation("sub",  2, NUMBER, _first, np.subtract),
     Operation("mul",  2, NUMBER, _first, np.multiply),
     Operation("div",  2, FLOAT,  _first, np.divide),
-    Operation("fma",  3, FLOAT,  _first, _fma),         # a*b + c, rounded once
+    Operation("fma",  3, FLOAT,  _first, fused),        # a*b + c, rounded once
     Operation("sqrt", 1, FLOAT,  _first, np.sqrt),      # rounded correctly
     Operation("floor", 1, FLOAT, _first, np.floor),
     Operation("abs",  1, FLOAT,  _first, np.abs),
@@ -182,7 +158,7 @@ _TABLE = (
     Operation("cos",  1, FLOAT,  _first, _function("cos")),
     # What only some machines have: `expand` is told which, and for which types.
     Operation("scale", 2, FLOAT, _first, _scaled),           # x * 2**n, n integral, rounded once
-    Operation("dot", 3, WORD, _first, _dot),   # of u32 words of two bf16: f32 + both products
+    *(Operation(dot.name, 3, WORD, _first, dot.of_words) for dot in DOTS.values()),
     Operation("widen_half", 1, WORD, _single, lambda x: x.view(np.float16).astype(np.float32)),
     Operation("narrow_half", 1, FLOAT, _word, lambda x: x.astype(np.float16).view(np.uint16)),
     # Lanes.

@@ -6,7 +6,7 @@ in are read. A tile that lies along one axis and is used along another is transp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from luminal.expand.builder import Builder
 from luminal.expand.fold import constant
@@ -44,11 +44,11 @@ def strided(b: Builder, read: Read, mask: Operand | None, count: int, step: int)
     return found
 
 
-def transposable(tiles: Tiles, statement: Load) -> Symbol | None:
+def transposable(tiles: Tiles, statement: Load, axes: Sequence[Symbol]) -> Symbol | None:
     """An axis with as many pieces as there are lanes, along which memory is contiguous while it
     jumps from lane to lane: the tile is loaded along it and transposed.
     """
-    axes, offset = statement.out.axes, statement.offset
+    offset = statement.offset
     wide = tiles.wide_axis(axes)
     if wide is None or wide in tiles.live or not statement.guard.symbols().isdisjoint(axes):
         return None
@@ -67,22 +67,25 @@ def transposable(tiles: Tiles, statement: Load) -> Symbol | None:
 
 
 def transposed(
-    tiles: Tiles, statement: Load, across: Symbol, read: Callable[[Expression, int], Operand]
+    tiles: Tiles,
+    statement: Load,
+    axes: Sequence[Symbol],
+    across: Symbol,
+    read: Callable[[Expression, int], Operand],
 ) -> Elements:
     """The tile of such a load, by vectors along `across`, which are read at offsets and distances
     from these.
     """
-    out = statement.out
-    wide = tiles.wide_axis(out.axes)
+    wide = tiles.wide_axis(axes)
     assert wide is not None
     elements: Elements = {}
-    for _, position in tiles.positions([axis for axis in out.axes if axis is not across]):
+    for _, position in tiles.positions([axis for axis in axes if axis is not across]):
         rows = []
         for lane in range(tiles.pieces[wide].width):
             offset = statement.offset.substitute({wide: wide + lane} if lane else {})
             rows.append(read(*tiles.reach(offset, {**position, across: 0})))
         for k, value in enumerate(_turned(tiles.b, rows)):
-            elements[tuple({**position, across: k}[axis] for axis in out.axes)] = value
+            elements[tuple({**position, across: k}[axis] for axis in axes)] = value
     return elements
 
 

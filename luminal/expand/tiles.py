@@ -27,13 +27,14 @@ Elements = dict[Key, Operand]
 
 class Pieces(NamedTuple):
     """How the tile of an axis is cut: `unroll` times into `across` pieces of `width`, or `lanes`
-    of which each lane has its own.
+    of which each lane has its own. Of `neighbours` one piece, a word, holds all.
     """
 
     unroll: int
     across: int
     width: int
     lanes: int = 1
+    neighbours: int = 1
 
     @property
     def number(self) -> int:
@@ -46,7 +47,7 @@ class Pieces(NamedTuple):
     @property
     def step(self) -> int:
         """From a piece to the next one of the same lane."""
-        return self.width * self.lanes
+        return self.width * self.lanes * self.neighbours
 
 
 class Digits(NamedTuple):
@@ -87,7 +88,7 @@ class Tiles:
     def cut(self, loop: Loop) -> Pieces:
         """The pieces of a whole step of a loop."""
         width = min(loop.vector, self.most)
-        return Pieces(loop.unroll, loop.vector // width, width, loop.lanes.count)
+        return Pieces(loop.unroll, loop.vector // width, width, loop.lanes.count, loop.neighbours)
 
     def digit(self, lanes: Lanes) -> Operand:
         """The lane's place among those that a loop deals its positions to."""
@@ -120,6 +121,10 @@ class Tiles:
     def wide_axis(self, axes: Iterable[Symbol]) -> Symbol | None:
         """The axis whose pieces are vectors, if there is one."""
         return next((axis for axis in axes if self.pieces[axis].width > 1), None)
+
+    def near_axis(self, axes: Iterable[Symbol]) -> Symbol | None:
+        """The axis along which elements are words of neighbours, if there is one."""
+        return next((axis for axis in axes if self.pieces[axis].neighbours > 1), None)
 
     def lanes(self, axes: Iterable[Symbol]) -> int:
         """How many lanes a value with these axes has."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from luminal import dtypes
+from luminal.dots import DOTS, WORDS
 from luminal.errors import VerifyError
 from luminal.expand.divergence import divergent
 from luminal.expand.fold import uniform
@@ -36,9 +37,11 @@ from luminal.expand.ir import (
 from luminal.expand.operations import OPERATIONS, Operation
 from luminal.expand.ranges import Ranges, is_empty
 from luminal.kernel.tile_ir import Buffer, Role
+from luminal.shape.expression import Expression
 from luminal.shape.interval import Interval
 
-OWN = {"select": slice(1, 3), "extract": slice(0, 1), "shuffle": slice(0, 2), "dot": slice(1, 3)}
+OWN = {"select": slice(1, 3), "extract": slice(0, 1), "shuffle": slice(0, 2)}
+OWN |= dict.fromkeys(DOTS, slice(1, 3))
 """Which operands have the type that a row is about, where not all have it."""
 CONVERSIONS = ("cast", "bitcast", "splat")
 """What the statement, not the row, gives a type."""
@@ -155,8 +158,10 @@ class _Verifier:
             self.typed(arg, own[0].type)
         if row.name == "select":
             self.operand(args[0], Type(dtypes.bool_, own[0].type.lanes))
-        if row.name == "dot":
-            self.typed(args[0], Type(dtypes.float32, own[0].type.lanes))
+        if row.name in DOTS:
+            dot = DOTS[row.name]
+            self.typed(own[0], Type(dot.word, own[0].type.lanes))
+            self.typed(args[0], Type(dot.accumulator, own[0].type.lanes))
         if row.name in CONVERSIONS:
             self.converted(statement)
         elif row.result is not None:
@@ -200,13 +205,14 @@ class _Verifier:
             self.fail(f"the address is {address.type}; give an i64, or one for each lane")
         if statement.mask is not None:
             self.operand(statement.mask, Type(dtypes.bool_, type_.lanes))
-        if type_.dtype is not memory_dtype(buffer.dtype):
-            found = memory_dtype(buffer.dtype)
-            self.fail(f"elements of {buffer.name} are accessed as {found}, not {type_.dtype}")
+        own = memory_dtype(buffer.dtype)
+        count = type_.dtype.size // own.size  # of neighbours in a word
+        if type_.dtype is not own and (count < 2 or type_.dtype not in WORDS.values()):
+            self.fail(f"elements of {buffer.name} are accessed as {own}, not {type_.dtype}")
         distance = statement.distance
         found_at = self.ranges.of(address).plus(Interval(distance, distance))
         runs = not any(is_empty(self.ranges.of(counter)) for counter in self.counters)
-        if runs and statement.mask is None and _outside(found_at, buffer):
+        if runs and statement.mask is None and _outside(found_at, buffer.size // count):
             self.fail(
                 f"{place(statement)} in {found_at.lo}..{found_at.hi} is outside {buffer.name}; "
                 "mask it"
@@ -266,9 +272,9 @@ class _Verifier:
     }
 
 
-def _outside(address: Interval, buffer: Buffer) -> bool:
-    """Is every address outside of the buffer, whatever its size? One that is always empty belongs
-    to a kernel that never runs.
+def _outside(address: Interval, size: Expression) -> bool:
+    """Is every address outside of a buffer, whatever its size? One that is always empty belongs to
+    a kernel that never runs.
     """
-    size = buffer.size.interval.hi
-    return address.at_most(-1) or (size is not None and size > 0 and address.at_least(size))
+    most = size.interval.hi
+    return address.at_most(-1) or (most is not None and most > 0 and address.at_least(most))

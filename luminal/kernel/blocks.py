@@ -13,7 +13,7 @@ from typing import Any
 from luminal.dtypes import DType
 from luminal.kernel.schedule import SINGLE, TileChoice
 from luminal.kernel.tile_ir import Carry, Loop, Runs, Statement, Tile
-from luminal.shape.expression import Expression, Symbol, axis
+from luminal.shape.expression import Expression, Symbol, axis, const
 
 Keys = tuple[tuple[str, Expression], ...]
 
@@ -45,6 +45,7 @@ class Blocks:
         self.levels: dict[Symbol, int] = {}  # of loop axes and of symbols bound to tiles
         self.tile_levels: dict[int, int] = {}
         self.tiled: dict[Symbol, int] = {}  # axes walked in tiles, and the level of their loop
+        self.near: set[Symbol] = set()  # axes of neighbours
         self.axes = 0
 
     @property
@@ -101,6 +102,13 @@ class Blocks:
         if tile.size > 1:
             self.tiled[symbol] = self.depth
 
+    def open_neighbours(self, count: int) -> Symbol:
+        """A loop over neighbours that are held side by side."""
+        symbol = self.fresh_axis(const(count))
+        self.open(symbol, const(0), const(count), TileChoice(neighbours=count))
+        self.near.add(symbol)
+        return symbol
+
     def open_runs(
         self, first: Symbol, end: Symbol, start: Expression, stop: Expression, keys: Keys
     ) -> None:
@@ -118,8 +126,8 @@ class Blocks:
             end, keys = block.runs
             self.stack[-1].statements.append(Runs(symbol, end, start, stop, keys, body))
             return
-        unroll, vector, lanes = tile.unroll, tile.vector, tile.lanes
-        loop = Loop(symbol, start, stop, body, carries, unroll, vector, lanes)
+        bound = tile.unroll, tile.vector, tile.lanes, tile.neighbours
+        loop = Loop(symbol, start, stop, body, carries, *bound)
         self.stack[-1].statements.append(loop)
         for carry in carries:
             self.tile_levels[carry.result.id] = self.depth

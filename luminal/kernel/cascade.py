@@ -11,8 +11,8 @@ uses it. The derivation refuses by default, and says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -46,17 +46,6 @@ class Cascade:
     @property
     def reductions(self) -> tuple[Reduction, ...]:
         return (self.maximum, *(m.term for m in self.members), *self.inner)
-
-    def renamed(self, new: Mapping[Term, Term]) -> Cascade:
-        """The same with other terms in the place of some."""
-
-        def renamed(reduction: Reduction) -> Reduction:
-            found = new.get(reduction, reduction)
-            assert isinstance(found, Reduction)
-            return found
-
-        members = tuple(replace(m, term=renamed(m.term)) for m in self.members)
-        return Cascade(renamed(self.maximum), members, tuple(map(renamed, self.inner)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from luminal.dots import multiply_add
 from luminal.dtypes import DType, bool_
 from luminal.hlir.monoid import MAXIMUM, Monoid
 from luminal.kernel.evaluate import Evaluator
@@ -60,7 +61,7 @@ class Arithmetic:
             axes = {a for tile in (init, *value) for a in tile.axes}
             inner, after = (self.blocks.new(axes, self.dtype, depth) for _ in range(2))
             if len(value) == 2:
-                self.blocks.put(Contract(after, inner, *value), depth)
+                self.blocks.put(Contract(after, inner, *value, multiply_add(self.dtype)), depth)
             else:
                 self.blocks.put(Map(after, monoid.combine, (inner, *value)), depth)
             result = self.blocks.new(axes, self.dtype, depth - 1)

@@ -40,7 +40,8 @@ class AlongSteps:
             (first, *_) = stage = work.stages.next_stage()
             dots = not all(self.lies_along_steps(r) for r in stage)
             tile = dot_tile if dots else self.vectors
-            *_, along = (x for x in work.stages.schedule.sequential if x.members[0] in first.attrs)
+            sequential = work.stages.schedule.sequential
+            *_, along = (x for x in sequential if x.is_reduced(first, work.stages.along))
             # Vectors run along one axis: a dot product's own, whose parts are folded, or the steps.
             work.tiles[along.symbol] = TileChoice(1, work.blocking.width if dots else 1)
             lanes = TileChoice(size, 1, work.blocking.row_lanes)

@@ -15,6 +15,7 @@ from luminal.kernel.evaluate import Env, Evaluator, Row
 from luminal.kernel.group import Group
 from luminal.kernel.guards import Range
 from luminal.kernel.loops import LoopAxis, accesses, estimate, loop_axes
+from luminal.kernel.neighbours import walked
 from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
 from luminal.kernel.stages import Stages
 from luminal.kernel.tile_ir import ONE_LANE, Lanes, Load, Store, Tile
@@ -70,14 +71,15 @@ def contiguous(group: Group, term: Term, axis: Symbol) -> bool:
 
 def _contracted(group: Group, cascade: Cascade) -> tuple[LoopAxis, ...]:
     """The loops of contractions, the one along which most reads lie side by side innermost."""
-    bound = {a for r in cascade.inner for a in r.attrs}
+    along = walked(group)
     loops = loop_axes(group)
     found = accesses(group, loops)
 
     def nearness(loop: LoopAxis) -> tuple[int, int]:
         return sum(access.stride(loop) == 1 for access in found), loop.estimate
 
-    return tuple(sorted((x for x in loops if x.members[0] in bound), key=nearness))
+    bound = (x for x in loops if any(x.is_reduced(r, along) for r in cascade.inner))
+    return tuple(sorted(bound, key=nearness))
 
 
 class Workspace:

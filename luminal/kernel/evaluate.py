@@ -97,9 +97,7 @@ class Evaluator:
     def __init__(self, group: Group) -> None:
         self.group = group
         self.blocks = Blocks()
-        self.operands: dict[
-            tuple[Any, DType], tuple[int, Place]
-        ] = {}  # one may be read in two dtypes
+        self.operands: dict[Any, tuple[int, Place]] = {}
         self.roles: list[Role] = []
         self.scratch: list[Buffer] = []
         self.params: dict[Symbol, Symbol] = {}
@@ -137,8 +135,7 @@ class Evaluator:
             tuple(self.grid),
             tuple(self.blocks.stack[0].statements),
         )
-        operands = tuple(operand for operand, _ in self.operands)
-        return Placed(kernel, operands, tuple(self.params), self.chunks)
+        return Placed(kernel, tuple(self.operands), tuple(self.params), self.chunks)
 
     # --- names
 
@@ -157,11 +154,10 @@ class Evaluator:
 
     def operand(self, place: Place, role: Role) -> str:
         """The kernel's name for the buffer of a place."""
-        key = place.operand, place.dtype
-        if key not in self.operands:
-            self.operands[key] = (len(self.operands), place)
+        if place.operand not in self.operands:
+            self.operands[place.operand] = (len(self.operands), place)
             self.roles.append(role)
-        number = self.operands[key][0]
+        number = self.operands[place.operand][0]
         if self.roles[number] is not role:
             self.roles[number] = Role.INOUT
         return f"b{number}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from luminal.dots import Dot
 from luminal.hlir.alignment import ALIGNMENT
 from luminal.shape.expression import Expression, ceil_div, const
 
@@ -23,6 +24,11 @@ class Layout:
     blocks: tuple[tuple[int, int], ...] = ()
     padding: int = 0  # elements after each innermost row
     alignment: int = ALIGNMENT  # bytes
+
+    @property
+    def neighbours(self) -> int:
+        """How many neighbours panels keep together, which a dot multiplies: a block in a block."""
+        return self.blocks[-1][1] if len(self.blocks) > 1 else 1
 
     def _extents(self, shape: Sequence[Expression]) -> list[tuple[int, Expression]]:
         """(dimension, extent) of each storage axis, outermost first; blocks come last."""
@@ -102,7 +108,7 @@ class Panels:
     smallest: int  # elements of a weight: below, the copy costs more compile time than it saves
     far_bytes: int  # of a weight that leaves the caches: turned, not even a single result walks it
     full: float  # share of the lanes in use: below, panels along another axis pay
-    pairs: bool  # may bfloat16 lie in pairs of neighbours along the sum?
+    dots: tuple[Dot, ...]  # whose factors may lie in neighbours along the sum
 
     def lanes(self, dtype_size: int) -> int:
         """Elements of `dtype_size` bytes in a register."""

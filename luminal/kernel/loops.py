@@ -6,20 +6,22 @@ that `(batch, row, column)` runs as one long loop where nothing tells them apart
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from luminal.algebra.frames import UNBOUNDED, extent_of, linear, most, spread
 from luminal.algebra.terms import At, Axes, Frame, Index, Reduction, Term
 from luminal.kernel.group import Group, Place, Store
 from luminal.kernel.layout import ROW_MAJOR
+from luminal.kernel.neighbours import copied, walked, word_offset
 from luminal.shape.expression import ZERO, Expression, SortKey, Symbol, axis
 
 SHORT_STEP = 4  # elements from lane to lane that are still read in whole vectors
 MOST_POSITIONS = 1 << 62
 MOST_USEFUL = 1 << 20  # positions: a larger upper bound says nothing of what is usual
 UNKNOWN = 1 << 12  # positions assumed of an extent without a useful upper bound
+NEAR = "neighbour"
 
 
 def estimate(extent: Expression) -> int:
@@ -30,14 +32,18 @@ def estimate(extent: Expression) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LoopAxis:
-    """One or more axes walked as one, outermost first. `symbol` is its position."""
+    """One or more axes walked as one, outermost first. `symbol` is its position.
+
+    An axis whose neighbours are taken together is walked by words of so many.
+    """
 
     symbol: Symbol
     members: Axes
+    neighbours: int = 1
 
     @property
     def extent(self) -> Expression:
-        return extent_of(self.members)
+        return extent_of(self.members) // self.neighbours
 
     @property
     def estimate(self) -> int:
@@ -45,15 +51,21 @@ class LoopAxis:
         return estimate(self.extent)
 
     def positions(self, position: Expression) -> dict[Symbol, Expression]:
-        """The members' values at `position`."""
-        return spread(position, self.members)
+        """The members' values at `position`, at the first neighbour."""
+        return spread(position * self.neighbours, self.members)
+
+    def is_reduced(self, reduction: Term, along: Mapping[Term, Symbol]) -> bool:
+        """Is it one of the loops of a reduction? `along` is what `walked` says of the group."""
+        by_words = self.members[-1] is along.get(reduction)
+        return self.members[0] in reduction.attrs and by_words == (self.neighbours > 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
     """One read or store: the offset in terms of loop axes' symbols, under a reduction or not.
 
-    `chosen`: the loop axes on which integers in the offset depend that are read themselves.
+    `chosen`: the loop axes on which integers in the offset depend that are read themselves. Where
+    neighbours are read as words, everything is counted in these.
     """
 
     place: Place
@@ -62,6 +74,12 @@ class Access:
     is_store: bool = False
     source: Term | None = None
     chosen: frozenset[Symbol] = frozenset()
+    neighbours: int = 1
+
+    @property
+    def bytes(self) -> int:
+        """Of an element, or of a word."""
+        return self.place.dtype.size * self.neighbours
 
     @property
     def is_factor(self) -> bool:
@@ -73,20 +91,29 @@ class Access:
         return loop.symbol in self.offset.symbols()
 
     def stride(self, loop: LoopAxis) -> int | None:
-        """Elements from one position of the loop to the next (in a panel), where literal."""
+        """Elements (or words) from one position of the loop to the next, in a panel; None where
+        that is not literal.
+        """
         if loop.symbol in self.chosen:
             return None
         stride = self.offset.coefficient(loop.symbol)
         panel = self.panel(loop)
         if panel:
-            lane = axis("lane", panel)
-            stride = self.offset.substitute({loop.symbol: lane}).coefficient(lane)
+            stride = self.within(loop, panel)
         return stride.value if stride is not None and stride.is_const else None
 
     def panel(self, loop: LoopAxis) -> int:
         """Positions along the loop that lie in one panel of the layout; 0: all lie alike."""
-        cut = self.place.layout.blocks and self.offset.coefficient(loop.symbol) is None
-        return self.place.layout.blocks[-1][1] if cut else 0
+        sizes = [size for _, size in self.place.layout.blocks]
+        if not sizes or self.offset.coefficient(loop.symbol) is not None:
+            return 0
+        alike = (size for size in sizes if self.within(loop, size) is not None)
+        return next(alike, sizes[-1])
+
+    def within(self, loop: LoopAxis, size: int) -> Expression | None:
+        """Elements from one position to the next among the first ones of the loop."""
+        lane = axis("lane", size)
+        return self.offset.substitute({loop.symbol: lane}).coefficient(lane)
 
     def contiguity(self, loop: LoopAxis) -> float:
         """How well the access vectorises along the loop: below 0 it would be lane by lane."""
@@ -103,23 +130,28 @@ class Access:
 
 def loop_axes(group: Group) -> tuple[LoopAxis, ...]:
     """The loop axes of a group: its stores' axes in frame order, then those of its reductions."""
-    ordered: list[Symbol] = []
+    along, copy = walked(group), copied(group)
+    ordered: dict[tuple[Symbol, int], None] = {}  # axes, and how many neighbours are taken together
     for store in group.stores:
-        ordered += [a for a in store.axes if a not in ordered]
+        for a in store.axes:
+            ordered[a, copy[1] if copy is not None and a is copy[0] else 1] = None
     for reduction in group.reductions:
-        ordered += [a for a in _in_memory_order(reduction, group) if a not in ordered]
-    follows = _neighbours(group)
-    runs: list[list[Symbol]] = []
-    for symbol in ordered:
-        if runs and (runs[-1][-1], symbol) in follows:
-            runs[-1].append(symbol)
+        for a in _in_memory_order(reduction, group):
+            ordered[a, group.dots[reduction].k if a is along.get(reduction) else 1] = None
+    follows = _neighbours(group, {*along.values()})
+    runs: list[tuple[list[Symbol], int]] = []
+    for symbol, count in ordered:
+        if runs and count == runs[-1][1] == 1 and (runs[-1][0][-1], symbol) in follows:
+            runs[-1][0].append(symbol)
         else:
-            runs.append([symbol])
+            runs.append(([symbol], count))
     out = []
-    for number, run in enumerate(runs):
+    for number, (run, count) in enumerate(runs):
         members = tuple(run)
         own = members[0] if len(run) == 1 else axis(f"L{number}", extent_of(members))
-        out.append(LoopAxis(own, members))
+        if count > 1:
+            own = axis(f"{own.name}/{count}", extent_of(members) // count)
+        out.append(LoopAxis(own, members, count))
     return tuple(out)
 
 
@@ -133,15 +165,17 @@ def _in_memory_order(reduction: Term, group: Group) -> Axes:
     return tuple(reduction.attrs)
 
 
-def _neighbours(group: Group) -> set[tuple[Symbol, Symbol]]:
-    """Pairs (outer, inner) that nothing in the group tells apart from one merged axis."""
+def _neighbours(group: Group, alone: Set[Symbol]) -> set[tuple[Symbol, Symbol]]:
+    """Pairs (outer, inner) that nothing in the group tells apart from one merged axis. `alone`:
+    axes walked by words.
+    """
     # One long loop has fewer ends than two short ones, and its tiles are full. Two axes are one if
     # each value, each place in memory and each formula knows them by their joint position alone.
     terms = group.terms
     flat = [run for t in terms if t in group.reads for run in _runs(group.reads[t])]
     flat += [store.axes for store in group.stores]
     pairs = {pair for frame in flat for pair in pairwise(frame)}
-    fixed: set[Symbol] = set()  # axes that are bound to positions, or may lie in any way
+    fixed = {*alone}  # and axes that are bound to positions, or may lie in any way
     formulas: dict[Expression, None] = {}  # what is computed of axes
     for term in terms:
         if isinstance(term, Index):
@@ -214,11 +248,21 @@ def _coordinates(store: Store) -> tuple[list[Axes], set[Symbol]]:
 
 
 def base_env(axes: tuple[LoopAxis, ...]) -> dict[Symbol, Expression]:
-    """Every member axis in terms of the loop axes' own symbols."""
+    """Every member axis in terms of the loop axes' own symbols: by words only what nothing walks
+    otherwise.
+    """
     env: dict[Symbol, Expression] = {}
-    for loop in axes:
-        env.update(loop.positions(loop.symbol))
+    for loop in sorted(axes, key=lambda x: -x.neighbours):
+        env.update(_every_neighbour(loop))
     return env
+
+
+def _every_neighbour(loop: LoopAxis) -> dict[Symbol, Expression]:
+    """The members' values, at any neighbour of a word."""
+    at = loop.positions(loop.symbol)
+    if loop.neighbours > 1:
+        at[loop.members[-1]] += axis(NEAR, loop.neighbours)
+    return at
 
 
 def accesses(group: Group, axes: tuple[LoopAxis, ...]) -> list[Access]:
@@ -226,11 +270,29 @@ def accesses(group: Group, axes: tuple[LoopAxis, ...]) -> list[Access]:
     env = base_env(axes)
     out: list[Access] = []
     seen: set[object] = set()
+    words = {
+        term: _every_neighbour(loop)
+        for term, along in walked(group).items()
+        for loop in axes
+        if loop.members == (along,) and loop.neighbours > 1
+    }
     for store in group.stores:
         for root in store.roots:
-            out += _reads(root, env, group, seen)
-        out.append(Access(store.place, _target(store, env), None, True))
+            out += _reads(root, env, group, seen, words)
+        out.append(_in_words(Access(store.place, _target(store, env), None, True)))
     return out
+
+
+def _in_words(access: Access) -> Access:
+    """The access, to whole words if it is that."""
+    near = next((s for s in access.offset.symbols() if s.name == NEAR), None)
+    if near is None or near.extent is None:
+        return access
+    count = near.extent.value
+    offset = word_offset(access.offset, near, count)
+    if offset is None:
+        return replace(access, offset=access.offset.substitute({near: ZERO}))
+    return replace(access, offset=offset, neighbours=count)
 
 
 def _target(store: Store, env: Mapping[Symbol, Expression]) -> Expression:
@@ -245,9 +307,15 @@ def _target(store: Store, env: Mapping[Symbol, Expression]) -> Expression:
 
 
 def _reads(
-    root: Term, env: Mapping[Symbol, Expression], group: Group, seen: set[object]
+    root: Term,
+    env: Mapping[Symbol, Expression],
+    group: Group,
+    seen: set[object],
+    words: Mapping[Term, Mapping[Symbol, Expression]],
 ) -> Iterator[Access]:
-    """The reads below a root, under a reduction or not. Iterative: terms are thousands deep."""
+    """The reads below a root, under a reduction or not; `words` are positions inside of reductions.
+    Iterative: terms are thousands deep.
+    """
     base = env
     chosen: dict[Symbol, frozenset[Symbol]] = {}  # by gathered position
     stack: list[tuple[Term, Mapping[Symbol, Expression], Reduction | None]] = [(root, env, None)]
@@ -263,7 +331,7 @@ def _reads(
             offset = place.offset(env)
             reached = (chosen[s] for s in offset.symbols() if s in chosen)
             axes = frozenset[Symbol]().union(*reached)
-            yield Access(place, offset, reduction, source=term, chosen=axes)
+            yield _in_words(Access(place, offset, reduction, source=term, chosen=axes))
         elif isinstance(term, At):
             inner, own = _moved(term, env)
             for symbol, axes in own.items():
@@ -272,7 +340,8 @@ def _reads(
             stack.extend((arg, env, reduction) for arg in reversed(term.args[1:]))
         else:
             within = term if isinstance(term, Reduction) else reduction
-            stack.extend((arg, env, within) for arg in reversed(term.args))
+            inside = {**env, **words[term]} if term in words else env
+            stack.extend((arg, inside, within) for arg in reversed(term.args))
 
 
 def _moved(

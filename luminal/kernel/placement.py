@@ -20,11 +20,13 @@ from itertools import pairwise
 
 from luminal.algebra.frames import extent_of, linear
 from luminal.algebra.terms import Axes, Index, Term
+from luminal.dots import Dot
 from luminal.dtypes import bool_
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.group import Group, Store
 from luminal.kernel.guards import Range, cut_points, whole_vectors
 from luminal.kernel.loops import LoopAxis
+from luminal.kernel.neighbours import copied
 from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.stages import Stages, every_point
 from luminal.kernel.tile_ir import Role
@@ -157,19 +159,27 @@ class Placement:
         first = number * tile.size
         span = const(0), minimum(const(tile.size), extent - first)
         # Packed once per tile of columns, read again for every tile of rows.
-        strips = {term: self.strip(term, tile) for term in self.schedule.packs}
+        strips = {
+            (term, dot): self.strip(term, dot, tile)
+            for term in self.schedule.packs
+            for dot in self.stages.dots_of(term)
+        }
         level = self.blocks.depth
         unroll = tile.unroll if self.schedule.lines is None else 1
-        for term, strip in strips.items():
+        for (term, dot), strip in strips.items():
             lane = self.blocks.fresh_axis(const(tile.size))
             self.blocks.open(lane, *span, TileChoice(unroll, tile.vector))
-            self.pack(term, strip.row(lane, level), env.bind(loop.positions(first + lane)))
+            self.pack(term, dot, strip.row(lane, level), env.bind(loop.positions(first + lane)))
             self.blocks.close()
         lane = self.blocks.fresh_axis(const(tile.size))
         self.blocks.open(lane, *span, tile)
-        for term, strip in strips.items():
-            self.values.rows[term] = strip.row(lane, level)
-            self.values.rows[term].ready = True
+        for (term, dot), strip in strips.items():
+            row = strip.row(lane, level)
+            row.ready = True
+            if dot is None:
+                self.values.rows[term] = row
+            else:
+                self.stages.strips[term, dot] = row
         return env.bind(loop.positions(first + lane))
 
     def runs(self, env: Env) -> Env:
@@ -194,39 +204,51 @@ class Placement:
         self.in_run = first, end
         return env
 
-    def strip(self, term: Term, tile: TileChoice) -> _Strip:
+    def strip(self, term: Term, dot: Dot | None, tile: TileChoice) -> _Strip:
         """Room for a factor of a contraction at a tile of columns.
 
         Vector tiles lie together, one after the other along the reduced axes; rows of dot products
-        lie whole, padded as the schedule says.
+        lie whole, padded as the schedule says. A dot finds its neighbours side by side.
         """
-        axes = tuple(a for x in self.packed_axes(term) for a in x.members)
-        length = extent_of(axes)
+        loops = sorted(self.packed_axes(term, dot), key=lambda x: x.neighbours)
+        axes = tuple(a for x in loops for a in x.members)
+        length, dtype = extent_of(axes), term.dtype if dot is None else dot.a
+        together = 1 if dot is None else dot.k
         if tile.vector > 1:
             point, column, size = const(tile.size), const(1), length * tile.size
         else:
-            point, column = const(1), length + self.schedule.padding // term.dtype.size
+            point, column = const(1), length + self.schedule.padding // dtype.size
             size = column * tile.size
-        return _Strip(self.values.new_scratch(term.dtype, size), axes, point, column)
+            together = 1  # they are already
+        return _Strip(self.values.new_scratch(dtype, size), axes, point, column, together)
 
-    def packed_axes(self, term: Term) -> list[LoopAxis]:
-        """The reduced axes of a factor."""
-        return [x for x in self.schedule.sequential if not term.axes.isdisjoint(x.members)]
+    def packed_axes(self, term: Term, dot: Dot | None) -> list[LoopAxis]:
+        """The reduced axes of a factor, as a dot walks them."""
+        along = {a for r, a in self.stages.along.items() if self.group.dots[r] is dot}
+        return [
+            x
+            for x in self.schedule.sequential
+            if not term.axes.isdisjoint(x.members)
+            and (x.neighbours > 1) == (x.members[-1] in along)
+        ]
 
-    def pack(self, term: Term, strip: Row, env: Env) -> None:
+    def pack(self, term: Term, dot: Dot | None, strip: Row, env: Env) -> None:
         """Copies a factor of a contraction into its strip, along `lines` in tiles that are
         transposed in registers.
         """
-        loops = self.packed_axes(term)
+        loops = self.packed_axes(term, dot)
         written = self.stages.written_out(loops, loops)
         open_loops = loops[: len(loops) - len(written)]
         for loop in open_loops:
             own = self.schedule.lines
             tile = TileChoice(own[1]) if own is not None and own[0] == loop.symbol else None
             env = env.bind(loop.positions(self.tiled_loop(loop, tile)))
-        for here in every_point(written, env):
-            self.values.store_row(strip, here, self.values.evaluate(term, here))
-        for _ in open_loops:
+        points = every_point(written, env)
+        if dot is not None:
+            points = self.stages.neighbours(self.stages.with_factor(term, dot), points)[1]
+        for here in points:
+            self.values.store_row(strip, here, self.stages.factor(term, dot, here))
+        for _ in (*open_loops, *(() if dot is None else (dot,))):
             self.blocks.close()
 
     def tiled_loop(self, loop: LoopAxis, tile: TileChoice | None = None) -> Symbol:
@@ -278,11 +300,19 @@ class Placement:
         return [x for x in self.schedule.inner if x.members[0] in store.axes]
 
     def store(self, store: Store, env: Env) -> None:
-        value = self.values.evaluate(store.term, env)
         place = store.place
         if store.index is None:
+            by_words = copied(self.group)
+            if by_words is not None:  # the loops around walk words
+                along, count = by_words
+                near = self.blocks.open_neighbours(count)
+                env = env.bind({along: env.values[along] + near})
+            value = self.values.evaluate(store.term, env)
             self.values.store(place, store.offset(env.values), value, TRUE, add=store.add)
+            if by_words is not None:
+                self.blocks.close()
             return
+        value = self.values.evaluate(store.term, env)
         positions: list[Expression] = []
         guards: list[Expression] = []
         for entry, extent in zip(store.index, place.shape, strict=True):
@@ -299,19 +329,21 @@ class Placement:
 @dataclass(frozen=True, slots=True)
 class _Strip:
     """Where a packed factor lies: `point` elements from step to step of the reduced `axes`, and
-    `column` from column to column.
+    `column` from column to column; in both so many neighbours `together`.
     """
 
     buffer: str
     axes: Axes
     point: Expression
     column: Expression
+    together: int
 
     def row(self, lane: Symbol, level: int) -> Row:
         """As it is written or read at a column."""
 
         def offset(env: Env) -> Expression:
-            return linear(self.axes).substitute(env.values) * self.point + lane * self.column
+            step, n = linear(self.axes).substitute(env.values), self.together
+            return (step // n * self.point + lane * self.column) * n + step % n
 
         return Row(self.buffer, offset, level)
 

@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Term
+from luminal.dots import multiply_add
 from luminal.dtypes import DType, bool_
 from luminal.kernel.evaluate import Env, Evaluator, Placed
 from luminal.kernel.group import Group
@@ -285,7 +286,8 @@ class Products:
                         for side, term in enumerate(pair)
                     )
                     after = self.tile(before.axes, reduction.dtype, self.blocks.depth)
-                    self.blocks.put(Contract(after, before, a, b), self.blocks.depth)
+                    dot = multiply_add(reduction.dtype)
+                    self.blocks.put(Contract(after, before, a, b, dot), self.blocks.depth)
                     inside.next.append(after)
             held.next = inside.results
         return held.results

@@ -21,10 +21,11 @@ class TileChoice:
     unroll: int = 1
     vector: int = 1
     lanes: Lanes = ONE_LANE
+    neighbours: int = 1
 
     @property
     def size(self) -> int:
-        return self.unroll * self.lanes.count * self.vector
+        return self.unroll * self.lanes.count * self.vector * self.neighbours
 
 
 SINGLE = TileChoice()

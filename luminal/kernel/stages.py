@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from luminal.algebra.terms import Reduction, Term, below
+from luminal.algebra.terms import At, Reduction, Term, below
+from luminal.dots import Dot, multiply_add
 from luminal.hlir.monoid import SUM
 from luminal.kernel.carries import close_loop
-from luminal.kernel.evaluate import Env, Evaluator
+from luminal.kernel.evaluate import Env, Evaluator, Row
 from luminal.kernel.group import Group
 from luminal.kernel.guards import Range, factors, guarded, ranges
 from luminal.kernel.loops import LoopAxis
+from luminal.kernel.neighbours import walked
 from luminal.kernel.schedule import Schedule
 from luminal.kernel.tile_ir import Contract, Map, Tile
 from luminal.shape.expression import Expression, Symbol, const
@@ -32,6 +34,8 @@ class Stages:
         self.schedule = schedule
         self.values = values
         self.blocks = values.blocks
+        self.along = walked(group)
+        self.strips: dict[tuple[Term, Dot], Row] = {}  # factors of dots that were packed
         self.pending = [*group.reductions]
         self.run_starts: dict[Symbol, Expression] = {}  # the rows' axes at the first of a run
 
@@ -41,19 +45,26 @@ class Stages:
             self.reduce(self.next_stage(), env)
 
     def next_stage(self) -> list[Reduction]:
-        """The reductions to run next: all over the same axes that wait for no other."""
+        """The reductions to run next: all over the same axes, by words or not, that wait for no
+        other.
+        """
         waiting = set(self.pending)
         # In one loop nest, so that what several of them read is loaded once.
         ready = [r for r in self.pending if not _below(r, waiting, self.group)]
-        stage = [r for r in ready if set(r.attrs) == set(ready[0].attrs)]
+        stage = [r for r in ready if self.walk(r) == self.walk(ready[0])]
         self.pending = [r for r in self.pending if r not in stage]
         return stage
+
+    def walk(self, reduction: Reduction) -> object:
+        """What the loops of a reduction follow from."""
+        dot = self.group.dots.get(reduction)
+        words = None if dot is None else (self.along[reduction], dot.k)
+        return {*reduction.attrs}, words
 
     def reduce(self, stage: Sequence[Reduction], env: Env) -> None:
         """One loop nest over the axes of a stage; every accumulator is carried through it."""
         level = self.blocks.depth
-        bound = set(stage[0].attrs)
-        loops = [x for x in self.schedule.sequential if x.members[0] in bound]
+        loops = [x for x in self.schedule.sequential if x.is_reduced(stage[0], self.along)]
         symbols = [self.blocks.fresh_axis(self.values.canonical(x.extent)) for x in loops]
         # All loops are named before one is opened: a guard tells the bounds of each.
         inside = env
@@ -70,6 +81,9 @@ class Stages:
             tile = self.schedule.tile(loop)
             self.blocks.open(symbol, *ranges[symbol], tile)
         points = every_point(written, inside)
+        if stage[0] in self.along:
+            near, points = self.neighbours(stage[0], points)
+            symbols.append(near)
         carries = self.accumulate(stage, reduced, points, symbols)
         for depth in range(len(symbols) - 1, -1, -1):
             carries = close_loop(self.values, stage, carries, symbols[depth], inside=depth > 0)
@@ -77,6 +91,14 @@ class Stages:
             assert result is not None  # the loops are closed
             self.blocks.stack[level].known[self.values.key(reduction, env)] = result
         self.rows_written(points)
+
+    def neighbours(self, reduction: Reduction, points: Sequence[Env]) -> tuple[Symbol, list[Env]]:
+        """Opens the loop over the neighbours that a dot multiplies together; gives its axis, and
+        the points in it.
+        """
+        along, count = self.along[reduction], self.group.dots[reduction].k
+        near = self.blocks.open_neighbours(count)
+        return near, [point.bind({along: point.values[along] + near}) for point in points]
 
     def without_guard(
         self, stage: Sequence[Reduction], symbols: Sequence[Symbol], env: Env
@@ -103,6 +125,9 @@ class Stages:
 
     def operands(self, reduction: Reduction, x: Term, env: Env) -> tuple[Tile, ...]:
         """The reduced value, or the two factors of a contraction."""
+        dot = self.group.dots.get(reduction)
+        if dot is not None:
+            return tuple(self.factor(each, dot, env) for each in x.args)
         read = x.args if self.is_fused(reduction, x) else (x,)
         return tuple(self.operand(term, env) for term in read)
 
@@ -111,6 +136,29 @@ class Stages:
         # The rows of a run agree on where it lies, so it is loaded for the first of them alone.
         is_shared = term in self.schedule.shared
         return self.values.evaluate(term, env.bind(self.run_starts) if is_shared else env)
+
+    def dots_of(self, factor: Term) -> list[Dot | None]:
+        """What multiplies a factor, in the reductions that have it."""
+        users = (r for r in self.group.reductions if factor in r.args[0].args)
+        return [*dict.fromkeys(self.group.dots.get(r) for r in users)] or [None]
+
+    def with_factor(self, factor: Term, dot: Dot) -> Reduction:
+        """A reduction by the dot that has the factor."""
+        dots = self.group.dots.get
+        return next(r for r in self.group.reductions if factor in r.args[0].args and dots(r) is dot)
+
+    def factor(self, factor: Term, dot: Dot | None, env: Env) -> Tile:
+        """A factor as it is multiplied: by a dot what lies below its Cast, or was packed."""
+        if dot is None:
+            return self.values.evaluate(factor, env)
+        strip = self.strips.get((factor, dot))
+        if strip is not None:
+            return self.values.load_row(strip, env, dot.a)
+        while factor not in self.group.reads:
+            if isinstance(factor, At):
+                env = self.values.move(factor, env)
+            factor = factor.args[0]
+        return self.values.evaluate(factor, env)
 
     def is_fused(self, reduction: Reduction, x: Term) -> bool:
         """Is `x` a product that is multiplied and added in one step?"""
@@ -121,7 +169,7 @@ class Stages:
         self, reduction: Reduction, x: Term, env: Env
     ) -> tuple[tuple[Tile, ...], Tile | None]:
         """The operands, and where they count if not everywhere."""
-        if self.is_fused(reduction, x):
+        if reduction not in self.along and self.is_fused(reduction, x):
             condition, pair = factors(x, self.is_at_hand)
             if condition is not None:
                 tiles = tuple(self.operand(factor, env) for factor in pair)
@@ -143,6 +191,7 @@ class Stages:
         reduction (the result where no loop is open, the accumulator before, after).
         """
         level = self.blocks.depth
+        near = self.blocks.near
         first: dict[Term, Tile] = {}
         last: dict[Term, Tile] = {}
         for point in points:
@@ -151,17 +200,17 @@ class Stages:
                 if reduction not in first:
                     # One accumulator for all points, so with every tiled axis that any of them has.
                     touched = operands if mask is None else (*operands, mask)
-                    carried = self.accumulated(x, touched, points).union(symbols)
+                    carried = self.accumulated(x, touched, points).union(symbols) - near
                     first[reduction] = last[reduction] = (
                         self.blocks.new(carried, reduction.dtype, level)
                         if symbols
                         else self.values.identity(reduction.monoid, reduction.dtype)
                     )
                 before = last[reduction]
-                axes = {a for tile in (before, *operands) for a in tile.axes}
+                axes = {a for tile in (before, *operands) for a in tile.axes} - near
                 after = self.blocks.new(axes, reduction.dtype, level)
                 if len(operands) == 2:
-                    dot = self.group.dots.get(reduction)
+                    dot = self.group.dots.get(reduction) or multiply_add(reduction.dtype)
                     self.blocks.put(Contract(after, before, *operands, dot), level)
                 else:
                     combine = reduction.monoid.combine

@@ -7,8 +7,6 @@ that sums are formed in the same order.
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -16,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from luminal.dots import BF16_PAIRS, Dot
 from luminal.dtypes import DType
 from luminal.errors import VerifyError
 from luminal.hlir import semantics
@@ -147,8 +144,13 @@ class _Interpreter:
 
     def contract(self, statement: Contract) -> None:
         axes = statement.out.axes
-        acc, a, b = (self.aligned(tile, axes) for tile in (statement.acc, statement.a, statement.b))
-        self.values[statement.out.id] = multiply_add(statement.out.dtype, acc, a, b, statement.dot)
+        near = tuple(axis for axis in statement.a.axes if axis not in axes)
+        a, b = (self.aligned(tile, axes + near) for tile in (statement.a, statement.b))
+        if not near:
+            a, b = a[..., None], b[..., None]
+        self.values[statement.out.id] = statement.dot.meaning(
+            self.aligned(statement.acc, axes), a, b
+        )
 
     def reduce(self, statement: Reduce) -> None:
         value = statement.value
@@ -333,29 +335,3 @@ def apply(op: str, dtype: DType, *args: Array) -> Array:
     shape = np.broadcast_shapes(*(arg.shape for arg in args))
     whole = [np.ascontiguousarray(np.broadcast_to(arg, shape)).reshape(shape) for arg in args]
     return np.asarray(row.evaluate(attrs, {}, whole)[0], dtype.numpy)
-
-
-def _libm_fma() -> Mapping[int, Callable[..., float]]:
-    """fma by element size, correctly rounded; np.frompyfunc calls it per element."""
-    libm = ctypes.CDLL(ctypes.util.find_library("m"))
-    table = {}
-    for size, name, kind in ((4, "fmaf", ctypes.c_float), (8, "fma", ctypes.c_double)):
-        function = getattr(libm, name)
-        function.restype, function.argtypes = kind, [kind] * 3
-        table[size] = np.frompyfunc(function, 3, 1)
-    return table
-
-
-_FMA = _libm_fma()
-
-
-def multiply_add(dtype: DType, acc: Array, a: Array, b: Array, dot: Dot | None = None) -> Array:
-    """acc + a*b: rounded once for floats, wrapping for integers; by a dot, all of its products."""
-    if dot is BF16_PAIRS:
-        for shift in (0, 16):  # the upper halves first
-            high, other = ((x << shift & 0xFFFF0000).view(np.float32) for x in (a, b))
-            acc = multiply_add(dtype, acc, high, other)
-        return acc
-    if dtype.is_float:
-        return np.asarray(_FMA[dtype.size](a, b, acc)).astype(dtype.numpy)
-    return apply("Add", dtype, acc, apply("Mul", dtype, a, b))

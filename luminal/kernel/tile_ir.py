@@ -6,6 +6,10 @@ has the tile axes it depends on: `%5[m, n]` with m unrolled 8 times and n in 2 v
 8 x 32 register tile, `%3[m]` eight scalars, `%1[]` one. Operands broadcast along the axes they
 lack. Width lives only in the loops' bindings: renderers expand it.
 
+A loop bound to neighbours takes one step, over as many positions as a dot multiplies together. What
+has its axis holds them side by side, in a word: it is loaded, contracted, which adds them up, or
+stored.
+
 A kernel with loops bound to lanes is run by groups: a chunk of the grid by all lanes of one. Every
 lane takes every step of every loop, so that all meet at each barrier; of a tile it handles the
 positions that are its own. A value without an axis of lanes is the same in all of them. Reduce
@@ -36,12 +40,13 @@ from luminal.shape.expression import TRUE, Expression, Symbol
 
 
 class Binding(enum.Enum):
-    """What walks an axis. The CPU uses grid, vector, unroll and serial."""
+    """What walks an axis. The CPU uses grid, vector, neighbours, unroll and serial."""
 
     GRID = "grid"
     GROUP = "group"
     LANE = "lane"
     VECTOR = "vector"
+    NEIGHBOURS = "neighbours"
     UNROLL = "unroll"
     SERIAL = "serial"
 
@@ -170,18 +175,16 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """`out = acc + a * b` with one rounding per product (fma), over the axes of out.
+    """`out = acc + a * b` as the row `dot` says, over the axes of out.
 
-    By a `dot`: `a` and `b` are words, each of as many neighbours as the dot multiplies, whose
-    products are all added, in an order and with roundings that are the hardware's, subnormals taken
-    as zero.
+    Of a dot of several neighbours `a` and `b` have one axis more, which is bound to these.
     """
 
     out: Tile
     acc: Tile
     a: Tile
     b: Tile
-    dot: Dot | None = None
+    dot: Dot
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +218,8 @@ class Carry:
 @dataclass(frozen=True, slots=True)
 class Loop:
     """Walks `axis` from `start` to `stop` in steps of `unroll * lanes.count * vector`, of which one
-    of lanes and vector is 1: neighbours belong to neighbouring lanes.
+    of lanes and vector is 1: neighbours belong to neighbouring lanes. Or in the one step from 0 of
+    all its `neighbours`.
     """
 
     axis: Symbol
@@ -226,10 +230,11 @@ class Loop:
     unroll: int = 1
     vector: int = 1
     lanes: Lanes = ONE_LANE
+    neighbours: int = 1
 
     @property
     def tile(self) -> int:
-        return self.unroll * self.across
+        return self.unroll * self.across * self.neighbours
 
     @property
     def across(self) -> int:
@@ -245,6 +250,8 @@ class Loop:
             found.append((Binding.LANE, self.lanes))
         if self.vector > 1:
             found.append((Binding.VECTOR, self.vector))
+        if self.neighbours > 1:
+            found.append((Binding.NEIGHBOURS, self.neighbours))
         return tuple(found)
 
 
@@ -471,7 +478,7 @@ def _line(statement: Statement) -> str:
                 f"{'add' if statement.add else 'store'} {_access(statement)} <- {statement.value}"
             )
         case Contract(out, acc, a, b, dot):
-            by = "" if dot is None else f" by {dot}"
+            by = f" by {dot}" if dot.k > 1 else ""
             return f"{_typed(out)} = contract {acc} + {a} * {b}{by}"
         case Reduce(out, op, value, axis):
             return f"{_typed(out)} = reduce {op} {value} over {axis.name}"

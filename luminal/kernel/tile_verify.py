@@ -40,7 +40,7 @@ from luminal.kernel.tile_ir import (
     Tile,
     headline,
 )
-from luminal.shape.expression import Expression, Symbol, product_of
+from luminal.shape.expression import ZERO, Expression, Symbol, const, product_of
 
 WORKING = (Space.SCRATCH, Space.SHARED)
 """Where the working memory of a kernel lies."""
@@ -80,6 +80,7 @@ class _Verifier:
         self.tile_sizes = kernel.tile_shapes()
         loops = [each for each in kernel.statements() if isinstance(each, Loop)]
         self.lanes = {x.axis: x.lanes for x in reversed(loops) if x.lanes.count > 1}
+        self.near = {x.axis: x.neighbours for x in loops if x.neighbours > 1}
         self.line = "kernel"
 
     def run(self) -> None:
@@ -177,12 +178,14 @@ class _Verifier:
         self.known(statement.expr, scope.symbols)
         self.same_dtype("the result", statement.out.dtype, dtypes.int64)
         self.define(statement.out, statement.expr.symbols() & scope.tiled.keys(), scope)
+        self.apart([statement.out])
 
     def map(self, statement: Map, scope: _Scope) -> None:
         op = OPS.get(statement.op)
         if op is None or not op.is_pointwise:
             self.fail(f"{statement.op} is not a pointwise op of HLIR")
         args = [self.read(tile, scope) for tile in statement.args]
+        self.apart(args)
         if len(args) != op.arity:
             self.fail(f"{op.name} takes {op.arity} operands, got {len(args)}")
         for tile in args[1:] if op.name == "Select" else args:
@@ -197,6 +200,13 @@ class _Verifier:
         self.same_dtype(str(out), out.dtype, result.dtype)
         self.define(out, (axis for tile in args for axis in tile.axes), scope)
 
+    def apart(self, tiles: Iterable[Tile]) -> None:
+        """No tile of neighbours may be computed with, but by a dot."""
+        for tile in tiles:
+            near = self.near.keys() & set(tile.axes)
+            if near:
+                self.fail(f"{tile} holds neighbours along {_names(near)}; only a dot takes those")
+
     def access(self, statement: Load | Store, scope: _Scope) -> frozenset[Symbol]:
         """The tile axes of an access; checks its offset, guard and indices."""
         symbols = scope.symbols
@@ -208,10 +218,13 @@ class _Verifier:
                 self.fail(f"the index {tile} is {tile.dtype}; cast it to an integer")
             symbols |= {symbol}
             axes |= set(tile.axes)
+        self.apart(tile for _, tile in statement.indices)
         used = frozenset[Symbol]()
         for expr in (statement.offset, statement.guard):
             self.known(expr, symbols)
             used |= expr.symbols()
+        if not self.near.keys().isdisjoint(statement.guard.symbols()):
+            self.fail(f"{statement.guard} tells neighbours apart; guard all of them or none")
         return frozenset(axes) | (used & scope.tiled.keys())
 
     def load(self, statement: Load, scope: _Scope) -> None:
@@ -251,16 +264,19 @@ class _Verifier:
             self.fail(f"the axis {_names(extra)} does not belong here: {rule}")
 
     def contract(self, statement: Contract, scope: _Scope) -> None:
-        tiles = [self.read(tile, scope) for tile in (statement.acc, statement.a, statement.b)]
-        dot, dtype = statement.dot, statement.out.dtype
-        factor = dtype if dot is None else dot.word
-        if dot is not None:
-            self.same_dtype(str(statement.out), dtype, dot.accumulator)
-        for tile, wanted in zip(tiles, (dtype, factor, factor), strict=True):
-            self.same_dtype(str(tile), tile.dtype, wanted)
-        if statement.out.dtype not in OPS["Mul"].takes:
-            self.fail(f"{statement.out.dtype} is not computed with; cast the operands first")
-        self.define(statement.out, (axis for tile in tiles for axis in tile.axes), scope)
+        acc, a, b = (self.read(t, scope) for t in (statement.acc, statement.a, statement.b))
+        dot, out = statement.dot, statement.out
+        wanted = (dot.accumulator, dot.accumulator, dot.a, dot.b)
+        for tile, dtype in zip((out, acc, a, b), wanted, strict=True):
+            self.same_dtype(str(tile), tile.dtype, dtype)
+        if out.dtype not in OPS["Mul"].takes:
+            self.fail(f"{out.dtype} is not computed with; cast the operands first")
+        near = [[x for x in tile.axes if x in self.near] for tile in (acc, a, b)]
+        counts = [self.near[axis] for axis in near[1]]
+        if near[0] or near[1] != near[2] or counts != [dot.k] * (dot.k > 1):
+            self.fail(f"the dot {dot} takes {dot.k} neighbours along one axis of both factors")
+        axes = {axis for tile in (acc, a, b) for axis in tile.axes}
+        self.define(out, axes.difference(near[1]), scope)
 
     def reduce(self, statement: Reduce, scope: _Scope) -> None:
         value = self.read(statement.value, scope)
@@ -279,6 +295,8 @@ class _Verifier:
         if statement.unroll < 1 or statement.vector < 1 or statement.vector.bit_count() != 1:
             self.fail("unroll is at least 1 and vector a power of two")
         self.dealt(statement, scope)
+        if statement.neighbours > 1:
+            self.one_step(statement)
         self.uniform(statement.start, scope)
         self.uniform(statement.stop, scope)
         shape = (statement.unroll, statement.vector)
@@ -302,6 +320,13 @@ class _Verifier:
             self.same_dtype(str(carry.next), carry.next.dtype, carry.inner.dtype)
             self.only(carry.next.axes, carry.inner.axes, f"{carry.inner} is carried without it")
             self.define(carry.result, carry.inner.axes, scope)
+
+    def one_step(self, statement: Loop) -> None:
+        """Of neighbours, which are all there and bound to nothing else."""
+        count = statement.neighbours
+        whole = statement.start is ZERO and statement.stop is const(count)
+        if not whole or statement.tile != count:
+            self.fail(f"it takes one step, of its {count} neighbours alone, from 0")
 
     def dealt(self, statement: Loop, scope: _Scope) -> None:
         count, stride = statement.lanes.count, statement.lanes.stride

@@ -16,7 +16,7 @@ from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, Phase, Reduction, Term, dependents, term_order
 from luminal.dots import Dot
 from luminal.errors import VerifyError
-from luminal.kernel import pairs
+from luminal.kernel import neighbours
 from luminal.kernel.cascade import Cascade, Refusal, derive
 from luminal.kernel.group import Place
 from luminal.kernel.layout import ROW_MAJOR, Layout
@@ -223,7 +223,7 @@ def _verify_dots(selection: Selection) -> None:
         for term in selection.computed(kernel):
             if term in waiting:
                 dot = waiting.pop(term)
-                reason = pairs.refusal(term, selection.places(kernel))
+                reason = neighbours.refusal(term, dot, selection.places(kernel))
                 if reason is not None:
                     raise VerifyError(f"selection: {term!r} is none for the dot {dot}: {reason}")
     for term, dot in waiting.items():

@@ -16,10 +16,10 @@ from math import gcd
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Axes, Frame, Phase, Term
-from luminal.dtypes import bfloat16
+from luminal.dots import Dot, Rounding
 from luminal.hlir.ops import Value
 from luminal.kernel.layout import ROW_MAJOR, Layout, Panels, filled
-from luminal.kernel.pairs import in_pairs, last_axis
+from luminal.kernel.neighbours import last_axis, with_neighbours
 from luminal.kernel.source import Source, source_of, unmasked
 from luminal.numerics import ROUNDING, Numerics
 from luminal.program.selection import Selection
@@ -123,7 +123,7 @@ def genes(
     """What can be chosen in a program, or in a Loop body whose `arguments` are weights outside."""
     if panels is None:
         return ()
-    may_pair = panels.pairs and numerics.allows(ROUNDING)
+    usable = [d for d in panels.dots if d.rounding is Rounding.NONE or numerics.allows(ROUNDING)]
     users = _users(selection)
     found: dict[tuple[Term, Layout], Gene] = {}
     for term in selection.choices:
@@ -138,14 +138,15 @@ def genes(
                     held = selection.choices[read.weight].layouts
                     now = held[selection.reads.get(read.edge, 0)]
                     offered: tuple[Layout, ...] = (ROW_MAJOR, layout)
-                    pair = _pairs(term, read, selection) if may_pair else None
-                    if pair is not None:
-                        offered += (in_pairs(layout, pair),)
+                    for dot in usable:
+                        along = _neighbours(term, dot, read, selection)
+                        if along is not None:
+                            offered += (with_neighbours(layout, along, dot.k),)
                     # One copy serves all edges: it pays for all where it pays for one.
                     old = found.get(key, Gene(read.weight, (), offered, now, 0, 0))
                     edges = tuple(dict.fromkeys((*old.edges, read.edge)))
                     # Edges that share a copy are offered what all
-                    # of them can read: pairs to all or to none.
+                    # of them can read: neighbours to all or to none.
                     offered = min(old.layouts, offered, key=len)
                     found[key] = replace(
                         old,
@@ -220,21 +221,23 @@ def _is_weight(term: Term, selection: Selection, arguments: Set[Value]) -> bool:
     return selection.is_stored(term) and term.phase is not Phase.RUN
 
 
-def _pairs(contraction: Term, read: _Read, selection: Selection) -> int | None:
+def _neighbours(contraction: Term, dot: Dot, read: _Read, selection: Selection) -> int | None:
     """The dimension of the weight whose neighbours meet neighbours that lie side by side in the
-    other factor, both being bfloat16 in memory.
+    other factor, both being what the dot multiplies in memory.
     """
+    if contraction.dtype is not dot.accumulator:
+        return None
     sources = [source_of(factor, selection.is_stored) for factor in contraction.args[0].args]
-    for each in sources:
-        if each is None or each.casts != 1 or each.term.dtype is not bfloat16:
+    for each, dtype in zip(sources, (dot.a, dot.b), strict=False):
+        if each is None or each.casts != 1 or each.term.dtype is not dtype:
             return None
     others = [each for each in sources if each and (each.reader, 0) != read.edge]
     frame = _frame(others[0], selection) if len(others) == 1 else None
     if len(sources) != 2 or not frame:
         return None
-    inner = last_axis(others[0].renamed(frame)[-1])
+    inner = last_axis(others[0].renamed(frame)[-1], dot.k)
     for k, dimension in enumerate(read.frame):
-        if inner in contraction.attrs and inner is last_axis(dimension):
+        if inner in contraction.attrs and inner is last_axis(dimension, dot.k):
             return k
     return None
 

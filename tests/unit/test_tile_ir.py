@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from luminal import dtypes
-from luminal.dots import BF16_PAIRS
+from luminal.dots import BF16_PAIRS, multiply_add
 from luminal.errors import VerifyError
+from luminal.expand import ir
+from luminal.expand.expand import expand
+from luminal.expand.interpreter import run as run_expanded
+from luminal.expand.ir import Type
+from luminal.expand.verify import verify as verify_expanded
 from luminal.kernel import tile_interpreter
 from luminal.kernel.scratch import scratch_offsets
 from luminal.kernel.tile_ir import (
@@ -41,6 +46,8 @@ ROW, J = axis("row", 4), axis("j", N)
 ZERO_TILE = Tile(0, (), F32)
 INNER, NEXT, RESULT = Tile(1, (J,), F32), Tile(3, (J,), F32), Tile(4, (J,), F32)
 READ, TOTAL = Tile(2, (J,), F32), Tile(5, (), F32)
+BF16, NEAR = dtypes.bfloat16, axis("near", 2)
+PAIR_A, PAIR_B = Tile(11, (NEAR,), BF16), Tile(12, (NEAR,), BF16)
 
 
 def row_sum() -> Kernel:
@@ -63,6 +70,37 @@ def row_sum() -> Kernel:
             Loop(J, const(0), N, body, (carry,), unroll=2, vector=8),
             Reduce(TOTAL, "Add", RESULT, J),
             Store("y", ROW, TOTAL),
+        ),
+    )
+
+
+def pair_sum(
+    extra: Statement | None = None, stop: int = 2, neighbours: int = 2, apart: int = 1
+) -> Kernel:
+    """y[0] = x[0] * w[0] + x[apart] * w[1]."""
+    inner, after, result = (Tile(n, (), F32) for n in (13, 14, 15))
+    body = (
+        Load(PAIR_A, "x", NEAR * apart),
+        Load(PAIR_B, "w", as_expression(NEAR)),
+        *(() if extra is None else (extra,)),
+        Contract(after, inner, PAIR_A, PAIR_B, BF16_PAIRS),
+    )
+    carry = Carry(result, ZERO_TILE, inner, after)
+    unroll = 2 // neighbours
+    loop = Loop(NEAR, const(0), const(stop), body, (carry,), unroll, neighbours=neighbours)
+    return Kernel(
+        params=(),
+        buffers=(
+            Buffer("x", BF16, const(1 + apart)),
+            Buffer("w", BF16, const(2)),
+            Buffer("y", F32, const(1), role=Role.OUT),
+        ),
+        scratch=(),
+        grid=(),
+        body=(
+            Literal(ZERO_TILE, np.float32(0).tobytes()),
+            loop,
+            Store("y", const(0), result),
         ),
     )
 
@@ -157,18 +195,38 @@ BROKEN = [
     ),
     (
         "contract",
-        after(Contract(Tile(9, (), F32), TOTAL, TOTAL, FLAG)),
+        after(Contract(Tile(9, (), F32), TOTAL, TOTAL, FLAG, multiply_add(F32))),
         "%9 is not defined before",
     ),
     (
-        "dot-of-no-words",
+        "dot-of-other-factors",
         after(Contract(Tile(9, (), F32), TOTAL, TOTAL, TOTAL, BF16_PAIRS)),
-        "is f32, expected u32",
+        "is f32, expected bf16",
     ),
     (
         "dot-into-integers",
         after(Contract(Tile(9, (), I64), TOTAL, TOTAL, TOTAL, BF16_PAIRS)),
         "%9 is i64, expected f32",
+    ),
+    (
+        "dot-without-neighbours",
+        replace(pair_sum(), body=pair_sum(stop=3).body),
+        "it takes one step, of its 2 neighbours alone, from 0",
+    ),
+    (
+        "dot-of-a-plain-loop",
+        pair_sum(neighbours=1),
+        "the dot bf16x2 takes 2 neighbours along one axis of both factors",
+    ),
+    (
+        "neighbours-computed-with",
+        pair_sum(Map(Tile(9, (NEAR,), F32), "Cast", (PAIR_A,))),
+        "%11 holds neighbours along near; only a dot takes those",
+    ),
+    (
+        "neighbours-told-apart",
+        pair_sum(Load(Tile(9, (NEAR,), BF16), "x", NEAR, NEAR < 1)),
+        "tells neighbours apart; guard all of them or none",
     ),
     ("bound-twice", with_loop(LOAD, ADD, Loop(J, const(0), N, ())), "j is bound already"),
     (
@@ -225,21 +283,47 @@ def test_interpreter_checks_buffers() -> None:
 
 def test_contract_rounds_once() -> None:
     a, b, acc = np.float32([1 + 2**-13]), np.float32([1 - 2**-13]), np.float32([-1])
-    exact = tile_interpreter.multiply_add(F32, acc, a, b)
+    exact = multiply_add(F32).meaning(acc, a[:, None], b[:, None])
     assert exact[0] == np.float32(-(2.0**-26))
     assert a[0] * b[0] + acc[0] != exact[0]
-    wrapped = tile_interpreter.multiply_add(dtypes.int8, *np.int8([[100], [20], [9]]))
+    acc, a, b = np.int8([[100], [20], [9]])
+    wrapped = multiply_add(dtypes.int8).meaning(acc, a[:, None], b[:, None])
     assert wrapped[0] == np.int64(280).astype(np.int8)
 
 
-def test_a_dot_adds_both_products_of_words() -> None:
-    """1.5 * 2 of the upper halves, 3 * -4 of the lower ones."""
+def test_a_dot_adds_the_products_of_its_neighbours() -> None:
+    """3 * -4 of the first ones, the lower halves of words, and 1.5 * 2 of the second ones."""
     a, b = np.uint32([0x3FC0_4040]), np.uint32([0x4000_C080])
-    acc = np.float32([0.5])
-    assert tile_interpreter.multiply_add(F32, acc, a, b, BF16_PAIRS)[0] == 0.5 + 3 - 12
-    contract = Contract(Tile(9, (), F32), TOTAL, TOTAL, TOTAL, BF16_PAIRS)
-    text = to_text(replace(row_sum(), body=(contract,)))
-    assert "= contract %3 + %3 * %3 by bf16x2\n" in text.replace(str(TOTAL), "%3")
+    assert BF16_PAIRS.of_words(np.float32([0.5]), a, b)[0] == 0.5 + 3 - 12
+    verify(pair_sum())
+    text = to_text(pair_sum())
+    assert "for near in 0..<2 neighbours(2):\n    carry %13: f32[] = %0 -> %14" in text
+    assert "%11: bf16[near] = load x[near]\n" in text
+    assert "%14: f32[] = contract %13 + %11 * %12 by bf16x2\n" in text
+    x, w, y = (np.array(v, t.numpy) for v, t in (([1.5, 3], BF16), ([2, -4], BF16), ([0], F32)))
+    tile_interpreter.run(pair_sum(), {"x": x, "w": w, "y": y}, {})
+    assert y[0] == 3 - 12
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+@pytest.mark.parametrize("apart", [1, 3])
+def test_neighbours_are_words_once_expanded(has_it: bool, apart: int) -> None:
+    """Side by side in memory they are read as a word, else joined; the dot is an instruction, or
+    done by others.
+    """
+    instructions = frozenset({(BF16_PAIRS.name, Type(F32))}) if has_it else frozenset()
+    expanded = expand(pair_sum(apart=apart), 1, instructions)
+    verify_expanded(expanded)
+    words = [s for s in expanded.statements() if isinstance(s, ir.Load) and s.buffer == "x"]
+    assert [s.out.type.dtype for s in words] == [dtypes.uint32] * (apart == 1) + [dtypes.uint16] * (
+        2 * (apart > 1)
+    )
+    assert (f"= {BF16_PAIRS} " in expanded.text) is has_it
+    x, w, y = (
+        np.array(v, t.numpy) for v, t in (([1.5, 7, 7, 3], BF16), ([2, -4], BF16), ([0], F32))
+    )
+    run_expanded(expanded, {"x": x, "w": w, "y": y}, {})
+    assert y[0] == 3 - 4 * x[apart]
 
 
 def test_scratch_is_laid_out_in_cache_lines() -> None:

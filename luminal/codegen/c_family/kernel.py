@@ -96,6 +96,8 @@ class _Walk:
     def __init__(self, kernel: Kernel, dialect: Dialect) -> None:
         self.kernel = kernel
         self.dialect = dialect
+        within = (*(each.buffer for each in kernel.scratch), *kernel.shared)
+        self.elements = {each.name: memory_type(each.dtype) for each in (*kernel.buffers, *within)}
         self.lines: list[str] = []
         self.depth = 0
 
@@ -196,19 +198,20 @@ class _Walk:
             statement.out, operation(self.dialect, statement.op, args, of, statement.out.type)
         )
 
-    def _element(self, statement: Load | Store) -> str:
+    def _element(self, statement: Load | Store, dtype: DType) -> str:
+        assert dtype is self.elements[statement.buffer], "no device of C has dots, which take words"
         distance = statement.distance
         further = f" {'-' if distance < 0 else '+'} {abs(distance)}" if distance else ""
         return f"{statement.buffer}[{self._operand(statement.address)}{further}]"
 
     def _load(self, statement: Load) -> None:
-        text = self._element(statement)
+        text = self._element(statement, statement.out.type.dtype)
         if statement.mask is not None:
             text = f"{self._operand(statement.mask)} ? {text} : 0"
         self._define(statement.out, text)
 
     def _store(self, statement: Store) -> None:
-        place = self._element(statement)
+        place = self._element(statement, statement.value.type.dtype)
         where = "" if statement.mask is None else f"if ({self._operand(statement.mask)}) "
         self._put(f"{where}{place} = {self._operand(statement.value)};")
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from luminal import dtypes
+from luminal.dots import DOTS
 from luminal.dtypes import DType
 from luminal.expand.ir import (
     Apply,
@@ -32,7 +33,7 @@ from luminal.shape.expression import ExpressionLike, Symbol, const, symbol
 Array = np.ndarray[Any, Any]
 
 LANES = ("lower", "upper", "extract", "any", "splat", "shuffle", "count")
-OF_SOME_MACHINES = ("scale", "dot", "widen_half", "narrow_half")
+OF_SOME_MACHINES = ("scale", *DOTS, "widen_half", "narrow_half")
 OF_THE_LIBRARY = ("exp", "exp2", "log", "log2", "sin", "cos")
 COMPUTED = tuple(dtype for dtype in dtypes.ALL if not dtype.is_storage)
 

@@ -286,13 +286,12 @@ def test_the_interpreter_multiplies_pairs_as_the_hardware_does() -> None:
     runner = registry.compiling("cpu").runner(stages.program)
     got = np.asarray(Executable(stages.graph, [Variant({}, runner)])(arrays)["y"])
     (copy,), (product,) = stages.program.prologue, stages.program.launches
-    words = {name: array.view(np.uint32).ravel() for name, array in arrays.items()}
     out = np.zeros(60, np.float32)
     kernels = stages.program.kernels
     size = int(kernels[copy.kernel].buffers[1].size.value)
-    panels = np.zeros(size, np.uint32)
-    interpret(kernels[copy.kernel], {"b0": words["w"], "b1": panels}, {})
-    interpret(kernels[product.kernel], {"b0": words["x"], "b1": panels, "b2": out}, {})
+    panels = np.zeros(size, arrays["w"].dtype)
+    interpret(kernels[copy.kernel], {"b0": arrays["w"].ravel(), "b1": panels}, {})
+    interpret(kernels[product.kernel], {"b0": arrays["x"].ravel(), "b1": panels, "b2": out}, {})
     np.testing.assert_allclose(out.reshape(3, 20), got, rtol=1e-6, atol=1e-6)
 
 
@@ -453,7 +452,9 @@ def test_a_dot_that_the_target_lacks_is_refused() -> None:
 def test_a_dot_whose_factors_lie_otherwise_is_refused() -> None:
     stages = product_in_pairs()
     selection = stages.selection
-    with pytest.raises(VerifyError, match="none for the dot bf16x2: neither factor lies in pairs"):
+    with pytest.raises(
+        VerifyError, match="none for the dot bf16x2: neither factor lies in panels of"
+    ):
         verify(replace(selection, reads={}))
     leaf = next(term for term in selection.choices if term.is_leaf)
     with pytest.raises(VerifyError, match="bf16x2, and no kernel computes it"):

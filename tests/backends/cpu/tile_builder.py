@@ -13,6 +13,7 @@ from luminal import dtypes
 from luminal.backends.cpu import compiler, machine_code
 from luminal.backends.cpu.target import cap, detect
 from luminal.codegen.llvm import render
+from luminal.dots import multiply_add
 from luminal.dtypes import DType
 from luminal.expand.expand import scratch_bytes
 from luminal.kernel import tile_interpreter
@@ -128,7 +129,7 @@ class TileBuilder:
 
     def contract(self, acc: Tile, a: Tile, b: Tile) -> Tile:
         out = self.tile(self.union(acc.axes, a.axes, b.axes), acc.dtype)
-        self.emit(Contract(out, acc, a, b))
+        self.emit(Contract(out, acc, a, b, multiply_add(acc.dtype)))
         return out
 
     def reduce(self, op: str, value: Tile, over: Symbol) -> Tile:

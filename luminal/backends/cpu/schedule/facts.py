@@ -10,6 +10,7 @@ from luminal.backends.cpu.schedule.strips import Strips
 from luminal.kernel.cost import label
 from luminal.kernel.group import Group
 from luminal.kernel.loops import Access, LoopAxis, accesses, loop_axes
+from luminal.kernel.neighbours import walked
 from luminal.target import Target
 
 
@@ -38,14 +39,14 @@ class Facts:
     def of(cls, group: Group, target: Target) -> Facts:
         axes, reductions = loop_axes(group), group.reductions
         reads = accesses(group, axes)
-        bound = {a for r in reductions for a in r.attrs}
         stored = {a for store in group.stores for a in store.axes}
         ordered = {a for store in group.stores for a in store.ordered}
         free = frozenset(stored - ordered)
         for reduction in reductions:
             free &= reduction.axes
         grid = tuple(x for x in axes if x.members[0] in free)
-        sequential = tuple(x for x in axes if x.members[0] in bound)
+        along = walked(group)
+        sequential = tuple(x for x in axes if any(x.is_reduced(r, along) for r in reductions))
         dtypes = [s.dtype for s in group.stores] + [r.dtype for r in reductions]
         widest = max(dtype.size for dtype in dtypes)
         most = target.vector_lanes(max(4, min(8, widest)))

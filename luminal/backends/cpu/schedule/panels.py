@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from luminal.backends.cpu.schedule.lanes import FULL
-from luminal.dots import BF16_PAIRS
 from luminal.kernel.layout import Panels
 from luminal.target import Target
 
@@ -21,5 +20,5 @@ def panels(target: Target) -> Panels:
         smallest=SMALLEST,
         far_bytes=target.l2_bytes,
         full=FULL,
-        pairs=BF16_PAIRS in target.dots,
+        dots=target.dots,
     )

@@ -12,13 +12,11 @@ from luminal.backends.cpu.schedule.nest import schedule
 from luminal.backends.cpu.schedule.space import space as nest_space
 from luminal.codegen.llvm_product import gemm
 from luminal.errors import CompileError
-from luminal.kernel.cascade import Cascade
 from luminal.kernel.cost import label
 from luminal.kernel.custom import place_custom
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.group import Group
 from luminal.kernel.knobs import Choices, Knobs
-from luminal.kernel.pairs import in_words
 from luminal.kernel.place_cascade import place_cascade
 from luminal.kernel.placement import place
 from luminal.kernel.rows import place_scan, place_sort
@@ -57,19 +55,17 @@ class VectorSchedules:
         """The schedules of a kernel worth timing, () first."""
         match step:
             case NestStep(group):
-                return nest_space(in_words(group)[0], self.target)
-            case CascadeStep():
-                return cascade_space(*_in_words(step), self.target)
+                return nest_space(group, self.target)
+            case CascadeStep(group, cascade):
+                return cascade_space(group, cascade, self.target)
             case ScanStep() | SortStep() | CallStep() | CustomStep():
                 return ((),)
 
     def _place(self, step: KernelStep | CustomStep, knobs: Knobs) -> Placed:
         match step:
             case NestStep(group):
-                group, _ = in_words(group)
                 return place(group, schedule(group, self.target, knobs))
-            case CascadeStep():
-                group, cascade = _in_words(step)
+            case CascadeStep(group, cascade):
                 blocks = cascade_blocks(group, cascade, self.target, knobs)
                 return place_cascade(group, cascade, *blocks)
             case ScanStep(group):
@@ -85,11 +81,6 @@ class VectorSchedules:
             case CustomStep(attrs, operands, results):
                 Choices(attrs.kernel.name, knobs).finish()
                 return place_custom(attrs, operands, results)
-
-
-def _in_words(step: CascadeStep) -> tuple[Group, Cascade]:
-    group, words = in_words(step.group)
-    return group, step.cascade.renamed(words)
 
 
 def _place_call(group: Group, library: str) -> Placed:

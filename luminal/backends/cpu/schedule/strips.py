@@ -144,7 +144,7 @@ class Strips:
         way = self.target.l2_bytes // L2_WAYS
         for loop in filter(access.moves, self.sequential):
             stride = access.stride(loop)
-            step = gcd((stride or 0) * access.place.dtype.size, way)
+            step = gcd((stride or 0) * access.bytes, way)
             if loop.estimate > L2_WAYS * (way // step):
                 return True
         return False

@@ -1,8 +1,4 @@
-"""Products of pairs of bfloat16, each pair a 32-bit word, as LLVM IR.
-
-The instruction adds both products to an f32 accumulator, with roundings of its own and subnormals
-taken as zero.
-"""
+"""Dots as LLVM IR: their factors are words, their instructions as wide as registers."""
 
 from __future__ import annotations
 
@@ -11,8 +7,8 @@ from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
 WIDTHS = (4, 8, 16)  # lanes of the accumulator that there is an instruction for
 
 
-def multiply_add_pairs(b: FunctionBuilder, a: IRValue, x: IRValue, acc: IRValue) -> IRValue:
-    """`acc + a * x` for words of two bfloat16 each."""
+def bf16_pairs(b: FunctionBuilder, acc: IRValue, a: IRValue, x: IRValue) -> IRValue:
+    """`acc + a * x` for words of two bfloat16 each, in f32, with subnormals taken as zero."""
     lanes = acc.type.lanes
     width = next(n for n in WIDTHS if n >= lanes)
     wide = [_widened(b, value, width) for value in (acc, a, x)]
