@@ -15,6 +15,7 @@ from luminal.frontend import creation
 from luminal.frontend.derivatives import Derivative
 from luminal.frontend.foreign import check_device
 from luminal.frontend.handle import Array, Extent, Shape, describe
+from luminal.frontend.packed import Packed
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.data import array_of
@@ -58,6 +59,7 @@ class Recorder:
         self.cotangents: set[Node] = set()  # the gradients of values on the way
         self.gradients: dict[Value, Tensor] = {}  # what `backward` found so far
         self._weights: dict[Parameter, Value] = {}
+        self._packed: dict[Packed, Tensor] = {}
         self._numbers: dict[str, itertools.count[int]] = {}  # of names by their stems
 
     def __repr__(self) -> str:
@@ -160,7 +162,12 @@ class Recorder:
         return self.weight_of(Parameter(shape, dtype, name), name)
 
     def weight_of(self, parameter: Parameter, name: str | None = None) -> Tensor:
-        """The one Weight of `parameter` in this graph, named at its first use."""
+        """The one Weight of `parameter` in this graph, named at its first use.
+
+        Of a packed one the value that its Weights are decoded to.
+        """
+        if isinstance(parameter, Packed):
+            return self.packed(parameter, name)
         value = self._weights.get(parameter)
         if value is None:
             paths = parameter_names.get() or {}
@@ -168,6 +175,15 @@ class Recorder:
             value = self._weights[parameter] = self.builder.weight(name, parameter)
             self.leaves[name] = value
         return self.wrap(value)
+
+    def packed(self, parameter: Packed, name: str | None = None) -> Tensor:
+        """The one value of a packed Parameter in this graph, as `weight_of`."""
+        found = self._packed.get(parameter)
+        if found is None:
+            paths = parameter_names.get() or {}
+            name = name or paths.get(parameter, parameter.name)
+            found = self._packed[parameter] = parameter.recorded(self, name)
+        return found
 
     def state(
         self, shape: Sequence[int], dtype: Any = dtypes.float32, init: Any = 0, name: str = ""

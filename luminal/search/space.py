@@ -7,8 +7,9 @@ the kernels get their schedules. Every step is total, so every genome is a right
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from luminal import compiler
@@ -20,6 +21,7 @@ from luminal.compiler import Stages
 from luminal.costs import Weights
 from luminal.egraph import Classes, Limits, saturate
 from luminal.hlir.graph import Graph
+from luminal.hlir.ops import Value
 from luminal.kernel.knobs import Knobs
 from luminal.numerics import Numerics
 from luminal.program import launch_text
@@ -31,6 +33,7 @@ from luminal.runtime.report import RuleUse
 from luminal.search.fingerprint import by_fingerprint, fingerprints
 from luminal.search.genome import Genome, called_by
 from luminal.select import fast, layouts
+from luminal.select.bodies import is_weight, weights_of
 from luminal.select.calls import with_calls
 from luminal.select.rewrite import Respelled
 from luminal.select.stored import stored_anyway
@@ -165,8 +168,16 @@ class Space:
         graph, lowered, placed = stages.graph, stages.lowered, stages.placed
         return compiler.finish(graph, lowered, selection, self.backend, genome.knobs, placed=placed)
 
-    def _spell(self, body: Lowered, genome: Genome, done: dict[int, _Spelled]) -> _Spelled:
-        """A body and all in it spelled, by id of the body as it was lowered in `done`."""
+    def _spell(
+        self,
+        body: Lowered,
+        genome: Genome,
+        done: dict[int, _Spelled],
+        weights: Set[Value] = frozenset(),
+    ) -> _Spelled:
+        """A body and all in it spelled, by id of the body as it was lowered in `done`; `weights`:
+        its arguments that are weights outside.
+        """
         if id(body) in done:
             return done[id(body)]
         if genome.spellings:
@@ -180,9 +191,10 @@ class Space:
             frozenset(terms[k] for k in genome.apart if k in terms),
         )
         loops = {id(t.attrs.body): t.attrs.body for t in names if t.op == "Loop"}
-        inside = {key: self._spell(inner, genome, done) for key, inner in loops.items()}
+        known = weights_of(names, partial(is_weight, arguments=weights))
+        inside = {k: self._spell(inner, genome, done, known[k]) for k, inner in loops.items()}
         inner_choices = {key: spelled.selection for key, spelled in inside.items()}
-        selection = fast.choose(lowered, self.costs, self.numerics, wishes, inner_choices)
+        selection = fast.choose(lowered, self.costs, self.numerics, wishes, inner_choices, weights)
         for spelled in inside.values():
             names = {**spelled.names, **names}
         done[id(body)] = _Spelled(lowered, selection, names)

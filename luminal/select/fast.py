@@ -7,21 +7,25 @@ reductions all have the same free axes, which become its grid, so each is comput
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 
 from luminal.algebra.frames import upper
 from luminal.algebra.lower import Lowered
 from luminal.algebra.scatter import ordered_axes, read_back
 from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
 from luminal.costs import Costs
+from luminal.hlir.ops import Value
 from luminal.numerics import DOMAIN, ROUNDING, Numerics
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.select import cascades
+from luminal.select.bodies import is_weight, weights_of
 from luminal.select.kinds import is_contraction, is_product
 from luminal.select.limits import KERNEL_TERMS
 from luminal.select.merge import merges
 from luminal.select.nested import nest
+from luminal.select.packed import packed
 from luminal.select.private_sums import private_sums
 from luminal.select.rewrite import Respelled
 from luminal.select.spell import spell
@@ -63,12 +67,17 @@ class Wishes:
 NO_WISHES = Wishes()
 
 
-def select(lowered: Lowered, costs: Costs, numerics: Numerics = Numerics.STANDARD) -> Selection:
+def select(
+    lowered: Lowered,
+    costs: Costs,
+    numerics: Numerics = Numerics.STANDARD,
+    weights: Set[Value] = frozenset(),
+) -> Selection:
     """The Selection of `fast` for a lowered graph or Loop body.
 
-    What changes more than `numerics` allows is left out.
+    What changes more than `numerics` allows is left out. `weights`: as of `choose`.
     """
-    return choose(respell(lowered, costs, numerics).lowered, costs, numerics)
+    return choose(respell(lowered, costs, numerics).lowered, costs, numerics, weights=weights)
 
 
 def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
@@ -85,20 +94,30 @@ def choose(
     numerics: Numerics,
     wishes: Wishes = NO_WISHES,
     bodies: Mapping[int, Selection] | None = None,
+    weights: Set[Value] = frozenset(),
 ) -> Selection:
     """The Selection of a spelled program. `bodies`: those of Loops, by id of the lowered body;
-    without them `fast` makes them.
+    without them `fast` makes them. `weights`: the arguments of a body that are weights outside.
     """
-    return _Fast(lowered, costs, numerics, wishes).run(bodies)
+    return _Fast(lowered, costs, numerics, wishes, weights).run(bodies)
 
 
 class _Fast:
-    def __init__(self, lowered: Lowered, costs: Costs, numerics: Numerics, wishes: Wishes) -> None:
+    def __init__(
+        self,
+        lowered: Lowered,
+        costs: Costs,
+        numerics: Numerics,
+        wishes: Wishes,
+        weights: Set[Value],
+    ) -> None:
         self.lowered = lowered
         self.costs, self.weights = costs, costs.weights
         self.numerics = numerics
         self.wishes = wishes
         self.order = term_order(root.term for root in lowered.roots)
+        self.is_weight = partial(is_weight, arguments=weights)
+        self.packed = packed(self.order, weights)
         self.uses: dict[Term, set[Use]] = {term: set() for term in self.order}
         self.kernels: dict[Term, Kernel] = {}
         self.choices: dict[Term, Choice] = {}
@@ -136,8 +155,11 @@ class _Fast:
         choices = {term: self.choices[term] for term in self.order}
         frames = {t: self.frame(t) for t in self.order if choices[t].residence.is_stored}
         if bodies is None:
+            known = weights_of(self.order, self.is_weight)
             lowered = {id(t.attrs.body): t.attrs.body for t in self.order if t.op == "Loop"}
-            bodies = {k: select(body, self.costs, self.numerics) for k, body in lowered.items()}
+            bodies = {
+                k: select(body, self.costs, self.numerics, known[k]) for k, body in lowered.items()
+            }
         found = tuple(p.cascade for p in self.passes)
         return Selection(self.lowered.roots, choices, frames, together + joined, {}, bodies, found)
 
@@ -227,7 +249,7 @@ class _Fast:
             return Residence.INLINE
         if term in self.forced or term.is_opaque:
             return Residence.STORED
-        if term.op in ("Literal", "Index", "At"):
+        if term.op in ("Literal", "Index", "At") or term in self.packed:
             return Residence.INLINE
         if term in self.in_pass:
             return Residence.LOCAL if term.is_reduction else Residence.INLINE

@@ -24,6 +24,7 @@ from luminal.kernel.source import Source, source_of, unmasked
 from luminal.numerics import ROUNDING, Numerics
 from luminal.program.selection import Selection
 from luminal.select import dots
+from luminal.select.bodies import is_weight, weights_of
 
 Edge = tuple[Term, int]  # (user, argument)
 NO_WISHES: Mapping[Term, str] = {}
@@ -185,20 +186,7 @@ def weights_of_bodies(
     selection: Selection, arguments: Set[Value] = frozenset()
 ) -> dict[int, Set[Value]]:
     """Per Loop body, by id: its arguments that are weights wherever the body is used."""
-    found: dict[int, Set[Value]] = {}
-    for term in selection.choices:
-        if term.op == "Loop":
-            loop, body = term.attrs.hlir, term.attrs.body
-            _, streams, invariants = loop.split(term.args)
-            lists = [leaves if n else () for n, leaves in zip(loop.streams, streams, strict=True)]
-            outside = [*lists, *((arg,) for arg in invariants)]
-            weights = {
-                value
-                for value, args in zip(body.arguments[loop.carried :], outside, strict=True)
-                if args and all(_is_weight(arg, selection, arguments) for arg in args)
-            }
-            found[id(body)] = found.get(id(body), weights) & weights
-    return found
+    return weights_of(selection.choices, lambda term: _is_weight(term, selection, arguments))
 
 
 def _users(selection: Selection) -> dict[Term, list[Edge]]:
@@ -217,7 +205,7 @@ def _covers(gene: Gene, users: Mapping[Term, list[Edge]]) -> bool:
 def _is_weight(term: Term, selection: Selection, arguments: Set[Value]) -> bool:
     """Is it in memory before any run? (In a Loop body, only what comes from outside is.)"""
     if term.is_leaf:
-        return term.phase is not Phase.RUN or term.attrs.value in arguments
+        return is_weight(term, arguments)
     return selection.is_stored(term) and term.phase is not Phase.RUN
 
 

@@ -337,10 +337,12 @@ class _Rules:
     ) -> Schedule:
         """Lanes are partial results of one sum: row reductions, dot products of rows by rows."""
         tiles: dict[Symbol, TileChoice] = {}
-        if vector is not None:
-            self.sequential = [x for x in self.sequential if x is not vector] + [vector]
         shared = sorted(shared, key=lambda x: -x.estimate)[:2]
-        sizes = self.dot_tile(shared)
+        whole = 0 if vector is None else self.whole_in_vectors(vector, shared)
+        if vector is not None:
+            others = [x for x in self.sequential if x is not vector]
+            self.sequential = [vector, *others] if whole else [*others, vector]
+        sizes = self.dot_tile(shared, whole or 1)
         for loop, size in zip(shared, sizes, strict=True):
             tiles[loop.symbol] = TileChoice(size)
         accumulators = len(self.reductions)
@@ -348,7 +350,7 @@ class _Rules:
             accumulators *= size
         if vector is not None:
             streams = max(1, 2 * STREAMS // accumulators) if shared else STREAMS
-            tiles[vector.symbol] = self.stream_tile(vector, streams)
+            tiles[vector.symbol] = self.stream_tile(vector, whole or streams)
         order = [x for x in self.grid if x not in shared]
         if len(shared) < 2:
             return self.done([*order, *shared], tiles, CHUNK_WORK)
@@ -356,11 +358,23 @@ class _Rules:
         packed = self.row_bytes() >= ALIASING_BYTES and rows.estimate >= PACK_ROWS
         return self.contraction(order, columns, rows, tiles, packed)
 
-    def dot_tile(self, shared: Sequence[LoopAxis]) -> tuple[int, ...]:
-        """How many rows of each factor meet."""
+    def whole_in_vectors(self, vector: LoopAxis, shared: Sequence[LoopAxis]) -> int:
+        """The vectors that an axis fills which is so short that a tile holds all of it (a block of
+        packed weights), where other loops are summed too and no rows of both factors meet, whose
+        tile wants the registers; else 0.
+
+        Its loop can then stand outside of theirs, and its lanes are folded once, not every time.
+        """
+        vectors = -(-vector.estimate // self.lanes.width(vector))
+        known = vector.extent.is_const and len(self.sequential) > 1
+        return vectors if known and vectors <= (1 if len(shared) > 1 else STREAMS) else 0
+
+    def dot_tile(self, shared: Sequence[LoopAxis], vectors: int) -> tuple[int, ...]:
+        """How many rows of each factor meet, in tiles of so many vectors."""
         if not shared:
             return ()
         tall = DOT_TILE if self.target.registers >= 32 else DOT_TILE // 2
+        tall = max(1, min(tall, self.target.registers // (4 * vectors)))
         sizes = [_rows(x.estimate, tall * (3 - len(shared))) for x in shared]
         sums = len(self.reductions)
         if sums > 1:

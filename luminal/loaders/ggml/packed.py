@@ -1,0 +1,210 @@
+"""Blocks of GGUF files as weights that stay packed: each type's decoding, recorded.
+
+The bit layouts are those of the NumPy decoders beside this file, value for value and bit for bit.
+A block's values are split into axes so that the innermost is a run of bytes side by side, which
+makes a vector, and all others only choose bytes, shifts and scales.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.errors import InputError
+from luminal.frontend.packed import Packed, read_only
+from luminal.frontend.tensor import Tensor
+from luminal.loaders.ggml.simple import UNEVEN
+from luminal.loaders.ggml.types import BLOCKS
+from luminal.loaders.mapped import Array
+
+
+class _Blocks:
+    """Blocks in a graph: `data` (rows, blocks, bytes) and the same memory in `words` of 16 bits."""
+
+    def __init__(self, data: Tensor, words: Tensor) -> None:
+        self.data, self.words = data, words
+
+    def bytes(self, first: int, *shape: int) -> Tensor:
+        """Bytes of each block from `first` on, as (rows, blocks, *shape)."""
+        return self._part(self.data, first, shape)
+
+    def word(self, first: int, *shape: int) -> Tensor:
+        """The same of words, from byte `first` on."""
+        return self._part(self.words, first // 2, shape)
+
+    def scale(self, first: int, dims: int) -> Tensor:
+        """A half-precision number of each block, beside so many dims of its values."""
+        half = self.word(first, *[1] * dims).bitcast(dtypes.float16)
+        return half.cast(dtypes.float32)
+
+    def count(self, step: int, *shape: int) -> Tensor:
+        """0, step, 2 * step ... along the one dim of `shape` that is not 1."""
+        steps = self.data.graph.arange(0, step * math.prod(shape), step)
+        return steps.cast(dtypes.uint8).reshape(1, 1, *shape)
+
+    def table(self, codes: Tensor, values: Array) -> Tensor:
+        """The values at positions `codes`."""
+        return self.data.graph.constant(values).take(codes.cast(dtypes.int64))
+
+    def _part(self, source: Tensor, first: int, shape: tuple[int, ...]) -> Tensor:
+        rows, blocks = source.shape[:2]
+        return source[:, :, first : first + math.prod(shape)].reshape(rows, blocks, *shape)
+
+
+def _f32(codes: Tensor) -> Tensor:
+    return codes.cast(dtypes.float32)
+
+
+def _signed(codes: Tensor, less: int) -> Tensor:
+    """Codes less a number, which bytes with a sign hold."""
+    return _f32(codes.cast(dtypes.int8) - less)
+
+
+def _q8_0(b: _Blocks) -> Tensor:
+    return b.scale(0, 1) * _f32(b.bytes(2, 32).bitcast(dtypes.int8))
+
+
+def _halves(b: _Blocks, first: int) -> Tensor:
+    """Two codes in a byte, the lower ones first: (rows, blocks, 2, 16)."""
+    return (b.bytes(first, 1, 16) >> b.count(4, 2, 1)) & 15
+
+
+def _fifths(b: _Blocks, first: int) -> Tensor:
+    """The same with a fifth bit of each in words before them."""
+    lanes = b.count(1, 1, 16).cast(dtypes.uint16)
+    high = ((b.word(first, 2, 1) >> lanes) & 1).cast(dtypes.uint8)
+    return _halves(b, first + 4) | (high << 4)
+
+
+def _q4_0(b: _Blocks) -> Tensor:
+    return b.scale(0, 2) * _signed(_halves(b, 2), 8)
+
+
+def _q4_1(b: _Blocks) -> Tensor:
+    return b.scale(0, 2) * _f32(_halves(b, 4)) + b.scale(2, 2)
+
+
+def _q5_0(b: _Blocks) -> Tensor:
+    return b.scale(0, 2) * _signed(_fifths(b, 2), 16)
+
+
+def _q5_1(b: _Blocks) -> Tensor:
+    return b.scale(0, 2) * _f32(_fifths(b, 4)) + b.scale(2, 2)
+
+
+def _iq4_nl(b: _Blocks) -> Tensor:
+    return b.scale(0, 2) * b.table(_halves(b, 2), UNEVEN)
+
+
+# --- 256 values, of which groups have scales that are themselves integers
+
+
+def _q2_k(b: _Blocks) -> Tensor:
+    """(2, 4, 2, 16): runs of 32 bytes, of which all have four codes, in two groups each."""
+    codes = (b.bytes(16, 2, 1, 2, 16) >> b.count(2, 4, 1, 1)) & 3
+    scales = b.bytes(0, 2, 4, 2, 1)
+    scale, least = b.scale(80, 4) * _f32(scales & 15), b.scale(82, 4) * _f32(scales >> 4)
+    return scale * _f32(codes) - least
+
+
+def _q3_k(b: _Blocks) -> Tensor:
+    """(2, 2, 2, 2, 16): as before, the four codes in two pairs.
+
+    The third bit of a code is in a byte of its place in the run, at the run's and the code's
+    number. Of a scale 4 bits lie in two rows, 2 in four.
+    """
+    low = (b.bytes(32, 2, 1, 1, 2, 16) >> b.count(4, 2, 1, 1, 1) >> b.count(2, 2, 1, 1)) & 3
+    high = b.bytes(0, 1, 1, 1, 2, 16) >> b.count(4, 2, 1, 1, 1, 1)
+    high = (high >> b.count(2, 2, 1, 1, 1) >> b.count(1, 2, 1, 1)) & 1
+    low_4 = (b.bytes(96, 1, 2, 2, 2, 1) >> b.count(4, 2, 1, 1, 1, 1)) & 15
+    high_2 = b.bytes(104, 1, 1, 2, 2, 1) >> b.count(4, 2, 1, 1, 1, 1)
+    high_2 = (high_2 >> b.count(2, 2, 1, 1, 1)) & 3
+    scales = _signed(low_4 | (high_2 << 4), 32)
+    return b.scale(108, 5) * scales * _signed(low | (high << 2), 4)
+
+
+def _scales_of_8(b: _Blocks) -> tuple[Tensor, Tensor]:
+    """Scales and least values of eight groups, (2, 2, 2, 1): see `k_quants._from_least`."""
+    first, second, third = (b.bytes(start, 1, 2, 2, 1) for start in (4, 8, 12))
+    is_low = b.count(1, 2, 1, 1, 1) < 1
+    scales = (first & 63).where(is_low, (third & 15) | ((first >> 2) & 48))
+    least = (second & 63).where(is_low, (third >> 4) | ((second >> 2) & 48))
+    return b.scale(0, 4) * _f32(scales), b.scale(2, 4) * _f32(least)
+
+
+def _q4_k(b: _Blocks) -> Tensor:
+    """(2, 2, 2, 32): four runs of 32 bytes, of which all have two codes."""
+    codes = (b.bytes(16, 2, 2, 1, 32) >> b.count(4, 2, 1)) & 15
+    scale, least = _scales_of_8(b)
+    return scale * _f32(codes) - least
+
+
+def _q5_k(b: _Blocks) -> Tensor:
+    """The same; the fifth bits of a place in the eight groups are a byte."""
+    low = (b.bytes(48, 2, 2, 1, 32) >> b.count(4, 2, 1)) & 15
+    high = b.bytes(16, 1, 1, 1, 32) >> b.count(4, 2, 1, 1, 1)
+    high = (high >> b.count(2, 2, 1, 1) >> b.count(1, 2, 1)) & 1
+    scale, least = _scales_of_8(b)
+    return scale * _f32(low | (high << 4)) - least
+
+
+def _q6_k(b: _Blocks) -> Tensor:
+    """(2, 2, 2, 2, 16): two runs of 64 bytes with two codes each; the upper two bits of four codes
+    are a byte.
+    """
+    low = (b.bytes(0, 2, 1, 2, 2, 16) >> b.count(4, 2, 1, 1, 1)) & 15
+    high = b.bytes(128, 2, 1, 1, 2, 16) >> b.count(4, 2, 1, 1, 1)
+    high = (high >> b.count(2, 2, 1, 1)) & 3
+    scales = _f32(b.bytes(192, 2, 2, 2, 2, 1).bitcast(dtypes.int8))
+    return b.scale(208, 5) * scales * _signed(low | (high << 4), 32)
+
+
+RECORDED: Mapping[str, Callable[[_Blocks], Tensor]] = {
+    "Q8_0": _q8_0,
+    "Q4_0": _q4_0,
+    "Q4_1": _q4_1,
+    "Q5_0": _q5_0,
+    "Q5_1": _q5_1,
+    "IQ4_NL": _iq4_nl,
+    "Q2_K": _q2_k,
+    "Q3_K": _q3_k,
+    "Q4_K": _q4_k,
+    "Q5_K": _q5_k,
+    "Q6_K": _q6_k,
+}
+"""Types whose blocks can stay packed; the others are decoded when they are loaded."""
+
+
+def packed(kind: str, blocks: Array, name: str | None = None) -> Packed:
+    """A Parameter (..., in_features) over (..., blocks) records of a type, which it keeps.
+
+    Raises InputError for a type that is not in RECORDED.
+    """
+    if kind not in RECORDED:
+        raise InputError(f"{name}: {kind} cannot stay packed; of {', '.join(RECORDED)} one can")
+    each = BLOCKS[kind]
+    shape = (*blocks.shape[:-1], blocks.shape[-1] * each.size)
+    blocks = read_only(blocks).reshape(-1, blocks.shape[-1])
+    if blocks.ctypes.data % 2:
+        blocks = read_only(blocks.copy())
+    parts: dict[str, Array] = {
+        "bytes": blocks.view(np.uint8).reshape(*blocks.shape, each.record.itemsize),
+        "words": blocks.view(np.uint16).reshape(*blocks.shape, each.record.itemsize // 2),
+    }
+    return Packed(
+        kind,
+        shape,
+        parts,
+        partial(_recorded, kind),
+        lambda: each.decoded(blocks.reshape(-1)).reshape(shape),
+        blocks.nbytes,
+        name,
+    )
+
+
+def _recorded(kind: str, parts: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
+    return RECORDED[kind](_Blocks(parts["bytes"], parts["words"])).reshape(*shape)

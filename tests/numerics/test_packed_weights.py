@@ -1,0 +1,66 @@
+"""Weights that stay packed: their values are the gguf package's, bit for bit, wherever they are
+read, and no program keeps floats of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.loaders.ggml.packed import RECORDED, packed
+from luminal.loaders.ggml.types import BLOCKS
+
+Array = np.ndarray[Any, Any]
+BACKENDS = ("reference", "cpu")
+
+
+def blocks_of(kind: str, rows: int, columns: int, seed: int = 0) -> Array:
+    """Random blocks whose scales are moderate."""
+    each = BLOCKS[kind]
+    rng = np.random.default_rng(seed)
+    shape = rows, columns // each.size
+    size = each.record.itemsize
+    records = rng.integers(0, 256, (*shape, size), np.uint8).view(each.record)[..., 0].copy()
+    for name in each.record.names or ():
+        if each.record[name] == np.dtype("<f2"):
+            records[name] = rng.standard_normal(shape).astype(np.float16)
+    return records
+
+
+def values_of(kind: str, blocks: Array) -> Array:
+    """What the gguf package makes of blocks."""
+    data = blocks.view(np.uint8).reshape(len(blocks), -1)
+    found: Array = gguf.quants.dequantize(data, gguf.GGMLQuantizationType[kind])
+    return found
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", RECORDED)
+def test_values_are_those_of_the_package(kind: str, backend: str) -> None:
+    blocks = blocks_of(kind, 5, 512)
+    weight = packed(kind, blocks)
+    cx = lm.Graph()
+    (cx.weight_of(weight) * 1).output("w")
+    found = lm.compile(cx, backend=backend)({})["w"]
+    np.testing.assert_array_equal(found, values_of(kind, blocks))
+    np.testing.assert_array_equal(weight.numpy(), values_of(kind, blocks))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize("kind", RECORDED)
+def test_products_read_the_blocks(kind: str, rows: int) -> None:
+    blocks = blocks_of(kind, 96, 1024)
+    x = np.random.default_rng(1).standard_normal((rows, 1024)).astype(np.float32)
+    cx = lm.Graph()
+    y = cx.tensor((rows, 1024), name="x") @ cx.weight_of(packed(kind, blocks)).mT
+    y.output("y")
+    exe = lm.compile(cx)
+    want = x.astype(np.float64) @ values_of(kind, blocks).T.astype(np.float64)
+    found = exe({"x": x})["y"]
+    np.testing.assert_allclose(found, want, rtol=0, atol=2e-6 * np.abs(want).max())
+    assert exe.memory_report().derived_bytes == 0
+    assert exe.memory_report().arena_bytes < want.nbytes + x.nbytes
