@@ -1,7 +1,7 @@
 """Hand-written kernels on the CPU: IR that is checked first, Python that native code calls back.
 
 A Python function runs on the thread that runs the program, inside the one native entry: its launch
-is serial, the other members of the team meet it at the next barrier.
+is serial, the other members of the team leave it to the caller.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class PythonCalls:
             raise failure
 
     def stop(self, failure: BaseException) -> None:
-        """Leaves the launches to come without work; Loops still count, so that the team meets."""
+        """Leaves the launches to come without work; Loops still count."""
         assert self._rows is not None
         self._rows["grid"][self._rows["kind"] == KERNEL] = 0
         self._failure = failure

@@ -65,7 +65,7 @@ def entry(skew: Skew) -> Callable[[int], int]:
 
 
 class _Member:
-    """One member's walk of a launch list, as `launch_ir.WALK_IR` has it."""
+    """One member's walk of a launch list, as `launch_walk.py` has it, with even shares."""
 
     def __init__(self, address: int, number: int, skew: Skew) -> None:
         (run,) = _records(address, launch_ir.RUN, 1)

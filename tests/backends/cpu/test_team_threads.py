@@ -124,6 +124,19 @@ def test_workers_take_no_signals() -> None:
     assert sum(mask != 0 for mask in blocked) >= 3
 
 
+def test_a_team_on_one_cpu_of_random_programs() -> None:
+    """Whoever waits has to give way, and is taken off the CPU anywhere."""
+    script = (
+        "import os\n"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from tests.backends.cpu.small_programs import random_program\n"
+        "from tests.backends.cpu.test_team import check\n"
+        "for seed in range(60): check(random_program(seed), threads=2 + seed % 3, runs=5)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_exit_with_hot_workers() -> None:
     script = (
         "from tests.backends.cpu.test_team_threads import chain\n"

@@ -1,0 +1,114 @@
+"""How members of a team wait, wake each other, and step out of a run while they wait: LLVM IR."""
+
+from __future__ import annotations
+
+WAITS_IR = """
+; One step of waiting for *word to change from `seen`: pause, or after `spins` pauses sleep. Returns
+; the pauses so far: who is roused spins again.
+define internal i32 @linger(ptr %word, i32 %seen, ptr %sleepers, i32 %count, i32 %spins) {
+entry:
+  %spinning = icmp ult i32 %count, %spins
+  br i1 %spinning, label %spin, label %sleep
+spin:
+  call void @llvm.x86.sse2.pause()
+  %count.next = add i32 %count, 1
+  ret i32 %count.next
+sleep:
+  %before = atomicrmw add ptr %sleepers, i32 1 seq_cst
+  %futex = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 128, i32 %seen, ptr null)
+  %after = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  ret i32 0
+}
+
+; Wake whoever sleeps on a word that has just been changed (seq_cst).
+define internal void @wake(ptr %word, ptr %sleepers) {
+entry:
+  %count = load atomic i32, ptr %sleepers seq_cst, align 4
+  %asleep = icmp ne i32 %count, 0
+  br i1 %asleep, label %wake, label %exit
+wake:
+  %futex = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 129, i32 2147483647)
+  br label %exit
+exit:
+  ret void
+}
+
+; A worker that is IN a run steps OUT.
+define internal void @step_out(ptr %self) {
+entry:
+  %state.at = getelementptr i8, ptr %self, i64 $STATE
+  %joiner = getelementptr i8, ptr %self, i64 $JOIN_SLEEPERS
+  %before = atomicrmw xchg ptr %state.at, i32 $OUT seq_cst
+  call void @wake(ptr %state.at, ptr %joiner)
+  ret void
+}
+
+; Return true once all chunks before `base` are done; false to a worker that the run goes on
+; without: it may touch nothing of it any more. Alone (team null), true at once.
+define internal i1 @meet(ptr %team, ptr %self, i64 %base) {
+entry:
+  %alone = icmp eq ptr %team, null
+  br i1 %alone, label %stay, label %look
+look:
+  %done.at = getelementptr i8, ptr %team, i64 $DONE
+  %done.first = load atomic i64, ptr %done.at acquire, align 8
+  %is.done = icmp uge i64 %done.first, %base
+  br i1 %is.done, label %stay, label %wait
+stay:
+  ret i1 true
+wait:
+  %spins.at = getelementptr i8, ptr %team, i64 $SPINS
+  %spins = load i32, ptr %spins.at
+  %sleepers = getelementptr i8, ptr %team, i64 $DONE_SLEEPERS
+  %state.at = getelementptr i8, ptr %self, i64 $STATE
+  %caller = icmp eq ptr %self, null
+  br i1 %caller, label %again, label %out
+out:
+  call void @step_out(ptr %self)
+  br label %again
+again:
+  %count = phi i32 [0, %wait], [0, %out], [%count.next, %linger]
+  %done = load atomic i64, ptr %done.at acquire, align 8
+  %reached = icmp uge i64 %done, %base
+  br i1 %reached, label %met, label %linger
+linger:
+  %seen = trunc i64 %done to i32
+  %count.next = call i32 @linger(ptr %done.at, i32 %seen, ptr %sleepers, i32 %count, i32 %spins)
+  br label %again
+met:
+  br i1 %caller, label %stay, label %in
+in:
+  %swap = cmpxchg ptr %state.at, i32 $OUT, i32 $IN seq_cst monotonic
+  %is.in = extractvalue { i32, i1 } %swap, 1
+  ret i1 %is.in
+}
+
+; Where a run is timed: a worker says that it has entered, the caller waits for all of them.
+define internal void @gather(ptr %team, ptr %self, i64 %size) {
+entry:
+  %alone = icmp eq ptr %team, null
+  br i1 %alone, label %exit, label %look
+look:
+  %entered.at = getelementptr i8, ptr %team, i64 $ENTERED
+  %sleepers = getelementptr i8, ptr %team, i64 $DONE_SLEEPERS
+  %caller = icmp eq ptr %self, null
+  br i1 %caller, label %again, label %say
+say:
+  %before = atomicrmw add ptr %entered.at, i32 1 seq_cst
+  call void @wake(ptr %entered.at, ptr %sleepers)
+  ret void
+again:
+  %count = phi i32 [0, %look], [%count.next, %linger]
+  %entered = load atomic i32, ptr %entered.at acquire, align 4
+  %members = add i32 %entered, 1
+  %members.wide = zext i32 %members to i64
+  %all = icmp uge i64 %members.wide, %size
+  br i1 %all, label %exit, label %linger
+linger:
+  %count.next = call i32 @linger(ptr %entered.at, i32 %entered, ptr %sleepers, i32 %count,
+                                 i32 $TEAM_SPINS)
+  br label %again
+exit:
+  ret void
+}
+"""

@@ -1,0 +1,199 @@
+"""The workers of teams, as LLVM IR: started, pinned, waiting for runs."""
+
+from __future__ import annotations
+
+WORKERS_IR = """
+; Map the control area; 0 where that worked. Called once.
+define i32 @luminal_team_init() {
+entry:
+  %area = call ptr @mmap(ptr null, i64 $AREA, i32 3, i32 34, i32 -1, i64 0)
+  %address = ptrtoint ptr %area to i64
+  %failed = icmp eq i64 %address, -1
+  br i1 %failed, label %fail, label %wipe
+wipe:
+  %wiped = call i32 @madvise(ptr %area, i64 $AREA, i32 18)
+  %not.wiped = icmp ne i32 %wiped, 0
+  br i1 %not.wiped, label %fail, label %ready
+ready:
+  store ptr %area, ptr @control
+  ret i32 0
+fail:
+  ret i32 1
+}
+
+; Note the CPUs this thread may use.
+define internal void @list_cpus() {
+entry:
+  %mask = alloca [128 x i8], align 16
+  call void @llvm.memset.p0.i64(ptr %mask, i8 0, i64 128, i1 false)
+  %ignored = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
+  br label %test
+test:
+  %cpu = phi i32 [0, %entry], [%cpu.next, %next]
+  %count = phi i32 [0, %entry], [%count.next, %next]
+  %byte = lshr i32 %cpu, 3
+  %in.byte = and i32 %cpu, 7
+  %byte.at = getelementptr i8, ptr %mask, i32 %byte
+  %bits = load i8, ptr %byte.at
+  %wide = zext i8 %bits to i32
+  %shifted = lshr i32 %wide, %in.byte
+  %bit = and i32 %shifted, 1
+  %usable = icmp ne i32 %bit, 0
+  br i1 %usable, label %note, label %next
+note:
+  %at = getelementptr i32, ptr @cpus, i32 %count
+  store i32 %cpu, ptr %at
+  br label %next
+next:
+  %count.next = add i32 %count, %bit
+  %cpu.next = add i32 %cpu, 1
+  %more = icmp ult i32 %cpu.next, 1024
+  br i1 %more, label %test, label %exit
+exit:
+  store i32 %count.next, ptr @n_cpus
+  ret void
+}
+
+; Pin a worker to entry index of the list of CPUs.
+define internal void @pin(ptr %worker, i32 %index) {
+entry:
+  %mask = alloca [128 x i8], align 16
+  call void @llvm.memset.p0.i64(ptr %mask, i8 0, i64 128, i1 false)
+  %cpu.at = getelementptr i32, ptr @cpus, i32 %index
+  %cpu = load i32, ptr %cpu.at
+  %byte = lshr i32 %cpu, 3
+  %in.byte = and i32 %cpu, 7
+  %bit = shl i32 1, %in.byte
+  %bits = trunc i32 %bit to i8
+  %byte.at = getelementptr i8, ptr %mask, i32 %byte
+  store i8 %bits, ptr %byte.at
+  %thread.at = getelementptr i8, ptr %worker, i64 $THREAD
+  %thread = load i64, ptr %thread.at
+  %ignored = call i32 @pthread_setaffinity_np(i64 %thread, i64 128, ptr %mask)
+  %index.at = getelementptr i8, ptr %worker, i64 $CPU
+  store i32 %index, ptr %index.at
+  ret void
+}
+
+; A leased worker that sits on the caller's CPU goes to the CPU no worker has.
+define internal void @place(ptr %worker, i32 %caller.cpu) {
+entry:
+  %index.at = getelementptr i8, ptr %worker, i64 $CPU
+  %index = load i32, ptr %index.at
+  %pinned = icmp sge i32 %index, 0
+  br i1 %pinned, label %compare, label %exit
+compare:
+  %cpu.at = getelementptr i32, ptr @cpus, i32 %index
+  %cpu = load i32, ptr %cpu.at
+  %collides = icmp eq i32 %cpu, %caller.cpu
+  br i1 %collides, label %swap, label %exit
+swap:
+  %control = load ptr, ptr @control
+  %home.at = getelementptr i8, ptr %control, i64 $HOME
+  %home = atomicrmw xchg ptr %home.at, i32 %index monotonic
+  call void @pin(ptr %worker, i32 %home)
+  br label %exit
+exit:
+  ret void
+}
+
+; A worker: wait for a run to be offered, run what it can of it, for ever.
+define internal ptr @worker(ptr %self) {
+entry:
+  call void @set_ieee()
+  %state.at = getelementptr i8, ptr %self, i64 $STATE
+  %member.at = getelementptr i8, ptr %self, i64 $MEMBER
+  %team.at = getelementptr i8, ptr %self, i64 $TEAM
+  %sleepers = getelementptr i8, ptr %self, i64 $IDLE_SLEEPERS
+  br label %idle
+idle:
+  %count = phi i32 [0, %entry], [%count.next, %linger], [0, %accept], [0, %enter], [0, %finish]
+  %state = load atomic i32, ptr %state.at acquire, align 4
+  %offered = icmp eq i32 %state, $OFFERED
+  br i1 %offered, label %accept, label %linger
+linger:
+  %count.next = call i32 @linger(ptr %state.at, i32 %state, ptr %sleepers, i32 %count,
+                                 i32 $IDLE_SPINS)
+  br label %idle
+accept:
+  %swap = cmpxchg ptr %state.at, i32 $OFFERED, i32 $IN seq_cst monotonic
+  %in = extractvalue { i32, i1 } %swap, 1
+  br i1 %in, label %enter, label %idle
+enter:
+  %member.narrow = load i32, ptr %member.at
+  %team = load ptr, ptr %team.at
+  %run.at = getelementptr i8, ptr %team, i64 $RUN
+  %size.at = getelementptr i8, ptr %team, i64 $SIZE
+  %start.at = getelementptr i8, ptr %team, i64 $START
+  %run = load ptr, ptr %run.at
+  %size.narrow = load i32, ptr %size.at
+  %start = load i64, ptr %start.at
+  %member = zext i32 %member.narrow to i64
+  %size = zext i32 %size.narrow to i64
+  %walked = call { i64, i1 } @walk(ptr %run, ptr %team, ptr %self, i64 %member, i64 %size,
+                                   i64 %start)
+  %stayed = extractvalue { i64, i1 } %walked, 1
+  br i1 %stayed, label %finish, label %idle
+finish:
+  call void @step_out(ptr %self)
+  br label %idle
+}
+
+; Start workers until there are `wanted`; leave it to another thread that is at it already.
+define internal void @grow(ptr %control, i32 %wanted) {
+entry:
+  %thread = alloca i64, align 8
+  %all = alloca [128 x i8], align 16
+  %old = alloca [128 x i8], align 16
+  call void @llvm.memset.p0.i64(ptr %all, i8 -1, i64 128, i1 false)
+  %growing.at = getelementptr i8, ptr %control, i64 $GROWING
+  %started.at = getelementptr i8, ptr %control, i64 $STARTED
+  %claim = cmpxchg ptr %growing.at, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %claim, 1
+  br i1 %mine, label %first, label %exit
+first:
+  %any = load atomic i32, ptr %started.at monotonic, align 4
+  %none = icmp eq i32 %any, 0
+  br i1 %none, label %list, label %block
+list:
+  call void @list_cpus()
+  br label %block
+block: ; signals stay with the program's own threads: workers inherit a full mask
+  %ignored.1 = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
+  br label %next
+next:
+  %started = load atomic i32, ptr %started.at monotonic, align 4
+  %more = icmp ult i32 %started, %wanted
+  br i1 %more, label %create, label %finish
+create:
+  %number = add i32 %started, 1
+  %number.wide = zext i32 %number to i64
+  %offset = mul i64 %number.wide, $BLOCK
+  %worker = getelementptr i8, ptr %control, i64 %offset
+  %index.at = getelementptr i8, ptr %worker, i64 $CPU
+  store i32 -1, ptr %index.at
+  %status = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr %worker)
+  %created = icmp eq i32 %status, 0
+  br i1 %created, label %keep, label %finish
+keep:
+  %id = load i64, ptr %thread
+  %id.at = getelementptr i8, ptr %worker, i64 $THREAD
+  store i64 %id, ptr %id.at
+  %ignored.2 = call i32 @pthread_detach(i64 %id)
+  %n_cpus = load i32, ptr @n_cpus
+  %room = icmp ult i32 %number, %n_cpus
+  br i1 %room, label %pin, label %publish
+pin:
+  call void @pin(ptr %worker, i32 %number)
+  br label %publish
+publish:
+  store atomic i32 %number, ptr %started.at release, align 4
+  br label %next
+finish:
+  %ignored.3 = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
+  store atomic i32 0, ptr %growing.at release, align 4
+  br label %exit
+exit:
+  ret void
+}
+"""
