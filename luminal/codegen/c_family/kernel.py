@@ -199,7 +199,8 @@ class _Walk:
         )
 
     def _element(self, statement: Load | Store, dtype: DType) -> str:
-        assert dtype is self.elements[statement.buffer], "no device of C has dots, which take words"
+        own = self.elements[statement.buffer]
+        assert dtype.size == own.size, "no device of C has dots, which take words"
         distance = statement.distance
         further = f" {'-' if distance < 0 else '+'} {abs(distance)}" if distance else ""
         return f"{statement.buffer}[{self._operand(statement.address)}{further}]"
