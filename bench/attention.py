@@ -1,8 +1,12 @@
-"""Attention of 8 heads of width 64 from the plain graph, causal and not: time, memory, error."""
+"""Attention from plain graphs: of 8 heads of width 64 time, memory and error; other widths, groups
+of heads, windows, one query over a cache, bfloat16, forward and backward.
+"""
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,19 +14,28 @@ import torch
 import torch.nn.functional as f
 
 import luminal as lm
-from bench.pair import compare, in_turns
+from bench.block import EFFORT
+from bench.pair import compare, in_pairs
 from bench.row import Row, Rows
+from bench.work import BFLOAT16, Work, normal, rows_of
+from luminal.nn import functional
 
 Array = np.ndarray[Any, Any]
 HEADS, WIDTH = 8, 64
 LENGTHS = (512, 1024, 2048, 4096, 8192)
+QUICK = (1024,)
+BF16_ROUNDED = 0.03
+LONG, WINDOW = 8192, 512
 SAMPLES = 256  # rows of the result that are computed again in float64
 
 
 def rows() -> Rows:
     """For each length: against PyTorch's fused kernel, causal against not, memory, error."""
-    for length in LENGTHS:
+    for length in QUICK if EFFORT.quick else LENGTHS:
         yield from _rows(length)
+    yield from rows_of(_others())
+    if not EFFORT.quick:
+        yield from (_backward(causal) for causal in (False, True))
 
 
 def _rows(length: int) -> Rows:
@@ -45,16 +58,101 @@ def _rows(length: int) -> Rows:
 
         calls[causal] = ours
         flops = 4 * HEADS * WIDTH * length * (length + 1 if causal else 2 * length) // 2
-        yield compare(name, ours, theirs, 1.0, flops=flops)
+        yield compare(name, ours, theirs, 1.8, flops=flops)
         memory = exe.memory_report()
         used, most = memory.arena_bytes + memory.scratch_bytes, 64 * length * HEADS + (8 << 20)
         yield Row(f"{name}: arena, scratch", used / 2**20, most / 2**20, "MiB", (0, used / 2**20))
         off = error(ours(), inputs, causal, random)
         yield Row(f"{name}: error", off, 1e-5, "of the norm", (off, off))
-    pairs = in_turns(calls[True], calls[False])
-    ratios = [ours / other for ours, other in pairs]
+    found = in_pairs(calls[True], calls[False])
+    ratios = [ours / other for ours, other in found]
     spread = (min(ratios), max(ratios))
     yield Row(f"attention {length}: causal", statistics.median(ratios), 0.6, "of whole", spread)
+
+
+def _others() -> Iterator[Work]:
+    own, peer = functional.scaled_dot_product_attention, f.scaled_dot_product_attention
+
+    def work(
+        name: str, target: float, shapes: Sequence[tuple[int, ...]], dtype: Any, **options: Any
+    ) -> Work:
+        drawn = [normal(*shape, dtype=dtype, seed=seed) for seed, shape in enumerate(shapes)]
+        given = dict(zip("qkv", drawn, strict=True))
+        tolerance = 1e-3 if dtype == np.float32 else BF16_ROUNDED
+        return Work(
+            name,
+            target,
+            given,
+            partial(own, **options),
+            partial(peer, **options),
+            tolerance=tolerance,
+        )
+
+    for width in (80, 128):
+        for causal in (False, True):
+            name = f"attention 2048, width {width}{' causal' if causal else ''}"
+            yield work(name, 1.8, [(1, HEADS, 2048, width)] * 3, np.float32, is_causal=causal)
+    shapes = [(1, heads, 1024, WIDTH) for heads in (32, 8, 8)]
+    yield work(
+        "attention 1024 causal, 32 heads by 8",
+        1.5,
+        shapes,
+        np.float32,
+        is_causal=True,
+        enable_gqa=True,
+    )
+    shapes = [(1, HEADS, rows, WIDTH) for rows in (1, 4096, 4096)]
+    yield work("attention of one query over 4096", 2.0, shapes, np.float32)
+    for length, causal in ((512, False), (2048, False), (2048, True)):
+        name = f"bf16 attention {length}{' causal' if causal else ''}"
+        yield work(name, 1.3, [(1, HEADS, length, WIDTH)] * 3, BFLOAT16, is_causal=causal)
+    yield _window()
+
+
+def _window() -> Work:
+    """Each query sees the WINDOW positions up to its own; PyTorch is given the mask."""
+    at = np.arange(LONG)
+    seen = torch.from_numpy((at <= at[:, None]) & (at > at[:, None] - WINDOW))
+
+    def ours(q: lm.Tensor, k: lm.Tensor, v: lm.Tensor) -> Any:
+        cx = q.graph
+        i, j = cx.arange(LONG).reshape(LONG, 1), cx.arange(LONG).reshape(1, LONG)
+        scores = (q @ k.transpose(-1, -2)) * WIDTH**-0.5
+        weights = lm.where((j <= i) & (j > i - WINDOW), scores, -np.inf).softmax(-1)
+        return weights @ v
+
+    given = {name: normal(1, HEADS, LONG, WIDTH, seed=seed) for seed, name in enumerate("qkv")}
+    theirs = partial(f.scaled_dot_product_attention, attn_mask=seen)
+    return Work(f"attention {LONG}, window {WINDOW}", 4.0, given, ours, theirs)
+
+
+def _backward(causal: bool) -> Row:
+    """All three gradients of 8 heads of 2048, against PyTorch's."""
+    shape = (1, HEADS, 2048, WIDTH)
+    given = {name: normal(*shape, seed=seed) for seed, name in enumerate((*"qkv", "up"))}
+    cx = lm.Graph()
+    q, k, v, up = (cx.tensor(shape, name=name) for name in given)
+    y = functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    for name, gradient in zip("qkv", lm.grad((y * up).sum(), [q, k, v]), strict=True):
+        gradient.output(name)
+    executable = lm.compile(cx)
+    with torch.inference_mode(False):
+        leaves = [torch.from_numpy(given[name].copy()).requires_grad_() for name in "qkv"]
+        seed = torch.from_numpy(given["up"].copy())
+
+    attend: Any = f.scaled_dot_product_attention
+
+    def theirs() -> Array:
+        with torch.inference_mode(False), torch.enable_grad():
+            found = attend(*leaves, is_causal=causal)
+            return np.stack([each.numpy() for each in torch.autograd.grad(found, leaves, seed)])
+
+    def ours() -> Array:
+        found = executable(given)
+        return np.stack([found[name] for name in "qkv"])
+
+    name = f"attention forward and backward 2048{' causal' if causal else ''}"
+    return compare(name, ours, theirs, 1.3)
 
 
 def graph(length: int, causal: bool) -> lm.Graph:

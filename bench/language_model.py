@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import transformers
 
-from bench.pair import in_turns
+from bench.pair import in_pairs
 from bench.row import Row, Rows, Skipped, duration
 from luminal import config, models
 
@@ -55,7 +55,7 @@ def _generate() -> Row:
     text = PROMPT + ours.generate(PROMPT, TOKENS)
     if text.split() != peer().split():
         raise AssertionError(f"generate: the texts differ:\n{text}\n--\n{peer()}")
-    pairs = in_turns(lambda: ours.generate(PROMPT, TOKENS), peer)
+    pairs = in_pairs(lambda: ours.generate(PROMPT, TOKENS), peer)
     own, other = (statistics.median(side) for side in zip(*pairs, strict=True))
     count, ratios = ours.stats.new_tokens, [p / o for o, p in pairs]
     detail = f"{count / own:.0f} against {count / other:.0f} tokens/s, {count} tokens"

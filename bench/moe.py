@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from bench.pair import in_turns
+from bench.pair import in_pairs
 from bench.row import Row, Rows, duration
 from luminal import config
 from luminal.loaders.fields import Fields
@@ -131,7 +131,7 @@ def _prompt(name: str) -> Row:
         return lambda: executable({"ids": ids}, dims={"past": 0})["logits"]
 
     sparse = settings(name)
-    pairs = in_turns(caller(sparse), caller(dense(sparse)))
+    pairs = in_pairs(caller(sparse), caller(dense(sparse)))
     own, peer = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratios = [p / o for o, p in pairs]
     detail = f"{own * 1e3:.3g} ms against {peer * 1e3:.3g} ms"

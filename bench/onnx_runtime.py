@@ -1,15 +1,15 @@
 """Exported networks beside ONNX Runtime: the ten of `torch_models`, and a small one for digits; the
 one of 3 x 3 convolutions also with relaxed numerics, where these are multiplied in tiles.
 
-Both take NumPy arrays and run in turns; a block is a pause, an untimed call and the median of
-several. ONNX Runtime's idle threads do not spin, or they would run beside ours.
+Both take NumPy arrays and run in turns of blocks. ONNX Runtime's idle threads do not spin, or they
+would run beside ours.
 """
 
 from __future__ import annotations
 
 import statistics
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,13 +22,13 @@ from torch import nn
 from torch.onnx import symbolic_helper, utils
 
 import luminal.onnx
-from bench.block import BLOCKS, in_block
+from bench.block import Call
+from bench.pair import compare
 from bench.row import Row
 from bench.torch_models import NETWORKS, Network
 
 OPSET = 17
 TOLERANCE = 2e-3
-Call = Callable[[], Any]
 
 
 def _digits() -> nn.Module:
@@ -64,17 +64,10 @@ def measured(network: Network, target: float, numerics: str = "standard") -> Row
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         export(model, arguments, path)
-        calls = {"luminal": _ours(path, arrays, numerics), "onnxruntime": _theirs(path, arrays)}
-        _check(network.name, *(call() for call in calls.values()))
-        times: dict[str, list[float]] = {name: [] for name in calls}
-        for _ in range(BLOCKS):
-            for name, call in calls.items():
-                times[name].append(in_block(call))
-    own, peer = (statistics.median(each) for each in times.values())
-    spread = [b / a for a, b in zip(times["luminal"], times["onnxruntime"], strict=True)]
-    detail = f"{own * 1e3:.3g} ms against {peer * 1e3:.3g} ms"
-    name = network.name + (f", {numerics} numerics" if numerics != "standard" else "")
-    return Row(f"ONNX: {name}", peer / own, target, "x", (min(spread), max(spread)), detail)
+        name = network.name + (f", {numerics} numerics" if numerics != "standard" else "")
+        peers = {"ONNX Runtime": _theirs(path, arrays)}
+        ours = _ours(path, arrays, numerics)
+        return compare(f"ONNX: {name}", ours, peers, target, tolerance=TOLERANCE)
 
 
 def export(model: nn.Module, arguments: tuple[torch.Tensor, ...], path: Path) -> None:
@@ -110,9 +103,3 @@ def _theirs(path: Path, arrays: list[np.ndarray]) -> Call:
 
 def _first(session: Any, given: dict[str, np.ndarray]) -> Any:
     return session.run(None, given)[0]
-
-
-def _check(name: str, found: np.ndarray, expected: np.ndarray) -> None:
-    error = float(np.abs(found - expected).max() / np.abs(expected).max())
-    if not error <= TOLERANCE:
-        raise AssertionError(f"{name}: differs from ONNX Runtime by {error:.1e}")

@@ -1,47 +1,49 @@
-"""Our time and a peer's, measured in one process in turns."""
+"""Our time beside others', measured in one process in turns of blocks (`bench/block.py`)."""
 
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 import luminal as lm
+from bench.block import Call, in_turns
 from bench.row import Row
 
-REPEATS = 7
-QUIET = 0.02  # seconds after PyTorch: its idle threads burn 10-16 ms of the other CPU
+REPEATS = 7  # of what is timed on its own
 TOLERANCE = 1e-3  # of results that only have to be of the same computation
+OURS = "ours"
 
 
 def compare(
-    name: str, ours: Callable[[], Any], theirs: Callable[[], Any], target: float, flops: float = 0
+    name: str,
+    ours: Call,
+    peers: Call | Mapping[str, Call],
+    target: float,
+    flops: float = 0,
+    tolerance: float = TOLERANCE,
 ) -> Row:
-    """The ratio of median times.
+    """The best peer's median time over ours. `peers` by name; one alone is PyTorch.
 
     Each side hands out its result as a user would get it, and drops it before the next call.
     """
-    _check(name, ours(), theirs())
-    pairs = in_turns(ours, theirs)
-    own, peer = (statistics.median(side) for side in zip(*pairs, strict=True))
-    ratios = [p / o for o, p in pairs]
-    detail = f"{own * 1e3:.3g} ms against {peer * 1e3:.3g} ms"
+    others = peers if isinstance(peers, Mapping) else {"PyTorch": peers}
+    found = ours()
+    for peer, call in others.items():
+        _check(f"{name}: {peer}", found, call(), tolerance)
+    del found
+    taken = in_turns({OURS: ours, **others})
+    medians = {side: statistics.median(each) for side, each in taken.items()}
+    best = min(others, key=medians.__getitem__)
+    ratios = [theirs / own for own, theirs in zip(taken[OURS], taken[best], strict=True)]
+    detail = f"{_ms(medians[OURS])} ms"
     if flops:
-        detail += f", {flops / own / 1e9:.0f} against {flops / peer / 1e9:.0f} GFLOP/s"
-    return Row(name, peer / own, target, "x", (min(ratios), max(ratios)), detail)
-
-
-def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any]) -> list[tuple[float, float]]:
-    """(our seconds, their seconds), REPEATS times; an untimed call stands before each timed one."""
-    pairs = []
-    for _ in range(REPEATS):
-        peer = _timed(theirs)
-        time.sleep(QUIET)
-        pairs.append((_timed(ours), peer))
-    return pairs
+        detail += f", {flops / medians[OURS] / 1e9:.0f} GFLOP/s"
+    detail += f"; {', '.join(f'{peer} {_ms(medians[peer])}' for peer in others)}"
+    return Row(name, medians[best] / medians[OURS], target, "x", (min(ratios), max(ratios)), detail)
 
 
 def caller(graph: lm.Graph, **inputs: np.ndarray) -> Callable[[], np.ndarray]:
@@ -50,15 +52,24 @@ def caller(graph: lm.Graph, **inputs: np.ndarray) -> Callable[[], np.ndarray]:
     return lambda: next(iter(executable(inputs).values()))
 
 
-def _timed(call: Callable[[], Any]) -> float:
-    call()
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+def in_pairs(ours: Call, theirs: Call) -> list[tuple[float, float]]:
+    """(our seconds, their seconds) of each block."""
+    taken = in_turns({OURS: ours, "theirs": theirs})
+    return list(zip(*taken.values(), strict=True))
 
 
-def _check(name: str, ours: Any, theirs: Any) -> None:
-    worst = float(np.abs(np.asarray(ours) - np.asarray(theirs)).max())
-    scale = float(np.abs(np.asarray(theirs)).max())
-    if not worst <= TOLERANCE * scale:
-        raise AssertionError(f"{name}: differs from the peer by {worst:.3g} of {scale:.3g}")
+def array(result: Any) -> np.ndarray:
+    """What a side hands out, in NumPy: PyTorch has no arrays of bfloat16."""
+    is_narrow = isinstance(result, torch.Tensor) and result.dtype is torch.bfloat16
+    return np.asarray(result.float() if is_narrow else result)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g}"
+
+
+def _check(name: str, ours: Any, theirs: Any, tolerance: float) -> None:
+    own, peer = (array(side).astype(np.float64) for side in (ours, theirs))
+    worst, scale = float(np.abs(own - peer).max()), float(np.abs(peer).max())
+    if not worst <= tolerance * scale:
+        raise AssertionError(f"{name} differs from ours by {worst:.3g} of {scale:.3g}")

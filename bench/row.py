@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+HEAD = ("what", "measured", "target", "", "spread", "detail")
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

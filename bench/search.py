@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from bench.pair import REPEATS, in_turns
+from bench.pair import REPEATS, in_pairs
 from bench.row import Row, Rows, duration
 from luminal import config, nn
 from luminal.backends import registry
@@ -53,7 +53,7 @@ def _searched(name: str, cx: lm.Graph, given: dict[str, Any], dims: dict[str, in
     best = lm.compile(cx, mode=lm.TimeBudget(SECONDS), search=options)
     found = best.report().search
     assert found is not None
-    pairs = in_turns(_runs(best, given, dims), _runs(fast, given, dims))
+    pairs = in_pairs(_runs(best, given, dims), _runs(fast, given, dims))
     own, peer = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratios = [p / o for o, p in pairs]
     detail = f"{own * 1e6:.4g} us against {peer * 1e6:.4g} us; {found.decision}"

@@ -1,30 +1,27 @@
 """`torch.compile(backend="luminal")` beside eager PyTorch and inductor: runs, compile time, a call.
 
-Each network's three functions run in turns; a block is a pause, an untimed call (another runtime's
-threads spin on after theirs) and the median of several.
+Each network's three functions run in turns of blocks (`bench/block.py`).
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch._inductor.utils import fresh_cache
 
-from bench.block import BLOCKS, in_block
+from bench.block import Call, in_turns
 from bench.row import Row
 from bench.torch_models import NETWORKS, Network
 from luminal import config
 
 CALLS = 20_000
 TOLERANCE = 2e-3
-Call = Callable[[], Any]
 
 
 def rows() -> Iterator[Row]:
@@ -67,10 +64,7 @@ def _network(network: Network) -> tuple[Row, float]:
         error = float((found - expected).abs().max()) / scale
         if not error <= TOLERANCE:
             raise AssertionError(f"{network.name}: {backend} differs from eager by {error:.1e}")
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(BLOCKS):
-        for name, call in calls.items():
-            times[name].append(in_block(call))
+    times = in_turns(calls)
     medians = {name: statistics.median(each) for name, each in times.items()}
     peer = min(("eager", "inductor"), key=medians.__getitem__)
     spread = [b / a for a, b in zip(times["luminal"], times[peer], strict=True)]

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +16,12 @@ import luminal as lm
 from bench import check
 from bench.__main__ import SUBJECTS
 from bench.attention import LENGTHS
+from bench.block import EFFORT
 from bench.check import judged
 from bench.pair import caller, compare
+from bench.pictures import page, plot
 from bench.row import Row, Skipped, duration
+from bench.work import BFLOAT16, Work, normal, rows_of
 
 
 def test_ratios_reach_their_target_and_times_stay_below() -> None:
@@ -34,15 +42,68 @@ def test_rows_become_json() -> None:
     assert Skipped("a", "no data").record() == {"name": "a", "reason": "no data"}
 
 
-def test_two_sides_are_compared() -> None:
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"blocks": 3, "seconds": 0.0, "pause": 0.0}.items():
+        monkeypatch.setattr(EFFORT, name, value)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_we_are_compared_with_the_best() -> None:
     graph = lm.Graph()
     (graph.tensor((8,), name="x") * 2).output("y")
     ours = caller(graph, x=np.ones(8, np.float32))
-    row = compare("double", ours, lambda: np.full(8, 2.0), 0.0)
+
+    def peer(seconds: float, value: float = 2.0) -> Callable[[], np.ndarray]:
+        def call() -> np.ndarray:
+            time.sleep(seconds)
+            return np.full(8, value)
+
+        return call
+
+    row = compare("double", ours, {"slow": peer(0.05), "fast": peer(0.01)}, 1.0)
+    own = float(row.detail.split(" ms")[0]) / 1e3
     assert row.passed
-    assert row.measured > 0
-    with pytest.raises(AssertionError, match="double: differs from the peer"):
-        compare("double", ours, lambda: np.full(8, 2.5), 0.0)
+    assert 0.01 <= row.measured * own < 0.04
+    assert re.search(r"ms; slow \d+(\.\d)?, fast 1\d(\.\d)?$", row.detail)
+    with pytest.raises(AssertionError, match=r"double: other differs from ours by 0\.5 of 2\.5"):
+        compare("double", ours, {"other": peer(0, 2.5)}, 0.0)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_works_have_weights_and_other_spellings() -> None:
+    given = {"x": normal(2, 8, dtype=BFLOAT16), "w": normal(8, 8, dtype=BFLOAT16)}
+    work = Work(
+        "a product",
+        0.0,
+        given,
+        lambda x, w: x @ w,
+        prepared={"transposed": lambda x, w: lambda: (w.t() @ x.t()).t()},
+        weights=frozenset("w"),
+        tolerance=0.02,
+        quick=True,
+    )
+    (row,) = rows_of([work])
+    assert isinstance(row, Row)
+    assert "PyTorch" in row.detail
+    assert "transposed" in row.detail
+    wrong = replace(work, torch=lambda x, w: 2 * (x @ w))
+    with pytest.raises(AssertionError, match="a product: PyTorch differs"):
+        list(rows_of([wrong]))
+
+
+def test_a_page_marks_what_is_missed(tmp_path: Path) -> None:
+    found = [Row("a<b", 0.8, 0.9, "x", (0.7, 0.9)), Skipped("c", "no data"),
+             Row("d", 1.1, 0.9, "x", (1, 2))]  # fmt: skip
+    page(found, {"threads": 2, "rows": []}, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert '<tr class="FAIL"><td>a&lt;b</td>' in text
+    assert '<tr class="pass"><td>d</td>' in text
+    assert "no data" in text
+    assert "threads: 2" in text
+    pytest.importorskip("matplotlib")
+    plot(found, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_check_takes_the_median_of_blocks_and_fails_below_its_threshold() -> None:
