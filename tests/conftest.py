@@ -1,4 +1,8 @@
-"""What every test gets: verifiers and poison on, and the folder of real inputs if there is one."""
+"""What every test gets: verifiers and poison on, and the folder of real inputs if there is one.
+
+Most tests are compiles of a few milliseconds, so what a session keeps counts: the collector walks
+what all tests before have left, and a helper process takes the core of another test.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,25 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import luminal as lm
 from luminal import config, garbage
+from luminal.backends.cpu import ahead
+from luminal.backends.cpu.ahead import Ahead
 from tests import long_share
 from tests.long_share import pytest_collection_modifyitems, pytest_configure
 
 __all__ = ["pytest_collection_modifyitems", "pytest_configure"]  # hooks
 
 SHARED_DATA = Path(__file__).resolve().parents[1] / "../shared/data"
+
+RARELY = (50_000, 20, 100)
+"""Allocations until the collector walks young objects, then how often it walks older ones."""
+
+# A machine that is busy is no fault of what is tested.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +45,7 @@ def pytest_collection() -> Generator[None]:
     with garbage.held():
         result = yield
     gc.freeze()
+    gc.set_threshold(*RARELY)
     return result
 
 
@@ -38,6 +53,13 @@ def pytest_collection() -> Generator[None]:
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden texts are to be written anew."""
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _alone_on_a_core(request: pytest.FixtureRequest) -> None:
+    if hasattr(request.config, "workerinput"):  # each core has a process of tests
+        ahead.MOST_HELPERS = 0
+        ahead.ahead = Ahead()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -45,9 +45,7 @@ def test_on_the_cpu_too(chunk: int) -> None:
     assert wrong(graph, programs, "cpu") == []
 
 
-@settings(
-    max_examples=DRAWN, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=DRAWN, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_programs_that_hypothesis_draws(rng: Random) -> None:
     graph = lm.Graph()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from luminal.models.stops import Stops
@@ -10,7 +10,6 @@ from luminal.models.stops import Stops
 TEXT = st.text("ab", max_size=12)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # of a busy machine
 @given(st.lists(TEXT, max_size=8), st.lists(st.text("ab", min_size=1, max_size=4), max_size=3))
 def test_pieces_give_the_whole_text_up_to_the_first_string(
     pieces: list[str], strings: list[str]

@@ -182,7 +182,7 @@ def test_special_values(name: str) -> None:
 
 
 @pytest.mark.usefixtures("_interpreted")
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(st.data())
 def test_drawn_shapes_and_values(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from([*rows.ELEMENTWISE]))
@@ -203,7 +203,7 @@ def _elements(row: Row, dtype: str) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.usefixtures("_interpreted")
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20, derandomize=True)
 @given(st.data())
 def test_hypothesis_draws_our_arrays(data: st.DataObject) -> None:
     """Its strategies for the standard make arrays with our functions, and read our limits."""

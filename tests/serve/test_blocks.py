@@ -99,7 +99,7 @@ class Pool(RuleBasedStateMachine):
             assert self.pool.writable(block) == alone
 
 
-Pool.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Pool.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 test_pool = Pool.TestCase
 
 

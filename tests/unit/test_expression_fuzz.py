@@ -128,7 +128,7 @@ def meaning(tree: Tree, env: dict[str, int]) -> int:
 
 
 def fuzz(examples: int) -> Callable[[Any], Any]:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    return settings(max_examples=examples, suppress_health_check=list(HealthCheck))
 
 
 @fuzz(600)

@@ -122,7 +122,7 @@ def step(v: View, a: Array, choice: int, k: int, x: int) -> tuple[View, Array]:
     return view.slice_(shape, starts, steps, result.shape), result
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     st.lists(st.integers(0, 4), max_size=3),
     st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3), st.integers(0, 2)), max_size=6),
