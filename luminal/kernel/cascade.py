@@ -1,131 +1,223 @@
-"""Cascaded reductions: sums that depend on a running maximum, all in one pass.
+"""Cascades: reductions of one block after the other, of values that are never stored whole.
 
-Let `r1 = Max(J, x)` and `r2 = Sum(J, f)`. r2 is *rescalable* in r1 if f, flattened to a product,
-is `A * prod exp(p + c*r1 + d*x)` with literals c < 0 and d >= -c, and r1 nowhere else. Then one
-pass over J keeps (r1, r2): when r1 moves to r1', r2 is multiplied by `exp(c*(r1' - r1))`, which
-never exceeds 1. Since x <= r1, exponents are bounded by p + (c + d)*r1 under any maximum so far.
+Let X[i, j] be dear to store: a contraction. What is reduced over j of it, of values indexed by i or
+j alone, and of *statistics* over j (other such reductions) needs X only as a block. A statistic is
+served in one of three ways:
 
-This is a law on expressions (compare RedFuser, arXiv 2603.10026): it knows of no operation that
-uses it. The derivation refuses by default, and says why.
+a. It factors out: then it is no operand any more (a respelling, see `select.spell`).
+b. It is a running maximum r1 = Max(J, x) in which r2 = Sum(J, f) is *rescalable*: f, flattened to a
+   product, is `A * prod exp(p + c*r1 + d*x)` with literals c < 0 and d >= -c, and r1 nowhere else.
+   When r1 moves to r1', r2 is multiplied by `exp(c*(r1' - r1))`, which never exceeds 1. Since
+   x <= r1, exponents are bounded by p + (c + d)*r1 under any maximum so far.
+c. Else it is known at the end of a sweep over J only, and X is computed again in the next sweep.
+
+This is a law on expressions (for b compare RedFuser, arXiv 2603.10026): it knows of no operation
+that uses it; a softmax between two products is an instance. The derivation refuses by default, and
+says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Index, Literal, Reduction, Term, below, dependents, term_order
 from luminal.dtypes import float32, float64
+from luminal.hlir.monoid import MAXIMUM
 from luminal.shape.condition import negation
-from luminal.shape.expression import TRUE, Expression, Symbol, all_of
+from luminal.shape.expression import Expression, Symbol
 
 MOST_TERMS = 300  # read or computed for one sum of a pass: more are no kernel, and take time
+MOST_SWEEPS = 3  # a statistic of a statistic of one: more are never worth computing X again
 ROUNDED = 1e-5  # relative error of products of float literals
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A sum in the pass: `base` (Exp or Exp2) and `factor` c of what it is rescaled by."""
+class Rate:
+    """What a sum is multiplied by when a maximum moves: `base` (Exp, Exp2) of `factor` times it."""
 
-    term: Reduction
+    maximum: Reduction
     base: str
     factor: float
 
 
 @dataclass(frozen=True, slots=True)
-class Cascade:
-    """The maximum, the sums rescaled when it moves, and the contractions done anew in each step."""
+class Member:
+    """A reduction over the steps: in which sweep, and how it follows a maximum of that sweep."""
 
-    maximum: Reduction
+    term: Reduction
+    sweep: int = 0
+    rate: Rate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade:
+    """Reductions over the same steps, by sweep, then operands first; and the contractions done anew
+    in each step.
+    """
+
     members: tuple[Member, ...]
     inner: tuple[Reduction, ...]
 
     @property
     def reductions(self) -> tuple[Reduction, ...]:
-        return (self.maximum, *(m.term for m in self.members), *self.inner)
+        return (*(m.term for m in self.members), *self.inner)
+
+    @property
+    def first(self) -> Reduction:
+        """A member of the first sweep, from which the others can be derived."""
+        return self.members[0].term
+
+    @property
+    def steps(self) -> frozenset[Symbol]:
+        """The axes that are reduced."""
+        return frozenset(self.first.attrs)
+
+    @property
+    def rows(self) -> frozenset[Symbol]:
+        """The axes that all members and contractions have beside the steps."""
+        common = reduce(frozenset.intersection, (r.axes for r in self.reductions))
+        return common - self.steps
+
+    @property
+    def sweeps(self) -> int:
+        """How often the steps are walked."""
+        return 1 + max(m.sweep for m in self.members)
+
+    @property
+    def results(self) -> frozenset[Term]:
+        """What is known in the end."""
+        return frozenset(m.term for m in self.members)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the sums that use a maximum do not run in one pass with it."""
+    """Why the reductions that use what the first of them uses do not run in one kernel with it."""
 
-    maximum: Term
+    first: Term
     reason: str
 
 
-def derive(
-    maximum: Reduction,
-    reductions: Sequence[Reduction],
-    above: Set[Term],
-    is_read: Callable[[Term], bool],
-) -> Cascade | Refusal:
-    """The cascade of a maximum among the reductions of a program or kernel, operands first.
+IsRead = Callable[[Term], bool]
 
-    `above`: what depends on the maximum, these reductions at most; `is_read`: in memory before.
-    Refused unless every sum over the same axes that uses the maximum is rescalable, and there is a
-    contraction on either side of the maximum (else two passes cost less than rescaling).
+
+def starts(first: Reduction, is_read: IsRead) -> tuple[Reduction, ...]:
+    """What a cascade that begins with `first` starts from: its largest contraction, if any."""
+    seen = below(first.args, lambda t: is_read(t) or t.is_reduction, MOST_TERMS)
+    steps = frozenset(first.attrs)
+    found = [t for t in seen if isinstance(t, Reduction) and t.op == "Sum" and not is_read(t)]
+    found = [t for t in found if t.axes >= steps]
+    if not found:
+        return (first,)
+    return first, max(found, key=lambda t: (upper(t.axes), -t.id))
+
+
+def _rows(first: Reduction, is_read: IsRead) -> frozenset[Symbol]:
+    """The axes of its blocks: those of a factor that is computed of a contraction, if the other
+    factor has axes of its own.
     """
-    if maximum.dtype not in (float32, float64):
-        return Refusal(maximum, f"the maximum is {maximum.dtype}, not float32 or float64")
-    step = set(maximum.attrs)
-    if not step <= maximum.args[0].axes:
-        return Refusal(maximum, "what is maximised is the same along an axis")
-    per_step = maximum.axes | step
+    (x,) = first.args
+    if first.op == "Sum" and x.op == "Mul":
+        contraction = starts(first, is_read)[-1]
+        inside = [contraction in below((arg,), is_read, MOST_TERMS) for arg in x.args]
+        if any(inside) and not all(inside):
+            factor, other = x.args if inside[0] else x.args[::-1]
+            if not other.axes <= factor.axes:
+                return factor.axes - set(first.attrs)
+    return first.axes
+
+
+def derive(
+    first: Reduction, reductions: Sequence[Reduction], above: Set[Term], is_read: IsRead
+) -> Cascade | Refusal:
+    """The cascade of a reduction in its first sweep, among those of a program or kernel, operands
+    first.
+
+    `above`: what depends on its `starts`, these reductions at most; `is_read`: in memory before.
+    Refused unless all that uses a step's values reduces over the same axes, and there is a
+    contraction on either side (else reading twice costs less).
+    """
+    steps, rows = set(first.attrs), _rows(first, is_read)
+    if not steps <= first.args[0].axes:
+        return Refusal(first, "what is reduced is the same along an axis")
+    per_step = rows | steps
 
     def ends(term: Term) -> bool:
         """Read from memory: also a reduction that is not computed anew in each step."""
         if not term.is_reduction:
             return is_read(term)
-        inner = term is maximum or (term.op == "Sum" and term.axes >= per_step)
-        return not inner or is_read(term)
+        return not (term.op == "Sum" and term.axes >= per_step) or is_read(term)
 
-    seen = below(maximum.args, ends, MOST_TERMS)
-    members: list[Member] = []
+    seen = below(first.args, ends, MOST_TERMS)
+    members: dict[Term, Member] = {}
     for r in reductions:
         reads = below(r.args, ends, MOST_TERMS)
         if len(seen) + len(reads) > MOST_TERMS:
-            return Refusal(maximum, f"more than {MOST_TERMS} values make one step")
-        if r is maximum or is_read(r) or maximum not in reads:
+            return Refusal(first, f"more than {MOST_TERMS} values make one step")
+        ended = [t for t in reads if t in above and t.is_reduction and ends(t)]
+        used = [members[t] for t in ended if t in members]
+        anew = any(t.is_reduction and t in seen and not ends(t) for t in reads)
+        if is_read(r) or not ends(r) or not (used or anew or r is first):
             continue
-        if step.isdisjoint(r.attrs) and not any(step & t.axes for t in reads):
-            continue  # beyond the pass: it uses the maximum as it is in the end
-        # A pass has no end of a sum to offer before all of its steps are done.
-        if any(t in above and ends(t) and t.is_reduction for t in reads):
-            return Refusal(maximum, f"{r!r} needs the end of a sum of the same pass")
-        # Over fewer axes it would end while the maximum still moves; over more it adds up what
+        if steps.isdisjoint(r.attrs) and not any(steps & t.axes for t in reads):
+            continue  # beyond the pass: it uses results as they are in the end
+        if len(used) < len(ended):
+            return Refusal(first, f"{r!r} needs the end of a sum that is no part of the pass")
+        # Over fewer axes it would end while others still move; over more it adds up what
         # several maxima scale, and no one factor rescales that.
-        if set(r.attrs) != step:
-            return Refusal(maximum, f"{r!r} uses the maximum and runs over other axes")
-        member = _rescaled(r, maximum, ends)
-        if isinstance(member, str):
-            return Refusal(maximum, f"{r!r} is not rescalable: {member}")
-        members.append(member)
+        if set(r.attrs) != steps or not r.axes >= rows:
+            return Refusal(first, f"{r!r} uses values of a step and runs over other axes")
+        members[r] = _member(r, used, ends)
         seen |= reads
-    if not members:
-        return Refusal(maximum, "no sum over the same axes uses it")
-    within = (t for t in seen if isinstance(t, Reduction))
-    inner = sorted((r for r in within if r is not maximum and not ends(r)), key=_number)
+    return _cascade(first, tuple(members.values()), seen, ends)
+
+
+def _cascade(
+    first: Reduction, members: tuple[Member, ...], seen: Iterable[Term], ends: IsRead
+) -> Cascade | Refusal:
+    """Of these members, if they are worth one kernel."""
+    if all(m.term is not first or m.sweep for m in members):
+        return Refusal(first, "others that use the same values come before it")
+    if max(m.sweep for m in members) >= MOST_SWEEPS:
+        return Refusal(first, f"more than {MOST_SWEEPS} statistics, each of the one before")
+    inner = sorted((t for t in seen if isinstance(t, Reduction) and not ends(t)), key=_number)
     # Beside a contraction one more exponential a block is cheap, else reading x twice is cheaper.
-    if not inner and all(m.term.axes == maximum.axes for m in members):
-        return Refusal(maximum, "no contraction: two passes cost less than rescaling")
-    return Cascade(maximum, tuple(members), tuple(inner))
+    if not inner:
+        if members[-1].sweep or all(m.rate is None for m in members):
+            return Refusal(first, "no sum over the same axes is rescaled, nothing is dear")
+        if all(m.term.axes == first.axes for m in members):
+            return Refusal(first, "no contraction: two passes cost less than rescaling")
+    return Cascade(tuple(sorted(members, key=lambda m: m.sweep)), tuple(inner))
 
 
-def in_each_step(cascade: Cascade, is_read: Callable[[Term], bool]) -> frozenset[Term]:
-    """What a pass computes in each step of the maximum or of the contractions."""
-    starts = (cascade.maximum, *cascade.inner)
+def _member(r: Reduction, used: Sequence[Member], ends: IsRead) -> Member:
+    """A reduction that uses these: in the sweep of the last of them if it is rescaled when that
+    moves, else when it is known.
+    """
+    sweep = max((m.sweep for m in used), default=-1)
+    last = [m for m in used if m.sweep == sweep]
+    if len(last) == 1 and last[0].term.monoid is MAXIMUM and last[0].rate is None:
+        rate = _rescaled(r, last[0].term, ends)
+        if isinstance(rate, Rate):
+            return Member(r, sweep, rate)
+    return Member(r, sweep + 1)
+
+
+def in_each_step(cascade: Cascade, is_read: IsRead) -> frozenset[Term]:
+    """What a pass computes in each step of a member or of the contractions."""
+    starts = (*cascade.results, *cascade.inner)
 
     def ends(term: Term) -> bool:
         return is_read(term) or (term.is_reduction and term not in starts)
 
     args = (arg for r in cascade.reductions for arg in r.args)
     order = sorted(below(args, ends), key=_number)  # operands have smaller numbers
-    found = dependents(order, starts, ends) - {cascade.maximum}
-    step = set(cascade.maximum.attrs)
-    return frozenset(t for t in found if step & t.axes)
+    found = dependents(order, starts, ends) - cascade.results
+    return frozenset(t for t in found if cascade.steps & t.axes)
 
 
 def _number(term: Term) -> int:
@@ -136,14 +228,14 @@ def lane_axis(cascade: Cascade) -> Symbol | None:
     """The axis whose positions are worked on together: the longest one that, in each contraction,
     one factor has and the other lacks (so that what the other reads is shared).
     """
-    shared = set(cascade.maximum.axes)
+    shared = set(cascade.rows)
     for contraction in cascade.inner:
         (product,) = contraction.args
         if product.op != "Mul":
             return None
         a, b = product.args
         shared &= a.axes ^ b.axes
-    steps = set(cascade.maximum.attrs)
+    steps = set(cascade.steps)
     shared = {a for a in shared if all(_apart(r, a, steps) for r in cascade.inner)}
     return max(shared, key=lambda a: (upper((a,)), a.sort_key), default=None)
 
@@ -154,16 +246,16 @@ def _apart(contraction: Term, lane: Symbol, steps: set[Symbol]) -> bool:
     return not any(lane in factor.axes and steps & factor.axes for factor in factors)
 
 
-def masked(maximum: Reduction) -> tuple[Expression, Term]:
-    """(condition, x): what is maximised equals x where the condition on positions holds, and has
-    no effect elsewhere. TRUE if there is no such condition.
+def masked(maximum: Reduction) -> tuple[list[Expression], Term]:
+    """(conditions, x): what is maximised equals x where the conditions on positions hold, and has
+    no effect elsewhere.
     """
     (x,) = maximum.args
     conditions: list[Expression] = []
     while (found := _unmasked(x)) is not None:
         condition, x = found
         conditions.append(condition)
-    return all_of(conditions) if conditions else TRUE, x
+    return conditions, x
 
 
 def _unmasked(term: Term) -> tuple[Expression, Term] | None:
@@ -187,18 +279,20 @@ def _is(term: Term, value: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rate:
-    """A factor that is `A * base(p + slope*maximum + growth*x)`, x what is maximised."""
+class _Factor:
+    """One that is `A * base(p + slope*maximum + growth*x)`, x what is maximised."""
 
     base: str
     slope: float
     growth: float
 
 
-def _rescaled(sum_: Reduction, maximum: Reduction, is_read: Callable[[Term], bool]) -> Member | str:
+def _rescaled(sum_: Reduction, maximum: Reduction, is_read: IsRead) -> Rate | str:
     """How the sum is rescaled when the maximum moves, or why it is not."""
     if sum_.op != "Sum" or sum_.dtype is not maximum.dtype:
         return f"it is a {sum_.op} of {sum_.dtype}"
+    if sum_.dtype not in (float32, float64):
+        return f"the maximum is {maximum.dtype}, not float32 or float64"
     (x,), (product,) = maximum.args, sum_.args
 
     def ends(term: Term) -> bool:
@@ -206,7 +300,7 @@ def _rescaled(sum_: Reduction, maximum: Reduction, is_read: Callable[[Term], boo
 
     order = term_order((product,), ends)
     slopes, growths = _slopes(order, maximum, ends), _slopes(order, x, ends)
-    rates: dict[Term, _Rate | str] = {}  # of the factors that use the maximum
+    rates: dict[Term, _Factor | str] = {}  # of the factors that use the maximum
     for term in order:
         if term not in slopes:
             continue
@@ -218,7 +312,7 @@ def _rescaled(sum_: Reduction, maximum: Reduction, is_read: Callable[[Term], boo
             if slope is None:
                 rates[term] = f"the exponent {exponent!r} is not linear in the maximum"
             else:
-                rates[term] = _Rate(term.op, slope, growth or 0.0)
+                rates[term] = _Factor(term.op, slope, growth or 0.0)
         elif term.op == "Mul" and found:
             rates[term] = _product(term, found)
         else:
@@ -234,24 +328,22 @@ def _rescaled(sum_: Reduction, maximum: Reduction, is_read: Callable[[Term], boo
     # bounded by what the last r gives only if the exponent does not fall with r.
     if rate.growth + rate.slope < -ROUNDED * abs(rate.slope):
         return "an early maximum does not bound it: it could overflow where the last one is larger"
-    return Member(sum_, rate.base, rate.slope)
+    return Rate(maximum, rate.base, rate.slope)
 
 
-def _product(term: Term, factors: Sequence[_Rate | str]) -> _Rate | str:
+def _product(term: Term, factors: Sequence[_Factor | str]) -> _Factor | str:
     """The rate of a product, given those of its factors that use the maximum."""
     reasons = [each for each in factors if isinstance(each, str)]
-    rates = [each for each in factors if isinstance(each, _Rate)]
+    rates = [each for each in factors if isinstance(each, _Factor)]
     if reasons:
         return reasons[0]
     if len({rate.base for rate in rates}) > 1:
         return f"the factor {term!r} uses the maximum"
     slope, growth = sum(rate.slope for rate in rates), sum(rate.growth for rate in rates)
-    return _Rate(rates[0].base, slope, growth)
+    return _Factor(rates[0].base, slope, growth)
 
 
-def _slopes(
-    order: Sequence[Term], unit: Term, ends: Callable[[Term], bool]
-) -> dict[Term, float | None]:
+def _slopes(order: Sequence[Term], unit: Term, ends: IsRead) -> dict[Term, float | None]:
     """By each term that depends on `unit`, operands first: c where it is `p + c*unit`, p free of
     it; None if it is not of that form.
     """

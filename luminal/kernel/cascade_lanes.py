@@ -6,11 +6,12 @@ is (steps, lanes), the panel that the sums with further axes want.
 
 from __future__ import annotations
 
-from luminal.algebra.terms import Term
+from luminal.algebra.terms import Reduction, Term
 from luminal.dtypes import bool_
-from luminal.hlir.monoid import MAXIMUM, SUM
+from luminal.hlir.monoid import MAXIMUM
+from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.cascade_work import Workspace, contiguous
-from luminal.kernel.evaluate import Env
+from luminal.kernel.evaluate import Env, Row
 from luminal.kernel.schedule import TileChoice
 from luminal.shape.expression import maximum, minimum
 
@@ -44,31 +45,40 @@ class AlongLanes:
             work.write(strip, inside, work.values.evaluate(factor, inside))
         work.keep({factor: strip})
 
-    def maximise(self, env: Env) -> None:
+    def hold(self, sweep: Sweep, env: Env) -> None:
         """In register tiles of steps by lanes; then what is masked."""
         work = self.work
-        rows = {r: work.row((work.step, *work.lane_axes), r.dtype) for r in work.kept()}
-        self.block = work.row((work.step, *work.lane_axes))
-        # Most steps have no masked lane: the mask is put
+        axes = (work.step, *work.lane_axes)
+        # Most steps have no masked lane: the mask of a maximum is put
         # on the others afterwards, not in the tiles.
-        wanted = work.x if work.free is None else work.unmasked
+        held: dict[Term, Term] = {}
+        for each in sweep.maxima:
+            (x,) = each.args
+            unmasked = None if work.free is None else sweep.unmasked(each)
+            held[x] = x if unmasked is None else unmasked
+        late = [x for x, wanted in held.items() if wanted is not x]
+        kept = (r for r in sweep.needed() if r in work.kept)
+        held |= {t: t for t in (*sweep.factors().values(), *sweep.kept(), *kept)}
+        held = {t: wanted for t, wanted in held.items() if t not in work.values.rows}
+        if not held:
+            return
+        rows = work.block(axes, held)
         lanes = work.open(work.lane_axes[0], env, self.lane_tile)
         inside = work.open(work.step, lanes, TileChoice(work.blocking.rows))
-        work.stages.pending = [*work.cascade.inner]
+        work.stages.pending = [r for r in sweep.needed() if r not in work.values.rows]
         work.stages.run(inside)
-        work.write(self.block, inside, work.values.evaluate(wanted, inside))
-        for reduction, row in rows.items():
-            work.write(row, inside, work.values.evaluate(reduction, inside))
+        for term, wanted in held.items():
+            work.write(rows[term], inside, work.values.evaluate(wanted, inside))
         work.blocks.close()
         work.blocks.close()
-        work.keep({**rows, work.x: self.block})
-        self.apply_mask(env)
+        work.keep(rows)
+        for x in late:
+            self.apply_mask(rows[x], env)
 
-    def apply_mask(self, env: Env) -> None:
+    def apply_mask(self, row: Row, env: Env) -> None:
         """-inf at the masked positions of steps in which there are some."""
         work = self.work
-        if work.free is None:
-            return
+        assert work.free is not None
         low, high = work.free
         # Where no step is free low may lie above high:
         # both parts then have some steps, masked twice.
@@ -78,35 +88,37 @@ class AlongLanes:
                 continue
             lanes = work.open(work.lane_axes[0], env, self.lane_tile)
             inside = work.open(work.step, lanes, within=(start, stop))
-            none = work.arithmetic.identity(MAXIMUM)
             seen = work.values.index(work.mask.substitute(inside.values), bool_)
-            x = work.read(self.block, inside)
-            work.write(self.block, inside, work.arithmetic.apply("Select", seen, x, none))
+            x = work.read(row, inside)
+            none = work.values.identity(MAXIMUM, x.dtype)
+            work.write(row, inside, work.arithmetic.apply("Select", seen, x, none))
             work.blocks.close()
             work.blocks.close()
 
-    def move_maximum(self, env: Env) -> None:
+    def move_maximum(self, maximum: Reduction, env: Env) -> None:
         work = self.work
         with work.loops(work.lane_axes, env, self.lane_tile) as lanes:
-            old = work.read(work.maximum, lanes)
+            old = work.read(work.state[maximum], lanes)
             inside = work.open(work.step, lanes, TileChoice(work.blocking.chains))
-            value = work.values.evaluate(work.x, inside)
-            (new,) = work.arithmetic.fold(MAXIMUM, [old], [(value,)])
-            work.move(old, new, lanes)
+            value = work.values.evaluate(maximum.args[0], inside)
+            (new,) = work.arithmetic.fold([(MAXIMUM, old)], [(value,)])
+            work.move(maximum, old, new, lanes)
 
-    def exponentiate(self, env: Env) -> None:
+    def fold(self, sweep: Sweep, env: Env) -> None:
         work = self.work
-        rows = work.exponential_rows(self.block, (work.step, *work.lane_axes))
-        plain = [m for m in work.cascade.members if not work.extra(m.term)]
+        rows = work.exponential_rows(sweep, (work.step, *work.lane_axes))
+        if not rows and not sweep.narrow:
+            return
         with work.loops(work.lane_axes, env, self.lane_tile) as lanes:
-            work.know_maximum(lanes)
-            scaled = [work.rescaled(member, lanes) for member in plain]
+            for each in sweep.maxima:
+                work.know_maximum(each, lanes)
+            inits = [(m.term.monoid, work.rescaled(m, lanes)) for m in sweep.narrow]
             inside = work.open(work.step, lanes)
             tiles = [work.values.evaluate(e, inside) for e in rows]
-            values = [(work.values.evaluate(m.term.args[0], inside),) for m in plain]
+            values = [(work.values.evaluate(m.term.args[0], inside),) for m in sweep.narrow]
             for row, tile in zip(rows.values(), tiles, strict=True):
                 work.write(row, inside, tile)
-            totals = work.arithmetic.fold(SUM, scaled, values)
-            for member, total in zip(plain, totals, strict=True):
-                work.write(work.sums[member], lanes, total)
+            totals = work.arithmetic.fold(inits, values)
+            for member, total in zip(sweep.narrow, totals, strict=True):
+                work.write(work.state[member.term], lanes, total)
         work.keep(rows)

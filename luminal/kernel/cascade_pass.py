@@ -1,28 +1,31 @@
-"""What every placement of a cascade shares: one pass over blocks of the reduced axes.
+"""What every placement of a cascade shares: sweeps over blocks of the reduced axes.
 
-    for the grid: other axes of the maximum, blocks of the lane axis i
-        m = -inf, sums = 0
-        for blocks of t:
-            x[t, i]                      what is maximised, with its contraction, by tiles
-            m', rescale = f(m, max x)
-            e[t, i] = exp(x - m')        with the sums that have no further axes
-            o[i, d] = o * rescale + e v  tiles of i and d
+    for the grid: other axes of the rows, blocks of the lane axis i
+        for each sweep:
+            m = -inf, sums = 0
+            for blocks of t:
+                x[t, i]                      what is reduced, with its contraction, by tiles
+                m', rescale = f(m, max x)
+                e[t, i] = exp(x - m')        with the reductions that have no further axes
+                o[i, d] = o * rescale + e v  tiles of i and d
         finish and store
 
-All state lies in scratch. Blocks that an index condition rules out are not visited. The running
-maximum `r` enters exponents as `r is -inf ? 0 : r`; sums are rescaled by
+All state lies in scratch. Blocks that an index condition rules out are not visited. A running
+maximum `r` that sums follow enters exponents as `r is -inf ? 0 : r`; sums are rescaled by
 `r' == r ? 1 : exp(c*(r' - r))`, and in the end by what turns the former into the latter: rows all
-masked, inf and NaN come out as they do in two passes.
+masked, inf and NaN come out as they do in two passes. Without such a maximum nothing is rescaled.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
 
 from luminal.algebra.frames import extent_of
-from luminal.hlir.monoid import MAXIMUM, SUM
-from luminal.kernel.cascade import Member
+from luminal.algebra.terms import Reduction
+from luminal.kernel.cascade import Member, Rate
+from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.cascade_work import Workspace
 from luminal.kernel.evaluate import Env, Placed
 from luminal.kernel.guards import Box, Range, relaxed_range, strict_range
@@ -39,14 +42,14 @@ class Along(Protocol):
     def prepare(self, env: Env) -> None:
         """What is done once, before the pass."""
 
-    def maximise(self, env: Env) -> None:
-        """x over the block, to scratch."""
+    def hold(self, sweep: Sweep, env: Env) -> None:
+        """What the sweep needs of a block, with its contractions, to scratch."""
 
-    def move_maximum(self, env: Env) -> None:
+    def move_maximum(self, maximum: Reduction, env: Env) -> None:
         """The new maximum, and what the move multiplies sums by."""
 
-    def exponentiate(self, env: Env) -> None:
-        """The exponentials of the block, to scratch, and the sums without further axes."""
+    def fold(self, sweep: Sweep, env: Env) -> None:
+        """The exponentials of the block, to scratch, and what has no further axes."""
 
 
 class Pass:
@@ -55,29 +58,46 @@ class Pass:
     def __init__(self, work: Workspace, along: Along) -> None:
         self.work = work
         self.along = along
+        is_read = work.group.reads.__contains__
+        self.sweeps = [Sweep(work.cascade, n, is_read) for n in range(work.cascade.sweeps)]
+        # Sweeps of other masks do not visit the same steps.
+        if work.blocking.keeps and len({sweep.mask for sweep in self.sweeps}) == 1:
+            times = Counter(r for sweep in self.sweeps for r in sweep.needed())
+            work.kept = frozenset(r for r in times if times[r] > 1)
 
     def run(self) -> Placed:
-        work, along = self.work, self.along
+        work = self.work
         env = self.grid_env()
-        self.begin(env)
-        along.prepare(env)
-        env = self.blocks_of_steps(env)
-        along.maximise(env)
-        along.move_maximum(env)
-        along.exponentiate(env)
-        for member in work.cascade.members:
-            if work.extra(member.term):
-                self.accumulate_tiles(member, env)
-        for _ in (work.step, *work.outer_steps):
-            work.blocks.close()
-        self.finish(env)
+        for sweep in self.sweeps:
+            self.begin(sweep, env)
+            if sweep.number == 0:
+                self.along.prepare(env)
+            self.walk(sweep, env)
+            if sweep is not self.sweeps[-1]:
+                self.settle(sweep, env)
+        self.finish(self.sweeps[-1], env)
         return work.values.finish()
 
+    def walk(self, sweep: Sweep, env: Env) -> None:
+        """One sweep over the blocks of steps."""
+        work, along = self.work, self.along
+        before = {*work.values.rows}
+        inside = self.blocks_of_steps(sweep, env)
+        along.hold(sweep, inside)
+        for each in sweep.maxima:
+            along.move_maximum(each, inside)
+        along.fold(sweep, inside)
+        for member in sweep.wide:
+            self.accumulate_tiles(member, inside)
+        for _ in (work.step, *work.outer_steps):
+            work.blocks.close()
+        work.forget(work.values.rows.keys() - before - work.kept)
+
     def grid_env(self) -> Env:
-        """One grid axis per axis of the maximum; the lanes in blocks."""
+        """One grid axis per axis of the rows; the lanes in blocks."""
         work = self.work
         values: dict[Symbol, Expression] = {}
-        order = [a for a in work.group.stores[0].axes if a in work.cascade.maximum.axes]
+        order = [a for a in work.group.stores[0].axes if a in work.cascade.rows]
         for a in order:
             extent = extent_of((a,))
             if a is not work.lane:
@@ -89,21 +109,24 @@ class Pass:
             work.stop = minimum(work.start + size, work.values.canonical(extent))
         return Env(values)
 
-    def begin(self, env: Env) -> None:
+    def begin(self, sweep: Sweep, env: Env) -> None:
         """No maximum yet, all sums empty."""
         work = self.work
-        with work.loops(work.lane_axes, env, self.along.lane_tile) as inside:
-            work.write(work.maximum, inside, work.arithmetic.identity(MAXIMUM))
-            for member, row in work.sums.items():
-                if not work.extra(member.term):
-                    work.write(row, inside, work.arithmetic.identity(SUM))
-        for member, row in work.sums.items():
-            axes = work.extra(member.term)
-            if axes:
-                with work.loops((*work.lane_axes, *axes), env, work.blocking.tile) as inside:
-                    work.write(row, inside, work.arithmetic.identity(SUM))
+        plain = [m for m in sweep.members if m not in sweep.wide]
+        if plain:
+            with work.loops(work.lane_axes, env, self.along.lane_tile) as inside:
+                for member in plain:
+                    self.empty(member, inside)
+        for member in sweep.wide:
+            axes = (*work.lane_axes, *work.extra(member.term))
+            with work.loops(axes, env, work.blocking.tile) as inside:
+                self.empty(member, inside)
 
-    def blocks_of_steps(self, env: Env) -> Env:
+    def empty(self, member: Member, env: Env) -> None:
+        nothing = self.work.values.identity(member.term.monoid, member.term.dtype)
+        self.work.write(self.work.state[member.term], env, nothing)
+
+    def blocks_of_steps(self, sweep: Sweep, env: Env) -> Env:
         """Opens the loops over blocks of steps: those in which some lane has something to do."""
         work = self.work
         # State is not begun anew in these: the pass goes on from one to the next.
@@ -112,7 +135,7 @@ class Pass:
         extent = work.values.canonical(extent_of((work.step,)))
         # Blocks begin at the first visited step, so a window that slides along costs as many blocks
         # at its end as at its start.
-        low, high = self.visited(env, extent)
+        low, high = self.visited(sweep.mask, env, extent)
         size = work.blocking.step_block
         number = work.blocks.fresh_axis(ceil_div(extent, size))
         work.blocks.open(number, const(0), ceil_div(high - low, size))
@@ -120,16 +143,14 @@ class Pass:
         work.last = minimum(work.first + size, high)
         return env
 
-    def visited(self, env: Env, extent: Expression) -> Range:
-        """The steps outside of which all lanes are masked, in whole rows; also sets `free`.
-
-        Sums have nothing there either: their exponents grow with what is maximised, which is -inf.
-        """
+    def visited(self, mask: Expression, env: Env, extent: Expression) -> Range:
+        """The steps outside of which all lanes are masked, in whole rows; also sets `free`."""
         work = self.work
-        if work.mask is TRUE:
+        work.mask, work.free = mask, None
+        if mask is TRUE:
             return const(0), extent
         lanes = work.start, work.stop - 1
-        condition = work.values.canonical(work.mask.substitute(env.values))
+        condition = work.values.canonical(mask.substitute(env.values))
         work.free = strict_range(condition, work.step, extent, self.box(lanes))
         # Whole register tiles of steps: what they take in besides is masked as any masked step is.
         low, high = self.seen(env, lanes)
@@ -147,9 +168,9 @@ class Pass:
         return {} if self.work.lane is None else {self.work.lane: lanes}
 
     def accumulate_tiles(self, member: Member, env: Env) -> None:
-        """A sum with further axes: tiles of lanes by its last axis, each over its own steps."""
-        work = self.work
-        axes = work.extra(member.term)
+        """A result with further axes: tiles of lanes by its last axis, each over its own steps."""
+        work, term = self.work, member.term
+        axes = work.extra(term)
         for a in axes[:-1]:
             env = work.open(a, env)
         env = work.open(axes[-1], env, work.blocking.tile)
@@ -157,11 +178,11 @@ class Pass:
         rows, within = self.rows_of_lanes(env)
         with work.loops(work.lane_axes, env, work.blocking.row_tile, rows) as inside:
             init = work.rescaled(member, inside)
-            # Exponentials of masked steps are 0: leaving them out changes nothing but the time.
+            # What masked steps add is nothing: leaving them out changes nothing but the time.
             steps = work.open(work.step, inside, within=within)
-            values = work.stages.operands(member.term, member.term.args[0], steps)
-            (total,) = work.arithmetic.fold(SUM, [init], [values])
-            work.write(work.sums[member], inside, total)
+            values = work.stages.operands(term, term.args[0], steps)
+            (total,) = work.arithmetic.fold([(term.monoid, init)], [values])
+            work.write(work.state[term], inside, total)
         for _ in range(work.blocks.depth - opened + len(axes)):
             work.blocks.close()
 
@@ -182,33 +203,60 @@ class Pass:
         low, high = self.seen(env, (start, stop - 1))
         return (start, stop), (maximum(work.first, low), minimum(work.last, high))
 
-    def finish(self, env: Env) -> None:
-        """The last rescaling, and the stores."""
+    def settle(self, sweep: Sweep, env: Env) -> None:
+        """The last rescaling of what the next sweep reads."""
+        work = self.work
+        for member in sweep.members if sweep.rates else ():
+            axes = work.extra(member.term)
+            tile = work.blocking.tile if axes else self.along.lane_tile
+            if member.rate is not None:
+                with work.loops((*work.lane_axes, *axes), env, tile) as inside:
+                    last = self.last_moves(sweep, inside)
+                    work.write(work.state[member.term], inside, self.result(member, last, inside))
+        work.keep({m.term: work.state[m.term] for m in sweep.members})
+
+    def finish(self, sweep: Sweep, env: Env) -> None:
+        """The last rescaling of the last sweep, and the stores."""
         work = self.work
         for store in work.group.stores:
-            axes = tuple(a for a in store.axes if a not in work.cascade.maximum.axes)
+            axes = tuple(a for a in store.axes if a not in work.cascade.rows)
             tile = work.blocking.row if axes else self.along.lane_tile
             with work.loops(work.lane_axes, env, tile) as lanes:
-                maximum = work.read(work.maximum, lanes)
-                safe = work.arithmetic.safe(maximum)
-                # A row that is all masked has sums 0 under the safe maximum 0; under its own, -inf,
-                # they are 0 * inf, which is the NaN of two passes.
-                last = {rate: work.arithmetic.moved(rate, safe, maximum) for rate in work.rescale}
-                work.know(work.cascade.maximum, lanes, maximum)
-                self.know_sums(lanes, last)
+                last = self.last_moves(sweep, lanes)
+                self.know_results(sweep, lanes, last)
                 with work.loops(axes, lanes, work.blocking.tile) as inside:
-                    self.know_sums(inside, last)
+                    self.know_results(sweep, inside, last)
                     value = work.values.evaluate(store.term, inside)
                     offset = store.offset(inside.values)
                     work.values.store(store.place, offset, value, TRUE, add=False)
 
-    def know_sums(self, env: Env, last: Mapping[tuple[str, float], Tile]) -> None:
-        """Sums in their last scale, as soon as all their axes are bound."""
+    def last_moves(self, sweep: Sweep, env: Env) -> dict[Rate, Tile]:
+        """What turns sums under safe maxima into those under the maxima; these are known then."""
         work = self.work
-        for member, row in work.sums.items():
-            if not member.term.axes <= env.values.keys():
-                continue
-            if work.blocks.find(work.values.key(member.term, env)) is None:
-                factor = last[member.base, member.factor]
-                value = work.arithmetic.apply("Mul", work.read(row, env), factor)
-                work.know(member.term, env, value)
+        moves: dict[Rate, Tile] = {}
+        for each in sweep.maxima:
+            value = work.read(work.state[each], env)
+            safe = work.arithmetic.safe(value)
+            # A row that is all masked has sums 0 under the safe maximum 0; under its own, -inf,
+            # they are 0 * inf, which is the NaN of two passes.
+            for rate in sweep.rates:
+                if rate.maximum is each:
+                    moves[rate] = work.arithmetic.moved(rate, safe, value)
+            work.know(each, env, value)
+        return moves
+
+    def result(self, member: Member, last: Mapping[Rate, Tile], env: Env) -> Tile:
+        """A result in its last scale."""
+        value = self.work.read(self.work.state[member.term], env)
+        if member.rate is None:
+            return value
+        return self.work.arithmetic.apply("Mul", value, last[member.rate])
+
+    def know_results(self, sweep: Sweep, env: Env, last: Mapping[Rate, Tile]) -> None:
+        """Those of the last sweep, as soon as all their axes are bound."""
+        work = self.work
+        for member in sweep.members:
+            term = member.term
+            bound = term.axes <= env.values.keys()
+            if bound and work.blocks.find(work.values.key(term, env)) is None:
+                work.know(term, env, self.result(member, last, env))

@@ -7,8 +7,9 @@ block of x is (lanes, steps), the maximum and plain sums are folded across their
 
 from __future__ import annotations
 
-from luminal.algebra.terms import Term
-from luminal.hlir.monoid import MAXIMUM, SUM
+from luminal.algebra.terms import Reduction, Term
+from luminal.hlir.monoid import MAXIMUM
+from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.cascade_work import Workspace, contiguous
 from luminal.kernel.evaluate import Env
 from luminal.kernel.schedule import TileChoice
@@ -26,12 +27,12 @@ class AlongSteps:
     def prepare(self, env: Env) -> None:
         """Nothing: factors are read as they lie."""
 
-    def maximise(self, env: Env) -> None:
-        """The contractions, to scratch; x is computed from them by vectors."""
+    def hold(self, sweep: Sweep, env: Env) -> None:
+        """The contractions, to scratch; all else is computed from them by vectors."""
         work = self.work
         axes = (*work.lane_axes, work.step)
-        rows = {r: work.row(axes, r.dtype) for r in work.cascade.inner}
-        work.stages.pending = [*work.cascade.inner]
+        rows = work.block(axes, (r for r in sweep.needed() if r not in work.values.rows))
+        work.stages.pending = [r for r in sweep.needed() if r in rows]
         # A tile of steps alone has fewer sums side by side, so it takes more steps.
         size = work.blocking.dots
         most = size if work.lane_axes else 2 * size
@@ -57,34 +58,42 @@ class AlongSteps:
     def lies_along_steps(self, reduction: Term) -> bool:
         return contiguous(self.work.group, reduction, self.work.step)
 
-    def move_maximum(self, env: Env) -> None:
+    def move_maximum(self, maximum: Reduction, env: Env) -> None:
         work = self.work
-        self.block = work.row((*work.lane_axes, work.step))
+        (x,) = maximum.args
+        block = work.row((*work.lane_axes, work.step), x.dtype)
         with work.loops(work.lane_axes, env, self.lane_tile) as lanes:
-            old = work.read(work.maximum, lanes)
+            old = work.read(work.state[maximum], lanes)
             inside = work.open(work.step, lanes, self.vectors)
-            value = work.values.evaluate(work.x, inside)
-            work.write(self.block, inside, value)
-            (new,) = work.arithmetic.fold(MAXIMUM, [old], [(value,)])
-            work.move(old, new, lanes)
-        work.keep({work.x: self.block})
+            value = work.values.evaluate(x, inside)
+            work.write(block, inside, value)
+            (new,) = work.arithmetic.fold([(MAXIMUM, old)], [(value,)])
+            work.move(maximum, old, new, lanes)
+        work.keep({x: block})
 
-    def exponentiate(self, env: Env) -> None:
+    def fold(self, sweep: Sweep, env: Env) -> None:
         work = self.work
-        rows = work.exponential_rows(self.block, (*work.lane_axes, work.step))
-        plain = [m for m in work.cascade.members if not work.extra(m.term)]
+        axes = (*work.lane_axes, work.step)
+        rows = work.exponential_rows(sweep, axes)
+        factors = [f for f in sweep.factors().values() if f not in work.values.rows]
+        rows |= {f: work.row(axes, f.dtype) for f in factors}
+        if not rows and not sweep.narrow:
+            return
         with work.loops(work.lane_axes, env, self.lane_tile) as lanes:
-            work.know_maximum(lanes)
+            for maximum in sweep.maxima:
+                work.know_maximum(maximum, lanes)
             inside = work.open(work.step, lanes, self.vectors)
             tiles = [work.values.evaluate(e, inside) for e in rows]
-            values = [(work.values.evaluate(m.term.args[0], inside),) for m in plain]
+            values = [(work.values.evaluate(m.term.args[0], inside),) for m in sweep.narrow]
             for row, tile in zip(rows.values(), tiles, strict=True):
                 work.write(row, inside, tile)
             # A maximum may start from the old one at every position of a vector. A sum may not:
             # what it has so far would count once for each, so it is added when these are folded.
-            zeros = [work.arithmetic.identity(SUM)] * len(plain)
-            totals = work.arithmetic.fold(SUM, zeros, values)
-            for member, total in zip(plain, totals, strict=True):
-                both = work.arithmetic.apply("Add", work.rescaled(member, lanes), total)
-                work.write(work.sums[member], lanes, both)
+            results = [m.term for m in sweep.narrow]
+            nothing = [(r.monoid, work.values.identity(r.monoid, r.dtype)) for r in results]
+            totals = work.arithmetic.fold(nothing, values)
+            for member, total in zip(sweep.narrow, totals, strict=True):
+                so_far = work.rescaled(member, lanes)
+                both = work.arithmetic.apply(member.term.monoid.combine, so_far, total)
+                work.write(work.state[member.term], lanes, both)
         work.keep(rows)

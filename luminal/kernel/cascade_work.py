@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from luminal.algebra.frames import extent_of
-from luminal.algebra.terms import At, Axes, Term, below
+from luminal.algebra.terms import At, Axes, Reduction, Term, below
 from luminal.dtypes import DType
-from luminal.kernel.cascade import Cascade, Member, masked
+from luminal.kernel.cascade import Cascade, Member
 from luminal.kernel.cascade_arithmetic import Arithmetic
+from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.evaluate import Env, Evaluator, Row
 from luminal.kernel.group import Group
 from luminal.kernel.guards import Range
@@ -19,7 +20,7 @@ from luminal.kernel.neighbours import walked
 from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
 from luminal.kernel.stages import Stages
 from luminal.kernel.tile_ir import ONE_LANE, Lanes, Load, Store, Tile
-from luminal.shape.expression import Expression, Symbol, const
+from luminal.shape.expression import TRUE, Expression, Symbol, const
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,9 @@ class Blocking:
     """The choices for a cascade: blocks of `lane` (None: there is no such axis) and of the reduced
     axes; register tiles of `rows` by `vectors` of `width` elements; `chains`
     vectors folded side by side; tiles of `dots` by `dots` dot products; single elements copied
-    `copied` at a time. Where groups run it, positions of `lane` are dealt to `row_lanes`, steps and
-    further axes to `lanes`.
+    `copied` at a time. `keeps`: contractions that several sweeps need are kept for all steps, not
+    done again. Where groups run it, positions of `lane` are dealt to `row_lanes`, steps and further
+    axes to `lanes`.
     """
 
     lane: Symbol | None
@@ -40,6 +42,7 @@ class Blocking:
     chains: int
     dots: int = 1
     copied: int = 1
+    keeps: bool = False
     row_lanes: Lanes = ONE_LANE
     lanes: Lanes = ONE_LANE
 
@@ -94,10 +97,7 @@ class Workspace:
         self.stages = Stages(group, schedule, self.values)
         self.cascade = cascade
         self.blocking = blocking
-        self.dtype = cascade.maximum.dtype
-        self.arithmetic = Arithmetic(self.values, self.dtype)
-        (self.x,) = cascade.maximum.args
-        self.mask, self.unmasked = masked(cascade.maximum)
+        self.arithmetic = Arithmetic(self.values)
         self.lane = blocking.lane
         self.lane_axes: Axes = () if self.lane is None else (self.lane,)
         gathers = (t for t in group.terms if isinstance(t, At))
@@ -107,33 +107,51 @@ class Workspace:
             """Longer axes are inner ones; those whose positions choose where to read are outer."""
             return a not in chosen, estimate(extent_of((a,)))
 
-        steps = sorted(cascade.maximum.attrs, key=nearness)
+        steps = sorted(cascade.first.attrs, key=nearness)
         self.step = steps[-1]  # the others run outside of its blocks
         self.outer_steps = tuple(steps[:-1])
         self.start: Expression = const(0)  # the block of the lane axis
         self.stop: Expression = const(1)
         self.first: Expression = const(0)  # the block of the step axis
         self.last: Expression = const(0)
+        self.mask: Expression = TRUE  # of the sweep in hand
         self.free: Range | None = None  # steps in which no lane of the block is masked
-        self.maximum = self.row(self.lane_axes)
-        self.sums = {m: self.row((*self.lane_axes, *self.extra(m.term))) for m in cascade.members}
-        rates = dict.fromkeys((m.base, m.factor) for m in cascade.members)
-        self.rescale = {rate: self.row(self.lane_axes) for rate in rates}
+        self.kept: frozenset[Term] = frozenset()  # contractions kept from sweep to sweep
+        self.dtypes: dict[str, DType] = {}  # of rows, by buffer
+        self.state = {m.term: self.row_of(m.term) for m in cascade.members}
+        rates = dict.fromkeys(m.rate for m in cascade.members if m.rate is not None)
+        self.rescale = {r: self.row(self.lane_axes, r.maximum.dtype) for r in rates}
 
     def extra(self, term: Term) -> Axes:
         """The axes of a sum or store beside those of the maximum, in the order of the stores."""
         order = [a for store in self.group.stores for a in store.axes]
-        rest = [a for a in term.axes if a not in self.cascade.maximum.axes]
+        rest = term.axes - self.cascade.rows
         return tuple(sorted(rest, key=lambda a: (order.index(a) if a in order else -1, a.sort_key)))
 
     # --- scratch
 
-    def row(self, axes: Axes, dtype: DType | None = None) -> Row:
+    def block(self, axes: Axes, terms: Iterable[Term]) -> dict[Term, Row]:
+        """Rows over a block along axes; over all steps for what is kept from sweep to sweep."""
+        outer = self.outer_steps
+        return {
+            t: self.row((*outer, *axes), t.dtype, True)
+            if t in self.kept
+            else self.row(axes, t.dtype)
+            for t in terms
+        }
+
+    def row_of(self, result: Term) -> Row:
+        """Where a result is kept."""
+        return self.row((*self.lane_axes, *self.extra(result)), result.dtype)
+
+    def row(self, axes: Axes, dtype: DType, whole: bool = False) -> Row:
         """Scratch over blocks of the lanes and steps and over further whole axes, in this order.
 
-        Of the maximum's dtype unless another one is given.
+        `whole`: over all steps.
         """
         sizes = {self.lane: self.blocking.lane_block, self.step: self.blocking.step_block}
+        if whole:
+            del sizes[self.step]
         extents = [const(sizes[a]) if a in sizes else extent_of((a,)) for a in axes]
         size = const(1)
         for extent in extents:
@@ -142,11 +160,14 @@ class Workspace:
         def offset(env: Env) -> Expression:
             total, stride = const(0), const(1)
             for a, extent in zip(reversed(axes), reversed(extents), strict=True):
-                total = total + (env.values[a] - self.origin(a)) * stride
+                origin = self.origin(a) if a in sizes else const(0)
+                total = total + (env.values[a] - origin) * stride
                 stride = stride * extent
             return total
 
-        return Row(self.values.new_scratch(dtype or self.dtype, size), offset, self.blocks.depth)
+        buffer = self.values.new_scratch(dtype, size)
+        self.dtypes[buffer] = dtype
+        return Row(buffer, offset, self.blocks.depth)
 
     def origin(self, a: Symbol) -> Expression:
         if a is self.lane:
@@ -157,7 +178,7 @@ class Workspace:
         """What the row holds now: loaded in the innermost loop."""
         # The evaluator would give the value it knows; state is another one after each block.
         offset, level = self.values.canonical(row.offset(env)), self.blocks.depth
-        tile = self.blocks.new(offset.symbols(), self.dtype, level)
+        tile = self.blocks.new(offset.symbols(), self.dtypes[row.buffer], level)
         self.blocks.put(Load(tile, row.buffer, offset), level)
         return tile
 
@@ -173,6 +194,11 @@ class Workspace:
             # no loop would move out, above the stores of the next block.
             row.level, row.ready = self.blocks.depth, True
         self.values.rows.update(rows)
+
+    def forget(self, terms: Iterable[Term]) -> None:
+        """From here on these terms are computed anew."""
+        for term in terms:
+            self.values.rows.pop(term, None)
 
     # --- loops and values
 
@@ -205,49 +231,38 @@ class Workspace:
             self.blocks.close()
 
     def rescaled(self, member: Member, env: Env) -> Tile:
-        """A sum so far, as it is under the new maximum."""
-        factor = self.read(self.rescale[member.base, member.factor], env)
-        return self.arithmetic.apply("Mul", self.read(self.sums[member], env), factor)
+        """A result so far, as it is under the new maximum."""
+        value = self.read(self.state[member.term], env)
+        if member.rate is None:
+            return value
+        return self.arithmetic.apply("Mul", value, self.read(self.rescale[member.rate], env))
 
-    def move(self, old: Tile, new: Tile, env: Env) -> None:
+    def move(self, maximum: Reduction, old: Tile, new: Tile, env: Env) -> None:
         """Stores a new maximum, and what sums are multiplied by because it moved."""
         for rate, row in self.rescale.items():
-            self.write(row, env, self.arithmetic.moved(rate, old, new))
-        self.write(self.maximum, env, new)
+            if rate.maximum is maximum:
+                self.write(row, env, self.arithmetic.moved(rate, old, new))
+        self.write(self.state[maximum], env, new)
 
-    def know_maximum(self, env: Env) -> None:
+    def know_maximum(self, maximum: Reduction, env: Env) -> None:
         """From here on, in the innermost loop, the maximum enters exponents."""
-        self.know(self.cascade.maximum, env, self.arithmetic.safe(self.read(self.maximum, env)))
+        self.know(maximum, env, self.arithmetic.safe(self.read(self.state[maximum], env)))
 
     def know(self, term: Term, env: Env, tile: Tile) -> None:
         """From here on, in the innermost loop, `term` is `tile`."""
         self.blocks.stack[-1].known[self.values.key(term, env)] = tile
 
-    # --- what the sums use
-
-    def exponentials(self) -> list[Term]:
-        """The exponentials of the sums that use the maximum."""
-        found: dict[Term, None] = {}
-        is_read = self.group.reads.__contains__
-        for member in self.cascade.members:
-            for term in below(member.term.args, is_read):
-                mine = term.op == member.base and self.cascade.maximum in below((term,), is_read)
-                if mine and not term.axes.isdisjoint((self.step, *self.outer_steps)):
-                    found[term] = None
-        return list(found)
-
-    def exponential_rows(self, x: Row, axes: Axes) -> dict[Term, Row]:
-        """Where the exponentials go: the first in the place of x, where that is not needed."""
-        found = self.exponentials()
-        is_read = self.group.reads.__contains__
-        factors = [m.term.args[0] for m in self.cascade.members if self.extra(m.term)]
-        later = below(factors, lambda t: t in found or is_read(t))
-        rows = {e: self.row(axes) for e in found[1:]}
-        return {found[0]: self.row(axes) if self.x in later else x, **rows}
-
-    def kept(self) -> list[Term]:
-        """Contractions that the sums need beside x."""
-        is_read = self.group.reads.__contains__
-        factors = [m.term.args[0] for m in self.cascade.members]
-        seen = below(factors, lambda t: t in (self.x, self.cascade.maximum) or is_read(t))
-        return [r for r in self.cascade.inner if r in seen]
+    def exponential_rows(self, sweep: Sweep, axes: Axes) -> dict[Term, Row]:
+        """Where the exponentials go: the first of a maximum in the place of what is maximised,
+        where that is not needed any more.
+        """
+        rows: dict[Term, Row] = {}
+        free = {maximum.args[0] for maximum in sweep.maxima}
+        for e, maximum in sweep.exponentials().items():
+            (x,) = maximum.args
+            if x in free - self.kept and not sweep.needs_later(x):
+                free.remove(x)
+                rows[e] = self.values.rows[x]
+            else:
+                rows[e] = self.row(axes, e.dtype)
+        return rows

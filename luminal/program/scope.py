@@ -63,7 +63,7 @@ class Scope:
         order = {term: k for k, term in enumerate(selection.choices)}
         merges = [sorted(merge, key=order.__getitem__) for merge in selection.merges]
         self.merged = {term: merge for merge in merges for term in merge}  # in order
-        self.cascades = {cascade.maximum: cascade for cascade in selection.cascades}
+        self.cascades = {cascade.first: cascade for cascade in selection.cascades}
         for term in selection.choices:
             if term.is_leaf:
                 self.places[term] = self.leaf(term)
@@ -221,11 +221,11 @@ class Scope:
         for reduction in group.reductions if self.cascades else ():
             if reduction in self.cascades:
                 cascade = self.cascades[reduction]
-                order = group.reductions.index
                 # In the kernel's own order, whatever order a Selection names them in: steps of one
                 # key are one kernel, and the key leaves members out.
-                members = tuple(sorted(cascade.members, key=lambda m: order(m.term)))
-                return CascadeStep(group, replace(cascade, members=members))
+                members = sorted(cascade.members, key=lambda m: group.reductions.index(m.term))
+                members.sort(key=lambda m: m.sweep)
+                return CascadeStep(group, replace(cascade, members=tuple(members)))
         return NestStep(group)
 
     def group(self, stores: tuple[Store, ...]) -> Group:

@@ -17,7 +17,7 @@ from luminal.algebra.terms import Frame, Phase, Reduction, Term, dependents, ter
 from luminal.dots import Dot
 from luminal.errors import VerifyError
 from luminal.kernel import neighbours
-from luminal.kernel.cascade import Cascade, Refusal, derive
+from luminal.kernel.cascade import Cascade, Refusal, derive, starts
 from luminal.kernel.group import Place
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.target import Target
@@ -189,28 +189,32 @@ def _verify_cascades(selection: Selection) -> None:
     computed = [set(selection.computed(kernel)) for kernel in kernels]
     taken: set[tuple[Term, ...]] = set()
     for cascade in selection.cascades:
-        maximum = cascade.maximum
-        homes = [k for k, terms in zip(kernels, computed, strict=True) if maximum in terms]
+        first = cascade.first
+        homes = [k for k, terms in zip(kernels, computed, strict=True) if first in terms]
         if len(homes) != 1 or homes[0] in taken:
-            raise VerifyError(f"selection: {maximum!r} and its sums are not one pass of one kernel")
+            raise VerifyError(f"selection: the cascade of {first!r} is no single one of one kernel")
         (kernel,) = homes
         taken.add(kernel)
         reason = _no_cascade(selection, cascade, kernel)
         if reason is not None:
-            raise VerifyError(f"selection: {maximum!r} and its sums are no cascade: {reason}")
+            raise VerifyError(f"selection: what begins with {first!r} is no cascade: {reason}")
 
 
 def _no_cascade(selection: Selection, cascade: Cascade, kernel: tuple[Term, ...]) -> str | None:
     """Why the reductions do not run in one pass in this kernel; None if they do."""
     terms = selection.computed(kernel)
     reductions = [t for t in terms if isinstance(t, Reduction)]
-    above = dependents(terms, (cascade.maximum,))
+
+    def is_read(term: Term) -> bool:
+        return not selection.computes(kernel, term)
+
+    above = dependents(terms, starts(cascade.first, is_read))
     # Derived again rather than believed: a Selection may come from a text, a search, or a mistake.
-    found = derive(cascade.maximum, reductions, above, lambda t: not selection.computes(kernel, t))
+    found = derive(cascade.first, reductions, above, is_read)
     if isinstance(found, Refusal):
         return found.reason
     if {*found.members} != {*cascade.members}:
-        return f"the sums that use it are {[member.term for member in found.members]}"
+        return f"its members are {[member.term for member in found.members]}"
     if {*found.inner} != {*cascade.inner}:
         return f"the contractions of a step are {[*found.inner]}"
     return None

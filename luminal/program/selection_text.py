@@ -6,15 +6,16 @@
     output y = %10 [a0, a2]
     merge %3 %10
     read %10.0 = 1
-    cascade %4 sums %6 Exp(-1.0), %8 Exp(-1.0) over %2
+    cascade %4, %6 Exp(-1.0 * %4), %8 Exp(-1.0 * %4) over %2
     dot %3 bf16x2
     call %9 blas
 
 A stored term shows the order of its axes and its layouts, canonical first; so does a leaf that is
 copied into others. `merge` joins stored terms in one kernel; `read %10.0 = 1` says that operand 0
-of %10 is read in its layout number 1. `cascade` runs a maximum in one pass with sums, which a move
-of it by d multiplies by exp(-1.0*d), and with contractions done anew in each step. `dot` names the
-instruction that computes a contraction, `call` the library that a stored term's kernel calls.
+of %10 is read in its layout number 1. `cascade` runs reductions in one pass, in which a move of %4
+by d multiplies %6 and %8 by exp(-1.0*d), with contractions done anew in each step; what stands
+behind a `then` is in the next sweep over the steps. `dot` names the instruction that computes a
+contraction, `call` the library that a stored term's kernel calls.
 
 A text is read against the lowered graph it belongs to (HLIR's text gives that back). It is that
 graph which knows what a text only names: the values behind leaves, opaque operations with the
@@ -36,14 +37,14 @@ from luminal.hlir.cursor import Line
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import OPS, Value
 from luminal.hlir.printer import WORD
-from luminal.kernel.cascade import Cascade, Member
+from luminal.kernel.cascade import Cascade, Member, Rate
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.shape.expression import Expression, Symbol, axis, symbol
 from luminal.shape.parse import parse as parse_expression
 
 _NUMBER = re.compile(r"%\d+")
-_RATE = re.compile(r"(\w+)\((.+)\)")
+_RATE = re.compile(r"(\w+)\((.+) \* (%\d+)\)")
 _RESIDENCE = re.compile(r"[a-z+]+")
 
 
@@ -74,10 +75,18 @@ class _Printer(Printer):
         ]
 
     def cascade(self, cascade: Cascade) -> str:
-        """`%4 sums %6 Exp(-1.0) over %2`."""
-        sums = (f"{self.number(m.term)} {m.base}({m.factor!r})" for m in cascade.members)
+        """`%4, %6 Exp(-1.0 * %4) over %2`."""
+        sweeps = [[m for m in cascade.members if m.sweep == n] for n in range(cascade.sweeps)]
+        members = " then ".join(", ".join(map(self.member, sweep)) for sweep in sweeps)
         over = [" over " + ", ".join(map(self.number, cascade.inner))] if cascade.inner else []
-        return "".join((f"{self.number(cascade.maximum)} sums {', '.join(sums)}", *over))
+        return "".join((members, *over))
+
+    def member(self, member: Member) -> str:
+        rate = member.rate
+        if rate is None:
+            return self.number(member.term)
+        factor = f"{rate.factor!r} * {self.number(rate.maximum)}"
+        return f"{self.number(member.term)} {rate.base}({factor})"
 
     def note(self, term: Term) -> str:
         choice = self.selection.choices[term]
@@ -199,20 +208,22 @@ class _Reader:
         self.roots.append(Root(sink, self.term(line.match(_NUMBER)), self.frame(line)))
 
     def cascade(self, line: Line) -> Cascade:
-        maximum = self.reduction(line.match(_NUMBER))
-        line.expect("sums")
-        sums, _, over = line.rest().partition(" over ")
-        members = tuple(map(self.member, sums.split(", ")))
+        text, _, over = line.rest().partition(" over ")
+        sweeps = enumerate(text.split(" then "))
+        members = tuple(self.member(each, n) for n, sweep in sweeps for each in sweep.split(", "))
         inner = tuple(map(self.reduction, over.split(", "))) if over else ()
-        return Cascade(maximum, members, inner)
+        return Cascade(members, inner)
 
-    def member(self, text: str) -> Member:
-        """`%6 Exp(-1.0)`."""
+    def member(self, text: str, sweep: int) -> Member:
+        """`%6 Exp(-1.0 * %4)`, or `%4` alone."""
         number, _, rate = text.partition(" ")
+        if not rate:
+            return Member(self.reduction(number), sweep)
         found = _RATE.fullmatch(rate)
         if found is None:
-            raise ValueError(f"{rate!r} is no rate of a sum, as Exp(-1.0) is")
-        return Member(self.reduction(number), found[1], float(found[2]))
+            raise ValueError(f"{rate!r} is no rate of a sum, as Exp(-1.0 * %4) is")
+        moved = Rate(self.reduction(found[3]), found[1], float(found[2]))
+        return Member(self.reduction(number), sweep, moved)
 
     # --- terms
 

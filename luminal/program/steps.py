@@ -39,7 +39,7 @@ class CascadeStep:
     @property
     def key(self) -> Hashable:
         """Steps of one key make one kernel."""
-        return CascadeStep, self.group.form.key, self.group.terms.index(self.cascade.maximum)
+        return CascadeStep, self.group.form.key, self.group.terms.index(self.cascade.first)
 
 
 @dataclass(frozen=True, slots=True)

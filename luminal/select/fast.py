@@ -83,7 +83,7 @@ def select(
 def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     """The spelling that `fast` prefers."""
     nested = nest(Respelled(lowered, {}))
-    spelled = spell(nested, costs.shares) if numerics.allows(ROUNDING) else nested
+    spelled = spell(nested, costs) if numerics.allows(ROUNDING) else nested
     tiled = winograd(spelled, costs.tiles) if numerics.allows(DOMAIN) else spelled
     return split_reductions(private_sums(tiled, costs.shares, numerics), costs)
 
@@ -133,7 +133,7 @@ class _Fast:
         }
         # A pass rescales its sums, which rounds otherwise than two passes do.
         rounds = numerics.allows(ROUNDING)
-        self.passes = cascades.find(self.order, self.forced, costs.shares) if rounds else ()
+        self.passes = cascades.find(self.order, self.forced, costs) if rounds else ()
         self.in_pass = {t for p in self.passes for t in (*p.step, *p.inner)}
         self.in_pass |= {r for p in self.passes for r in p.cascade.reductions}
         self.leaders = {root: p.roots[0] for p in self.passes for root in p.roots}

@@ -10,14 +10,14 @@ from __future__ import annotations
 from luminal.algebra.frames import never_empty
 from luminal.algebra.reductions import may_leave
 from luminal.algebra.terms import Reduction, Term, Terms, below
-from luminal.costs import Shares
+from luminal.costs import Costs
 from luminal.select import cascades
 from luminal.select.limits import KERNEL_TERMS
 from luminal.select.rewrite import Respelled
 from luminal.select.stored import stored_anyway
 
 
-def spell(program: Respelled, shares: Shares) -> Respelled:
+def spell(program: Respelled, costs: Costs) -> Respelled:
     """The same program with such quotients pulled out."""
     wanted = {term for term in program.order() if _quotient(term) is not None}
     if not wanted:
@@ -25,11 +25,12 @@ def spell(program: Respelled, shares: Shares) -> Respelled:
     # Whether it pays is known of the new spelling only: spell all, keep those whose sum cascades.
     spelled, new = _pulled_out(program, wanted)
     after = spelled.order()
-    products = (new[term].args[0].args[0] for term in wanted)
-    # A new pass is that of a maximum which these sums use: others need not be looked at again.
-    near = below(products, lambda t: t.is_reduction)
+    # A new pass begins with a reduction that these sums or what divides them use, or with one of
+    # these: others need not be looked at again.
+    sums, divisors = ([new[term].args[k] for term in wanted] for k in (0, 1))
+    near = below([*(r.args[0] for r in sums), *divisors], lambda t: t.is_reduction)
     forced = stored_anyway(spelled.lowered.roots, after)
-    found = cascades.find(after, forced, shares, near.keys())
+    found = cascades.find(after, forced, costs, near.keys() | {*sums})
     in_pass = {member.term for each in found for member in each.cascade.members}
     useful = {term for term in wanted if new[term].args[0] in in_pass}
     return spelled if useful == wanted else _pulled_out(program, useful)[0]

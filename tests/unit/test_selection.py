@@ -13,7 +13,7 @@ import luminal as lm
 from luminal.algebra.frames import upper
 from luminal.algebra.lower import lower
 from luminal.errors import VerifyError
-from luminal.kernel.cascade import Cascade, Member
+from luminal.kernel.cascade import Cascade, Member, Rate
 from luminal.nn import functional as F
 from luminal.program.selection import Residence, Selection, verify
 from luminal.select.fast import select
@@ -196,18 +196,26 @@ def attention(q: Any, k: Any, v: Any) -> Any:
 def test_a_cascade_is_recorded() -> None:
     selection = selected(attention, (40, 8), (70, 8), (70, 8))
     (cascade,) = selection.cascades
-    assert cascade.maximum.op == "Max"
-    assert [member.base for member in cascade.members] == ["Exp", "Exp"]
+    assert cascade.first.op == "Max"
+    rates = [member.rate for member in cascade.members]
+    assert rates == [None, *[Rate(cascade.first, "Exp", -1.0)] * 2]
     assert [term.op for term in cascade.inner] == ["Sum"]
     assert selected(lambda x: x.softmax(-1), (8, 64)).cascades == ()
 
 
 def without_a_sum(found: Cascade) -> tuple[Cascade, ...]:
-    return (replace(found, members=found.members[:1]),)
+    return (replace(found, members=found.members[:2]),)
 
 
 def at_another_rate(found: Cascade) -> tuple[Cascade, ...]:
-    return (replace(found, members=tuple(replace(m, factor=-2.0) for m in found.members)),)
+    first, *sums = found.members
+    rate = Rate(found.first, "Exp", -2.0)
+    return (replace(found, members=(first, *(replace(m, rate=rate) for m in sums))),)
+
+
+def in_another_sweep(found: Cascade) -> tuple[Cascade, ...]:
+    first, *sums = found.members
+    return (replace(found, members=(first, *(replace(m, sweep=1) for m in sums))),)
 
 
 def without_the_contraction(found: Cascade) -> tuple[Cascade, ...]:
@@ -215,15 +223,16 @@ def without_the_contraction(found: Cascade) -> tuple[Cascade, ...]:
 
 
 def of_a_sum(found: Cascade) -> tuple[Cascade, ...]:
-    return (replace(found, maximum=found.members[0].term),)
+    return (replace(found, members=found.members[1:]),)
 
 
 PLANTED: dict[str, tuple[Callable[[Cascade], tuple[Cascade, ...]], str]] = {
-    "a sum left out": (without_a_sum, "are no cascade: the sums that use it are"),
-    "another rate": (at_another_rate, "are no cascade: the sums that use it are"),
+    "a sum left out": (without_a_sum, "is no cascade: its members are"),
+    "another rate": (at_another_rate, "is no cascade: its members are"),
+    "another sweep": (in_another_sweep, "is no cascade: its members are"),
     "a contraction left out": (without_the_contraction, "the contractions of a step are"),
-    "a sum as the maximum": (of_a_sum, "are no cascade: no sum over the same axes uses it"),
-    "twice": (lambda found: (found, found), "are not one pass of one kernel"),
+    "a maximum left out": (of_a_sum, "is no cascade: its members are"),
+    "twice": (lambda found: (found, found), "is no single one of one kernel"),
 }
 
 
@@ -240,6 +249,7 @@ def test_reductions_of_two_kernels_are_no_cascade() -> None:
     product, *_ = (t for t in selection.choices if t.op == "Sum")
     (maximum,) = (t for t in selection.choices if t.op == "Max")
     (total,) = (t for t in selection.choices if t.op == "Sum" and t is not product)
-    found = Cascade(maximum, (Member(total, "Exp", -1.0),), (product,))
-    with pytest.raises(VerifyError, match="are no cascade: no contraction"):
+    sums = Member(total, rate=Rate(maximum, "Exp", -1.0))
+    found = Cascade((Member(maximum), sums), (product,))
+    with pytest.raises(VerifyError, match="is no cascade: no contraction"):
         verify(replace(selection, cascades=(found,)))

@@ -89,6 +89,48 @@ def two_axes_of_keys(q: lm.Tensor, k: lm.Tensor, v: lm.Tensor, bias: lm.Tensor) 
     return scores.reshape(2, 70, 280).softmax(-1) @ v.reshape(2, 280, 24)
 
 
+def summed_first(q: lm.Tensor, k: lm.Tensor, v: lm.Tensor) -> lm.Tensor:
+    """A quotient whose sum needs no maximum."""
+    weights = (q @ k.mT * 0.2).exp()
+    return (weights / weights.sum(-1, keepdim=True)) @ v
+
+
+def sink(q: lm.Tensor, k: lm.Tensor, v: lm.Tensor, s: lm.Tensor) -> lm.Tensor:
+    """A score beside those of the keys that has no value."""
+    scores = q @ k.mT * 0.2
+    top = scores.amax(-1, keepdim=True).maximum(s)
+    weights = (scores - top).exp()
+    return (weights @ v) / (weights.sum(-1, keepdim=True) + (s - top).exp())
+
+
+def entropy(q: lm.Tensor, k: lm.Tensor) -> lm.Tensor:
+    weights = (q @ k.mT * 0.2).softmax(-1)
+    return -(weights * weights.log()).sum(-1)
+
+
+def two_softmaxes(q: lm.Tensor, k: lm.Tensor, v: lm.Tensor) -> tuple[lm.Tensor, lm.Tensor]:
+    scores = q @ k.mT * 0.2
+    return scores.softmax(-1) @ v, (scores * 2).softmax(-1) @ v
+
+
+def masked_relu(fill: float) -> Fn:
+    def fn(q: lm.Tensor, k: lm.Tensor, v: lm.Tensor) -> lm.Tensor:
+        i, j = positions(q, q.extents[-2], k.extents[-2])
+        return lm.where(j <= i, q @ k.mT, fill).relu() @ v
+
+    return fn
+
+
+def of_scores(fn: Callable[[lm.Tensor], lm.Tensor]) -> tuple[Fn, Shapes]:
+    """A function of the scores alone."""
+    return (lambda q, k: fn(q @ k.mT * 0.2)), {n: QKV[n] for n in "qk"}
+
+
+def mapped(fn: Callable[[lm.Tensor], lm.Tensor]) -> tuple[Fn, Shapes]:
+    """Products with what a function makes of the scores."""
+    return (lambda q, k, v: fn(q @ k.mT * 0.2) @ v), QKV
+
+
 def difference(q: lm.Tensor, k: lm.Tensor, v: lm.Tensor, p: lm.Tensor, o: lm.Tensor) -> lm.Tensor:
     return attend(q, k, v) - 0.5 * attend(p, o, v)
 
@@ -134,6 +176,32 @@ CASES: dict[str, tuple[Fn, Shapes]] = {
         two_axes_of_keys,
         {"q": (2, 70, 24), "k": (2, 7, 40, 24), "v": (2, 7, 40, 24), "bias": (7,)},
     ),
+    "relu": mapped(lambda s: s.relu()),
+    "sigmoid": mapped(lambda s: s.sigmoid()),
+    "silu": mapped(lambda s: s * s.sigmoid()),
+    "squared relu": mapped(lambda s: s.relu().square()),
+    "product of three": mapped(lambda s: s),
+    "relu, dynamic": (
+        lambda q, k, v: (q @ k.mT).relu() @ v,
+        {"q": (2, "s", 16), "k": (2, "t", 16), "v": (2, "t", 16)},
+    ),
+    "relu, few queries": (
+        lambda q, k, v: (q @ k.mT).relu() @ v,
+        {**QKV, "q": (8, 5, 24), "k": (8, 600, 24), "v": (8, 600, 24)},
+    ),
+    "relu, causal": (masked_relu(-np.inf), dict.fromkeys("qkv", (2, 300, 24))),
+    "relu, causal, zeros": (masked_relu(0.0), dict.fromkeys("qkv", (2, 99, 24))),
+    "summed first": (summed_first, QKV),
+    "greatest": of_scores(lambda s: s.amax(-1)),
+    "least": of_scores(lambda s: s.amin(-1)),
+    "where greatest": of_scores(lambda s: s.argmax(-1)),
+    "sum": of_scores(lambda s: s.relu().sum(-1)),
+    "variance": of_scores(lambda s: s.var(-1)),
+    "entropy": (entropy, {n: QKV[n] for n in "qk"}),
+    "logarithms": mapped(lambda s: s.log_softmax(-1)),
+    "centred": mapped(lambda s: s - s.mean(-1, keepdim=True)),
+    "sink": (sink, QKV | {"s": (1,)}),
+    "two softmaxes": (two_softmaxes, QKV),
     "difference": (difference, QKV | {"p": (2, 70, 24), "o": (2, 300, 24)}),
 }
 DIMS: dict[Any, int] = {"s": 45, "t": 131}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from luminal.algebra.frames import extent_of
+from luminal.algebra.terms import axis_order
 from luminal.kernel.cascade import Cascade, lane_axis
 from luminal.kernel.cascade_work import Blocking, contiguous
 from luminal.kernel.cost import label
@@ -61,7 +62,7 @@ def _offered(
 def plan(group: Group, cascade: Cascade, target: Target, choices: Choices) -> Plan:
     """The choices that are made when they are asked for."""
     lane = lane_axis(cascade)
-    width = target.vector_lanes(cascade.maximum.dtype.size)
+    width = target.vector_lanes(cascade.first.args[0].dtype.size)
     positions = 1 if lane is None else estimate(extent_of((lane,)))
     along = choices.pick("along", *_directions(group, cascade, positions))
     if along == "lanes":
@@ -75,15 +76,35 @@ def plan(group: Group, cascade: Cascade, target: Target, choices: Choices) -> Pl
         rows, vectors = choices.pick("tile", "4x4", ("8x2", "4x2")).split("x")
     chains = MAXIMA if along == "lanes" else PARTS
     tile = int(rows), int(vectors)
-    return along, Blocking(lane, width, block, steps, *tile, chains, DOTS, COPIED)
+    return along, Blocking(
+        lane,
+        width,
+        block,
+        steps,
+        *tile,
+        chains,
+        DOTS,
+        COPIED,
+        _keeps(cascade, block, target, choices),
+    )
+
+
+def _keeps(cascade: Cascade, block: int, target: Target, choices: Choices) -> bool:
+    """Does a cache keep what several sweeps need of all steps?"""
+    if cascade.sweeps == 1 or not cascade.inner:
+        return False
+    steps = estimate(extent_of(axis_order(cascade.steps)))
+    size = block * steps * sum(r.dtype.size for r in cascade.inner)
+    rule, other = ("kept", "anew") if 2 * size <= target.l2_bytes else ("anew", "kept")
+    return choices.pick("sweeps", rule, (other,)) == "kept"
 
 
 def _directions(group: Group, cascade: Cascade, positions: int) -> tuple[str, tuple[str, ...]]:
     """What vectors run along by rule, and the other where there is one."""
     if positions == 1:
         return "steps", ()
-    (x,) = cascade.maximum.args
-    lie = not cascade.inner and all(contiguous(group, x, a) for a in cascade.maximum.attrs)
+    (x,) = cascade.first.args
+    lie = not cascade.inner and all(contiguous(group, x, a) for a in cascade.steps)
     if positions <= FEW_LANES or lie:
         return "steps", ("lanes",)
     return "lanes", ("steps",)
