@@ -24,6 +24,7 @@ from luminal.kernel.loops import SHORT_STEP
 from luminal.kernel.neighbours import word_offset
 from luminal.kernel.tile_ir import Load, Store
 from luminal.shape.expression import ONE, TRUE, ZERO, Expression, Symbol, const
+from luminal.shape.prove import simplify
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +271,12 @@ def _place(
     if wide is not None:
         (offset, guard), lane, position = tiles.by_lane((offset, guard), wide, position)
         lanes = Lanes(tiles.index, lane, tiles.pieces[wide].width, values)
+    if tiles.holds:
+        guard = simplify(guard, tiles.holds)
     if guard is not TRUE:
         guard = tiles.moved(guard, position)
+        if lanes is None and tiles.whole:
+            guard = simplify(guard, tuple(tiles.whole.values()))
         masks.append(tiles.index.condition(guard) if lanes is None else lanes.mask(guard))
     if also is not None:
         masks.append(also)

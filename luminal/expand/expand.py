@@ -19,6 +19,7 @@ from luminal.expand.pointwise import POINTWISE
 from luminal.expand.runs import write_runs
 from luminal.expand.sort import working_memory, write_sort
 from luminal.expand.tiles import Elements, Tiles
+from luminal.expand.versions import write_versions
 from luminal.kernel import tile_ir
 from luminal.kernel.scratch import scratch_buffers, scratch_offsets
 from luminal.kernel.tile_ir import (
@@ -242,7 +243,7 @@ class _Expansion:
         write_sort(self.tiles, statement)
 
     def loop(self, statement: Loop) -> None:
-        write_loop(self.tiles, statement, self.body)
+        write_versions(self.tiles, statement, lambda: write_loop(self.tiles, statement, self.body))
 
     def runs(self, statement: Runs) -> None:
         write_runs(self.tiles, statement, self.body)

@@ -16,7 +16,7 @@ from luminal.expand.ir import Operand
 from luminal.expand.lanes import Lanes
 from luminal.expand.tiles import Digits, Elements, Pieces, Tiles, is_divided
 from luminal.kernel.tile_ir import NESTED, Carry, Index, Load, Loop, Statement, Store
-from luminal.shape.expression import ZERO, Expression, Symbol, maximum, opaque
+from luminal.shape.expression import ZERO, Expression, Symbol, all_of, maximum, opaque
 
 Body = Callable[[tuple[Statement, ...]], None]
 
@@ -149,8 +149,17 @@ def _enter(tiles: Tiles, loop: Loop, steps: _Steps, base: Operand) -> None:
         tiles.active.append(loop.axis)
     if steps.pieces.width > 1 and loop.lanes.count == 1 and _divides(loop.body, loop.axis):
         _split_lanes(tiles, loop, steps.pieces)
+    if not steps.masked and loop.tile > 1 and steps.pieces == tiles.cut(loop):
+        pieces = steps.pieces
+        beyond = pieces.step if loop.axis in tiles.dealt else 1  # a lane's own positions
+        last = loop.axis + (pieces.size - beyond)
+        tiles.whole[loop.axis] = all_of(last < end for end in _ends(loop.stop))
     if steps.masked:
         tiles.live[loop.axis] = list(_live(tiles, loop.axis, steps, base))
+
+
+def _ends(stop: Expression) -> tuple[Expression, ...]:
+    return stop.args if stop.op == "min" else (stop,)
 
 
 def _divides(body: Sequence[Statement], axis: Symbol) -> bool:
@@ -192,6 +201,7 @@ def _live(tiles: Tiles, axis: Symbol, steps: _Steps, base: Operand) -> Iterator[
 def _leave(tiles: Tiles, loop: Loop) -> None:
     tiles.digits.pop(loop.axis, None)
     tiles.live.pop(loop.axis, None)
+    tiles.whole.pop(loop.axis, None)
     if loop.tile > 1:
         tiles.active.pop()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import luminal as lm
@@ -13,6 +14,7 @@ from luminal.dtypes import DType
 from luminal.dump import Dump
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import OPS
+from luminal.nn import functional
 from tests.backends import op_table
 from tests.expand.launches import compared
 from tests.fuzz.cpu_run import compiled, cut_small, run
@@ -58,6 +60,35 @@ def test_counts_are_added_inside_one_branch() -> None:
     text = Dump(graph.graph(), registry.find("cpu")).text("expanded")
     assert re.search(r"if %\d+:\n +%(\d+): i64 = load .*\n +%(\d+): i64 = add %\1 1\n +store", text)
     assert not re.search(r": i64 = load .* if ", text)
+
+
+def convolution(padding: int = 1, stride: int = 1) -> lm.Graph:
+    graph = lm.Graph()
+    x, w = graph.tensor((1, 3, 18, 21), name="x"), graph.weight((16, 3, 3, 3), name="w")
+    functional.conv2d(x, w, padding=padding, stride=stride).output("y")
+    return graph
+
+
+def test_far_from_the_edges_a_convolution_has_few_masks() -> None:
+    text = Dump(convolution().graph(), registry.find("cpu")).text("expanded")
+    kernel = text[text.rindex("kernel()") :]
+    versions = re.split(r"\n +if %\d+:", kernel)[1:]
+    masks = [len(re.findall(r"= load b0.* if ", version)) for version in versions]
+    assert len(masks) >= 2
+    assert masks[0] <= masks[1] // 3  # of a tile only its first and last position
+
+
+@pytest.mark.parametrize(("padding", "stride"), [(1, 1), (2, 1), (1, 2)])
+def test_convolutions_in_two_versions(padding: int, stride: int) -> None:
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape, np.float32) for shape in ((1, 3, 18, 21), (16, 3, 3, 3)))
+    with compared() as launches:
+        found = lm.compile(convolution(padding, stride))({"x": x, "w": w})["y"]
+    assert launches.count
+    wide = np.pad(x[0].astype(np.float64), [(0, 0), (padding,) * 2, (padding,) * 2])
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))
+    expected = np.einsum("cyxij,ocij->oyx", windows[:, ::stride, ::stride], w)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.long
