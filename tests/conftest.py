@@ -1,7 +1,6 @@
 """What every test gets: verifiers and poison on, and the folder of real inputs if there is one.
 
-Most tests are compiles of a few milliseconds, so what a session keeps counts: the collector walks
-what all tests before have left, and a helper process takes the core of another test.
+Most tests are compiles of a few milliseconds: what slows all of them a little counts.
 """
 
 from __future__ import annotations
@@ -24,9 +23,6 @@ __all__ = ["pytest_collection_modifyitems", "pytest_configure"]  # hooks
 
 SHARED_DATA = Path(__file__).resolve().parents[1] / "../shared/data"
 
-RARELY = (50_000, 20, 100)
-"""Allocations until the collector walks young objects, then how often it walks older ones."""
-
 # A machine that is busy is no fault of what is tested.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
@@ -45,7 +41,6 @@ def pytest_collection() -> Generator[None]:
     with garbage.held():
         result = yield
     gc.freeze()
-    gc.set_threshold(*RARELY)
     return result
 
 
@@ -53,6 +48,16 @@ def pytest_collection() -> Generator[None]:
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden texts are to be written anew."""
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_to_walk_for_others() -> Iterator[None]:
+    """A file's garbage goes with it, and the collector never again walks what is left: after some
+    thousand tests, imports and caches take it two seconds.
+    """
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

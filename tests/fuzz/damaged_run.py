@@ -25,6 +25,7 @@ import luminal as lm
 from luminal.errors import LoadError
 from luminal.loaders.checkpoint import read_tokenizer
 from luminal.models.generate import load
+from luminal.search.operands import MEMORY
 from tests.fuzz.damaged_models import Damaged, damaged
 
 MEGABYTE = 1 << 20
@@ -179,7 +180,7 @@ def outcomes(first: int, last: int, limits: Limits, planted: bool = False) -> It
 
 def _until_death(first: int, last: int, limits: Limits, planted: bool) -> Iterator[Outcome]:
     arguments = [str(first), str(last), str(limits.megabytes), *(["planted"] if planted else [])]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.fuzz.damaged_run", *arguments],
             stdout=subprocess.PIPE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ MODULES = sorted(
 )
 
 
+@functools.cache
 def imports(module: str) -> set[str]:
     """What a module imports when it runs, by its syntax tree."""
     found = set()
@@ -44,7 +46,8 @@ def _run(node: ast.AST) -> Iterator[ast.AST]:
         children = [*ast.iter_child_nodes(node)]
     yield node
     for child in children:
-        yield from _run(child)
+        if not isinstance(child, ast.expr):  # imports are statements
+            yield from _run(child)
 
 
 def _path(module: str) -> Path:
