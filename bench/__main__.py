@@ -20,8 +20,8 @@ from luminal.runtime.report_text import table_lines
 
 SUBJECTS = (
     "start", "small", "pointwise", "reductions", "scatter", "matmul", "attention", "blocks",
-    "convolution", "language_model", "training", "moe", "torch_compile", "onnx_runtime",
-    "compile_time", "search", "serving",
+    "convolution", "beside", "language_model", "training", "moe", "torch_compile",
+    "onnx_runtime", "compile_time", "search", "serving",
 )  # fmt: skip
 QUICK = ("small", "pointwise", "reductions", "matmul", "attention", "blocks", "convolution")
 RESULTS = Path(__file__).parent / "results.json"

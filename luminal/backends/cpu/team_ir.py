@@ -29,7 +29,9 @@ it rouses those that sleep for the next.
 
 *Placement.* The kernel likes to wake a worker on its caller's CPU, where both run at half speed.
 So workers are pinned while there are CPUs enough, and a caller found on its worker's CPU swaps
-it with the one no worker has (`home`).
+it with the one no worker has (`home`). Where another process has taken the CPU of a worker that
+holds chunks, the caller does not wait until the kernel gives it back, which takes milliseconds: the
+worker goes to that one CPU too, which is the caller's, and the caller sleeps (`lend`).
 """
 
 from __future__ import annotations
@@ -64,8 +66,8 @@ _LAYOUT = {
     # ... and the words of the team whose first worker it is.
     "RUN": 5 * LINE,
     "SIZE": 5 * LINE + 8,
-    "SPINS": 5 * LINE + 12,
-    "START": 5 * LINE + 16,
+    "SPINS": 5 * LINE + 16,
+    "START": 5 * LINE + 24,
     "DONE": 6 * LINE,
     "DONE_SLEEPERS": 7 * LINE,
     "CALLER_CLAIMED": 8 * LINE,
@@ -81,13 +83,14 @@ _LAYOUT = {
     "OFFERED": 2,
     "IN": 3,
     "OUT": 4,
-    # A pause is about 50 ns.
-    "IDLE_SPINS": 4000,
-    "TEAM_SPINS": 2000,
+    # Ticks of the clock, 2 to 4 of them a nanosecond: idle workers and members that wait sleep
+    # after about 0.05 ms.
+    "IDLE_SPINS": 150_000,
+    "TEAM_SPINS": 150_000,
     # With more members than CPUs, whoever is awaited may need this very CPU.
-    "CROWDED_SPINS": 50,
-    # Ticks of the clock, about 0.1 ms: less than an idle worker spins.
-    "CLOSELY": 300_000,
+    "CROWDED_SPINS": 8_000,
+    # Less than an idle worker spins.
+    "CLOSELY": 130_000,
 }
 
 _DECLARATIONS = """
@@ -100,6 +103,7 @@ declare i32 @madvise(ptr, i64, i32)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @pthread_getcpuclockid(i64, ptr)
 declare i32 @pthread_setaffinity_np(i64, i64, ptr)
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_getcpu()

@@ -139,11 +139,11 @@ form: ; the first worker's block holds the team's words
   %own = getelementptr i8, ptr %team, i64 $CALLER_CLAIMED
   %n_cpus = load i32, ptr @n_cpus
   %crowded = icmp ugt i32 %size.narrow, %n_cpus
-  %spins = select i1 %crowded, i32 $CROWDED_SPINS, i32 $TEAM_SPINS
+  %spins = select i1 %crowded, i64 $CROWDED_SPINS, i64 $TEAM_SPINS
   %start.number = load atomic i64, ptr %done.at monotonic, align 8
   store ptr %run, ptr %run.at
   store i32 %size.narrow, ptr %size.at
-  store i32 %spins, ptr %spins.at
+  store i64 %spins, ptr %spins.at
   store i64 %start.number, ptr %start.at
   store atomic i32 0, ptr %entered.at monotonic, align 4
   store ptr %own, ptr %shares
@@ -187,7 +187,7 @@ release:
   %r.next = add i64 %r, 1
   %r.at = getelementptr ptr, ptr %members, i64 %r
   %released = load ptr, ptr %r.at
-  call void @release(ptr %released, i32 %spins)
+  call void @release(ptr %released, i64 %spins)
   %release.more = icmp ult i64 %r.next, %leased
   br i1 %release.more, label %release, label %exit
 exit:
@@ -199,18 +199,18 @@ exit:
 
 ; Take a run back from a worker that has not entered it or is OUT; one that is IN has no chunk left
 ; and soon steps out.
-define internal void @release(ptr %worker, i32 %spins) {
+define internal void @release(ptr %worker, i64 %spins) {
 entry:
   %state.at = getelementptr i8, ptr %worker, i64 $STATE
   %sleepers = getelementptr i8, ptr %worker, i64 $JOIN_SLEEPERS
   br label %again
 again:
-  %count = phi i32 [0, %entry], [%count.next, %linger], [%count, %take]
+  %begun = phi i64 [0, %entry], [%since, %linger], [%begun, %take]
   %state = load atomic i32, ptr %state.at acquire, align 4
   %in = icmp eq i32 %state, $IN
   br i1 %in, label %linger, label %take
 linger:
-  %count.next = call i32 @linger(ptr %state.at, i32 $IN, ptr %sleepers, i32 %count, i32 %spins)
+  %since = call i64 @linger(ptr %state.at, i32 $IN, ptr %sleepers, i64 %begun, i64 %spins, ptr null)
   br label %again
 take:
   %swap = cmpxchg ptr %state.at, i32 %state, i32 $IDLE seq_cst monotonic

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 WAITS_IR = """
-; One step of waiting for *word to change from `seen`: pause, or after `spins` pauses sleep. Returns
-; the pauses so far: who is roused spins again.
-define internal i32 @linger(ptr %word, i32 %seen, ptr %sleepers, i32 %count, i32 %spins) {
+; One step of waiting for *word to change from `seen`: pause, or sleep once `spins` ticks have
+; passed since `begun`. The first step begins at 0 and says when it was; who is roused spins again.
+; Who waits for the members of a team that is not null lends them its CPU before it sleeps.
+define internal i64 @linger(ptr %word, i32 %seen, ptr %sleepers, i64 %begun, i64 %spins,
+                            ptr %team) {
 entry:
-  %spinning = icmp ult i32 %count, %spins
-  br i1 %spinning, label %spin, label %sleep
+  %now = call i64 @llvm.readcyclecounter()
+  %first = icmp eq i64 %begun, 0
+  %since = select i1 %first, i64 %now, i64 %begun
+  %ticks = sub i64 %now, %since
+  %spinning = icmp ult i64 %ticks, %spins
+  br i1 %spinning, label %spin, label %rest
 spin:
   call void @llvm.x86.sse2.pause()
-  %count.next = add i32 %count, 1
-  ret i32 %count.next
+  ret i64 %since
+rest:
+  %lends = icmp ne ptr %team, null
+  br i1 %lends, label %lend, label %sleep
+lend:
+  call void @lend(ptr %team)
+  br label %sleep
 sleep:
   %before = atomicrmw add ptr %sleepers, i32 1 seq_cst
   %futex = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 128, i32 %seen, ptr null)
   %after = atomicrmw sub ptr %sleepers, i32 1 seq_cst
-  ret i32 0
+  ret i64 0
 }
 
 ; Wake whoever sleeps on a word that has just been changed (seq_cst).
@@ -58,22 +69,24 @@ stay:
   ret i1 true
 wait:
   %spins.at = getelementptr i8, ptr %team, i64 $SPINS
-  %spins = load i32, ptr %spins.at
+  %spins = load i64, ptr %spins.at
   %sleepers = getelementptr i8, ptr %team, i64 $DONE_SLEEPERS
   %state.at = getelementptr i8, ptr %self, i64 $STATE
   %caller = icmp eq ptr %self, null
+  %lender = select i1 %caller, ptr %team, ptr null
   br i1 %caller, label %again, label %out
 out:
   call void @step_out(ptr %self)
   br label %again
 again:
-  %count = phi i32 [0, %wait], [0, %out], [%count.next, %linger]
+  %begun = phi i64 [0, %wait], [0, %out], [%since, %linger]
   %done = load atomic i64, ptr %done.at acquire, align 8
   %reached = icmp uge i64 %done, %base
   br i1 %reached, label %met, label %linger
 linger:
   %seen = trunc i64 %done to i32
-  %count.next = call i32 @linger(ptr %done.at, i32 %seen, ptr %sleepers, i32 %count, i32 %spins)
+  %since = call i64 @linger(ptr %done.at, i32 %seen, ptr %sleepers, i64 %begun, i64 %spins,
+                            ptr %lender)
   br label %again
 met:
   br i1 %caller, label %stay, label %in
@@ -98,15 +111,15 @@ say:
   call void @wake(ptr %entered.at, ptr %sleepers)
   ret void
 again:
-  %count = phi i32 [0, %look], [%count.next, %linger]
+  %begun = phi i64 [0, %look], [%since, %linger]
   %entered = load atomic i32, ptr %entered.at acquire, align 4
   %members = add i32 %entered, 1
   %members.wide = zext i32 %members to i64
   %all = icmp uge i64 %members.wide, %size
   br i1 %all, label %exit, label %linger
 linger:
-  %count.next = call i32 @linger(ptr %entered.at, i32 %entered, ptr %sleepers, i32 %count,
-                                 i32 $TEAM_SPINS)
+  %since = call i64 @linger(ptr %entered.at, i32 %entered, ptr %sleepers, i64 %begun,
+                            i64 $TEAM_SPINS, ptr null)
   br label %again
 exit:
   ret void

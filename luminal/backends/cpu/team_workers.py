@@ -86,13 +86,62 @@ compare:
   %cpu.at = getelementptr i32, ptr @cpus, i32 %index
   %cpu = load i32, ptr %cpu.at
   %collides = icmp eq i32 %cpu, %caller.cpu
-  br i1 %collides, label %swap, label %exit
-swap:
+  br i1 %collides, label %move, label %exit
+move:
+  call void @move(ptr %worker, i32 %index)
+  br label %exit
+exit:
+  ret void
+}
+
+; A pinned worker goes from entry index of the list to the CPU no worker has.
+define internal void @move(ptr %worker, i32 %index) {
+entry:
   %control = load ptr, ptr @control
   %home.at = getelementptr i8, ptr %control, i64 $HOME
   %home = atomicrmw xchg ptr %home.at, i32 %index monotonic
   call void @pin(ptr %worker, i32 %home)
-  br label %exit
+  ret void
+}
+
+; A caller that is about to sleep leaves its CPU to members that hold chunks and do not run, since
+; another process has their CPU: the time of such a thread stands still between two looks at it.
+define internal void @lend(ptr %team) {
+entry:
+  %clock = alloca i32, align 4
+  %size.at = getelementptr i8, ptr %team, i64 $SIZE
+  %shares = getelementptr i8, ptr %team, i64 $SHARES
+  %size = load i32, ptr %size.at
+  br label %next
+next:
+  %last = phi i32 [0, %entry], [%member, %look], [%member, %time], [%member, %move]
+  %member = add i32 %last, 1
+  %more = icmp ult i32 %member, %size
+  br i1 %more, label %look, label %exit
+look:
+  %claimed.at = getelementptr ptr, ptr %shares, i32 %member
+  %claimed = load ptr, ptr %claimed.at
+  %worker = getelementptr i8, ptr %claimed, i64 -$CLAIMED
+  %state.at = getelementptr i8, ptr %worker, i64 $STATE
+  %index.at = getelementptr i8, ptr %worker, i64 $CPU
+  %thread.at = getelementptr i8, ptr %worker, i64 $THREAD
+  %state = load atomic i32, ptr %state.at monotonic, align 4
+  %index = load i32, ptr %index.at
+  %thread = load i64, ptr %thread.at
+  %in = icmp eq i32 %state, $IN
+  %pinned = icmp sge i32 %index, 0
+  %movable = and i1 %in, %pinned
+  br i1 %movable, label %time, label %next
+time:
+  %ignored = call i32 @pthread_getcpuclockid(i64 %thread, ptr %clock)
+  %id = load i32, ptr %clock
+  %before = call i64 @read(i32 %id)
+  %after = call i64 @read(i32 %id)
+  %stands = icmp eq i64 %before, %after
+  br i1 %stands, label %move, label %next
+move:
+  call void @move(ptr %worker, i32 %index)
+  br label %next
 exit:
   ret void
 }
@@ -107,13 +156,13 @@ entry:
   %sleepers = getelementptr i8, ptr %self, i64 $IDLE_SLEEPERS
   br label %idle
 idle:
-  %count = phi i32 [0, %entry], [%count.next, %linger], [0, %accept], [0, %enter], [0, %finish]
+  %begun = phi i64 [0, %entry], [%since, %linger], [0, %accept], [0, %enter], [0, %finish]
   %state = load atomic i32, ptr %state.at acquire, align 4
   %offered = icmp eq i32 %state, $OFFERED
   br i1 %offered, label %accept, label %linger
 linger:
-  %count.next = call i32 @linger(ptr %state.at, i32 %state, ptr %sleepers, i32 %count,
-                                 i32 $IDLE_SPINS)
+  %since = call i64 @linger(ptr %state.at, i32 %state, ptr %sleepers, i64 %begun, i64 $IDLE_SPINS,
+                            ptr null)
   br label %idle
 accept:
   %swap = cmpxchg ptr %state.at, i32 $OFFERED, i32 $IN seq_cst monotonic

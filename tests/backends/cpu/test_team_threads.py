@@ -124,6 +124,15 @@ def test_workers_take_no_signals() -> None:
     assert sum(mask != 0 for mask in blocked) >= 3
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU")
+def test_a_worker_that_gets_no_cpu_delays_nobody() -> None:
+    """About 1.1 times as long as alone; where barriers wait for threads, no run ends at all."""
+    command = [sys.executable, "-m", "tests.backends.cpu.beside_run"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 4
+
+
 def test_a_team_on_one_cpu_of_random_programs() -> None:
     """Whoever waits has to give way, and is taken off the CPU anywhere."""
     script = (
