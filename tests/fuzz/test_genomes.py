@@ -26,7 +26,7 @@ from tests.long_share import mostly_long
 from tests.numerics.tolerance import UNSTABLE_SHARE
 
 Array = np.ndarray[Any, Any]
-FEW, MANY = 8, 200
+FEW, MANY, PARTS = 8, 40, 5  # genomes: of a short test; of a long one, and how many of those
 MOST_CHANGES = 8
 LEAST_COMPARED = 32  # elements of a graph's results, at all sizes together
 VAGUE = 8  # an error bound above this part of a result's size tells nothing
@@ -130,9 +130,10 @@ def test_genomes(name: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("name", NETWORKS)
-def test_many_genomes(name: str) -> None:
-    check_genomes(NETWORKS[name](), MANY, seed=2, decisive=name in DECISIVE)
+def test_many_genomes(name: str, part: int) -> None:
+    check_genomes(NETWORKS[name](), MANY, seed=100 + part, decisive=name in DECISIVE)
 
 
 @pytest.mark.parametrize("seed", mostly_long(range(10), 4))

@@ -233,3 +233,12 @@ def random_program(seed: int) -> Program:
 
     block(0)
     return program
+
+
+def chain(seed: int, length: int = 10) -> Program:
+    """Launches each of which reads what the one before wrote."""
+    random = np.random.default_rng(seed)
+    program = Program(48, [random.integers(-99, 99, 48) for _ in range(3)])
+    for _ in range(length):
+        program.launch(ADD, (0, 1, 2), 48).launch(MIX, (2, 2, 0), 48)
+    return program

@@ -9,7 +9,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ import pytest
 
 import luminal as lm
 from luminal import config
+from luminal.backends.cpu import backend
 from luminal.errors import CompileError, VerifyError
 from luminal.search import database, operands
+from luminal.search import search as searches
 from luminal.search.genome import Genome
 from luminal.search.log import Log
 from luminal.search.process import Process
@@ -234,28 +237,44 @@ def test_a_damaged_decision_is_made_again() -> None:
         assert found.from_database == from_database
 
 
+OLD = database.Decision(Genome(apart=("of an older search",)).to_json(), 2.0, 1.0)
+"""The search's code is no part of a decision's key: what it once wrote may be illegal by now."""
+
+
+def raising(error: type[Exception]) -> Callable[[Space, Genome], Any]:
+    """`decode` that knows nothing of the old genome."""
+    decode = Space.decode
+
+    def illegal(space: Space, genome: Genome) -> Any:
+        if genome.to_json() == OLD.genome:
+            raise error("knob streams=2 is not legal here")
+        return decode(space, genome)
+
+    return illegal
+
+
+@pytest.mark.parametrize("error", [CompileError, VerifyError, ValueError, KeyError, TypeError])
+def test_a_decision_of_other_code_makes_no_program(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    space = Space(mlp().graph(), backend.current())
+    assert searches._replay(space, replace(OLD, genome=Genome().to_json())) is not None
+    monkeypatch.setattr(Space, "decode", raising(error))
+    assert searches._replay(space, OLD) is None
+
+
 def test_a_decision_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search's code is no part of the key: what it once wrote may be illegal by now."""
     enough = lm.SearchOptions(stop_below_us=1e9)  # fast is stored, nothing else is tried
     lm.compile(mlp(), mode="optimal", search=enough)
     stored = database.default()
     key = stored._connection.execute("select key from programs").fetchone()[0]
-    old = Genome(apart=("of an older search",))
-    decode = Space.decode
-    for error in (CompileError, VerifyError, ValueError, KeyError, TypeError):
-        stored.forget(key)
-        stored.decide(key, database.Decision(old.to_json(), 2.0, 1.0))
-
-        def illegal(space: Space, genome: Genome, error: type[Exception] = error) -> Any:
-            if genome == old:
-                raise error("knob streams=2 is not legal here")
-            return decode(space, genome)
-
-        monkeypatch.setattr(Space, "decode", illegal)
-        for from_database in (False, True):
-            found = lm.compile(mlp(), mode="optimal", search=enough).report().search
-            assert found is not None
-            assert found.from_database == from_database, error
+    stored.forget(key)
+    stored.decide(key, OLD)
+    monkeypatch.setattr(Space, "decode", raising(VerifyError))
+    for from_database in (False, True):
+        found = lm.compile(mlp(), mode="optimal", search=enough).report().search
+        assert found is not None
+        assert found.from_database == from_database
 
 
 def test_a_kernel_that_raises_is_named_with_its_error() -> None:

@@ -13,18 +13,10 @@ import numpy as np
 import pytest
 
 from luminal.backends.cpu import team
-from tests.backends.cpu.small_programs import ADD, MIX, Program
+from tests.backends.cpu.small_programs import chain
 
 # Forking a process that has threads is what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
-
-def chain(seed: int, length: int = 10) -> Program:
-    random = np.random.default_rng(seed)
-    program = Program(48, [random.integers(-99, 99, 48) for _ in range(3)])
-    for _ in range(length):
-        program.launch(ADD, (0, 1, 2), 48).launch(MIX, (2, 2, 0), 48)
-    return program
 
 
 def run_and_compare(seed: int, threads: int, runs: int) -> None:
@@ -148,7 +140,7 @@ def test_a_team_on_one_cpu_of_random_programs() -> None:
 
 def test_exit_with_hot_workers() -> None:
     script = (
-        "from tests.backends.cpu.test_team_threads import chain\n"
+        "from tests.backends.cpu.small_programs import chain\n"
         "program = chain(0).prepare(3)\n"
         "for _ in range(50): program.run()\n"
     )
