@@ -55,9 +55,11 @@ def find(
     forced: set[Term],
     costs: Costs,
     among: Set[Term] | None = None,
+    wanted: Set[Term] = frozenset(),
 ) -> tuple[Pass, ...]:
     """The cascades whose results leave the pass only through a few pointwise values; those that
-    begin `among` a set, if that is given.
+    begin `among` a set, if that is given. Contractions that are `wanted` stream where that does not
+    seem to pay, too.
 
     Nothing outside may need what depends on the contractions per step: it is never stored. A pass
     is one kernel, so no other may stand between its parts (see `program.kernel_graph`).
@@ -65,7 +67,7 @@ def find(
     firsts = [t for t in _firsts(order) if among is None or t in among]
     if not firsts:
         return ()
-    near = _Neighbours(order, forced, costs)
+    near = _Neighbours(order, forced, costs, wanted)
     return tuple(p for p in map(near.pass_of, firsts) if isinstance(p, Pass))
 
 
@@ -88,9 +90,12 @@ def _firsts(order: Sequence[Term]) -> list[Reduction]:
 class _Neighbours:
     """What stands around the first reduction of a pass, and the passes found so far."""
 
-    def __init__(self, order: Sequence[Term], forced: set[Term], costs: Costs) -> None:
+    def __init__(
+        self, order: Sequence[Term], forced: set[Term], costs: Costs, wanted: Set[Term]
+    ) -> None:
         self.order = order
         self.costs = costs
+        self.wanted = wanted
         self.forced = forced
         self.users: dict[Term, list[Term]] = {term: [] for term in order}
         for term in order:
@@ -174,7 +179,7 @@ class _Neighbours:
         products = {r.args[0] for r in cascade.reductions if r.args[0].op == "Mul"}
         if not self.forced.isdisjoint(products):
             return Refusal(first, "a product that the pass sums is stored")
-        if not pays(cascade, self.costs):
+        if self.wanted.isdisjoint(cascade.inner) and not pays(cascade, self.costs):
             return Refusal(first, "storing what it reduces takes less time")
         return None
 

@@ -133,7 +133,8 @@ class _Fast:
         }
         # A pass rescales its sums, which rounds otherwise than two passes do.
         rounds = numerics.allows(ROUNDING)
-        self.passes = cascades.find(self.order, self.forced, costs) if rounds else ()
+        local = {t for t, wish in wishes.residences.items() if wish is Residence.LOCAL}
+        self.passes = cascades.find(self.order, self.forced, costs, wanted=local) if rounds else ()
         self.in_pass = {t for p in self.passes for t in (*p.step, *p.inner)}
         self.in_pass |= {r for p in self.passes for r in p.cascade.reductions}
         self.leaders = {root: p.roots[0] for p in self.passes for root in p.roots}

@@ -15,8 +15,9 @@ from luminal.algebra.lower import lower
 from luminal.errors import VerifyError
 from luminal.kernel.cascade import Cascade, Member, Rate
 from luminal.nn import functional as F
+from luminal.numerics import Numerics
 from luminal.program.selection import Residence, Selection, verify
-from luminal.select.fast import select
+from luminal.select.fast import Wishes, choose, respell, select
 from luminal.select.limits import KERNEL_TERMS
 from tests.machines import COSTS
 
@@ -201,6 +202,25 @@ def test_a_cascade_is_recorded() -> None:
     assert rates == [None, *[Rate(cascade.first, "Exp", -1.0)] * 2]
     assert [term.op for term in cascade.inner] == ["Sum"]
     assert selected(lambda x: x.softmax(-1), (8, 64)).cascades == ()
+
+
+@pytest.mark.parametrize(("columns", "is_pass"), [(64, False), (600, True)])
+def test_a_genome_asks_for_a_pass_and_takes_one_apart(columns: int, is_pass: bool) -> None:
+    cx = lm.Graph()
+    x, a, b = (
+        cx.tensor(shape, name=name)
+        for name, shape in (("x", (80, 48)), ("a", (48, columns)), ("b", (columns, 32)))
+    )
+    ((x @ a).relu() @ b).output("y")
+    lowered = respell(lower(cx.graph()), COSTS, Numerics.STANDARD).lowered
+    by_rule = choose(lowered, COSTS, Numerics.STANDARD)
+    inner = next(t for t in by_rule.choices if t.op == "Sum")
+    assert bool(by_rule.cascades) is is_pass
+    for wish in (Residence.STORED, Residence.LOCAL):
+        selection = choose(lowered, COSTS, Numerics.STANDARD, Wishes({inner: wish}))
+        verify(selection)
+        assert bool(selection.cascades) is (wish is Residence.LOCAL)
+        assert selection.is_stored(inner) is (wish is Residence.STORED)
 
 
 def without_a_sum(found: Cascade) -> tuple[Cascade, ...]:
