@@ -19,8 +19,8 @@ from luminal import config
 from luminal.runtime.report_text import table_lines
 
 SUBJECTS = (
-    "start", "small", "pointwise", "reductions", "scatter", "matmul", "attention", "blocks",
-    "convolution", "beside", "language_model", "training", "moe", "torch_compile",
+    "start", "small", "pointwise", "reductions", "scatter", "matmul", "attention", "chains",
+    "blocks", "convolution", "beside", "language_model", "training", "moe", "torch_compile",
     "onnx_runtime", "compile_time", "search", "serving",
 )  # fmt: skip
 QUICK = ("small", "pointwise", "reductions", "matmul", "attention", "blocks", "convolution")
