@@ -314,8 +314,12 @@ def _strided(source: Array, view: View, shape: tuple[int, ...], dims: Dims) -> A
     strides = [0] * len(shape)
     for entry, extent, stride in zip(view.map, source.shape, source.strides, strict=True):
         start = low = high = int(entry.evaluate(origin))
+        occurring = entry.symbols()
         for k, size in enumerate(shape):
-            factor = entry.coefficient(index(k, view.shape[k]))
+            position = index(k, view.shape[k])
+            if position not in occurring:
+                continue
+            factor = entry.coefficient(position)
             if factor is None or any(s.extent is not None for s in factor.symbols()):
                 return None
             step = int(factor.evaluate(dims))

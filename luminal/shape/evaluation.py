@@ -87,6 +87,8 @@ def substitute(e: Expression, values: Mapping[Symbol, Expression]) -> Expression
 
 def evaluate(e: Expression, env: Mapping[str, Any]) -> Any:
     """The value: an int for ints, an int64 array where an array is involved."""
+    if e.is_const:
+        return e.constant
     known: dict[Expression, Any] = {}
     for node in postorder(e):
         if isinstance(node, Symbol):

@@ -45,20 +45,33 @@ def text(
     return llvm_walk.render(_expanded(op, inputs, out, lanes, features), target)
 
 
-@cache
-def kernel(
-    op: str, inputs: tuple[DType, ...], out: DType, lanes: int, features: tuple[str, ...]
-) -> tuple[Callable[..., None], str]:
-    """The native loop of `op` (an array of pointers, a number of vectors), and its assembly."""
+def _parsed(ir_text: str, features: tuple[str, ...]) -> tuple[Any, Any]:
+    """The module, and a machine with these features."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(text(op, inputs, out, lanes, features))
+    module = llvm.parse_assembly(ir_text)
     module.verify()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     machine = target.create_target_machine(
         cpu="x86-64", features=",".join("+" + f for f in features), opt=3, jit=True
     )
-    assembly = machine.emit_assembly(module)
+    return module, machine
+
+
+def assembly(
+    op: str, inputs: tuple[DType, ...], out: DType, lanes: int, features: tuple[str, ...]
+) -> str:
+    """The text of what `kernel` runs."""
+    module, machine = _parsed(text(op, inputs, out, lanes, features), features)
+    return str(machine.emit_assembly(module))
+
+
+@cache
+def kernel(
+    op: str, inputs: tuple[DType, ...], out: DType, lanes: int, features: tuple[str, ...]
+) -> Callable[..., None]:
+    """The native loop of `op`, of an array of pointers and a number of vectors."""
+    module, machine = _parsed(text(op, inputs, out, lanes, features), features)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     native = _ABI(engine.get_function_address("kernel"))
@@ -67,7 +80,7 @@ def kernel(
         native(slots, slots, 0, count, slots)
 
     call.engine = engine  # type: ignore[attr-defined]  # keeps the code loaded
-    return call, assembly
+    return call
 
 
 def run(
@@ -83,7 +96,7 @@ def run(
     padding = -length % lanes
     padded = [np.ascontiguousarray(np.pad(a, (0, padding), mode="edge")) for a in arrays]
     result = np.empty(length + padding, out.numpy)
-    call, _ = kernel(op, tuple(dtypes), out, lanes, features)
+    call = kernel(op, tuple(dtypes), out, lanes, features)
     slots = np.array([a.ctypes.data for a in (*padded, result)], np.int64)
     call(slots.ctypes.data, (length + padding) // lanes)
     return result[:length]
