@@ -9,6 +9,7 @@ for the positions that its indices take. Slow and plain otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,23 @@ Array = np.ndarray[Any, Any]
 Ranges = Mapping[Symbol, Sequence[int] | Array]
 
 
+class TooMuchWork(Exception):
+    """A value would take more operations than its evaluator may do."""
+
+
+class Limit:
+    """How many operations may still be done."""
+
+    def __init__(self, operations: float = inf) -> None:
+        self.left = operations
+
+    def spend(self, operations: float) -> None:
+        """Raises TooMuchWork where so many are not left."""
+        if operations > self.left:
+            raise TooMuchWork
+        self.left -= operations
+
+
 def evaluate(
     lowered: Lowered,
     leaves: Mapping[Value, Array],
@@ -43,14 +61,16 @@ def evaluate(
     ranges: Ranges | None = None,
     *,
     wide: bool = False,
+    limit: Limit | None = None,
 ) -> list[Array]:
     """The value of each root, dimensions as in its frame.
 
     `leaves`: arrays of Inputs (see `inputs_of`) and of a Loop body's arguments; Weights, States and
     Constants have their own, unless given. `ranges`: the positions wanted along some axes. `wide`:
-    all floats in float64, Cast rounds nothing; else each operation in its own dtype.
+    all floats in float64, Cast rounds nothing; else each operation in its own dtype. Raises
+    TooMuchWork beyond the `limit`.
     """
-    evaluator = Evaluator(leaves, dims or {}, wide=wide)
+    evaluator = Evaluator(leaves, dims or {}, wide=wide, limit=limit)
     return [evaluator.tensor(root.term, root.frame, ranges or {}) for root in lowered.roots]
 
 
@@ -83,11 +103,17 @@ class Evaluator:
     """Values of terms at one binding of leaves and dims, each computed once per set of ranges."""
 
     def __init__(
-        self, leaves: Mapping[Value, Array], dims: Mapping[str, int], *, wide: bool
+        self,
+        leaves: Mapping[Value, Array],
+        dims: Mapping[str, int],
+        *,
+        wide: bool,
+        limit: Limit | None = None,
     ) -> None:
         self.leaves = leaves
         self.dims = dims
         self.wide = wide
+        self.limit = limit or Limit()
         self.known: dict[_Task, Array] = {}
         self.opaque: dict[tuple[Any, ...], tuple[Array, ...]] = {}
 
@@ -117,6 +143,7 @@ class Evaluator:
             if waiting:
                 stack.extend(waiting)
             else:
+                self.limit.spend(self._operations(task))
                 with np.errstate(all="ignore"):
                     self.known[task] = self._compute(task)
                 stack.pop()
@@ -135,6 +162,12 @@ class Evaluator:
         if term.is_opaque:
             return [_Task(arg, ()) for arg in term.args]
         return [_task(arg, dict(ranges)) for arg in term.args]
+
+    def _operations(self, task: _Task) -> float:
+        """One for each element, of a reduction for each that is reduced."""
+        reduced = task.term.attrs if task.term.is_reduction else ()
+        lengths = [self._extent(axis) for axis in reduced]
+        return float(_product(self._sizes(task))) * _product(lengths)
 
     def _compute(self, task: _Task) -> Array:
         term = task.term
@@ -340,7 +373,7 @@ class Evaluator:
         for trip in range(trips):
             given = (*carried, *(stream[trip] for stream in streams), *rest)
             bound = dict(zip(body.arguments, given, strict=True))
-            results = evaluate(body, bound, self.dims, wide=self.wide)
+            results = evaluate(body, bound, self.dims, wide=self.wide, limit=self.limit)
             carried = results[: attrs.carried]
             for y, result in zip(ys, results[attrs.carried :], strict=True):
                 y.append(result)

@@ -8,13 +8,14 @@ attention over thousands of keys costs a few rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from luminal.algebra.evaluate import Evaluator
+from luminal.algebra.evaluate import Evaluator, Limit, TooMuchWork
 from luminal.algebra.lower import Lowered, Root, bodies
 from luminal.algebra.terms import Term, term_order
 from luminal.dtypes import DType
@@ -26,6 +27,7 @@ from luminal.search.distance import Distance, errors
 from luminal.search.operands import Arrays
 from luminal.shape.expression import Symbol
 
+MOST_OPERATIONS = 2e10  # in float64 on one core: more take too long
 POINTS = 64  # elements compared of each output, about
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
 WORSE = 4.0  # times the largest error of the fast program that a candidate may have
@@ -55,15 +57,21 @@ def samples(
     lowered: Lowered, arrays: Arrays, seed: int, worst: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Sample]:
     """Elements of each output and assigned State, by `name_of`: those at `worst` among them,
-    except where one that fell the other way would be found there.
+    except where one that fell the other way would be found there. None of those that would take
+    more than MOST_OPERATIONS, as where a few elements depend on all of a large model.
     """
     rng = np.random.default_rng(seed)
     evaluator = Evaluator(_leaves(lowered, arrays), arrays.dims, wide=True)
+    left = MOST_OPERATIONS
     found = {}
     for root in lowered.roots:
         name = name_of(root)
         if name is not None:
-            found[name] = _sample(evaluator, root, arrays.dims, rng, worst.get(name, ()))
+            own = left / 2  # so that a large one leaves something for others
+            evaluator.limit = Limit(own)
+            with suppress(TooMuchWork):
+                found[name] = _sample(evaluator, root, arrays.dims, rng, worst.get(name, ()))
+            left -= own - evaluator.limit.left
     return found
 
 

@@ -26,7 +26,6 @@ from luminal.runtime.binding import Signature
 from luminal.runtime.report import SearchSummary
 from luminal.runtime.source_hash import source_hash
 from luminal.search import database, oracle
-from luminal.search.cost_model import cost
 from luminal.search.database import Decision
 from luminal.search.genome import Genome
 from luminal.search.log import SCHEDULES, STRUCTURE, Log
@@ -37,8 +36,6 @@ from luminal.search.process import Builders, Lost, Refused
 from luminal.search.runner import Runner
 from luminal.search.space import Space
 from luminal.search.strategy import Strategy
-
-ORACLE_FLOPS = 2e10  # beyond, float64 on one core takes too long: only `fast` is compared with
 
 
 def search(
@@ -214,11 +211,8 @@ class _Search:
         """Raises CompileError, with a reproducer written, if the best program is wrong."""
         best, fast = strategy.best, strategy.fast
         apart = self.runner.distance(best.number, fast.number)
-        expected: dict[str, oracle.Sample] = {}
-        work = cost(fast.candidate.program, self.arrays.dims, self.space.costs)
-        if work.flops <= ORACLE_FLOPS:
-            worst = {name: distance.worst for name, distance in apart.items()}
-            expected = oracle.samples(self.space.lowered, self.arrays, self.options.seed, worst)
+        worst = {name: distance.worst for name, distance in apart.items()}
+        expected = oracle.samples(self.space.lowered, self.arrays, self.options.seed, worst)
         positions = {name: sample.positions for name, sample in expected.items()}
         found = self.runner.elements(best.number, positions)
         first = self.runner.elements(fast.number, positions)

@@ -161,3 +161,33 @@ def test_wrong(name: str) -> None:
 @pytest.mark.parametrize("name", RIGHT)
 def test_right(name: str) -> None:
     assert judged(*RIGHT[name])
+
+
+def test_a_few_rows_of_a_large_product_are_known() -> None:
+    n = 3000
+    cx = lm.Graph()
+    x, w = cx.tensor((n, n), name="x"), cx.tensor((n, n), name="w")
+    (x @ w).output("y")
+    graph = cx.graph()
+    arrays = draw(graph, {}, {}, 0)
+    assert 2 * n**3 > oracle.MOST_OPERATIONS
+    sample = oracle.samples(lower(graph), arrays, 0, {"y": (17, 2001)})["y"]
+    rows, columns = sample.positions
+    assert 17 in rows
+    assert 2001 in columns
+    expected = arrays.inputs["x"][rows].astype(np.float64) @ arrays.inputs["w"][:, columns]
+    np.testing.assert_allclose(sample.values, expected, rtol=1e-12)
+
+
+def test_what_takes_too_long_leaves_time_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    cx = lm.Graph()
+    x = cx.tensor((64, 64), name="x")
+    ((x @ x) @ (x @ x)).output("all of a product")
+    x.sum(-1).output("rows")
+    graph = cx.graph()
+    arrays, lowered = draw(graph, {}, {}, 0), lower(graph)
+    assert oracle.samples(lowered, arrays, 0, {}).keys() == {"all of a product", "rows"}
+    monkeypatch.setattr(oracle, "MOST_OPERATIONS", 60_000)
+    assert oracle.samples(lowered, arrays, 0, {}).keys() == {"rows"}
+    monkeypatch.setattr(oracle, "MOST_OPERATIONS", 10)
+    assert not oracle.samples(lowered, arrays, 0, {})
