@@ -12,7 +12,7 @@ import typer
 
 from luminal.cli import bench_decoder, onnx_inputs
 from luminal.cli.console import console, table
-from luminal.cli.options import Backend
+from luminal.cli.options import Backend, KeepQuantized
 from luminal.errors import InputError
 
 BLOCK_SECONDS = 0.25
@@ -47,6 +47,7 @@ def command(
     backend: Backend = "cpu",
     blocks: Annotated[int, typer.Option(min=1, help="Blocks of a quarter second for each.")] = 8,
     threads: Annotated[int, typer.Option(min=1, help="Threads of every runtime.")] = 2,
+    keep_quantized: KeepQuantized = False,
 ) -> None:
     """Time a model in blocks that take turns with other libraries; inputs not given are random.
 
@@ -57,8 +58,9 @@ def command(
         raise InputError("bench: give MODEL.onnx, --model or --arch")
     if onnx is None:
         asked = bench_decoder.Asked(
-            model, arch, shape, layers, dtype, prompt or [32, 128], mode, backend, blocks, threads
-        )
+            model, arch, shape, layers, dtype, prompt or [32, 128], mode, backend, blocks, threads,
+            keep_quantized,
+        )  # fmt: skip
         bench_decoder.run(asked, json)
         return
     loaded = onnx_inputs.load_model(onnx).compile(mode=mode)

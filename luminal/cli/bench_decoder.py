@@ -30,6 +30,7 @@ class Asked(NamedTuple):
     backend: str
     blocks: int
     threads: int
+    keep_quantized: bool
 
 
 def run(asked: Asked, as_json: bool) -> None:
@@ -50,7 +51,7 @@ def _of_model(asked: Asked) -> dict[str, Any]:
 
     assert asked.model is not None
     place = locate(asked.model)
-    model = decoder_of(load_checkpoint(place))
+    model = decoder_of(load_checkpoint(place, None, asked.keep_quantized))
     spec = {"path": str(place), "dtype": "auto"}
     peers = "transformers" if place.is_dir() else "llama.cpp"
     speed = _measured(asked, model, {peers: spec})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from luminal.cli.options import Backend
+from luminal.cli.options import Backend, KeepQuantized
 from luminal.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def command(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling.")] = 0,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
     backend: Backend = "cpu",
+    keep_quantized: KeepQuantized = False,
     context: Annotated[int | None, typer.Option(min=1, help="Most tokens of a chat.")] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Times after every answer.")] = False,
 ) -> None:
@@ -42,7 +43,9 @@ def command(
     from luminal import models
     from luminal.models.chat_template import ChatTemplate
 
-    loaded = models.load(model, mode=mode, backend=backend, context=context)
+    loaded = models.load(
+        model, mode=mode, backend=backend, context=context, keep_quantized=keep_quantized
+    )
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"chat: {model} is a {type(loaded).__name__}, which does not chat")
     if template is not None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from luminal.cli.options import Backend
+from luminal.cli.options import Backend, KeepQuantized
 from luminal.errors import InputError
 
 
@@ -54,12 +54,15 @@ def command(
     ] = None,
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
     backend: Backend = "cpu",
+    keep_quantized: KeepQuantized = False,
     stats: Annotated[bool, typer.Option("--stats", help="End with times and tokens/s.")] = False,
 ) -> None:
     """Continue a prompt, token by token."""
     from luminal import models
 
-    loaded = models.load(model or models.SHIPPED, tokenizer=tokenizer, mode=mode, backend=backend)
+    loaded = models.load(
+        model or models.SHIPPED, tokenizer, mode, backend, keep_quantized=keep_quantized
+    )
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"generate: {model} is a {type(loaded).__name__}; give a language model")
     pieces = loaded.stream(

@@ -9,3 +9,8 @@ import typer
 Backend = Annotated[
     str, typer.Option("--backend", "--device", help="Where to run; see `luminal devices`.")
 ]
+
+KeepQuantized = Annotated[
+    bool,
+    typer.Option("--keep-quantized", help="Matrices of a .gguf stay packed; else they are f32."),
+]

@@ -44,11 +44,15 @@ class Checkpoint:
         return self.tokenizer
 
 
-def load_checkpoint(path_or_id: str | Path, tokenizer: str | Path | None = None) -> Checkpoint:
+def load_checkpoint(
+    path_or_id: str | Path, tokenizer: str | Path | None = None, keep_quantized: bool = False
+) -> Checkpoint:
     """Read a model from a folder, a `.gguf` or `.bin` file, or the Hugging Face Hub.
 
     `tokenizer` names a tokenizer.json, a llama2.c tokenizer file, a `.gguf`, or a folder, where
-    the model has none of its own. Raises LoadError for whatever is missing, damaged or unknown.
+    the model has none of its own. `keep_quantized`: matrices of a `.gguf` stay blocks, of which
+    `luminal.loaders.ggml.packed` makes Parameters. Raises LoadError for whatever is missing,
+    damaged or unknown.
     """
     path = locate(path_or_id)
     other = None if tokenizer is None else read_tokenizer(given_path(tokenizer))
@@ -61,7 +65,7 @@ def load_checkpoint(path_or_id: str | Path, tokenizer: str | Path | None = None)
         architecture = architecture_of(file, path)
         config = config_of(file, architecture, path)
         heads = heads_of(file, architecture, path)
-        tensors = hugging_face_tensors(file.tensors, architecture, heads)
+        tensors = hugging_face_tensors(file.tensors, architecture, heads, keep_quantized)
         own = other or (
             gguf_tokenizer(file.metadata, path) if "tokenizer.ggml.model" in file.metadata else None
         )

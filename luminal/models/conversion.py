@@ -28,7 +28,9 @@ from luminal.models.export_gguf import gguf_model
 
 KINDS = ("f32", "f16", "bf16", *(name.lower() for name in QUANTIZERS))
 _FLOATS = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)))
-_FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
+_FILE_TYPES = {
+    "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "BF16": 32,
+}  # fmt: skip
 """`general.file_type` by the type of most weights."""
 _WEIGHTS = "model.safetensors"
 _OTHER_FILES = (".bin", ".onnx", ".pt", ".pth")

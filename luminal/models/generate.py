@@ -371,13 +371,16 @@ def load(
     mode: CompilationMode | str = "fast",
     backend: str | None = None,
     context: int | None = None,
+    keep_quantized: bool = False,
 ) -> Any:
     """The model in a folder, a `.gguf`, a llama2.c `.bin`, or of a Hugging Face id.
 
     A LanguageModel, or for `luminal.models.families` what runs them.
 
     `backend`: the device; by default that of `lm.device`. `tokenizer`: a tokenizer file, where the
-    model has none; `context`: see LanguageModel, which alone takes these two. Raises LoadError,
+    model has none; `context`: see LanguageModel, which alone takes these two. `keep_quantized`:
+    matrices of a `.gguf` stay packed as in the file, which is mapped, and are decoded wherever they
+    are read; else they become float32. Raises LoadError,
     CompileError for a mode or backend that is not here, and InputError for one of the two with
     another model.
     """
@@ -391,7 +394,7 @@ def load(
                     f"{path}: no language model, which alone takes {name}=; leave it out"
                 )
         return read_family(place, mode, backend)
-    checkpoint = load_checkpoint(place, tokenizer)
+    checkpoint = load_checkpoint(place, tokenizer, keep_quantized)
     model = decoder_of(checkpoint)
     found = checkpoint.tokenizer_for(model.config.vocab_size)
     if found is None:

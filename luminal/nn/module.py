@@ -13,6 +13,7 @@ from luminal.frontend.foreign import absent, type_and_device
 from luminal.frontend.generator import checked_seed
 from luminal.frontend.graph import parameter_names
 from luminal.frontend.handle import Array, is_tensor
+from luminal.frontend.packed import Packed
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.watched import watch
 from luminal.hlir.data import array_of
@@ -176,14 +177,9 @@ class Module:
             wanted = dtype_of(found)
             if not wanted.is_float:
                 raise DTypeError(f"{type(self).__name__}.to: {wanted.name} is no float")
-            made: dict[Holder, Holder] = {}  # tied ones stay tied
-            for module in self.modules():
-                for name, part in [*module.parts()]:
-                    held = isinstance(part, Parameter | State) and part.dtype.is_float
-                    if held and part.dtype is not wanted:
-                        if part not in made:
-                            made[part] = part.rounded(wanted)
-                        module.set_part(name, made[part])
+            held = dict.fromkeys(held for _, held in self._named(Parameter, State))
+            floats = [each for each in held if each.dtype.is_float and each.dtype is not wanted]
+            self._exchange({each: each.rounded(wanted) for each in floats})
         if where is not None:
             for _, each in self._held():
                 each.to(where)
@@ -261,6 +257,7 @@ class Module:
         self, state: Mapping[str, Any], strict: bool = True, adopt_dtypes: bool = False
     ) -> None:
         """Sets every Parameter and State from arrays by path; read-only arrays are not copied.
+        Packed Parameters take the places of what is there.
 
         `strict=False` allows missing and unexpected names. `adopt_dtypes` gives Parameters the
         arrays' dtypes, before any graph uses them; else arrays must convert without loss. Raises
@@ -269,13 +266,24 @@ class Module:
         wanted: dict[str, Holder] = dict(self._held())
         self._check_names(wanted, state, strict)
         arrays: dict[Holder, Array] = {}
+        packed: dict[Holder, Holder] = {}
         for path, held in wanted.items():
-            if path in state:
+            if isinstance(state.get(path), Packed):
+                packed[held] = state[path]
+            elif path in state:
                 adopts = adopt_dtypes and isinstance(held, Parameter)
                 arrays[held] = _fitting(path, held, state[path], adopts)
         for held, array in arrays.items():
             held.dtype = dtype_of(array)
             held.set(array)
+        self._exchange(packed)
+
+    def _exchange(self, made: Mapping[Holder, Holder]) -> None:
+        """Puts others in the places of Parameters and States; tied ones stay tied."""
+        for module in self.modules():
+            for name, part in [*module.parts()]:
+                if isinstance(part, Holder) and part in made:
+                    module.set_part(name, made[part])
 
     def _check_names(
         self, wanted: Mapping[str, Holder], state: Mapping[str, Any], strict: bool

@@ -42,7 +42,7 @@ def values_of(kind: str, blocks: Array) -> Array:
 @pytest.mark.parametrize("kind", RECORDED)
 def test_values_are_those_of_the_package(kind: str, backend: str) -> None:
     blocks = blocks_of(kind, 5, 512)
-    weight = packed(kind, blocks)
+    weight = packed(blocks)
     cx = lm.Graph()
     (cx.weight_of(weight) * 1).output("w")
     found = lm.compile(cx, backend=backend)({})["w"]
@@ -56,7 +56,7 @@ def test_products_read_the_blocks(kind: str, rows: int) -> None:
     blocks = blocks_of(kind, 96, 1024)
     x = np.random.default_rng(1).standard_normal((rows, 1024)).astype(np.float32)
     cx = lm.Graph()
-    y = cx.tensor((rows, 1024), name="x") @ cx.weight_of(packed(kind, blocks)).mT
+    y = cx.tensor((rows, 1024), name="x") @ cx.weight_of(packed(blocks)).mT
     y.output("y")
     exe = lm.compile(cx)
     want = x.astype(np.float64) @ values_of(kind, blocks).T.astype(np.float64)

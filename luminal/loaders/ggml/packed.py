@@ -18,7 +18,7 @@ from luminal.errors import InputError
 from luminal.frontend.packed import Packed, read_only
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.ggml.simple import UNEVEN
-from luminal.loaders.ggml.types import BLOCKS
+from luminal.loaders.ggml.types import BLOCKS, kind_of
 from luminal.loaders.mapped import Array
 
 
@@ -179,11 +179,12 @@ RECORDED: Mapping[str, Callable[[_Blocks], Tensor]] = {
 """Types whose blocks can stay packed; the others are decoded when they are loaded."""
 
 
-def packed(kind: str, blocks: Array, name: str | None = None) -> Packed:
+def packed(blocks: Array, name: str | None = None) -> Packed:
     """A Parameter (..., in_features) over (..., blocks) records of a type, which it keeps.
 
     Raises InputError for a type that is not in RECORDED.
     """
+    kind = kind_of(blocks)
     if kind not in RECORDED:
         raise InputError(f"{name}: {kind} cannot stay packed; of {', '.join(RECORDED)} one can")
     each = BLOCKS[kind]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -22,13 +23,35 @@ def _q8_0(values: Array) -> Array:
     return found
 
 
-def _q4_0(values: Array) -> Array:
-    """Codes from -8 to 7, of which -8 is the value of the greatest size, whatever its sign."""
-    found = np.zeros(len(values), simple.TYPES["Q4_0"].record)
+def _centered(kind: str, bits: int, values: Array) -> Array:
+    """Codes around 0; the lowest is the value of the greatest size, whatever its sign."""
+    half = 1 << (bits - 1)
     greatest = np.take_along_axis(values, np.abs(values).argmax(1)[:, None], 1)
-    scale = greatest / np.float32(-8)
-    codes = (values * _inverse(scale) + np.float32(8.5)).astype(np.uint8).clip(0, 15)
-    found["scale"], found["low"] = scale[:, 0], codes[:, :16] | codes[:, 16:] << np.uint8(4)
+    scale = greatest / np.float32(-half)
+    codes = _rounded(values * _inverse(scale) + np.float32(half), bits)
+    return _record(kind, codes, scale=scale)
+
+
+def _from_least(kind: str, bits: int, values: Array) -> Array:
+    """Codes from the least value, which is 0, to the greatest."""
+    least = values.min(1, keepdims=True)
+    scale = (values.max(1, keepdims=True) - least) / np.float32((1 << bits) - 1)
+    codes = _rounded((values - least) * _inverse(scale), bits)
+    return _record(kind, codes, scale=scale, least=least)
+
+
+def _rounded(codes: Array, bits: int) -> Array:
+    return (codes + np.float32(0.5)).astype(np.uint8).clip(0, (1 << bits) - 1)
+
+
+def _record(kind: str, codes: Array, **numbers: Array) -> Array:
+    """Blocks of codes of 4 bits, two in a byte, or of 5, the upper ones apart."""
+    found = np.zeros(len(codes), simple.TYPES[kind].record)
+    for name, number in numbers.items():
+        found[name] = number[:, 0]
+    found["low"] = codes[:, :16] & np.uint8(15) | codes[:, 16:] << np.uint8(4)
+    if "high" in (found.dtype.names or ()):
+        found["high"] = np.packbits(codes >> np.uint8(4), 1, "little")
     return found
 
 
@@ -37,7 +60,13 @@ def _inverse(scale: Array) -> Array:
         return np.where(scale == 0, np.float32(0), np.float32(1) / scale)
 
 
-QUANTIZERS: Mapping[str, Callable[[Array], Array]] = {"Q8_0": _q8_0, "Q4_0": _q4_0}
+QUANTIZERS: Mapping[str, Callable[[Array], Array]] = {
+    "Q8_0": _q8_0,
+    "Q4_0": partial(_centered, "Q4_0", 4),
+    "Q4_1": partial(_from_least, "Q4_1", 4),
+    "Q5_0": partial(_centered, "Q5_0", 5),
+    "Q5_1": partial(_from_least, "Q5_1", 5),
+}
 
 
 def quantized(name: str, array: Array, kind: str) -> Array:
@@ -48,4 +77,5 @@ def quantized(name: str, array: Array, kind: str) -> Array:
     values = array.astype(np.float32).reshape(-1, simple.TYPES[kind].size)
     if not np.isfinite(values).all():
         raise InputError(f"{name}: has infinite values or no numbers, which {kind} cannot hold")
-    return QUANTIZERS[kind](values).reshape(*array.shape[:-1], -1)
+    with np.errstate(over="ignore"):  # a scale beyond half precision
+        return QUANTIZERS[kind](values).reshape(*array.shape[:-1], -1)

@@ -12,6 +12,7 @@ import numpy as np
 
 from luminal.loaders.ggml import i_quants, k_quants, simple
 from luminal.loaders.ggml.blocks import BlockType
+from luminal.loaders.mapped import Array
 
 PLAIN: Mapping[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
@@ -26,6 +27,23 @@ PLAIN: Mapping[str, np.dtype[Any]] = {
 """Types of numbers that are stored as they are."""
 
 BLOCKS: Mapping[str, BlockType] = {**simple.TYPES, **k_quants.TYPES, **i_quants.TYPES}
+
+_BY_RECORD = {each.record: name for name, each in BLOCKS.items()}
+assert len(_BY_RECORD) == len(BLOCKS)
+
+
+def kind_of(blocks: Array) -> str:
+    """The name of the type whose records an array holds."""
+    return _BY_RECORD[blocks.dtype]
+
+
+def unpacked(array: Array) -> Array:
+    """Blocks (..., n), which are records of a type, as float32 (..., n * size); numbers stay."""
+    if array.dtype.names is None:
+        return array
+    found = BLOCKS[kind_of(array)].decoded(array.reshape(-1))
+    return found.reshape(*array.shape[:-1], -1)
+
 
 NUMBERS: Mapping[str, int] = {
     "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q8_1": 9,

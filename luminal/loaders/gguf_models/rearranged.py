@@ -19,10 +19,13 @@ class Heads(NamedTuple):
 
 
 class Change(NamedTuple):
-    """`read`: an array of the file to Hugging Face's; `written`: the inverse."""
+    """`read`: an array of the file to Hugging Face's; `written`: the inverse. `by_rows`: both move
+    whole rows, whatever these hold.
+    """
 
     read: Callable[[Array, Heads], Array]
     written: Callable[[Array, Heads], Array]
+    by_rows: bool = False
 
 
 def rotated_halves(array: Array, heads: int) -> Array:
@@ -162,12 +165,14 @@ GATES_FIRST = Joined(
 INTERLEAVED_QUERIES = Change(
     lambda array, heads: rotated_halves(array, heads.queries),
     lambda array, heads: _neighbours(array, heads.queries),
+    by_rows=True,
 )
 INTERLEAVED_KEYS = Change(
     lambda array, heads: rotated_halves(array, heads.keys),
     lambda array, heads: _neighbours(array, heads.keys),
+    by_rows=True,
 )
-GROUPED = Change(_by_head_of_keys, _one_after_another)
+GROUPED = Change(_by_head_of_keys, _one_after_another, by_rows=True)
 PLUS_ONE = Change(_less_one, _plus_one)
 TRANSPOSED = Change(_transposed, _transposed)
 TRANSPOSED_EXPERTS = Change(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from luminal.errors import InputError, LoadError
+from luminal.loaders.ggml.packed import RECORDED
 from luminal.loaders.gguf import StoredTensor
 from luminal.loaders.gguf_models.rearranged import Heads
 from luminal.loaders.gguf_models.table import GGUFArchitecture
@@ -21,9 +22,16 @@ _NO_WEIGHT = re.compile(r"rope_(freqs|factors_long|factors_short)\.weight|blk\.\
 
 
 def hugging_face_tensors(
-    tensors: Mapping[str, StoredTensor], architecture: GGUFArchitecture, heads: Heads
+    tensors: Mapping[str, StoredTensor],
+    architecture: GGUFArchitecture,
+    heads: Heads,
+    keep_quantized: bool = False,
 ) -> dict[str, Array]:
-    """Under Hugging Face's names and as it stores them; a name that is not known stays as it is."""
+    """Under Hugging Face's names and as it stores them; a name that is not known stays as it is.
+
+    `keep_quantized`: matrices of which no rows are joined or changed stay blocks, (rows, blocks)
+    records, where their type can be read so.
+    """
     names = {theirs: ours for ours, theirs in _templates(architecture)}
     joins = {part: ours for ours, each in architecture.joined.items() for part in each.parts}
     found: dict[str, Array] = {}
@@ -32,18 +40,19 @@ def hugging_face_tensors(
         if _NO_WEIGHT.fullmatch(name):
             continue
         whole, numbers = _template(name)
-        array = tensor.array()
         last = whole.removeprefix(_LAYER)
         if last in joins:
-            parts.setdefault((joins[last], numbers[0]), {})[last] = array
+            parts.setdefault((joins[last], numbers[0]), {})[last] = tensor.array()
             continue
         template, end = _known(whole, names)
+        known = architecture.changes.get((template or "").removeprefix(_LAYER))
+        keeps = keep_quantized and tensor.kind in RECORDED and len(tensor.shape) == 2
+        array = tensor.data if keeps and (known is None or known.by_rows) else tensor.array()
         if template is None:
             found[name] = array
             continue
-        change = architecture.changes.get(template.removeprefix(_LAYER))
-        if change is not None:
-            array = _read(name, change.read, array, heads)
+        if known is not None:
+            array = _read(name, known.read, array, heads)
         ours = names[template] + end
         if ours.count("*") > len(numbers):
             for number, part in enumerate(np.atleast_1d(array)):

@@ -11,6 +11,7 @@ from typing import Any
 from luminal.errors import InputError, LoadError, ShapeError
 from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
 from luminal.loaders.fields import Fields
+from luminal.loaders.ggml.packed import packed
 from luminal.loaders.shown import shown
 from luminal.models.architectures.arcee import ARCEE
 from luminal.models.architectures.architecture import OUTPUT, Architecture
@@ -151,6 +152,7 @@ def decoder_of(checkpoint: Checkpoint) -> Decoder:
         model = Decoder(config)
     except (InputError, ShapeError) as error:
         raise LoadError(f"{path}: {error}") from error
-    model.load_state_dict(weights, adopt_dtypes=True)
+    kept = {name: packed(a, name) if a.dtype.names else a for name, a in weights.items()}
+    model.load_state_dict(kept, adopt_dtypes=True)
     model.eval()
     return model

@@ -11,6 +11,7 @@ import numpy as np
 from luminal.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
+from luminal.loaders.ggml.types import unpacked
 from luminal.loaders.mapped import WEIGHT_DTYPES
 from luminal.models.decoder_config import DecoderConfig
 
@@ -57,7 +58,8 @@ class Architecture:
     unpacked: Callable[[Tensors], Tensors] = dict
 
     def weights(self, tensors: Tensors, config: DecoderConfig) -> dict[str, Array]:
-        """The arrays under the names of a Decoder; views where rows are only taken apart.
+        """The arrays under the names of a Decoder; views where rows are only taken apart. Blocks
+        stay records, (rows, blocks), but where more is done to them.
 
         A `lm_head.weight` among them is not that of the embedding, whatever `config` says.
         """
@@ -69,13 +71,15 @@ class Architecture:
             name = self._renamed(theirs)
             if self.further_layers and _number(name) >= config.num_hidden_layers:
                 continue
-            if array.dtype not in WEIGHT_DTYPES or not array.ndim:
+            expert = _EXPERT.fullmatch(name)
+            if expert or self.adapted is not _kept or self.divided is not None:
+                array = unpacked(array)
+            if not (array.dtype in WEIGHT_DTYPES or array.dtype.names) or not array.ndim:
                 raise LoadError(
                     f"weights: {theirs!r} is {array.dtype} of shape {array.shape}; it must be an "
                     "array of floats"
                 )
             array = self.adapted(name, array)
-            expert = _EXPERT.fullmatch(name)
             if expert:
                 experts.setdefault(expert[1], {})[expert[3], int(expert[2])] = array
             else:

@@ -1,0 +1,78 @@
+"""GGUF models whose matrices stay packed: they compute what their dequantised weights do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.errors import DTypeError
+from luminal.frontend.packed import Packed
+from luminal.loaders.ggml.quantize import QUANTIZERS
+
+Array = np.ndarray[Any, Any]
+LENGTH = 256
+
+
+@pytest.fixture
+def source(shared_data: Path) -> Path:
+    return shared_data / "tinystories-656k"
+
+
+def logits_of(model: Any, ids: Array) -> tuple[Array, Any]:
+    """The logits of all positions, and the Executable."""
+    cx = lm.Graph()
+    tokens = cx.tensor(ids.shape, dtype="int32", name="ids")
+    model(tokens).output("logits")
+    exe = lm.compile(cx)
+    return exe({"ids": ids})["logits"], exe
+
+
+def loss_of(logits: Array, ids: Array) -> float:
+    """The mean of -log p(next token), whose exponential is the perplexity."""
+    wide = logits[0, :-1].astype(np.float64)
+    total = np.log(np.exp(wide - wide.max(-1, keepdims=True)).sum(-1)) + wide.max(-1)
+    return float((total - wide[np.arange(len(wide)), ids[0, 1:]]).mean())
+
+
+@pytest.mark.parametrize("kind", [name.lower() for name in QUANTIZERS])
+def test_perplexity_is_that_of_the_values(
+    kind: str, source: Path, shared_data: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.gguf"
+    lm.models.convert(source, path, kind)
+    plain, kept = lm.models.load(path), lm.models.load(path, keep_quantized=True)
+    text = (shared_data / "text" / "tinyshakespeare.txt").read_text()
+    ids = np.array([plain.tokenizer.encode(text[:2000])[:LENGTH]], np.int32)
+    want, _ = logits_of(plain.model, ids)
+    found, exe = logits_of(kept.model, ids)
+    np.testing.assert_allclose(found, want, rtol=0, atol=1e-4 * np.abs(want).max())
+    assert abs(np.exp(loss_of(found, ids) - loss_of(want, ids)) - 1) < 0.005
+    matrices = [p for p in kept.model.parameters() if len(p.shape) == 2]
+    assert all(isinstance(p, Packed) and p.kind == kind.upper() for p in matrices)
+    # No matrix of floats, neither made before the run nor in it.
+    largest = min(4 * p.numel() for p in matrices)
+    assert exe.memory_report().derived_bytes < largest
+
+
+def test_text_is_the_same(source: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    lm.models.convert(source, path, "q8_0")
+    texts = [
+        lm.models.load(path, keep_quantized=keeps).generate("Once upon a time", max_tokens=20)
+        for keeps in (False, True)
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_a_packed_weight_keeps_its_value(source: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    lm.models.convert(source, path, "q4_0")
+    model = lm.models.load(path, keep_quantized=True).model
+    weight = model.model.embed_tokens.weight
+    with pytest.raises(DTypeError, match=r"is packed as Q4_0 and keeps its value; load the file"):
+        weight.set(weight.numpy())
+    np.testing.assert_array_equal(model.state_dict()["model.embed_tokens.weight"], weight.numpy())
