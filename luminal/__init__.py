@@ -64,6 +64,7 @@ from luminal.jit import jit
 from luminal.loaders.state_dict import load
 from luminal.loaders.write_gguf import save_gguf
 from luminal.loaders.write_safetensors import save_safetensors as save
+from luminal.nn.quantization import quantize
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode, SearchOptions, TimeBudget
 from luminal.seeded import (
@@ -165,6 +166,7 @@ __all__ = [
     "from_numpy",
     "to_dlpack",
     # files
+    "quantize",
     "save",
     "save_gguf",
     "load",

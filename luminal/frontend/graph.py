@@ -215,6 +215,8 @@ class Recorder:
                 f"assign: {held!r} inside scan; return the value from the function as a carried "
                 "value, and assign scan's result"
             )
+        if isinstance(held, Packed):
+            held.assigned()
         found = self.bring(value)
         whole = self.constant(held).value
         if found.type != whole.type:

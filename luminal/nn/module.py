@@ -179,7 +179,7 @@ class Module:
                 raise DTypeError(f"{type(self).__name__}.to: {wanted.name} is no float")
             held = dict.fromkeys(held for _, held in self._named(Parameter, State))
             floats = [each for each in held if each.dtype.is_float and each.dtype is not wanted]
-            self._exchange({each: each.rounded(wanted) for each in floats})
+            self.exchange({each: each.rounded(wanted) for each in floats})
         if where is not None:
             for _, each in self._held():
                 each.to(where)
@@ -276,9 +276,9 @@ class Module:
         for held, array in arrays.items():
             held.dtype = dtype_of(array)
             held.set(array)
-        self._exchange(packed)
+        self.exchange(packed)
 
-    def _exchange(self, made: Mapping[Holder, Holder]) -> None:
+    def exchange(self, made: Mapping[Holder, Holder]) -> None:
         """Puts others in the places of Parameters and States; tied ones stay tied."""
         for module in self.modules():
             for name, part in [*module.parts()]:

@@ -1,0 +1,196 @@
+"""Weights of a module packed in fewer bits, and what that costs in accuracy.
+
+`q8_0` to `q4_0` are blocks of 32 as in GGUF files; `int8` has a scale for each row of a matrix (an
+output of a Linear), `int4` one for each group of a row. Values are decoded where they are read, in
+float32: Jacob et al., arXiv 1712.05877, of weights alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from luminal import dtypes
+from luminal.errors import InputError
+from luminal.frontend.handle import Array
+from luminal.frontend.packed import Packed
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.state import Parameter
+from luminal.loaders.ggml.packed import packed
+from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
+from luminal.nn.module import Holder, Module
+
+GROUP = 64  # of int4: what a scale of 2 bytes serves
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWeight:
+    """What packing did to one weight: the greatest error of a value and the root of their mean
+    square, beside that of the values (`rms`), and bytes.
+    """
+
+    name: str
+    max_error: float
+    rms_error: float
+    rms: float
+    bytes_before: int
+    bytes_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizationReport:
+    """Of each weight that was packed, and why others were not, by name."""
+
+    kind: str
+    weights: tuple[PackedWeight, ...]
+    kept: Mapping[str, str]
+
+    @property
+    def bytes_before(self) -> int:
+        """Of the weights that were packed."""
+        return sum(each.bytes_before for each in self.weights)
+
+    @property
+    def bytes_after(self) -> int:
+        """The same, packed."""
+        return sum(each.bytes_after for each in self.weights)
+
+    def __str__(self) -> str:
+        """A line for each weight, then the sums."""
+        rows = [("weight", "max error", "rms error", "of rms", "bytes", "packed")]
+        for each in self.weights:
+            share = each.rms_error / each.rms if each.rms else 0.0
+            errors = f"{each.max_error:.3g}", f"{each.rms_error:.3g}", f"{share:.2%}"
+            rows.append((each.name, *errors, f"{each.bytes_before:,}", f"{each.bytes_after:,}"))
+        total = f"{self.bytes_before:,}", f"{self.bytes_after:,}"
+        rows.append((f"{len(self.weights)} weights as {self.kind}", "", "", "", *total))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in rows
+        ]
+        return "\n".join([*lines, *(f"kept {name}: {why}" for name, why in self.kept.items())])
+
+
+def quantize(module: Module, kind: str, skip: Collection[str] = ()) -> QuantizationReport:
+    """Packs the matrices of a module, in place: Parameters of two dims, by rows.
+
+    `kind`: one of KINDS. `skip`: what names of Parameters must not contain ("lm_head"). Programs
+    recorded before keep the old weights. Raises InputError for a kind that is not known, a weight
+    that is not finite, or if nothing can be packed; then nothing is changed.
+    """
+    if kind not in KINDS:
+        raise InputError(f"quantize: {kind!r} is not known; it is one of {', '.join(KINDS)}")
+    made: dict[Holder, Holder] = {}
+    weights: list[PackedWeight] = []
+    kept: dict[str, str] = {}
+    for name, parameter in module.named_parameters():
+        if parameter in made:
+            continue
+        why = _refusal(parameter, name, kind, skip)
+        if why is not None:
+            kept[name] = why
+            continue
+        values = parameter.numpy().astype(np.float32)
+        if not np.isfinite(values).all():
+            raise InputError(f"quantize: {name} has values that are not finite")
+        found = made[parameter] = KINDS[kind].pack(name, values)
+        weights.append(_packed_weight(name, parameter, values, found))
+    if not made:
+        raise InputError(f"quantize: nothing of this module can be {kind}: {kept}")
+    module.exchange(made)
+    return QuantizationReport(kind, tuple(weights), kept)
+
+
+def _refusal(parameter: Parameter, name: str, kind: str, skip: Collection[str]) -> str | None:
+    """Why a Parameter stays as it is."""
+    if any(part in name for part in skip):
+        return "skipped"
+    if isinstance(parameter, Packed):
+        return f"is {parameter.kind}"
+    if len(parameter.shape) != 2 or not parameter.dtype.is_float:
+        return "is no matrix of floats"
+    size = KINDS[kind].size
+    if parameter.shape[-1] % size:
+        return f"its rows of {parameter.shape[-1]} are no whole blocks of {size}"
+    return None
+
+
+def _packed_weight(name: str, before: Parameter, values: Array, found: Packed) -> PackedWeight:
+    error = found.numpy().astype(np.float64) - values
+    size = before.numel() * before.dtype.size
+    greatest = float(np.abs(error).max())
+    return PackedWeight(name, greatest, _rms(error), _rms(values), size, found.nbytes)
+
+
+def _rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))
+
+
+# --- the kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`size`: values that share a scale, of which a row has a whole number."""
+
+    size: int
+    pack: Callable[[str, Array], Packed]
+
+
+def _blocks(kind: str, name: str, values: Array) -> Packed:
+    return packed(quantized(name, values, kind).reshape(len(values), -1), name)
+
+
+def _int8(name: str, values: Array) -> Packed:
+    scales = (np.abs(values).max(1, keepdims=True) / np.float32(127)).astype(np.float32)
+    codes = np.rint(values * _inverse(scales)).astype(np.int8)
+    nbytes = codes.nbytes + scales.nbytes
+    parts = {"codes": codes, "scales": scales}
+    return Packed("int8", values.shape, parts, _read_int8, lambda: codes * scales, nbytes, name)
+
+
+def _read_int8(parts: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
+    return parts["codes"].cast(dtypes.float32) * parts["scales"]
+
+
+def _int4(name: str, values: Array) -> Packed:
+    """Codes from -8 to 7, of which -8 is the value of the greatest size; the first half of a group
+    in the lower bits of its bytes.
+    """
+    grouped = values.reshape(len(values), -1, GROUP)
+    at = np.abs(grouped).argmax(-1)[..., None]
+    scales = (np.take_along_axis(grouped, at, -1) / np.float32(-8)).astype(np.float16)
+    wide = scales.astype(np.float32)
+    codes = np.clip(np.rint(grouped * _inverse(wide)) + 8, 0, 15).astype(np.uint8)
+    pairs = codes[..., : GROUP // 2] | codes[..., GROUP // 2 :] << np.uint8(4)
+    parts = {"codes": pairs, "scales": scales}
+    nbytes = pairs.nbytes + scales.nbytes
+
+    def unpack() -> Array:
+        found = np.concatenate([pairs & np.uint8(15), pairs >> np.uint8(4)], -1)
+        return ((found.astype(np.float32) - np.float32(8)) * wide).reshape(values.shape)
+
+    return Packed("int4", values.shape, parts, _read_int4, unpack, nbytes, name)
+
+
+def _read_int4(parts: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
+    pairs, scales = parts["codes"], parts["scales"]
+    shifts = (pairs.graph.arange(2) * 4).cast(dtypes.uint8).reshape(2, 1)
+    codes = ((pairs.unsqueeze(2) >> shifts) & 15).cast(dtypes.int8) - 8
+    return (codes.cast(dtypes.float32) * scales.cast(dtypes.float32).unsqueeze(3)).reshape(*shape)
+
+
+def _inverse(scales: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.where(scales == 0, np.float32(0), np.float32(1) / scales)
+
+
+KINDS: Mapping[str, Kind] = {
+    **{name.lower(): Kind(32, partial(_blocks, name)) for name in QUANTIZERS},
+    "int8": Kind(1, _int8),
+    "int4": Kind(GROUP, _int4),
+}
