@@ -24,6 +24,7 @@ from luminal.cli import (
     env,
     generate,
     info,
+    quantize,
     run,
     serve,
     train,
@@ -70,6 +71,7 @@ app.command("detect")(detect.command)
 app.command("embed")(embed.command)
 app.command("transcribe")(transcribe.command)
 app.command("convert")(convert.command)
+app.command("quantize")(quantize.command)
 app.command("serve")(serve.command)
 app.command("train")(train.command)
 app.command("compile")(compile.command)

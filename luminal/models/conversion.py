@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ _FILE_TYPES = {
 }  # fmt: skip
 """`general.file_type` by the type of most weights."""
 _WEIGHTS = "model.safetensors"
+Told = Callable[[str, Array, StoredTensor, int], None]
+"""Hears of each weight of a GGUF file as it is made: name, values, what is stored, how many."""
 _OTHER_FILES = (".bin", ".onnx", ".pt", ".pth")
 
 
@@ -41,14 +43,15 @@ def convert(
     target: str | Path,
     dtype: str | None = None,
     tokenizer: str | Path | None = None,
+    told: Told | None = None,
 ) -> None:
     """Writes a model in the files of `source` as a `.gguf`, a `.safetensors`, or a new folder.
 
     `source`: what `load` takes, or a `.safetensors`, whose arrays keep their names. `dtype`: of the
     weights, one of KINDS, of which packed ones go into GGUF files alone; without it matrices stay
     what they are, and packed ones become f32 elsewhere. Vectors in GGUF files are f32, as readers
-    expect. `tokenizer`: a file, where the model has none. All is written or nothing. Raises
-    LoadError for a damaged source, InputError for what cannot be said in the target.
+    expect. `tokenizer`: a file, where the model has none. `told`: see Told. All is written or
+    nothing. Raises LoadError for a damaged source, InputError for what cannot be said there.
     """
     place = given_path(target)
     kind = _checked(dtype, place)
@@ -58,15 +61,15 @@ def convert(
     ):
         raise InputError(f"convert: {place} is read from; write another file")
     if path.suffix == ".safetensors":
-        _convert_arrays(path, place, kind)
+        _convert_arrays(path, place, kind, told)
         return
     if path.suffix == place.suffix == ".gguf" and tokenizer is None:
-        _convert_gguf(path, place, kind)
+        _convert_gguf(path, place, kind, told)
         return
     checkpoint = load_checkpoint(path, tokenizer)
     if place.suffix == ".gguf":
         metadata, tensors = gguf_model(checkpoint)
-        stored = {name: _stored(name, array, kind) for name, array in tensors.items()}
+        stored = _all_stored(tensors, kind, told)
         words = _tokenizer_metadata(checkpoint, path, given=tokenizer is not None)
         metadata |= {"general.name": path.stem} | _general(stored) | words
         save_gguf(place, stored, metadata)
@@ -87,24 +90,24 @@ def _checked(dtype: str | None, place: Path) -> str | None:
     return kind
 
 
-def _convert_arrays(path: Path, place: Path, kind: str | None) -> None:
+def _convert_arrays(path: Path, place: Path, kind: str | None, told: Told | None) -> None:
     """Weights without a configuration."""
     arrays = load_arrays(path)
     if place.suffix == ".gguf":
-        save_gguf(place, {name: _stored(name, array, kind) for name, array in arrays.items()})
+        save_gguf(place, _all_stored(arrays, kind, told))
     elif place.suffix == ".safetensors":
         save_safetensors(place, {name: _cast(name, array, kind) for name, array in arrays.items()})
     else:
         raise InputError(f"{path}: weights alone make no model; name a .gguf or a .safetensors")
 
 
-def _convert_gguf(path: Path, place: Path, kind: str | None) -> None:
+def _convert_gguf(path: Path, place: Path, kind: str | None, told: Told | None) -> None:
     """One GGUF file of all that a model is in, of any architecture."""
     file = read_split_gguf(path)
     metadata = {key: each for key, each in file.metadata.items() if not key.startswith("split.")}
     tensors = file.tensors
     if kind is not None:
-        tensors = {name: _stored(name, each.array(), kind) for name, each in tensors.items()}
+        tensors = _all_stored({n: each.array() for n, each in tensors.items()}, kind, told)
         metadata |= _general(tensors)
     save_gguf(place, tensors, metadata)
 
@@ -120,6 +123,18 @@ def _cast(name: str, array: Array, kind: str | None) -> Array:
         found = array.astype(PLAIN[kind])
     if kind == "F16" and not np.isfinite(found).all() and np.isfinite(array).all():
         raise InputError(f"{name}: has values beyond f16's 65504; use bf16 or f32")
+    return found
+
+
+def _all_stored(
+    arrays: Mapping[str, Array], kind: str | None, told: Told | None
+) -> dict[str, StoredTensor]:
+    """The tensors of a GGUF file, one after the other."""
+    found: dict[str, StoredTensor] = {}
+    for name, array in arrays.items():
+        found[name] = _stored(name, array, kind)
+        if told is not None:
+            told(name, array, found[name], len(arrays))
     return found
 
 

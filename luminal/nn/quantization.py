@@ -39,6 +39,19 @@ class PackedWeight:
     bytes_before: int
     bytes_after: int
 
+    @property
+    def share(self) -> float:
+        """The rms error over the values'."""
+        return self.rms_error / self.rms if self.rms else 0.0
+
+    @classmethod
+    def of(cls, name: str, before: Array, after: Array, nbytes: int) -> PackedWeight:
+        """Of values and what they are after packing in so many bytes."""
+        values = before.astype(np.float32)
+        error = after.astype(np.float64) - values
+        greatest = float(np.abs(error).max(initial=0))
+        return cls(name, greatest, _rms(error), _rms(values), before.nbytes, nbytes)
+
 
 @dataclass(frozen=True, slots=True)
 class QuantizationReport:
@@ -58,21 +71,31 @@ class QuantizationReport:
         """The same, packed."""
         return sum(each.bytes_after for each in self.weights)
 
+    @property
+    def total(self) -> str:
+        """One line: weights, bytes, and the greatest share of an error in its weight."""
+        worst = max((each.share for each in self.weights), default=0.0)
+        return (
+            f"{len(self.weights)} weights as {self.kind}: {self.bytes_before:,} bytes to "
+            f"{self.bytes_after:,}; rms errors up to {worst:.2%} of a weight's"
+        )
+
     def __str__(self) -> str:
         """A line for each weight, then the sums."""
         rows = [("weight", "max error", "rms error", "of rms", "bytes", "packed")]
         for each in self.weights:
-            share = each.rms_error / each.rms if each.rms else 0.0
-            errors = f"{each.max_error:.3g}", f"{each.rms_error:.3g}", f"{share:.2%}"
+            errors = f"{each.max_error:.3g}", f"{each.rms_error:.3g}", f"{each.share:.2%}"
             rows.append((each.name, *errors, f"{each.bytes_before:,}", f"{each.bytes_after:,}"))
         total = f"{self.bytes_before:,}", f"{self.bytes_after:,}"
-        rows.append((f"{len(self.weights)} weights as {self.kind}", "", "", "", *total))
+        rows.append(("all", "", "", "", *total))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
             for row in rows
         ]
-        return "\n".join([*lines, *(f"kept {name}: {why}" for name, why in self.kept.items())])
+        return "\n".join(
+            [*lines, self.total, *(f"kept {name}: {why}" for name, why in self.kept.items())]
+        )
 
 
 def quantize(module: Module, kind: str, skip: Collection[str] = ()) -> QuantizationReport:
@@ -98,7 +121,7 @@ def quantize(module: Module, kind: str, skip: Collection[str] = ()) -> Quantizat
         if not np.isfinite(values).all():
             raise InputError(f"quantize: {name} has values that are not finite")
         found = made[parameter] = KINDS[kind].pack(name, values)
-        weights.append(_packed_weight(name, parameter, values, found))
+        weights.append(PackedWeight.of(name, parameter.numpy(), found.numpy(), found.nbytes))
     if not made:
         raise InputError(f"quantize: nothing of this module can be {kind}: {kept}")
     module.exchange(made)
@@ -117,13 +140,6 @@ def _refusal(parameter: Parameter, name: str, kind: str, skip: Collection[str]) 
     if parameter.shape[-1] % size:
         return f"its rows of {parameter.shape[-1]} are no whole blocks of {size}"
     return None
-
-
-def _packed_weight(name: str, before: Parameter, values: Array, found: Packed) -> PackedWeight:
-    error = found.numpy().astype(np.float64) - values
-    size = before.numel() * before.dtype.size
-    greatest = float(np.abs(error).max())
-    return PackedWeight(name, greatest, _rms(error), _rms(values), size, found.nbytes)
 
 
 def _rms(values: Array) -> float:

@@ -346,3 +346,32 @@ def test_tokenizers_in_the_terms_of_the_format(kind: str, tmp_path: Path) -> Non
     for text in TEXTS:
         assert ours.encode(text) == theirs.encode(text), text
         assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text)), text
+
+
+def test_quantize_command(shared_data: Path, tmp_path: Path) -> None:
+    """Folders, safetensors and GGUF files in; the report is of what was written."""
+    source, target = shared_data / "tinystories-656k", tmp_path / "q.gguf"
+
+    def run(*words: object) -> Any:
+        return CliRunner().invoke(app, ["quantize", *map(str, words)])
+
+    lines = run(source, target, "--type", "q4_0", "--report").output.splitlines()
+    assert lines[0].split() == "weight max error rms error of rms bytes packed".split()
+    weights = lm.load(source / "model.safetensors")
+    matrices = [array for array in weights.values() if array.ndim == 2]
+    before = sum(array.nbytes for array in matrices)
+    total = f"{len(matrices)} weights as q4_0: {before:,} bytes to {before * 18 // 128:,};"
+    assert total in str(lines)
+    assert "kept blk.0.attn_norm.weight: is F32" in lines
+    name, embedding = "token_embd.weight", weights["lm_head.weight"]
+    error = np.abs(lm.load(target)[name].astype(np.float64) - embedding).max()
+    assert [name, f"{error:.3g}"] in [line.split()[:2] for line in lines]
+
+    for further in (source / "model.safetensors", target):
+        told = run(further, tmp_path / "again.gguf", "--type", "q8_0").output
+        assert f"{len(matrices)} weights as q8_0: " in told
+    refused = str(run(target, target, "--type", "q8_0").exception)
+    assert refused == f"convert: {target} is read from; write another file"
+    assert "it is one of q8_0, q4_0, q4_1" in str(run(source, target, "--type", "q9").exception)
+    refused = str(run(source, tmp_path / "m.safetensors", "--type", "q8_0").exception)
+    assert refused.endswith("packed weights go into GGUF files; name a .gguf")

@@ -73,7 +73,8 @@ def test_a_report_is_a_table() -> None:
     assert [line.split() for line in lines] == [
         "weight max error rms error of rms bytes packed".split(),
         ["weight", "0", "0", "0.00%", "512", "144"],
-        "1 weights as int8 512 144".split(),
+        "all 512 144".split(),
+        "1 weights as int8: 512 bytes to 144; rms errors up to 0.00% of a weight's".split(),
     ]
 
 

@@ -77,8 +77,8 @@ def test_cache_info_and_clear(
 @pytest.mark.parametrize(
     "command",
     """
-    generate chat serve convert embed transcribe classify detect train compile run bench info
-    devices env cache
+    generate chat serve convert quantize embed transcribe classify detect train compile run bench
+    info devices env cache
     """.split(),
 )
 def test_help(
