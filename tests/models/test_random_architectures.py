@@ -306,6 +306,7 @@ def lacking(plain: dict[str, Any]) -> dict[str, dict[str, Any]]:
     [
         ("gemma2", r"no \w+_softcapping"),
         ("gemma4", r"(no|null) rope_parameters"),
+        ("ministral3", r"no (rope_parameters|rms_norm_eps)"),
         ("olmo3", r"{'rope_theta': 77.*"),
     ],
 )
