@@ -10,7 +10,7 @@ from luminal.algebra.terms import Reduction, Term
 from luminal.dtypes import bool_
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade_sweep import Sweep
-from luminal.kernel.cascade_work import Workspace, contiguous
+from luminal.kernel.cascade_work import NO_WORDS, Workspace, contiguous
 from luminal.kernel.evaluate import Env, Row
 from luminal.kernel.schedule import TileChoice
 from luminal.shape.expression import maximum, minimum
@@ -30,20 +30,31 @@ class AlongLanes:
         work = self.work
         for reduction in work.cascade.inner:
             for factor in dict.fromkeys(reduction.args[0].args):
-                if work.lane in factor.axes and factor not in work.values.rows:
+                if work.lane in factor.axes and not work.stages.is_packed(factor, reduction):
                     self.pack_factor(factor, reduction, env)
 
-    def pack_factor(self, factor: Term, reduction: Term, env: Env) -> None:
+    def pack_factor(self, factor: Term, reduction: Reduction, env: Env) -> None:
         """Vectors of lanes where they lie together, else single elements: gathers cost more."""
         work = self.work
         axes = tuple(a for a in reduction.attrs if a in factor.axes)
-        strip = work.row((*axes, *work.lane_axes), factor.dtype)
+        dot = work.group.dots.get(reduction)
+        words = NO_WORDS if dot is None else (work.stages.along[reduction], dot.k)
+        dtype = factor.dtype if dot is None else dot.a
+        strip = work.row((*axes, *work.lane_axes), dtype, words=words)
         order, tile = (*axes, *work.lane_axes), self.lane_tile
         if not contiguous(work.group, factor, work.lane_axes[0]):
             order, tile = (*work.lane_axes, *axes), TileChoice(work.blocking.copied)
-        with work.loops(order, env, tile) as inside:
-            work.write(strip, inside, work.values.evaluate(factor, inside))
-        work.keep({factor: strip})
+        with work.loops(order, env, tile, words=words) as inside:
+            if dot is None:
+                work.write(strip, inside, work.values.evaluate(factor, inside))
+            else:
+                _, (each,) = work.stages.neighbours(reduction, [inside])
+                work.write(strip, each, work.stages.factor(factor, dot, each))
+                work.blocks.close()
+        if dot is None:
+            work.keep({factor: strip})
+        else:
+            strip.level, work.stages.strips[factor, dot] = work.blocks.depth, strip
 
     def hold(self, sweep: Sweep, env: Env) -> None:
         """In register tiles of steps by lanes; then what is masked."""

@@ -62,6 +62,11 @@ class Blocking:
         return TileChoice(1, 1, self.row_lanes)
 
 
+Words = tuple[Symbol | None, int]
+"""The axis along which so many neighbours are a word."""
+NO_WORDS: Words = (None, 1)
+
+
 def contiguous(group: Group, term: Term, axis: Symbol) -> bool:
     """Do neighbours along the axis lie side by side, or in one place, wherever `term` reads?"""
     bound = [a for r in group.reductions for a in r.attrs]
@@ -144,11 +149,13 @@ class Workspace:
         """Where a result is kept."""
         return self.row((*self.lane_axes, *self.extra(result)), result.dtype)
 
-    def row(self, axes: Axes, dtype: DType, whole: bool = False) -> Row:
-        """Scratch over blocks of the lanes and steps and over further whole axes, in this order.
+    def row(self, axes: Axes, dtype: DType, whole: bool = False, words: Words = NO_WORDS) -> Row:
+        """Scratch over blocks of the lanes and steps and over further whole axes, in this order;
+        where it holds words, these are innermost.
 
         `whole`: over all steps.
         """
+        along, count = words
         sizes = {self.lane: self.blocking.lane_block, self.step: self.blocking.step_block}
         if whole:
             del sizes[self.step]
@@ -158,11 +165,13 @@ class Workspace:
             size = size * extent
 
         def offset(env: Env) -> Expression:
-            total, stride = const(0), const(1)
+            total = const(0) if along is None else env.values[along] % count
+            stride = const(count)
             for a, extent in zip(reversed(axes), reversed(extents), strict=True):
                 origin = self.origin(a) if a in sizes else const(0)
-                total = total + (env.values[a] - origin) * stride
-                stride = stride * extent
+                each = count if a is along else 1
+                total = total + (env.values[a] - origin) // each * stride
+                stride = stride * (extent // each)
             return total
 
         buffer = self.values.new_scratch(dtype, size)
@@ -203,9 +212,14 @@ class Workspace:
     # --- loops and values
 
     def open(
-        self, a: Symbol, env: Env, tile: TileChoice = SINGLE, within: Range | None = None
+        self,
+        a: Symbol,
+        env: Env,
+        tile: TileChoice = SINGLE,
+        within: Range | None = None,
+        words: Words = NO_WORDS,
     ) -> Env:
-        """A loop over the block of the lanes or steps, or over a whole axis."""
+        """A loop over the block of the lanes or steps, or over a whole axis, of words along it."""
         extent = self.values.canonical(extent_of((a,)))
         start, stop = const(0), extent
         if a is self.lane:
@@ -213,19 +227,25 @@ class Workspace:
         elif a is self.step:
             start, stop = self.first, self.last
         start, stop = within or (start, stop)
-        symbol = self.blocks.fresh_axis(extent)
-        self.blocks.open(symbol, start, stop, tile)
-        return env.bind({a: symbol})
+        count = words[1] if a is words[0] else 1
+        symbol = self.blocks.fresh_axis(extent // count)
+        self.blocks.open(symbol, start, stop // count, tile)
+        return env.bind({a: symbol * count})
 
     @contextmanager
     def loops(
-        self, axes: Axes, env: Env, tile: TileChoice = SINGLE, within: Range | None = None
+        self,
+        axes: Axes,
+        env: Env,
+        tile: TileChoice = SINGLE,
+        within: Range | None = None,
+        words: Words = NO_WORDS,
     ) -> Iterator[Env]:
         """Loops over all of `axes`, the last one in tiles, and in a part where that is given."""
         for a in axes:
             last = a is axes[-1]
             other = self.blocking.row if a is self.lane else SINGLE
-            env = self.open(a, env, tile if last else other, within if last else None)
+            env = self.open(a, env, tile if last else other, within if last else None, words)
         yield env
         for _ in axes:
             self.blocks.close()

@@ -8,14 +8,14 @@ that is bound to neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from luminal.algebra.terms import Axes, Term
 from luminal.dots import Dot
 from luminal.kernel.group import Group, Place
 from luminal.kernel.layout import ROW_MAJOR, Layout
-from luminal.kernel.source import source_of
+from luminal.kernel.source import Source, source_of
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol
 
 
@@ -26,18 +26,19 @@ def with_neighbours(panels: Layout, along: int, count: int) -> Layout:
 
 def last_axis(dimension: Axes, count: int) -> Symbol | None:
     """The axis along which a dimension's neighbours lie, if it is made of whole words."""
-    for symbol in dimension[-1:]:
-        extent = symbol.extent
-        if extent is not None and extent.is_const and extent.value % count == 0:
-            return symbol
-    return None
+    return next((a for a in dimension[-1:] if _is_whole(a, count)), None)
+
+
+def _is_whole(axis: Symbol, count: int) -> bool:
+    extent = axis.extent
+    return extent is not None and extent.is_const and extent.value % count == 0
 
 
 def refusal(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> str | None:
     """Why a kernel that reads these places cannot compute it by a dot; None if it can.
 
-    Both factors must lie in memory as the dot takes them, one of them in panels of neighbours, and
-    neighbours along one summed axis side by side in either.
+    Both factors must lie in memory as what the dot takes, and be summed along an axis of whole
+    words. Neighbours that lie apart in a factor are joined as they are read, or packed.
     """
     found = _walked(contraction, dot, reads)
     return found if isinstance(found, str) else None
@@ -86,7 +87,7 @@ def _walked(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> Symbol 
     (product,) = contraction.args
     if product.op != "Mul" or product in reads:
         return "what it sums is no product of its own"
-    found = []
+    found: list[tuple[Source, Place]] = []
     for factor, dtype in zip(product.args, (dot.a, dot.b), strict=True):
         source = source_of(factor, reads.__contains__)
         if source is None or source.casts != 1 or source.term not in reads:
@@ -94,17 +95,23 @@ def _walked(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> Symbol 
         if reads[source.term].dtype is not dtype:
             return f"the factor {factor!r} is no {dtype} in memory"
         found.append((source, reads[source.term]))
-    if all(place.layout.neighbours != dot.k for _, place in found):
-        return "neither factor lies in panels of neighbours"
-    axes = []
-    for source, place in found:
-        inner = _inner(place, dot.k)
-        if inner is None:
-            return f"the factor {source.term!r} has no {dot.k} neighbours side by side"
-        axes.append(source.names.get(inner, inner))
-    if axes[0] is not axes[1] or axes[0] not in contraction.attrs:
-        return "neighbours of the factors do not lie along one summed axis"
-    return axes[0]
+    shared = frozenset.intersection(*(factor.axes for factor in product.args))
+    able = [a for a in contraction.attrs if a in shared and _is_whole(a, dot.k)]
+    if not able:
+        return f"no axis of the sum is made of whole words of {dot.k}"
+    inner = [source.names.get(a, a) for source, a in _side_by_side(found, dot.k)]
+    best: Symbol = max(able, key=inner.count)
+    return best
+
+
+def _side_by_side(
+    factors: Sequence[tuple[Source, Place]], count: int
+) -> Iterator[tuple[Source, Symbol]]:
+    """The factors that have neighbours side by side, and along which of their axes."""
+    for source, place in factors:
+        axis = _inner(place, count)
+        if axis is not None:
+            yield source, axis
 
 
 def _inner(place: Place, count: int) -> Symbol | None:

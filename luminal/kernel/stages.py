@@ -142,6 +142,11 @@ class Stages:
         users = (r for r in self.group.reductions if factor in r.args[0].args)
         return [*dict.fromkeys(self.group.dots.get(r) for r in users)] or [None]
 
+    def is_packed(self, factor: Term, reduction: Reduction) -> bool:
+        """Does a factor lie in a strip, as the reduction takes it?"""
+        dot = self.group.dots.get(reduction)
+        return factor in self.values.rows if dot is None else (factor, dot) in self.strips
+
     def with_factor(self, factor: Term, dot: Dot) -> Reduction:
         """A reduction by the dot that has the factor."""
         dots = self.group.dots.get

@@ -1,25 +1,39 @@
-"""Which contractions are computed by a dot: those of which a weight lies as the dot reads it."""
+"""Which contractions are computed by a dot: all that the machine has one for.
+
+A dot does the work of several multiplications, whoever owns the factors: those that do not lie as
+it takes them are packed by the kernel, as it packs others.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from luminal.algebra.terms import Term
-from luminal.dots import DOTS, Dot
+from luminal.dots import Dot, Rounding
 from luminal.kernel.neighbours import refusal
+from luminal.numerics import ROUNDING, Numerics
 from luminal.program.selection import Selection
 
 
-def by_layout(selection: Selection) -> Selection:
-    """The selection with the dots that its layouts ask for; bodies of Loops have theirs already."""
-    held = (layout for choice in selection.choices.values() for layout in choice.layouts)
-    if all(layout.neighbours == 1 for layout in held):
-        return selection
+def usable(dots: Sequence[Dot], numerics: Numerics) -> tuple[Dot, ...]:
+    """Those whose roundings are allowed."""
+    rounds = numerics.allows(ROUNDING)
+    return tuple(dot for dot in dots if rounds or dot.rounding is Rounding.NONE)
+
+
+def by_rule(selection: Selection, dots: Sequence[Dot]) -> Selection:
+    """The selection with the contractions that these dots can compute; bodies of Loops have theirs
+    already. What a cascade streams is folded by no dot.
+    """
     found: dict[Term, Dot] = {}
-    for kernel in selection.kernels():
+    streamed = {member.term for each in selection.cascades for member in each.members}
+    for kernel in selection.kernels() if dots else ():
         reads = selection.places(kernel)
         for term in selection.computed(kernel):
-            able = (dot for dot in DOTS.values() if refusal(term, dot, reads) is None)
+            if term in streamed:
+                continue
+            able = (dot for dot in dots if refusal(term, dot, reads) is None)
             dot = next(able, None)
             if dot is not None:
                 found[term] = dot

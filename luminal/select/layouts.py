@@ -16,12 +16,12 @@ from math import gcd
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Axes, Frame, Phase, Term
-from luminal.dots import Dot, Rounding
+from luminal.dots import Dot
 from luminal.hlir.ops import Value
 from luminal.kernel.layout import ROW_MAJOR, Layout, Panels, filled
 from luminal.kernel.neighbours import last_axis, with_neighbours
 from luminal.kernel.source import Source, source_of, unmasked
-from luminal.numerics import ROUNDING, Numerics
+from luminal.numerics import Numerics
 from luminal.program.selection import Selection
 from luminal.select import dots
 from luminal.select.bodies import is_weight, weights_of
@@ -84,7 +84,8 @@ def by_rule(
         rule = gene.layouts[-1 if _pays(gene, panels) else 0]
         wish = wishes.get(gene.weight)
         chosen[gene] = next((each for each in gene.layouts if str(each) == wish), rule)
-    return with_layouts(replace(selection, bodies=bodies), chosen)
+    selection = with_layouts(replace(selection, bodies=bodies), chosen)
+    return dots.by_rule(selection, dots.usable(panels.dots, numerics))
 
 
 def _pays(gene: Gene, panels: Panels) -> bool:
@@ -124,7 +125,7 @@ def genes(
     """What can be chosen in a program, or in a Loop body whose `arguments` are weights outside."""
     if panels is None:
         return ()
-    usable = [d for d in panels.dots if d.rounding is Rounding.NONE or numerics.allows(ROUNDING)]
+    usable = dots.usable(panels.dots, numerics)
     users = _users(selection)
     found: dict[tuple[Term, Layout], Gene] = {}
     for term in selection.choices:
@@ -161,9 +162,7 @@ def genes(
 
 
 def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selection:
-    """The selection with these layouts read, and the dots that they are for; a weight that nothing
-    else reads lies in them only.
-    """
+    """The selection with these layouts read; a weight that nothing else reads lies in them only."""
     users = _users(selection)
     choices, reads = dict(selection.choices), dict(selection.reads)
     for gene, layout in chosen.items():
@@ -179,7 +178,7 @@ def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selecti
         layouts = tuple(dict.fromkeys((*old.layouts, layout)))
         choices[gene.weight] = replace(old, layouts=layouts)
         reads |= dict.fromkeys(gene.edges, layouts.index(layout))
-    return dots.by_layout(replace(selection, choices=choices, reads=reads))
+    return replace(selection, choices=choices, reads=reads)
 
 
 def weights_of_bodies(

@@ -12,7 +12,7 @@ from luminal import compiler
 from luminal.backends import registry
 from luminal.compiler import Stages
 from luminal.runtime.executable import Executable, Variant
-from luminal.select import layouts
+from luminal.select import dots, layouts
 from tests.long_share import mostly_long
 
 Array = np.ndarray[Any, Any]
@@ -61,10 +61,10 @@ def programs(graph: lm.Graph) -> list[Stages]:
         {},
         *({g: each} for g in layouts.genes(plain, BACKEND.layouts) for each in g.layouts[1:]),
     ]
-    return [
-        compiler.finish(graph_, lowered, layouts.with_layouts(plain, chosen), BACKEND)
-        for chosen in choices
-    ]
+    selections = (
+        dots.by_rule(layouts.with_layouts(plain, chosen), BACKEND.target.dots) for chosen in choices
+    )
+    return [compiler.finish(graph_, lowered, each, BACKEND) for each in selections]
 
 
 def results(stages: Stages, arrays: dict[str, Array]) -> list[Array]:

@@ -17,6 +17,7 @@ from luminal.backends.cpu.schedule import panels
 from luminal.compiler import Stages, finish, lower_by_stages
 from luminal.dots import BF16_PAIRS
 from luminal.errors import GraphError, VerifyError
+from luminal.frontend.attention import scaled_dot_product_attention
 from luminal.kernel.tile_interpreter import run as interpret
 from luminal.kernel.tile_ir import Contract
 from luminal.numerics import Numerics
@@ -24,7 +25,7 @@ from luminal.program.buffers import BufferKind
 from luminal.program.selection import Choice, verify
 from luminal.program.selection_text import parse, to_text
 from luminal.runtime.executable import Executable, Variant
-from luminal.select import layouts
+from luminal.select import dots, layouts
 
 Array = np.ndarray[Any, Any]
 RANDOM = np.random.default_rng(7)
@@ -257,17 +258,72 @@ def test_pairs_keep_nan_and_infinities_in_their_places() -> None:
     np.testing.assert_allclose(got, expected, rtol=2e-2, atol=0.2)
 
 
+@needs_pairs
 @pytest.mark.parametrize("k", [128, 129])
-def test_what_has_no_pairs_is_widened(k: int) -> None:
+def test_an_odd_sum_is_widened_and_what_lies_turned_is_joined(k: int) -> None:
     """The sum is odd, or neighbours along it lie apart in x."""
     cx = lm.Graph()
     shape = (4, k) if k == 129 else (k, 4)
     x = cx.tensor(shape, dtype=lm.bfloat16, name="x")
-    x = x if k == 129 else x.mT
-    (x @ cx.weight((200, k), lm.bfloat16, "w").mT).output("y")
+    turned = x if k == 129 else x.mT
+    (turned @ cx.weight((200, k), lm.bfloat16, "w").mT).output("y")
     stages = compiled(cx)
     assert len(copies(stages)) == 1
-    assert not paired(stages)
+    assert paired(stages) is (k == 128)
+    to = storage("bfloat16")
+    given, w = to(drawn(*shape)), to(drawn(200, k))
+    wide = given.astype(np.float32) if k == 129 else given.astype(np.float32).T
+    got = run(cx, {"w": w}, x=given)["y"].astype(np.float32)
+    np.testing.assert_allclose(got, wide @ w.astype(np.float32).T, rtol=2e-2, atol=0.1)
+
+
+OWNERS: dict[str, Callable[[lm.Graph, tuple[int, ...], str], Any]] = {
+    "input": lambda cx, shape, name: cx.tensor(shape, dtype=lm.bfloat16, name=name),
+    "weight": lambda cx, shape, name: cx.weight(shape, lm.bfloat16, name),
+}
+
+
+@needs_pairs
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("owners", [("input", "input"), ("input", "weight")])
+@pytest.mark.parametrize(("m", "k", "n"), [(65, 34, 70), (3, 130, 48), (1, 64, 100)])
+def test_bfloat16_is_multiplied_in_pairs_whoever_owns_it(
+    m: int, k: int, n: int, owners: tuple[str, str], turned: tuple[bool, bool]
+) -> None:
+    """Packed in pairs, or joined as it is read, where neighbours lie apart."""
+    cx = lm.Graph()
+    shapes = [(k, m) if turned[0] else (m, k), (n, k) if turned[1] else (k, n)]
+    factors = [
+        OWNERS[owner](cx, shape, name)
+        for owner, shape, name in zip(owners, shapes, "ab", strict=True)
+    ]
+    a, b = (x.mT if turn else x for x, turn in zip(factors, turned, strict=True))
+    (a.float() @ b.float()).output("y")
+    assert paired(compiled(cx))
+    assert not paired(lower_by_stages(cx.graph(), registry.compiling("cpu"), Numerics.EXACT))
+    to = storage("bfloat16")
+    given = {name: to(drawn(*shape)) for name, shape in zip("ab", shapes, strict=True)}
+    given["a"][0, 0], given["b"][1, 0] = np.nan, np.inf
+    wide = [given[name].astype(np.float32) for name in "ab"]
+    x, w = (each.T if turn else each for each, turn in zip(wide, turned, strict=True))
+    got = np.asarray(lm.compile(cx)(given)["y"])
+    with np.errstate(invalid="ignore"):
+        close(got, x @ w)
+
+
+@needs_pairs
+@pytest.mark.parametrize("causal", [False, True])
+def test_scores_of_attention_are_multiplied_in_pairs(causal: bool) -> None:
+    cx = lm.Graph()
+    q, k, v = (cx.tensor((3, 200, 64), dtype=lm.bfloat16, name=name) for name in "qkv")
+    scaled_dot_product_attention(q, k, v, is_causal=causal).output("y")
+    assert paired(compiled(cx))
+    to = storage("bfloat16")
+    given = {name: to(drawn(3, 200, 64)) for name in "qkv"}
+    tensors = (torch.from_numpy(given[name].astype(np.float64)) for name in "qkv")
+    expected = torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=causal).numpy()
+    got = np.asarray(lm.compile(cx)(given)["y"]).astype(np.float64)
+    np.testing.assert_allclose(got, expected, rtol=1e-2, atol=1e-2)
 
 
 @needs_pairs
@@ -279,6 +335,7 @@ def test_the_interpreter_multiplies_pairs_as_the_hardware_does() -> None:
     plain = lower_by_stages(cx.graph(), cpu)
     (gene,) = layouts.genes(plain.selection, cpu.layouts)
     chosen = layouts.with_layouts(plain.selection, {gene: gene.layouts[-1]})
+    chosen = dots.by_rule(chosen, cpu.target.dots)
     stages = finish(plain.graph, plain.lowered, chosen, cpu)
     assert paired(stages)
     to = storage("bfloat16")
@@ -418,13 +475,13 @@ def test_rolled_layers_read_each_weight_in_panels() -> None:
 # --- dots of a selection
 
 
-def product_in_pairs(turned: bool = False) -> Stages:
-    """Two products of bfloat16, the second of what the first gives out, as it is or turned."""
+def product_in_pairs() -> Stages:
+    """Two products of bfloat16, the second of what the first gives out."""
     cx = lm.Graph()
     x = cx.tensor((32, 128), dtype=lm.bfloat16, name="x")
     first, second = (cx.weight((128, 128), lm.bfloat16, name) for name in "wv")
     hidden = x @ first
-    (hidden.mT if turned else hidden).output("hidden")
+    hidden.output("hidden")
     (hidden @ second).output("y")
     return compiled(cx)
 
@@ -449,20 +506,14 @@ def test_a_dot_that_the_target_lacks_is_refused() -> None:
 
 
 @needs_pairs
-def test_a_dot_whose_factors_lie_otherwise_is_refused() -> None:
-    stages = product_in_pairs()
-    selection = stages.selection
-    with pytest.raises(
-        VerifyError, match="none for the dot bf16x2: neither factor lies in panels of"
-    ):
-        verify(replace(selection, reads={}))
+def test_a_dot_of_what_is_no_product_is_refused() -> None:
+    selection = product_in_pairs().selection
+    cx = lm.Graph()
+    cx.tensor((4, 8), name="x").sum(1).output("y")
+    plain = compiled(cx).selection
+    total = next(term for term in plain.choices if term.is_reduction)
+    with pytest.raises(VerifyError, match="none for the dot bf16x2: what it sums is no product"):
+        verify(replace(plain, dots={total: BF16_PAIRS}))
     leaf = next(term for term in selection.choices if term.is_leaf)
     with pytest.raises(VerifyError, match="bf16x2, and no kernel computes it"):
         verify(replace(selection, dots={leaf: BF16_PAIRS}))
-
-
-@needs_pairs
-def test_what_lies_turned_in_its_output_is_multiplied_one_by_one() -> None:
-    """Neighbours along the sum lie apart: the output's buffer is where the factor is read."""
-    assert len(product_in_pairs().selection.dots) == 2
-    assert len(product_in_pairs(turned=True).selection.dots) == 1

@@ -113,12 +113,24 @@ class Strips:
             if self.keys(factor, columns, rows):
                 return True
             terms = self.terms(factor)
-            computed = {t.op for t in terms if t not in self.group.reads} - {"At"}
+            if any(self.is_joined(access) for access in self.accesses if access.source in terms):
+                return True
+            plain = {"At", "Cast"} if self.is_word(factor) else {"At"}
+            computed = {t.op for t in terms if t not in self.group.reads} - plain
             if computed - MASKS or (computed and users >= MASKED_ROWS):
                 return True
             if any(self.is_scattered(a, columns) for a in self.accesses if a.source in terms):
                 return True
         return False
+
+    def is_word(self, factor: Term) -> bool:
+        """Is it read as a dot takes it, in memory's dtype?"""
+        users = (r for r in self.group.reductions if factor in r.args[0].args)
+        return all(r in self.group.dots for r in users)
+
+    def is_joined(self, access: Access) -> bool:
+        """Does a dot take neighbours that lie apart?"""
+        return access.reduction in self.group.dots and access.neighbours == 1
 
     def leave_contiguous(self, columns: LoopAxis, rows: LoopAxis) -> bool:
         """Does what is not packed lie side by side along the columns?"""

@@ -1,0 +1,70 @@
+"""Contractions of bfloat16 by the machine's dot, in kernels of all kinds, against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.backends import registry
+from luminal.compiler import lower_by_stages
+from luminal.kernel.tile_ir import Contract
+
+RANDOM = np.random.default_rng(11)
+SCORES = ((3, 100, 64),) * 2
+ATTENTION = ((3, 100, 64),) * 3
+Shapes = tuple[tuple[int, ...], ...]
+Case = tuple[Callable[..., Any], Shapes, bool]
+
+
+def scores(q: Any, k: Any) -> Any:
+    return (q.float() @ k.float().mT) * 0.125
+
+
+CASES: dict[str, Case] = {
+    "a batch": (lambda a, b: a @ b, ((5, 33, 64), (5, 64, 47)), True),
+    "a batch, turned": (lambda a, b: a.mT @ b.mT, ((5, 64, 33), (5, 47, 64)), True),
+    "a row": (lambda a, b: a @ b, ((64,), (64, 47)), True),
+    "a column": (lambda a, b: b @ a, ((64,), (47, 64)), True),
+    "a sum of products": (lambda a, b: (a.float() * b.float()).sum(), ((640,), (640,)), True),
+    "one word long": (lambda a, b: a @ b, ((40, 2), (2, 47)), True),
+    "an odd sum": (lambda a, b: a @ b, ((40, 35), (35, 47)), False),
+    "with itself": (lambda a: a.mT @ a, ((66, 70),), True),
+    "two sums of one": (lambda a, b, c: (a @ b) * (a @ c.mT), ((9, 64), (64, 48), (48, 64)), True),
+    "heads": (lambda a, b: lm.einsum("hsd,thd->hst", a, b), ((3, 9, 64), (47, 3, 64)), True),
+    "heads summed": (lambda a, b: lm.einsum("hsd,nhd->sn", a, b), ((3, 9, 50), (70, 3, 50)), True),
+    "a convolution": (lambda x, w: x.conv2d(w), ((2, 16, 9, 9), (32, 16, 1, 1)), True),
+    "relu scores": (lambda q, k, v: scores(q, k).relu() @ v.float(), ATTENTION, True),
+    "softmax": (lambda q, k, v: scores(q, k).softmax(-1) @ v.float(), ATTENTION, True),
+    "the largest": (lambda q, k: scores(q, k).amax(-1), SCORES, True),
+    "a variance": (lambda q, k: scores(q, k).var(-1), SCORES, True),
+    "turned keys": (lambda q, k: scores(q, k.mT).amax(-1), ((3, 90, 64), (3, 64, 90)), True),
+    "one query": (
+        lambda q, k, v: scores(q, k).softmax(-1) @ v.float(),
+        ((8, 1, 64), (8, 300, 64), (8, 300, 64)),
+        True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not registry.compiling("cpu").target.dots, reason="the machine has no dots")
+@pytest.mark.parametrize("name", CASES)
+def test_products_of_bfloat16(name: str) -> None:
+    compute, shapes, by_dot = CASES[name]
+    cx = lm.Graph()
+    operands = [cx.tensor(shape, lm.bfloat16, name=f"x{n}") for n, shape in enumerate(shapes)]
+    compute(*operands).output("y")
+    kernels = lower_by_stages(cx.graph(), registry.compiling("cpu")).program.kernels
+    products = [s for kernel in kernels for s in kernel.statements() if isinstance(s, Contract)]
+    assert any(s.dot.k > 1 for s in products) is by_dot
+    given = {
+        f"x{n}": RANDOM.standard_normal(shape, np.float32).astype(lm.bfloat16.numpy)
+        for n, shape in enumerate(shapes)
+    }
+    got = np.asarray(lm.compile(cx)(given)["y"]).astype(np.float64)
+    exact = np.asarray(lm.compile(cx, backend="reference")(given)["y"]).astype(np.float64)
+    tolerance = 1e-5 if cx.graph().sinks[0].value.dtype is lm.float32 else 8e-3  # bf16's last bit
+    np.testing.assert_allclose(got, exact, rtol=tolerance, atol=tolerance * np.abs(exact).max())
