@@ -65,6 +65,22 @@ def attention_bias() -> list[Case]:
     return d.cases(_attend(q, k, v, lambda scores: scores + bias))
 
 
+def streams() -> list[Case]:
+    """What is made of products row by row, in one sweep over them and in several."""
+    d = Draft(({"s": 41},))
+    q, k, v = d.given(2, d.cx.dim("s", 1, 64), 16), d.given(2, 75, 16), d.given(2, 75, 20)
+    scores, others = q @ k.mT * 0.3, q @ d.given(2, 90, 16).mT * 0.3
+    weights = scores.exp()
+    quotients = (weights / weights.sum(-1, keepdim=True)) @ v
+    return d.cases(quotients, others.relu().sum(-1), others.var(-1))
+
+
+def layers() -> list[Case]:
+    """A layer whose product streams only where a genome asks for it."""
+    d = Draft()
+    return d.cases((d.given(70, 48) @ d.weight(48, 40)).relu() @ d.weight(40, 24))
+
+
 def cnn() -> list[Case]:
     d = Draft()
     x = d.given(2, 3, 18, 18).conv2d(d.weight(8, 3, 3, 3, sums=27), padding=1).relu()
@@ -94,6 +110,7 @@ NETWORKS: dict[str, Callable[[], list[Case]]] = {
     build.__name__: build
     for build in (
         mlp, softmax, layer_norm, attention, attention_causal, attention_shared, attention_bias,
+        streams, layers,
         cnn, moe, llama, matrices,
     )
 }  # fmt: skip

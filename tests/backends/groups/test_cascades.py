@@ -14,7 +14,10 @@ from tests.backends.groups.both_meanings import DRIVER, compiled, groups_since
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case
 
-SAMPLE = ("no heads", "one query", "causal, added", "window and first", "grouped", "parts")
+SAMPLE = (
+    "no heads", "one query", "causal, added", "window and first", "grouped", "parts",
+    "relu", "relu, causal", "greatest", "variance", "logarithms", "two softmaxes",
+)  # fmt: skip
 
 
 def opencl(lanes: int) -> Backend:
