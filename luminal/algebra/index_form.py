@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from luminal.algebra.terms import Index, Literal, Term
-from luminal.dtypes import DType
+from luminal.dtypes import DType, int64
 from luminal.shape.expression import Expression, const, maximum
 
 _INTEGER: dict[str, Callable[[Expression, Expression], Expression]] = {
@@ -29,7 +29,9 @@ MAX_OPS = 64  # symbols and constants of an Expression worth forming
 
 def index_form(op: str, args: Sequence[Term], dtype: DType) -> Expression | None:
     """`op(args)` as an Expression, or None if it is not one or its value may leave `dtype`."""
-    if not any(isinstance(arg, Index) for arg in args):
+    # Numbers are folded where they stand beside positions: `i - 512` is `i + 512 * -1`.
+    folded = op in ("Add", "Mul") and dtype is int64 and all(isinstance(x, Literal) for x in args)
+    if not folded and not any(isinstance(arg, Index) for arg in args):
         return None
     values = [exact(arg) for arg in args]
     known = [v for v in values if v is not None]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import reduce
 from typing import Protocol
 
 from luminal.algebra.frames import extent_of
@@ -28,7 +29,7 @@ from luminal.kernel.cascade import Member, Rate
 from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.cascade_work import Workspace
 from luminal.kernel.evaluate import Env, Placed
-from luminal.kernel.guards import Box, Range, relaxed_range, strict_range
+from luminal.kernel.guards import Box, Range, alternatives, relaxed_range, strict_range
 from luminal.kernel.schedule import TileChoice
 from luminal.kernel.tile_ir import Tile
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, maximum, minimum
@@ -81,7 +82,7 @@ class Pass:
     def walk(self, sweep: Sweep, env: Env) -> None:
         """One sweep over the blocks of steps."""
         work, along = self.work, self.along
-        before = {*work.values.rows}
+        before, outside = {*work.values.rows}, work.blocks.depth
         inside = self.blocks_of_steps(sweep, env)
         along.hold(sweep, inside)
         for each in sweep.maxima:
@@ -89,7 +90,7 @@ class Pass:
         along.fold(sweep, inside)
         for member in sweep.wide:
             self.accumulate_tiles(member, inside)
-        for _ in (work.step, *work.outer_steps):
+        while work.blocks.depth > outside:
             work.blocks.close()
         work.forget(work.values.rows.keys() - before - work.kept)
 
@@ -141,7 +142,21 @@ class Pass:
         work.blocks.open(number, const(0), ceil_div(high - low, size))
         work.first = low + number * size
         work.last = minimum(work.first + size, high)
+        self.skip_gaps(env)
         return env
+
+    def skip_gaps(self, env: Env) -> None:
+        """Where what is visited has gaps (a window, and the first few): opens a loop that runs once
+        where the block has some of it, else not at all.
+        """
+        work = self.work
+        spans = [] if work.mask is TRUE else self.spans(env, (work.start, work.stop - 1))
+        if len(spans) < 2:
+            return
+        some = const(0)
+        for low, high in spans:
+            some = maximum(some, minimum(work.last, high) - maximum(work.first, low))
+        work.blocks.open(work.blocks.fresh_axis(const(1)), const(0), minimum(some, 1))
 
     def visited(self, mask: Expression, env: Env, extent: Expression) -> Range:
         """The steps outside of which all lanes are masked, in whole rows; also sets `free`."""
@@ -159,10 +174,16 @@ class Pass:
 
     def seen(self, env: Env, lanes: Range) -> Range:
         """The steps outside of which the lanes from first to last are masked."""
+        lows, highs = zip(*self.spans(env, lanes), strict=True)
+        return reduce(minimum, lows), reduce(maximum, highs)
+
+    def spans(self, env: Env, lanes: Range) -> list[Range]:
+        """Ranges of steps outside of which these lanes are masked."""
         work = self.work
         condition = work.values.canonical(work.mask.substitute(env.values))
         extent = work.values.canonical(extent_of((work.step,)))
-        return relaxed_range(condition, work.step, extent, self.box(lanes))
+        box = self.box(lanes)
+        return [relaxed_range(c, work.step, extent, box) for c in alternatives(condition)]
 
     def box(self, lanes: Range) -> Box:
         return {} if self.work.lane is None else {self.work.lane: lanes}

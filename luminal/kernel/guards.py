@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from luminal.algebra.terms import Index, Literal, Reduction, Term
-from luminal.shape.expression import Expression, Symbol, const, maximum, minimum
+from luminal.shape.expression import (
+    TRUE,
+    Expression,
+    Symbol,
+    all_of,
+    const,
+    maximum,
+    minimum,
+)
 
+MOST_ALTERNATIVES = 4  # of a mask: each is looked at for every block
 SHORT_PIECE = 4  # vectors: an end of a loop that is shorter is not worth code of its own
 Range = tuple[Expression, Expression]
 Box = Mapping[Symbol, Range]
@@ -95,6 +104,20 @@ def relaxed_range(condition: Expression, step: Symbol, extent: Expression, box: 
         if bound is not None:
             found = (maximum(found[0], bound[0]), minimum(found[1], bound[1]))
     return found
+
+
+def alternatives(condition: Expression) -> list[Expression]:
+    """Conditions without an `or`, one of which holds where this one does; itself, if these would be
+    many.
+    """
+    found = [condition]
+    if condition.op == "or":
+        found = [each for arg in condition.args for each in alternatives(arg)]
+    elif condition.op == "and":
+        found = [TRUE]
+        for arg in condition.args:
+            found = [all_of((one, other)) for one in found for other in alternatives(arg)]
+    return found if len(found) <= MOST_ALTERNATIVES else [condition]
 
 
 def strict_range(condition: Expression, step: Symbol, extent: Expression, box: Box) -> Range | None:

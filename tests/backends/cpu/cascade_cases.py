@@ -155,6 +155,10 @@ CASES: dict[str, tuple[Fn, Shapes]] = {
     "behind, some see nothing": (masked(lambda i, j: j < i - 10), QKV),
     "window": (masked(lambda i, j: (j <= i + 99) & (j > i + 30)), QKV),
     "window and first": (masked(lambda i, j: (j <= i) & ((j > i - 20) | (j < 4))), QKV),
+    "window or first, long": (
+        masked(lambda i, j: ((j <= i) & (j > i - 30)) | (j < 4)),
+        {"q": (1, 900, 16), "k": (1, 900, 16), "v": (1, 900, 16)},
+    ),
     "capped": (lambda q, k, v: (((q @ k.mT) / 5).tanh() * 5).softmax(-1) @ v, QKV),
     "biased": (lambda q, k, v, b: (q @ k.mT * 0.2 + b).softmax(-1) @ v, QKV | {"b": (70, 300)}),
     "alibi": (alibi, {**QKV, "slopes": (2, 1, 1)}),

@@ -184,6 +184,22 @@ def test_what_is_no_number_stays_none(name: str) -> None:
     near(found[numbers], wanted[numbers])
 
 
+@pytest.mark.parametrize("first", [0, 4])
+def test_blocks_that_a_mask_rules_out_are_not_visited(first: int) -> None:
+    """Nor those between a window and the first few."""
+    inputs = operands(1, 900, 900)
+    for name in "kv":
+        inputs[name][:, 300:600] = np.nan
+    cx = lm.Graph()
+    q, k, v = (cx.tensor(array.shape, name=n) for n, array in inputs.items())
+    i, j = cx.arange(900).reshape(900, 1), cx.arange(900).reshape(1, 900)
+    seen = (j <= i) & ((j > i - 30) | (j < first))
+    (lm.where(seen, q @ k.mT, -np.inf).softmax(-1) @ v).output("y")
+    found = one_kernel(cx, inputs, 900 * 900)["y"][0]
+    clear = [*range(200), *range(890, 900)]  # no block of 256 from 0, nor their windows', has NaN
+    assert np.isfinite(found[clear]).all()
+
+
 def test_where_greatest_takes_the_first_of_equals_and_the_first_that_is_no_number() -> None:
     inputs = operands(1, 40, 700)
     del inputs["v"]
