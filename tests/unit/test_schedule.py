@@ -213,3 +213,20 @@ def test_a_depthwise_convolution_of_channels_that_lie_together() -> None:
     (kernel,) = lower_to_program(cx.graph(), MACHINE).kernels
     assert kernel.scratch
     assert not any(isinstance(s, Reduce) for s in kernel.statements())
+
+
+@pytest.mark.parametrize(
+    ("rows", "unrolled"),
+    [(64, {("64", 8, 1), ("2048", 1, 8)}), (8192, {("2048", 8, 8)})],
+)
+def test_rows_that_come_from_memory_are_read_one_after_the_other(
+    rows: int, unrolled: set[Any]
+) -> None:
+    """A weight that caches keep is read by eight rows, which share what they multiply with."""
+    cx = lm.Graph()
+    (cx.tensor((1, 2048), name="x") @ cx.tensor((rows, 2048), name="w").T).output("y")
+    (found,) = lower_to_program(cx.graph(), MACHINE).kernels
+    loops = [s for s in found.statements() if isinstance(s, Loop)]
+    assert unrolled == {
+        (str(s.axis.extent), s.unroll, s.vector) for s in loops if s.unroll * s.vector > 1
+    }

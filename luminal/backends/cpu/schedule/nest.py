@@ -34,6 +34,7 @@ SHARES = 8  # chunks of a contraction for each core, at least, where there are r
 ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
 STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of a pointwise kernel
+STREAMED_CACHES = 4  # of a core's own size that a weight fills which is read from memory
 LONG_SUM = 256  # steps of a sum beside which stores across the lanes cost little
 TRIPS = 16  # of a pointwise kernel's loops, below which fewer at a time are less code, as fast
 
@@ -342,7 +343,8 @@ class _Rules:
         if vector is not None:
             others = [x for x in self.sequential if x is not vector]
             self.sequential = [vector, *others] if whole else [*others, vector]
-        sizes = self.dot_tile(shared, whole or 1)
+        by_row = len(shared) == 1 and self.is_streamed(shared[0])
+        sizes = self.dot_tile(shared, whole or 1, by_row)
         for loop, size in zip(shared, sizes, strict=True):
             tiles[loop.symbol] = TileChoice(size)
         accumulators = len(self.reductions)
@@ -369,8 +371,20 @@ class _Rules:
         known = vector.extent.is_const and len(self.sequential) > 1
         return vectors if known and vectors <= (1 if len(shared) > 1 else STREAMS) else 0
 
-    def dot_tile(self, shared: Sequence[LoopAxis], vectors: int) -> tuple[int, ...]:
-        """How many rows of each factor meet, in tiles of so many vectors."""
+    def is_streamed(self, rows: LoopAxis) -> bool:
+        """Do rows come from memory, each for one sum? Then one after the other: a core's prefetcher
+        follows a row to its end, and loses its way among pages of which each is read in part.
+        """
+        factors = (a for a in self.accesses if a.moves(rows) and self.is_read_once(a))
+        size = max((a.bytes for a in factors), default=0) * _positions([rows, *self.sequential])
+        return len(self.sequential) == 1 and size >= STREAMED_CACHES * self.target.l2_bytes
+
+    def dot_tile(
+        self, shared: Sequence[LoopAxis], vectors: int, by_row: bool = False
+    ) -> tuple[int, ...]:
+        """How many rows of each factor meet, in tiles of so many vectors; one where they pass `by
+        row`.
+        """
         if not shared:
             return ()
         tall = DOT_TILE if self.target.registers >= 32 else DOT_TILE // 2
@@ -385,6 +399,9 @@ class _Rules:
             pair = [min(*both) for both in zip(map(int, text.split("x")), most, strict=False)]
             if pair[0] * pair[1] * sums + max(pair) + 1 <= self.target.registers:
                 others.append("x".join(map(str, pair)))
+        if by_row:
+            others.insert(0, f"{sizes[0]}x1")
+            sizes = [1]
         return self.pick_tile("x".join(map(str, [*sizes, 1][:2])), others)[: len(shared)]
 
     def row_bytes(self) -> int:
