@@ -18,7 +18,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal.dtypes import DType, bfloat16, float32, uint16, uint32, uint64
+from luminal.dtypes import (
+    DType,
+    bfloat16,
+    float32,
+    int8,
+    int32,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 
 Array = NDArray[Any]
 WORDS = {dtype.size: dtype for dtype in (uint16, uint32, uint64)}
@@ -83,8 +93,12 @@ def multiply_add(dtype: DType) -> Dot:
 
 
 BF16_PAIRS = Dot("bf16x2", 2, bfloat16, bfloat16, float32, Rounding.EACH)
-DOTS = {dot.name: dot for dot in (BF16_PAIRS,)}
+INT8_FOURS = Dot("i8x4", 4, int8, int8, int32, Rounding.NONE)
+UINT8_BY_INT8 = Dot("u8i8x4", 4, uint8, int8, int32, Rounding.NONE)
+DOTS = {dot.name: dot for dot in (BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8)}
 """Those that only some machines have."""
+UNSIGNED = {INT8_FOURS: UINT8_BY_INT8}
+"""What does the same for a first factor that is unsigned: `a*b = (a + 128)*b - 128*b`."""
 
 
 def of_library(name: str, arity: int, kind: Any = ctypes.c_double) -> Callable[..., Array]:

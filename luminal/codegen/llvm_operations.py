@@ -11,10 +11,10 @@ from functools import lru_cache
 
 from luminal.codegen import llvm_dots
 from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
-from luminal.codegen.llvm_dots import bf16_pairs
+from luminal.codegen.llvm_dots import bf16_pairs, bytes_by_signed
 from luminal.codegen.llvm_library import library
-from luminal.dots import BF16_PAIRS
-from luminal.dtypes import DType, bool_, float32, float64, uint16
+from luminal.dots import BF16_PAIRS, UINT8_BY_INT8
+from luminal.dtypes import DType, bool_, float32, float64, int32, uint16
 from luminal.expand.builder import Instructions
 from luminal.expand.ir import Type
 
@@ -130,6 +130,8 @@ def instructions(features: tuple[str, ...]) -> Instructions:
         found.add(("scale", Type(float32, 16)))
     if "avx512bf16" in features:
         found |= {(BF16_PAIRS.name, Type(float32, n)) for n in (1, *llvm_dots.WIDTHS)}
+    if "avx512vnni" in features:
+        found |= {(UINT8_BY_INT8.name, Type(int32, n)) for n in (1, *llvm_dots.WIDTHS)}
     if "f16c" in features:
         found |= {("widen_half", Type(float32, n)) for n in WIDTHS}
         found |= {("narrow_half", Type(uint16, n)) for n in WIDTHS}
@@ -172,6 +174,7 @@ OPERATIONS: Mapping[str, Emit] = {
     "count": _count,
     "scale": _scale,
     BF16_PAIRS.name: lambda b, dtype, args, out: bf16_pairs(b, *args),
+    UINT8_BY_INT8.name: lambda b, dtype, args, out: bytes_by_signed(b, *args),
     "widen_half": _widen_half,
     "narrow_half": _narrow_half,
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from luminal.dots import Dot, Rounding
+from luminal.dots import UNSIGNED, Dot, Rounding
 from luminal.errors import CompileError
 from luminal.expand import access, ir
 from luminal.expand.builder import Builder, Instructions
 from luminal.expand.casts import bitcast, cast, held_dtype, neighbours
+from luminal.expand.fold import constant
 from luminal.expand.groups import fold_over_lanes
 from luminal.expand.index import Indexer
 from luminal.expand.ir import INDEX, Constant, Kernel, Operand, Param, Scratch, Type, Value
@@ -177,6 +178,9 @@ class _Expansion:
         b = self.b
         if dot.k > 1 and b.has(dot.name, acc.type):
             return b.op(dot.name, acc, x, y)
+        unsigned = UNSIGNED.get(dot)
+        if unsigned is not None and b.has(unsigned.name, acc.type):
+            return self.shifted(unsigned, x, y, acc)
         pairs = [(x, y)]
         if dot.k > 1:
             parts = [neighbours(b, word, dtype) for word, dtype in ((x, dot.a), (y, dot.b))]
@@ -191,6 +195,18 @@ class _Expansion:
             else:
                 acc = b.op("add", acc, b.op("mul", one, other))
         return acc
+
+    def shifted(self, dot: Dot, x: Operand, y: Operand, acc: Operand) -> Operand:
+        """By a dot that takes the first factor for unsigned: with its sign bits flipped it is 128
+        more, so the other one counts 128 times too often.
+        """
+        b = self.b
+        made = b.made.get(y.id) if isinstance(y, Value) else None
+        if made is not None and made.op == "splat":
+            x, y = y, x  # what is subtracted is the same for all rows, if it is of the columns
+        flips = constant(x.type, int.from_bytes(b"\x80" * dot.k))
+        extra = b.op(dot.name, constant(acc.type, 0), flips, y)
+        return b.op("sub", b.op(dot.name, acc, b.op("xor", x, flips), y), extra)
 
     def reduce(self, statement: Reduce) -> None:
         """Pairs of unrolled positions, then halves of what lies side by side."""

@@ -11,10 +11,11 @@ from pathlib import Path
 from luminal import config
 from luminal.backends.cpu import libraries, machine_code
 from luminal.codegen.llvm_target import LlvmTarget
-from luminal.dots import BF16_PAIRS
+from luminal.dots import BF16_PAIRS, INT8_FOURS
 from luminal.errors import CompileError
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+DOTS = ((BF16_PAIRS, "avx512bf16"), (INT8_FOURS, "avx512vnni"))
 # Stand-ins where sysfs says nothing (some containers): small, so that tiles still fit.
 DEFAULT_CACHE_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 
@@ -67,7 +68,7 @@ def detect() -> LlvmTarget:
         vector_bits=level.vector_bits,
         registers=level.registers,
         fma="fma" in features,
-        dots=(BF16_PAIRS,) if "avx512bf16" in features else (),
+        dots=tuple(dot for dot, feature in DOTS if feature in features),
         cores=len(os.sched_getaffinity(0)),
         l1_bytes=_cache_bytes(1),
         l2_bytes=_cache_bytes(2),

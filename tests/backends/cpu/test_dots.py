@@ -1,4 +1,4 @@
-"""Contractions of bfloat16 by the machine's dot, in kernels of all kinds, against the reference."""
+"""Contractions by the machine's dots, in kernels of all kinds: of bfloat16, and of bytes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import luminal as lm
 from luminal.backends import registry
 from luminal.compiler import lower_by_stages
+from luminal.dots import BF16_PAIRS, INT8_FOURS, Dot
 from luminal.kernel.tile_ir import Contract
 
 RANDOM = np.random.default_rng(11)
@@ -50,16 +51,46 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-@pytest.mark.skipif(not registry.compiling("cpu").target.dots, reason="the machine has no dots")
+def has(dot: Dot) -> pytest.MarkDecorator:
+    """Skips where the machine lacks a dot."""
+    lacks = dot not in registry.compiling("cpu").target.dots
+    return pytest.mark.skipif(lacks, reason=f"the machine has no {dot}")
+
+
+def dots_of(graph: lm.Graph) -> set[str]:
+    """The dots by which its kernels multiply several neighbours."""
+    kernels = lower_by_stages(graph.graph(), registry.compiling("cpu")).program.kernels
+    products = [s for kernel in kernels for s in kernel.statements() if isinstance(s, Contract)]
+    return {s.dot.name for s in products if s.dot.k > 1}
+
+
+@has(INT8_FOURS)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("weight", [False, True])
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(65, 64, 70), (1, 256, 100), (3, 128, 300), (40, 35, 33)]
+)
+def test_products_of_bytes_are_exact(m: int, k: int, n: int, weight: bool, turned: bool) -> None:
+    cx = lm.Graph()
+    shape = (n, k) if turned else (k, n)
+    a = cx.tensor((m, k), lm.int8, name="a")
+    b = cx.weight(shape, lm.int8, "b") if weight else cx.tensor(shape, lm.int8, name="b")
+    (a.cast(lm.int32) @ (b.mT if turned else b).cast(lm.int32)).output("y")
+    assert dots_of(cx) == ({INT8_FOURS.name} if k % 4 == 0 else set())
+    x, w = (RANDOM.integers(-128, 128, s).astype(np.int8) for s in ((m, k), shape))
+    x[0], w[0] = -128, -128
+    exact = x.astype(np.int32) @ (w.T if turned else w).astype(np.int32)
+    np.testing.assert_array_equal(np.asarray(lm.compile(cx)({"a": x, "b": w})["y"]), exact)
+
+
+@has(BF16_PAIRS)
 @pytest.mark.parametrize("name", CASES)
 def test_products_of_bfloat16(name: str) -> None:
     compute, shapes, by_dot = CASES[name]
     cx = lm.Graph()
     operands = [cx.tensor(shape, lm.bfloat16, name=f"x{n}") for n, shape in enumerate(shapes)]
     compute(*operands).output("y")
-    kernels = lower_by_stages(cx.graph(), registry.compiling("cpu")).program.kernels
-    products = [s for kernel in kernels for s in kernel.statements() if isinstance(s, Contract)]
-    assert any(s.dot.k > 1 for s in products) is by_dot
+    assert dots_of(cx) == ({BF16_PAIRS.name} if by_dot else set())
     given = {
         f"x{n}": RANDOM.standard_normal(shape, np.float32).astype(lm.bfloat16.numpy)
         for n, shape in enumerate(shapes)

@@ -1,0 +1,68 @@
+"""Dots of bytes once expanded: by their instruction, by one for unsigned bytes, or by none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from luminal import dtypes
+from luminal.dots import INT8_FOURS, UINT8_BY_INT8, Dot
+from luminal.expand.expand import expand
+from luminal.expand.interpreter import run
+from luminal.expand.ir import Type
+from luminal.expand.verify import verify as verify_expanded
+from luminal.kernel import tile_interpreter
+from luminal.kernel.tile_ir import (
+    Buffer,
+    Carry,
+    Contract,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Role,
+    Store,
+    Tile,
+)
+from luminal.kernel.tile_verify import verify
+from luminal.shape.expression import as_expression, axis, const
+
+I8, I32 = dtypes.int8, dtypes.int32
+NEAR = axis("near", 4)
+
+
+def sum_of_four() -> Kernel:
+    """y[0] = 7 + the sum of x * w."""
+    seven, inner, after, result = (Tile(n, (), I32) for n in range(4))
+    a, b = Tile(4, (NEAR,), I8), Tile(5, (NEAR,), I8)
+    body = (
+        Load(a, "x", as_expression(NEAR)),
+        Load(b, "w", as_expression(NEAR)),
+        Contract(after, inner, a, b, INT8_FOURS),
+    )
+    carry = Carry(result, seven, inner, after)
+    buffers = (
+        Buffer("x", I8, const(4)),
+        Buffer("w", I8, const(4)),
+        Buffer("y", I32, const(1), role=Role.OUT),
+    )
+    loop = Loop(NEAR, const(0), const(4), body, (carry,), neighbours=4)
+    first = Literal(seven, np.int32(7).tobytes())
+    return Kernel((), buffers, (), (), (first, loop, Store("y", const(0), result)))
+
+
+@pytest.mark.parametrize("dot", [INT8_FOURS, UINT8_BY_INT8, None])
+@pytest.mark.parametrize("x", [(-128, -128, 127, 1), (3, -5, 0, -128)])
+@pytest.mark.parametrize("w", [(-128, 127, -128, -1), (-128, -128, -128, -128)])
+def test_all_give_the_same_sum(dot: Dot | None, x: tuple[int, ...], w: tuple[int, ...]) -> None:
+    kernel = sum_of_four()
+    verify(kernel)
+    instructions = frozenset() if dot is None else frozenset({(dot.name, Type(I32))})
+    expanded = expand(kernel, 1, instructions)
+    verify_expanded(expanded)
+    used = {each for each in (INT8_FOURS, UINT8_BY_INT8) if f"= {each} " in expanded.text}
+    assert used == ({dot} if dot else set())
+    for runs in (tile_interpreter.run, run):
+        given = {"x": np.array(x, np.int8), "w": np.array(w, np.int8), "y": np.zeros(1, np.int32)}
+        runs(kernel if runs is tile_interpreter.run else expanded, given, {})  # type: ignore[arg-type]
+        assert given["y"][0] == 7 + sum(a * b for a, b in zip(x, w, strict=True))
