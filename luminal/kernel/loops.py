@@ -115,6 +115,11 @@ class Access:
         lane = axis("lane", size)
         return self.offset.substitute({loop.symbol: lane}).coefficient(lane)
 
+    def is_near(self, loop: LoopAxis) -> bool:
+        """Do neighbours along the loop lie in a line of memory, or almost?"""
+        stride = self.stride(loop)
+        return stride is not None and 0 < abs(stride) <= SHORT_STEP
+
     def contiguity(self, loop: LoopAxis) -> float:
         """How well the access vectorises along the loop: below 0 it would be lane by lane."""
         weight = 4.0 if self.reduction is not None else 1.5 if self.is_store else 1.0

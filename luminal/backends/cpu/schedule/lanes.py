@@ -50,21 +50,22 @@ class Lanes:
         """The longest grid axis that some reads have and some have not: rows of a register tile.
 
         Best one that no read has together with the vector axis: then each value read meets all
-        values read along the other axis, as in a matrix product.
+        values read along the other axis, as in a matrix product. Of two as long the one whose
+        neighbours share lines of memory.
         """
         shared = [x for x in self.grid if x is not vector and partly(x, reads)]
         apart = [x for x in shared if not any(a.moves(x) and a.moves(vector) for a in reads)]
-        longest = max(apart, key=_estimate, default=None)
+
+        def length(loop: LoopAxis) -> tuple[int, int]:
+            return loop.estimate, sum(access.is_near(loop) for access in reads)
+
+        longest = max(apart, key=length, default=None)
         if longest is not None and longest.estimate >= DOT_TILE:
             return longest
-        return max(shared, key=_estimate, default=None)
+        return max(shared, key=length, default=None)
 
 
 def partly(loop: LoopAxis, reads: Sequence[Access]) -> bool:
     """Some reads move along the axis and some do not: positions along it share the latter."""
     moving = [access.moves(loop) for access in reads]
     return any(moving) and not all(moving)
-
-
-def _estimate(loop: LoopAxis) -> int:
-    return loop.estimate
