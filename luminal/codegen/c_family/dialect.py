@@ -21,7 +21,8 @@ class Dialect(ABC):
     a function, `shared_space` before a variable in a group's memory; `worker` and `workers` are the
     number of this worker and of all, `group` and `groups` those of groups, `lane` that of a lane in
     its group, and `barrier` is a statement at which all of a group meet. A kernel's integers are
-    parameters each, or lie in memory in a row (`integers_in_memory`).
+    parameters each, or lie in memory in a row (`integers_in_memory`). `not_unrolled` stands before
+    a loop whose trips meet at a barrier, where a compiler would unroll it.
 
     A compiler must not contract a*b + c nor flush denormals, and must round division and square
     roots correctly: what that takes stands in `head`, or in the options of the driver.
@@ -40,6 +41,7 @@ class Dialect(ABC):
     lane: str
     barrier: str
     integers_in_memory: bool = False
+    not_unrolled: str = ""
 
     @abstractmethod
     def head(self, dtypes: AbstractSet[DType]) -> str:

@@ -224,6 +224,8 @@ class _Walk:
             self._operand(loop.start),
             self._operand(loop.stop),
         )
+        if self.dialect.not_unrolled and any(isinstance(each, Barrier) for each in loop.body):
+            self._put(self.dialect.not_unrolled)
         head = f"{self.dialect.types['i64']} {index} = {start}; {index} < {stop}"
         self._put(f"for ({head}; {index} += {loop.step}) {{")
         self.depth += 1

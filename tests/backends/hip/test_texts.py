@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+import luminal as lm
 from luminal import dtypes
+from luminal.backends.c_backend import machine
+from luminal.backends.hip.backend import Hip
 from luminal.codegen.c_family.hip import HIP
 from luminal.codegen.c_family.kernel import spell
+from luminal.compiler import lower_by_stages
 from luminal.dtypes import DType
 from tests.backends.c_family.kernels import OF_THE_LIBRARY, kernel_of, rows_of
 from tests.simt import offline
@@ -25,3 +29,17 @@ def test_every_operation_compiles(dtype: DType, architecture: str) -> None:
     kernel, _, _ = kernel_of(rows)
     resources = offline.hip_resources(spell(kernel, HIP).text, architecture)
     assert resources.spilled == resources.stack == 0
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_few_blocks_of_a_product_are_not_written_out(architecture: str) -> None:
+    """An embedding of patches: 12 blocks, which clang would load together."""
+    cx = lm.Graph()
+    x, w = cx.tensor((36, 192), name="x"), cx.tensor((192, 32), name="w")
+    (x @ w).output("y")
+    chip = Hip(machine("hip", 108, 64 << 10, 8 << 20))
+    (kernel,) = lower_by_stages(cx.graph(), chip).program.kernels
+    assert kernel.lanes >= 64
+    resources = offline.hip_resources(chip.text(kernel), architecture)
+    assert resources.spilled == resources.stack == 0
+    assert resources.registers < 128
