@@ -58,10 +58,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the long tests of other shares; a file's short tests run in one process.
+    """Leaves out the long tests of other shares; a file's tests share a process, and what they
+    cache.
 
-    Beside other processes the long ones come first, each by itself: nobody is left with a minute's
-    work at the end.
+    The long ones are a group of their own. They come first: nobody is left with a minute's work at
+    the end.
     """
     share = config.getoption("--long-share")
     among_processes = hasattr(config, "workerinput")
@@ -72,8 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             left_out.append(item)
             continue
         if among_processes:
-            group = item.nodeid if is_long else item.nodeid.partition("::")[0]
-            item.add_marker(pytest.mark.xdist_group(group))
+            group = item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group(f"{group} long" if is_long else group))
         kept.append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
