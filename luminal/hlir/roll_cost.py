@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from luminal.costs import Weights
 from luminal.hlir.ops import Node, Value
+from luminal.hlir.packed import is_packed
 from luminal.hlir.roll_block import Block, is_recorded_anew
 from luminal.hlir.roll_match import Again, Fixed, Inner, Iteration, Layers, Ref, Stream
 
@@ -61,11 +62,14 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
                 users[ref.m].append(m)
     carried = {carry.next.m for carry in layers.carries if isinstance(carry.next, Inner)}
     kept = [True] * len(first)
+    decoding = [False] * len(first)  # packed weights, and all on the way to them
     for m in reversed(range(len(first))):
         if early[m] and m not in carried:
-            is_dear = costs.is_load(block.nodes[first[m]])
+            node = block.nodes[first[m]]
+            decoding[m] = any(decoding[user] for user in users[m]) or is_packed(node)
             # What is cheap stays for a reader that stays; what only the others read goes with them.
-            kept[m] = not is_dear and any(kept[user] for user in users[m])
+            stays = decoding[m] or not costs.is_load(node)
+            kept[m] = stays and any(kept[user] for user in users[m])
     if all(kept):
         return layers.iterations
     return [[n for n, keep in zip(nodes, kept, strict=True) if keep] for nodes in layers.iterations]

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.backends import registry
+from luminal.dump import Dump
 from luminal.loaders.ggml.packed import RECORDED, packed
 from luminal.loaders.ggml.types import BLOCKS
 
@@ -64,3 +66,55 @@ def test_products_read_the_blocks(kind: str, rows: int) -> None:
     np.testing.assert_allclose(found, want, rtol=0, atol=2e-6 * np.abs(want).max())
     assert exe.memory_report().derived_bytes == 0
     assert exe.memory_report().arena_bytes < want.nbytes + x.nbytes
+
+
+def test_rows_enough_share_what_is_decoded() -> None:
+    blocks = blocks_of("Q4_0", 96, 256)
+    cx = lm.Graph()
+    (cx.tensor((64, 256), name="x") @ cx.weight_of(packed(blocks)).mT).output("y")
+    text = Dump(cx.graph(), registry.find("cpu")).text("tile")
+    decoding, _, product = text.rpartition("store s0")
+    assert "Shr" in decoding
+    assert "contract" in product
+    assert "Shr" not in product
+
+
+def test_lanes_of_a_block_are_folded_once() -> None:
+    """Not after every block: the fold stands outside of the loop over blocks."""
+    blocks = blocks_of("Q4_0", 96, 2048)
+    cx = lm.Graph()
+    (cx.tensor((1, 2048), name="x") @ cx.weight_of(packed(blocks)).mT).output("y")
+    text = Dump(cx.graph(), registry.find("cpu")).text("tile")
+    depths = {
+        word: len(line) - len(line.lstrip())
+        for line in text.splitlines()
+        for word in ("reduce", "contract")
+        if word in line
+    }
+    assert depths["reduce"] <= depths["contract"] - 4, text
+
+
+def test_layers_in_a_loop_decode_in_its_body() -> None:
+    """Rolled, the weights are streams of the body, which keeps no floats of them either."""
+    lm.manual_seed(0)
+    layers = [lm.nn.Linear(128, 128) for _ in range(12)]
+    for layer in layers:
+        lm.quantize(layer, "q8_0")
+    cx = lm.Graph()
+    y = cx.tensor((64, 128), name="x")
+    for layer in layers:
+        y = layer(y).relu()
+    y.output("y")
+    text = Dump(cx.graph(), registry.find("cpu")).text("program")
+    assert "loop" in text, text
+    exe = lm.compile(cx)
+    values = np.random.default_rng(0).standard_normal((64, 128)).astype(np.float32)
+    want = values.astype(np.float64)
+    for layer in layers:
+        assert layer.bias is not None
+        want = np.maximum(want @ layer.weight.numpy().T + layer.bias.numpy(), 0)
+    found = exe({"x": values})["y"]
+    np.testing.assert_allclose(found, want, rtol=0, atol=1e-5 * np.abs(want).max())
+    report = exe.memory_report()
+    assert report.derived_bytes == 0
+    assert report.arena_bytes <= 3 * values.nbytes

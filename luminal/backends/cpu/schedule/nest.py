@@ -150,11 +150,12 @@ class _Rules:
         return next((x for x in packed if all(s.contiguity(x) > 0 for s in stores)), None)
 
     def packed_columns(self, reads: Sequence[Access]) -> list[LoopAxis]:
-        """Axes of the grid that fill vectors of strips: those with the least to pack first, or of
+        """Axes of the grid that fill vectors of strips: those first whose strips hold what is
+        computed, which else is for every tile of rows; then those with the least to pack, or of
         equals those along which results lie side by side.
         """
         stores = [access for access in self.accesses if access.is_store]
-        found: list[tuple[int, float, LoopAxis]] = []
+        found: list[tuple[bool, int, float, LoopAxis]] = []
         for loop in self.grid:
             rows = self.lanes.rows(loop, reads)
             if rows is None or self.lanes.used(loop) < IDLE:
@@ -167,8 +168,9 @@ class _Rules:
             packs = self.strips.factors(loop, rows)
             read = [[x for x in self.axes if not f.axes.isdisjoint(x.members)] for f in packs]
             size = sum(map(_positions, read))
-            found.append((size, -sum(store.contiguity(loop) for store in stores), loop))
-        return [loop for _, _, loop in sorted(found, key=lambda each: each[:2])]
+            side_by_side = sum(store.contiguity(loop) for store in stores)
+            found.append((self.strips.leave_computed(packs), size, -side_by_side, loop))
+        return [loop for *_, loop in sorted(found, key=lambda each: each[:3])]
 
     # --- kinds of kernels
 

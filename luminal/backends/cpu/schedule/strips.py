@@ -115,8 +115,7 @@ class Strips:
             terms = self.terms(factor)
             if any(self.is_joined(access) for access in self.accesses if access.source in terms):
                 return True
-            plain = {"At", "Cast"} if self.is_word(factor) else {"At"}
-            computed = {t.op for t in terms if t not in self.group.reads} - plain
+            computed = self.computed(factor) - ({"Cast"} if self.is_word(factor) else set())
             if computed - MASKS or (computed and users >= MASKED_ROWS):
                 return True
             if any(self.is_scattered(a, columns) for a in self.accesses if a.source in terms):
@@ -137,6 +136,21 @@ class Strips:
         packed = {t for factor in self.factors(columns, rows) for t in self.terms(factor)}
         reads = (a for a in self.accesses if a.reduction is not None and a.source not in packed)
         return all(access.stride(columns) in (0, 1) for access in reads)
+
+    def leave_computed(self, packs: Sequence[Term]) -> bool:
+        """Is a factor computed (decoded of a packed weight, say) that these are not?"""
+        for reduction in self.group.reductions:
+            (product,) = reduction.args
+            if product.op != "Mul" or product in self.group.reads:
+                continue
+            for factor in factors(product, self.group.reads.__contains__)[1]:
+                if factor not in packs and self.computed(factor) - MASKS - {"Cast"}:
+                    return True
+        return False
+
+    def computed(self, factor: Term) -> set[str]:
+        """The operations that make a factor of what is read, but for other names of its axes."""
+        return {t.op for t in self.terms(factor) if t not in self.group.reads} - {"At"}
 
     def free(self, factors: Sequence[Term], pair: Sequence[LoopAxis]) -> list[LoopAxis]:
         """The other axes of the grid that these factors do not depend on: strips serve them all."""
