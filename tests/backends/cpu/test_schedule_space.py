@@ -53,6 +53,12 @@ GRAPHS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
     "several roots": (lambda x: (x.sum(1), x.max(1)[0], (x * x).sum(1)), ((33, 70),)),
     "normalised twice": (lambda x, y: (x.softmax(-1), (x + y).mean(-1)), ((9, 40), (9, 40))),
     "dynamic softmax": (lambda x: x.softmax(-1), (("s", "s"),)),
+    "bf16 matmul": (lambda a, b: a.float() @ b.float(), ((70, 46), (46, 83))),
+    "bf16 linear": (lambda a, b: a.float() @ b.float().mT, ((41, 72), (53, 72))),
+    "bf16 turned": (lambda a, b: a.float().mT @ b.float(), ((38, 70), (38, 53))),
+    "bf16 skinny": (lambda a, b: a.float() @ b.float(), ((5, 90), (90, 70))),
+    "bf16 batched": (lambda a, b: a.float() @ b.float(), ((3, 19, 24), (3, 24, 35))),
+    "bf16 two": (lambda a, b: (a.float() @ b.float()) * (a.float() @ b), ((19, 24), (24, 35))),
 }  # fmt: skip
 
 
@@ -62,8 +68,9 @@ def case(name: str) -> Case:
     cx = lm.Graph()
     dims = {"s": EXTENT} if any("s" in shape for shape in shapes) else {}
     named = {name: cx.dim(name, 1, 64) for name in dims}
+    dtype = lm.bfloat16 if name.startswith("bf16") else lm.float32
     tensors = [
-        cx.tensor(tuple(named.get(n, n) for n in shape), name=f"x{k}")
+        cx.tensor(tuple(named.get(n, n) for n in shape), dtype, f"x{k}")
         for k, shape in enumerate(shapes)
     ]
     made = fn(*tensors)
@@ -75,7 +82,7 @@ def case(name: str) -> Case:
         array = rng.standard_normal([dims.get(n, n) for n in shape], np.float32)
         for special in (np.nan, np.inf) if k == 0 else ():
             array.flat[rng.integers(array.size)] = special
-        inputs[f"x{k}"] = array
+        inputs[f"x{k}"] = array.astype(dtype.numpy)
     return Case(cx.graph(), inputs, dims, {})
 
 
