@@ -272,9 +272,9 @@ def pays(cascade: Cascade, costs: Costs) -> bool:
     # Each block of rows reads the other factors of all its products: from a cache, or it waits.
     summed = sum(upper(r.attrs) for r in cascade.inner)
     others = summed + sum(upper(m.term.axes - cascade.rows) for m in cascade.members)
-    # A contraction done again costs more than storing it, so its block is kept.
+    # A contraction done again costs more than storing it, so a block is kept, or half of one.
     block = costs.shares.lanes * steps * size * len(cascade.inner)
-    kept = cascade.sweeps == 1 or block <= 2 * costs.row_bytes
+    kept = cascade.sweeps == 1 or block <= 4 * costs.row_bytes
     lie = all(_lies(m.term, cascade.rows) for m in cascade.members)
     # A row of the block that is shorter than what is read and made for it saves little.
     return kept and lie and others <= steps and steps * others * size <= costs.cache_bytes

@@ -14,7 +14,7 @@ import luminal as lm
 
 Array = np.ndarray[Any, Any]
 WIDTH, ERROR = 16, 1e-5  # relative, of norms
-SIZES = ((2, 65, 129), (3, 200, 333))  # heads, rows, columns: above blocks of either
+SIZES = ((2, 65, 129), (3, 200, 333), (1, 70, 7001))  # heads, rows, columns: above blocks of either
 
 
 def softmax(s: Array) -> Array:

@@ -66,7 +66,12 @@ def plan(group: Group, cascade: Cascade, target: Target, choices: Choices) -> Pl
     positions = 1 if lane is None else estimate(extent_of((lane,)))
     along = choices.pick("along", *_directions(group, cascade, positions))
     if along == "lanes":
-        block = choices.pick("lanes", LANE_VECTORS * width, (2 * LANE_VECTORS * width, width))
+        whole = LANE_VECTORS * width
+        # Half a block loses less than contractions that are done again in each sweep.
+        rule = (
+            whole if _fits(cascade, whole, target) or not _fits(cascade, width, target) else width
+        )
+        block = choices.pick("lanes", rule, (2 * whole, whole, width))
         block = min(block, -(-positions // width) * width)
         steps = choices.pick("steps", STEP_BLOCK, (128, 64, 512))
         rows, vectors = choices.pick("tile", "8x2", ("6x4", "4x4", "4x2")).split("x")
@@ -90,13 +95,18 @@ def plan(group: Group, cascade: Cascade, target: Target, choices: Choices) -> Pl
 
 
 def _keeps(cascade: Cascade, block: int, target: Target, choices: Choices) -> bool:
-    """Does a cache keep what several sweeps need of all steps?"""
+    """Is what several sweeps need kept for all steps?"""
     if cascade.sweeps == 1 or not cascade.inner:
         return False
+    rule, other = ("kept", "anew") if _fits(cascade, block, target) else ("anew", "kept")
+    return choices.pick("sweeps", rule, (other,)) == "kept"
+
+
+def _fits(cascade: Cascade, block: int, target: Target) -> bool:
+    """Does the second cache hold what several sweeps need of a block, if there are several?"""
     steps = estimate(extent_of(axis_order(cascade.steps)))
     size = block * steps * sum(r.dtype.size for r in cascade.inner)
-    rule, other = ("kept", "anew") if 2 * size <= target.l2_bytes else ("anew", "kept")
-    return choices.pick("sweeps", rule, (other,)) == "kept"
+    return cascade.sweeps == 1 or 2 * size <= target.l2_bytes
 
 
 def _directions(group: Group, cascade: Cascade, positions: int) -> tuple[str, tuple[str, ...]]:
