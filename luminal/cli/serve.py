@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from luminal.cli.options import Backend
+from luminal.cli.options import Backend, KeepQuantized
 from luminal.errors import InputError
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@A-Z\s]+")
@@ -53,6 +53,7 @@ def command(
         int, typer.Option(min=0, help="Seconds for what runs, after SIGTERM or Ctrl-C.")
     ] = 30,
     backend: Backend = "cpu",
+    keep_quantized: KeepQuantized = False,
 ) -> None:
     """Serve a model until SIGTERM or Ctrl-C."""
     known = [] if keys is None else _read_keys(keys)
@@ -70,7 +71,10 @@ def command(
     sys.setswitchinterval(SWITCH)
     log_as_json()
     sockets = bound(host, port)  # before the model is loaded, which takes its time
-    served = load(model, tokenizer, name, context, cache, rows=rows, chunk=chunk, backend=backend)
+    served = load(
+        model, tokenizer, name, context, cache, rows=rows, chunk=chunk, backend=backend,
+        keep_quantized=keep_quantized,
+    )  # fmt: skip
     limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)
     run(make_app(served, limits, known, origins), sockets, drain)
 

@@ -59,7 +59,7 @@ def convert(
     if place.is_file() and (
         place.samefile(path) or (path.is_dir() and place.parent.samefile(path))
     ):
-        raise InputError(f"convert: {place} is read from; write another file")
+        raise InputError(f"{place}: is read from; write another file")
     if path.suffix == ".safetensors":
         _convert_arrays(path, place, kind, told)
         return

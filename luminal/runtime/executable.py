@@ -543,7 +543,7 @@ class Executable:
             states += [s.spare for s in self._states if s.spare is not None]
             return MemoryReport(
                 input_bytes=_bytes_of(self._used or self._arrays),
-                weight_bytes=_bytes_of(p.stored for p in self._weights.values()),
+                weight_bytes=_bytes_of(_once(p.stored for p in self._weights.values())),
                 derived_bytes=sum(memory.derived_bytes for memory in held),
                 state_bytes=_bytes_of(states),
                 arena_bytes=sum(memory.arena_bytes for memory in held),
@@ -562,6 +562,16 @@ def _states(graph: Graph) -> tuple[Assignable, ...]:
         for node in block.get("Loop", ()):
             found.update(state for states in node.attrs.assigned for state in states or ())
     return tuple(sorted(found, key=lambda state: state.id))
+
+
+def _once(held: Iterable[Buffer | None]) -> list[Buffer]:
+    """Each memory once: what packs a weight is read in several dtypes from one."""
+    found: dict[Any, Buffer] = {}
+    for each in held:
+        if each is not None:
+            place = each.address if isinstance(each, HostBuffer) else id(each)
+            found.setdefault((place, each.nbytes), each)
+    return list(found.values())
 
 
 def _bytes_of(held: Iterable[Array | Buffer | None]) -> int:

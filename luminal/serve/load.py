@@ -23,13 +23,17 @@ def load(
     rows: int = 64,
     chunk: int = 128,
     backend: str | None = None,
+    keep_quantized: bool = False,
 ) -> Served:
     """The model in a folder or file, or of a Hugging Face id; its programs are compiled.
 
     `cache`: how many tokens' keys and values are kept; by default 1 GiB of them, and enough for one
-    text. `backend`: the device; by default that of `lm.device`. Raises LoadError.
+    text. `backend`: the device; by default that of `lm.device`. `keep_quantized`: as of
+    `lm.models.load`. Raises LoadError.
     """
-    loaded = generate.load(path, tokenizer, backend=backend, context=context)
+    loaded = generate.load(
+        path, tokenizer, backend=backend, context=context, keep_quantized=keep_quantized
+    )
     if not isinstance(loaded, generate.LanguageModel):
         raise InputError(f"serve: {path} is no language model of the kind that is served")
     most = CACHE_BYTES // bytes_per_token(loaded.model)

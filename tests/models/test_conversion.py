@@ -238,7 +238,7 @@ def test_what_has_no_place_is_refused(folder: Path, tmp_path: Path) -> None:
     for source in (folder, folder / "model.safetensors"):
         before = (folder / "model.safetensors").read_bytes()
         with pytest.raises(
-            InputError, match=r"model\.safetensors is read from; write another file"
+            InputError, match=r"model\.safetensors: is read from; write another file"
         ):
             convert(source, folder / "model.safetensors")
         assert (folder / "model.safetensors").read_bytes() == before
@@ -371,7 +371,7 @@ def test_quantize_command(shared_data: Path, tmp_path: Path) -> None:
         told = run(further, tmp_path / "again.gguf", "--type", "q8_0").output
         assert f"{len(matrices)} weights as q8_0: " in told
     refused = str(run(target, target, "--type", "q8_0").exception)
-    assert refused == f"convert: {target} is read from; write another file"
+    assert refused == f"{target}: is read from; write another file"
     assert "it is one of q8_0, q4_0, q4_1" in str(run(source, target, "--type", "q9").exception)
     refused = str(run(source, tmp_path / "m.safetensors", "--type", "q8_0").exception)
     assert refused.endswith("packed weights go into GGUF files; name a .gguf")

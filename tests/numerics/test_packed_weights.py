@@ -65,6 +65,7 @@ def test_products_read_the_blocks(kind: str, rows: int) -> None:
     found = exe({"x": x})["y"]
     np.testing.assert_allclose(found, want, rtol=0, atol=2e-6 * np.abs(want).max())
     assert exe.memory_report().derived_bytes == 0
+    assert exe.memory_report().weight_bytes == blocks.nbytes
     assert exe.memory_report().arena_bytes < want.nbytes + x.nbytes
 
 
