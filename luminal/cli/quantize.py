@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from luminal.cli.console import console
+from luminal.cli.console import console, progress
 from luminal.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,9 +30,6 @@ def command(
     ] = False,
 ) -> None:
     """Pack the matrices of the model in IN as OUT, and tell bytes and errors."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from luminal.loaders.ggml.quantize import QUANTIZERS
     from luminal.models.conversion import convert
     from luminal.nn.quantization import QuantizationReport
@@ -45,8 +41,7 @@ def command(
         raise InputError(f"quantize: {target}: packed weights go into GGUF files; name a .gguf")
     rows: list[PackedWeight] = []
     kept: dict[str, str] = {}
-    bar = Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-    with bar:
+    with progress() as bar:
         task = bar.add_task(f"{kind} of {source}", total=None)
 
         def told(name: str, values: Any, stored: Any, count: int) -> None:
