@@ -19,6 +19,7 @@ from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
 from luminal.backends.cpu.prologue import derive
 from luminal.codegen.llvm_target import LlvmTarget
 from luminal.dtypes import uint8
+from luminal.forks import cached_property
 from luminal.hlir.memory import HOST, Array, address, aligned_empty
 from luminal.hlir.poison import poison
 from luminal.hlir.state import exchange, spare_on
@@ -55,10 +56,10 @@ class CpuRunner:
             verify.verify(program)
         texts = [tile_ir.to_text(kernel) for kernel in program.kernels]
         self.python = PythonCalls()
-        self._code = [*map(self._build, program.kernels, texts)]
-        has_python = any(isinstance(code, PythonCode) for code in self._code)
+        self.code = [*map(self._build, program.kernels, texts)]
+        has_python = any(isinstance(code, PythonCode) for code in self.code)
         self._bound = BoundPython if has_python else BoundCpu
-        functions = [code.address for code in self._code]
+        functions = [code.address for code in self.code]
         self.quantities = Quantities(tuple(dim.name for dim in program.dims))
         self.rows = LaunchRows(program, program.launches, functions, self.quantities)
         self.sites = Sites(program.launches, self.quantities)
@@ -267,4 +268,12 @@ class BoundPython(BoundCpu):
             return super().profile(inputs, outputs, runs)
 
     def _call(self, entry: Callable[[int], Any], record: int) -> None:
-        self._runner.python.enter(entry, record, self._frame.rows.launches)
+        self._runner.python.enter(entry, record, self._frame.rows.launches, self._python_calls)
+
+    @cached_property
+    def _python_calls(self) -> int:
+        """How many a run makes."""
+        code, rows = self._runner.code, self._runner.sites.report(self._values)
+        return sum(
+            row.trips for row in rows if row.chunks > 0 and isinstance(code[row.kernel], PythonCode)
+        )

@@ -61,6 +61,7 @@ class PythonCalls:
     def __init__(self) -> None:
         self._is_running = False
         self._rows: Records | None = None  # the launches of the run under way
+        self.finished = 0  # kernels of that run
         self._failure: BaseException | None = None
 
     @contextmanager
@@ -81,10 +82,15 @@ class PythonCalls:
         self._is_running = False
         self._failure = None
 
-    def enter(self, entry: Callable[[int], Any], record: int, rows: Records) -> None:
-        """A run over these launches; raises what a kernel has raised, after the team is home."""
+    def enter(self, entry: Callable[[int], Any], record: int, rows: Records, count: int) -> None:
+        """A run over these launches, `count` of them of Python; raises what a kernel has raised,
+        after the team is home.
+
+        What arrives before a kernel's first line, as only an interrupt does, never gets to it:
+        ctypes drops it with the call. So kernels are counted as they finish.
+        """
         grids = rows["grid"].copy()
-        self._rows = rows
+        self._rows, self.finished = rows, 0
         try:
             entry(record)
         finally:
@@ -92,6 +98,8 @@ class PythonCalls:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+        if self.finished < count:
+            raise KeyboardInterrupt
 
     def stop(self, failure: BaseException) -> None:
         """Leaves the launches to come without work; Loops still count."""
@@ -124,6 +132,7 @@ class PythonCode:
         try:
             arrays = self._arrays(slots, dims)
             self._kernel.run(arrays[: self._operands], arrays[self._operands :])
+            self._calls.finished += 1
         except BaseException as failure:
             failure.add_note(f"in the custom kernel {self._kernel.name}; no State has changed")
             self._calls.stop(failure)

@@ -198,3 +198,34 @@ def test_diff_that_cannot_write_fails_the_run(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="file"):
         exe()
     assert not state.numpy().any()
+
+
+RAISES = """
+declare i32 @raise(i32)
+define void @signals(ptr %x, ptr %y, i64 %n, i64 %n.y, i64 %chunk, i64 %chunks) {
+  %value = load float, ptr %x
+  store float %value, ptr %y
+  %sent = call i32 @raise(i32 2)
+  ret void
+}
+"""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_before_a_kernels_first_line_is_one_of_the_run() -> None:
+    """It is pending when the callback begins, and ctypes drops what a callback raises."""
+
+    def one(x: Any) -> Any:
+        return (1,), x.dtype
+
+    def copied(x: Array, out: Array) -> None:
+        np.copyto(out, x)
+
+    signals = lm.custom_kernel("signals", copied, ir=RAISES, results=one)
+    after = lm.custom_kernel("after", copied, results=one)
+    cx = lm.Graph()
+    (after(signals(cx.tensor((1,), name="x"))) + 1).output("y")
+    exe = lm.compile(cx)
+    for value in range(5):
+        with pytest.raises(KeyboardInterrupt):
+            exe({"x": np.float32([value])})
