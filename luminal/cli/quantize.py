@@ -34,6 +34,7 @@ def command(
     from luminal.models.conversion import convert
     from luminal.nn.quantization import QuantizationReport
 
+    kind = kind.lower()
     known = [name.lower() for name in QUANTIZERS]
     if kind not in known:
         raise InputError(f"quantize: --type {kind!r} is not known; it is one of {', '.join(known)}")

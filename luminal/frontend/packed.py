@@ -8,12 +8,13 @@ memory. So a new format is one function over Tensors, and every backend has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from luminal import dtypes
-from luminal.errors import DTypeError, InputError
+from luminal.errors import DTypeError, InputError, LoadError
 from luminal.hlir.memory import Array, Buffer, HostBuffer
 from luminal.hlir.state import Parameter
 
@@ -21,35 +22,83 @@ if TYPE_CHECKING:
     from luminal.frontend.graph import Recorder
     from luminal.frontend.tensor import Tensor
 
-Parts = Mapping[str, Parameter]
+Arrays = Mapping[str, Array]
+
+
+def _as_they_are(data: Arrays) -> Arrays:
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How weights are packed: what makes float32 values of a shape of arrays by name, its data.
+
+    `decode` records it, of Weights that hold what `parts` gives for the data (the same memory);
+    `unpack` gives the same as an array, bit for bit. Functions of modules: weights are pickled.
+    """
+
+    kind: str
+    decode: Callable[[Mapping[str, Tensor], tuple[int, ...]], Tensor]
+    unpack: Callable[[Arrays, tuple[int, ...]], Array]
+    parts: Callable[[Arrays], Arrays] = _as_they_are
 
 
 class Packed(Parameter):
-    """A float32 Parameter of `shape` whose value `decode` makes of `parts`, by name.
+    """A Parameter of `shape` whose value is decoded from `data`, and rounded to `dtype`.
 
-    `kind` names the format. `unpack` gives the same value as an array, bit for bit. It is not set
-    and not trained: pack other values instead.
+    It is not set and not trained: pack other values, or `load` other data.
     """
 
     def __init__(
         self,
-        kind: str,
+        format: Format,
         shape: Sequence[int],
-        parts: Mapping[str, Array],
-        decode: Callable[[Mapping[str, Tensor], tuple[int, ...]], Tensor],
-        unpack: Callable[[], Array],
-        nbytes: int,
+        data: Arrays,
         name: str | None = None,
+        dtype: dtypes.DType = dtypes.float32,
     ) -> None:
-        super().__init__(tuple(shape), dtypes.float32, name, requires_grad=False)
-        self.kind, self.nbytes = kind, nbytes
+        super().__init__(tuple(shape), dtype, name, requires_grad=False)
+        self.format, self.kind = format, format.kind
+        self._data = {part: _kept(array) for part, array in data.items()}
+        parts = format.parts(self._data)
         self.parts = {part: Parameter(array, name=part) for part, array in parts.items()}
-        self._decode, self._unpack = decode, unpack
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Packed, (self.format, self.shape, self._data, self.name, self.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Of its data."""
+        return sum(array.nbytes for array in self._data.values())
+
+    @property
+    def data_dict(self) -> dict[str, Array]:
+        """Its data under the ends of names in a state_dict: "int8.codes", "q4_0.blocks"."""
+        return {f"{self.kind.lower()}.{part}": array for part, array in self._data.items()}
+
+    def loaded(self, data: Arrays) -> dict[str, Array]:
+        """Data under the names of `data_dict`, for `load`. LoadError if it is of other types."""
+        found = {}
+        for (end, mine), part in zip(self.data_dict.items(), self._data, strict=True):
+            array = np.asarray(data[end])
+            if (array.dtype, array.shape) != (mine.dtype, mine.shape):
+                raise LoadError(
+                    f"{self.name}.{end}: expected {mine.dtype}{list(mine.shape)}, got "
+                    f"{array.dtype}{list(array.shape)}"
+                )
+            found[part] = _kept(array.copy() if array.flags.writeable else array)
+        return found
+
+    def load(self, data: dict[str, Array]) -> None:
+        """Takes what `loaded` gave; programs that read it see it from their next run on."""
+        self._data = data
+        for part, array in self.format.parts(data).items():
+            self.parts[part].set(array)
 
     def recorded(self, graph: Recorder, name: str) -> Tensor:
         """Its value in a graph, where its parts are Weights called `name` and what they are."""
         parts = {part: graph.weight_of(held, f"{name}.{part}") for part, held in self.parts.items()}
-        return self._decode(parts, self.shape)
+        return self.format.decode(parts, self.shape).cast(self.dtype)
 
     @property
     def has_value(self) -> bool:
@@ -59,7 +108,9 @@ class Packed(Parameter):
     @property
     def buffer(self) -> Buffer:
         """A copy of its value on the host: programs read its parts."""
-        return HostBuffer(self._unpack())
+        with np.errstate(over="ignore"):
+            value = self.format.unpack(self._data, self.shape)
+            return HostBuffer(value.astype(self.dtype.numpy, copy=False))
 
     @buffer.setter
     def buffer(self, buffer: Buffer) -> None:
@@ -83,17 +134,22 @@ class Packed(Parameter):
         return self
 
     def rounded(self, dtype: dtypes.DType) -> Packed:
-        """Itself: what it is computed in follows from its format."""
-        return self
+        """One of the same data, whose value is rounded to `dtype`."""
+        return Packed(self.format, self.shape, self._data, self.name, dtype)
 
     def _refuse(self) -> NoReturn:
         raise DTypeError(
-            f"{self.name}: is packed as {self.kind} and keeps its value; load the file without "
-            "keep_quantized, or put another Parameter in its place"
+            f"{self.name}: is packed as {self.kind} and cannot be set to floats; set them before "
+            "it is packed (a file: load it without keep_quantized), or put a Parameter in its place"
         )
 
     def __repr__(self) -> str:
         return f"Packed({self.name}: {self.kind}{list(self.shape)})"
+
+
+def _kept(array: Array) -> Array:
+    """The array as `read_only`, where numbers of 16 bits can be read."""
+    return read_only(array.copy() if array.ctypes.data % 2 else array)
 
 
 def read_only(array: Array) -> Array:

@@ -104,6 +104,19 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
+def check_mapping(state: Any, function: str) -> None:
+    """Raises InputError, which names the function of `lm`, for what is no mapping of names."""
+    if isinstance(state, str | Path):
+        raise InputError(
+            f"{function}: the path comes first: lm.{function}(path, model.state_dict())"
+        )
+    if not isinstance(state, Mapping):
+        raise InputError(
+            f"{function}: {type(state).__name__} is no mapping of names to arrays; pass "
+            "model.state_dict()"
+        )
+
+
 def arrays_of(
     state: Mapping[str, Any], names: Mapping[np.dtype[Any], str], what: str
 ) -> dict[str, Array]:
@@ -111,13 +124,7 @@ def arrays_of(
 
     Raises InputError for another dtype, and for what is no mapping of names.
     """
-    if isinstance(state, str | Path):
-        raise InputError("save: the path comes first: lm.save(path, model.state_dict())")
-    if not isinstance(state, Mapping):
-        raise InputError(
-            f"save: {type(state).__name__} is no mapping of names to arrays; pass "
-            "model.state_dict()"
-        )
+    check_mapping(state, "save")
     found: dict[str, Array] = {}
     for name, value in state.items():
         array = np.asarray(value)

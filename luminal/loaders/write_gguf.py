@@ -12,7 +12,7 @@ import numpy as np
 from luminal.errors import InputError
 from luminal.loaders.ggml.types import NUMBERS, PLAIN
 from luminal.loaders.gguf import StoredTensor, decimal
-from luminal.loaders.write_atomic import arrays_of, replacing
+from luminal.loaders.write_atomic import arrays_of, check_mapping, replacing
 
 VERSION = 3
 ALIGNMENT = 32  # the format's default for the data and for each tensor
@@ -33,6 +33,7 @@ def save_gguf(
     Metadata: bools, ints, floats, strings, and lists of one of them. Raises InputError for other
     dtypes, names above 64 bytes, and more than 4 dims.
     """
+    check_mapping(state, "save_gguf")
     packed = {n: each for n, each in state.items() if isinstance(each, StoredTensor)}
     plain = {name: each for name, each in state.items() if name not in packed}
     stored = packed | {

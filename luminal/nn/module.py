@@ -241,11 +241,18 @@ class Module:
         return made
 
     def state_dict(self) -> dict[str, Array]:
-        """The value of every Parameter and State by path.
+        """The value of every Parameter and State by path; of a packed Parameter the arrays it lies
+        in, by path, kind and name: "0.weight.int8.codes", "0.weight.q4_0.blocks".
 
         Raises ShapeError if a Parameter has no value.
         """
-        return {path: held.numpy() for path, held in self._held()}
+        found: dict[str, Array] = {}
+        for path, held in self._held():
+            if isinstance(held, Packed):
+                found |= {f"{path}.{end}": array for end, array in held.data_dict.items()}
+            else:
+                found[path] = held.numpy()
+        return found
 
     def _held(self) -> Iterator[tuple[str, Holder]]:
         """What files hold, by path."""
@@ -257,22 +264,32 @@ class Module:
         self, state: Mapping[str, Any], strict: bool = True, adopt_dtypes: bool = False
     ) -> None:
         """Sets every Parameter and State from arrays by path; read-only arrays are not copied.
-        Packed Parameters take the places of what is there.
+        Packed Parameters take the places of what is there; those of this module take what a module
+        that was packed alike has in its state_dict.
 
         `strict=False` allows missing and unexpected names. `adopt_dtypes` gives Parameters the
         arrays' dtypes, before any graph uses them; else arrays must convert without loss. Raises
         LoadError that lists what is missing, unexpected or misshapen, and then changes nothing.
         """
         wanted: dict[str, Holder] = dict(self._held())
-        self._check_names(wanted, state, strict)
+        whole = _with_packed(wanted, state)
+        self._check_names(wanted, whole, strict)
+        data: dict[Packed, dict[str, Array]] = {}
         arrays: dict[Holder, Array] = {}
         packed: dict[Holder, Holder] = {}
         for path, held in wanted.items():
-            if isinstance(state.get(path), Packed):
-                packed[held] = state[path]
-            elif path in state:
+            if isinstance(whole.get(path), Packed):
+                if path in state:
+                    packed[held] = state[path]
+                elif isinstance(held, Packed):
+                    data[held] = held.loaded(
+                        {end: state[f"{path}.{end}"] for end in held.data_dict}
+                    )
+            elif path in whole:
                 adopts = adopt_dtypes and isinstance(held, Parameter)
-                arrays[held] = _fitting(path, held, state[path], adopts)
+                arrays[held] = _fitting(path, held, whole[path], adopts)
+        for taking, given in data.items():
+            taking.load(given)
         for held, array in arrays.items():
             held.dtype = dtype_of(array)
             held.set(array)
@@ -294,7 +311,11 @@ class Module:
             for path, module in self.named_modules()
             for name in module.optional
         }
-        missing = [p for p, held in wanted.items() if held not in given and p not in optional]
+        missing = [
+            f"{p}.{next(iter(held.data_dict))}" if isinstance(held, Packed) else p
+            for p, held in wanted.items()
+            if held not in given and p not in optional
+        ]
         unexpected = [name for name in state if name not in wanted]
         problems = []
         if strict and missing:
@@ -339,8 +360,26 @@ class Module:
         return f"{type(self).__name__}({inside})"
 
 
+def _with_packed(wanted: Mapping[str, Holder], state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state_dict where packed Parameters whose data it has stand for that, under their paths."""
+    found = dict(state)
+    for path, held in wanted.items():
+        if isinstance(held, Packed) and path not in state:
+            names = [f"{path}.{end}" for end in held.data_dict]
+            if all(name in state for name in names):
+                found[path] = held
+                for name in names:
+                    found.pop(name)
+    return found
+
+
 def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array:
     """`value` as an array of the holder's dtype, or of its own if that is adopted."""
+    if isinstance(held, Packed):
+        raise LoadError(
+            f"{path}: is packed as {held.kind}, the state_dict has floats; load them before "
+            "lm.quantize, or into a module that is not packed"
+        )
     try:
         array = array_of(value, None if adopt_dtype else held.dtype, path)
     except DTypeError as error:

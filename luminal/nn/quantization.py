@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from luminal import dtypes
-from luminal.errors import InputError
+from luminal.errors import DTypeError, InputError
 from luminal.frontend.handle import Array
-from luminal.frontend.packed import Packed
+from luminal.frontend.packed import Format, Packed
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import Parameter
 from luminal.loaders.ggml.packed import packed
-from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
+from luminal.loaders.ggml.quantize import QUANTIZERS, beyond, inverse, quantized
 from luminal.nn.module import Holder, Module
 
 GROUP = 64  # of int4: what a scale of 2 bytes serves
@@ -98,13 +99,22 @@ class QuantizationReport:
         )
 
 
-def quantize(module: Module, kind: str, skip: Collection[str] = ()) -> QuantizationReport:
+def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> QuantizationReport:
     """Packs the matrices of a module, in place: Parameters of two dims, by rows.
 
-    `kind`: one of KINDS. `skip`: what names of Parameters must not contain ("lm_head"). Programs
+    `kind`: one of KINDS, in either case. `skip`: what names of Parameters must not contain
+    ("lm_head", or several). They keep their dtypes, to which decoded values are rounded. Programs
     recorded before keep the old weights. Raises InputError for a kind that is not known, a weight
-    that is not finite, or if nothing can be packed; then nothing is changed.
+    that is not finite or too great for the kind's scales, or if nothing can be packed, DTypeError
+    for what is no module; then nothing is changed.
     """
+    if not isinstance(module, Module):
+        raise DTypeError(
+            f"quantize: takes an nn.Module, got a {type(module).__name__}; a Parameter is packed "
+            "as part of one"
+        )
+    kind = str(kind).lower()
+    skip = _names(skip)
     if kind not in KINDS:
         raise InputError(f"quantize: {kind!r} is not known; it is one of {', '.join(KINDS)}")
     made: dict[Holder, Holder] = {}
@@ -117,15 +127,27 @@ def quantize(module: Module, kind: str, skip: Collection[str] = ()) -> Quantizat
         if why is not None:
             kept[name] = why
             continue
-        values = parameter.numpy().astype(np.float32)
+        values = parameter.numpy()
         if not np.isfinite(values).all():
             raise InputError(f"quantize: {name} has values that are not finite")
-        found = made[parameter] = KINDS[kind].pack(name, values)
-        weights.append(PackedWeight.of(name, parameter.numpy(), found.numpy(), found.nbytes))
+        with np.errstate(over="ignore"):
+            wide = values.astype(np.float32)
+        if not np.isfinite(wide).all():
+            raise beyond(name, values, kind, "values are float32")
+        found = made[parameter] = KINDS[kind].pack(name, wide).rounded(parameter.dtype)
+        weights.append(PackedWeight.of(name, values, found.numpy(), found.nbytes))
     if not made:
         raise InputError(f"quantize: nothing of this module can be {kind}: {kept}")
     module.exchange(made)
     return QuantizationReport(kind, tuple(weights), kept)
+
+
+def _names(skip: Any) -> Collection[str]:
+    """One name or several."""
+    names = (skip,) if isinstance(skip, str) else skip or ()
+    if isinstance(names, Collection) and all(isinstance(name, str) for name in names):
+        return names
+    raise InputError(f'quantize: skip={skip!r}; takes parts of names, as ["lm_head"]')
 
 
 def _refusal(parameter: Parameter, name: str, kind: str, skip: Collection[str]) -> str | None:
@@ -163,10 +185,15 @@ def _blocks(kind: str, name: str, values: Array) -> Packed:
 
 def _int8(name: str, values: Array) -> Packed:
     scales = (np.abs(values).max(1, keepdims=True) / np.float32(127)).astype(np.float32)
-    codes = np.rint(values * _inverse(scales)).astype(np.int8)
-    nbytes = codes.nbytes + scales.nbytes
-    parts = {"codes": codes, "scales": scales}
-    return Packed("int8", values.shape, parts, _read_int8, lambda: codes * scales, nbytes, name)
+    codes = np.rint(values * inverse(scales)).astype(np.int8)
+    with np.errstate(over="ignore"):
+        if not np.isfinite(scales * np.float32(127)).all():
+            raise beyond(name, values, "int8", "127 times it is beyond float32")
+    return Packed(_INT8, values.shape, {"codes": codes, "scales": scales}, name)
+
+
+def _unpack_int8(data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
+    return data["codes"] * data["scales"]
 
 
 def _read_int8(parts: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
@@ -179,18 +206,20 @@ def _int4(name: str, values: Array) -> Packed:
     """
     grouped = values.reshape(len(values), -1, GROUP)
     at = np.abs(grouped).argmax(-1)[..., None]
-    scales = (np.take_along_axis(grouped, at, -1) / np.float32(-8)).astype(np.float16)
-    wide = scales.astype(np.float32)
-    codes = np.clip(np.rint(grouped * _inverse(wide)) + 8, 0, 15).astype(np.uint8)
+    with np.errstate(over="ignore"):
+        scales = (np.take_along_axis(grouped, at, -1) / np.float32(-8)).astype(np.float16)
+    if not np.isfinite(scales).all():
+        raise beyond(name, values, "int4", "groups have half-precision ones, at most 65504")
+    codes = np.clip(np.rint(grouped * inverse(scales.astype(np.float32))) + 8, 0, 15)
+    codes = codes.astype(np.uint8)
     pairs = codes[..., : GROUP // 2] | codes[..., GROUP // 2 :] << np.uint8(4)
-    parts = {"codes": pairs, "scales": scales}
-    nbytes = pairs.nbytes + scales.nbytes
+    return Packed(_INT4, values.shape, {"codes": pairs, "scales": scales}, name)
 
-    def unpack() -> Array:
-        found = np.concatenate([pairs & np.uint8(15), pairs >> np.uint8(4)], -1)
-        return ((found.astype(np.float32) - np.float32(8)) * wide).reshape(values.shape)
 
-    return Packed("int4", values.shape, parts, _read_int4, unpack, nbytes, name)
+def _unpack_int4(data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
+    pairs, scales = data["codes"], data["scales"].astype(np.float32)
+    found = np.concatenate([pairs & np.uint8(15), pairs >> np.uint8(4)], -1)
+    return ((found.astype(np.float32) - np.float32(8)) * scales).reshape(shape)
 
 
 def _read_int4(parts: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
@@ -200,11 +229,8 @@ def _read_int4(parts: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
     return (codes.cast(dtypes.float32) * scales.cast(dtypes.float32).unsqueeze(3)).reshape(*shape)
 
 
-def _inverse(scales: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.where(scales == 0, np.float32(0), np.float32(1) / scales)
-
-
+_INT8 = Format("int8", _read_int8, _unpack_int8)
+_INT4 = Format("int4", _read_int4, _unpack_int4)
 KINDS: Mapping[str, Kind] = {
     **{name.lower(): Kind(32, partial(_blocks, name)) for name in QUANTIZERS},
     "int8": Kind(1, _int8),

@@ -17,6 +17,7 @@ from luminal.errors import GraphError, InputError
 from luminal.frontend.binary import where
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor, work_dtype
+from luminal.frontend.packed import Packed
 from luminal.frontend.precision import keeps
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import WeightAttrs
@@ -169,6 +170,12 @@ class Optimizer(ABC):
         found = gradients(graph, [loss], [above], [weights[p] for p in trained])
         made = {p: g for p, g in zip(trained, found, strict=True) if g is not None}
         if not made:
+            if self.parameters and all(isinstance(p, Packed) for p in self.parameters):
+                raise GraphError(
+                    f"{self._name}.step: its {len(self.parameters)} parameters are packed "
+                    f"({self.parameters[0].name}) and have no gradients; train a model of floats, "
+                    "and quantize that"
+                )
             frozen = any(p in weights and not p.requires_grad for p in self.parameters)
             fix = (
                 "that are trained: those it reads have requires_grad=False; set it to True"

@@ -280,8 +280,7 @@ class Trainer:
 
 def state_of(model: Module) -> dict[str, Array]:
     """A module's Parameters and all its States by path, also those that its files leave out."""
-    found = {path: each.numpy() for path, each in model.named_parameters()}
-    return found | {path: each.numpy() for path, each in model.named_buffers()}
+    return model.state_dict() | {path: each.numpy() for path, each in model.named_buffers()}
 
 
 def load_model(model: Module, state: Mapping[str, Array]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import InputError
+from luminal.errors import DTypeError, GraphError, InputError, LoadError
 from luminal.frontend.packed import Packed
 from luminal.nn.quantization import KINDS, PackedWeight
 
@@ -50,7 +52,7 @@ def test_layers_compute_with_the_decoded_values(kind: str, rows: int) -> None:
     assert y.shape == (rows, 7)
     # The report tells the truth, and codes of so many bits are as near as they can be.
     for each in report.weights:
-        values, found = before[each.name], model.state_dict()[each.name]
+        values, found = before[each.name], dict(model.named_parameters())[each.name].numpy()
         error = found.astype(np.float64) - values
         assert each.max_error == np.abs(error).max()
         assert each.rms_error == pytest.approx(np.sqrt((error**2).mean()))
@@ -110,3 +112,143 @@ def test_they_are_not_trained() -> None:
         cx.assign(model.weight, x[:1, :].expand(4, 32))
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     assert names == ["bias"]
+
+
+TOO_GREAT = {
+    "q8_0": 1e7,
+    "q4_0": 1e6,
+    "q4_1": 1e5,
+    "q5_0": 2e6,
+    "q5_1": 1e5,
+    "int4": 1e6,
+    "int8": float(np.finfo(np.float32).max),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_beyond_the_scales_are_refused(kind: str) -> None:
+    model = lm.nn.Sequential(lm.nn.Linear(64, 2), lm.nn.Linear(64, 2, bias=False))
+    for factor in (1.0, 2e38 / TOO_GREAT[kind]):
+        great = np.full((2, 64), TOO_GREAT[kind] * factor, np.float32)
+        great[:, ::2] *= -1
+        if kind == "int8" and factor != 1:
+            continue
+        model[1].weight.set(great)
+        with pytest.raises(InputError, match=rf"1\.weight: holds .*, for which {kind}") as caught:
+            lm.quantize(model, kind.upper())
+        assert "skip=" in str(caught.value)
+    assert not any(isinstance(p, Packed) for p in model.parameters())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [1e-45, 1e-40, 1e-20])
+def test_tiny_values_are_near_zero(kind: str, value: float) -> None:
+    model = lm.nn.Linear(64, 2, bias=False)
+    model.weight.set(np.full((2, 64), value, np.float32))
+    lm.quantize(model, kind)
+    np.testing.assert_allclose(model.weight.numpy(), value, rtol=0.02, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_dicts_hold_what_is_packed(kind: str, tmp_path: Any) -> None:
+    one, other = layers(), layers()
+    other.initialize(7)
+    lm.quantize(one, kind, skip="2.")
+    lm.quantize(other, kind, skip=["2."])
+    function = lm.jit(other)
+    ids = np.arange(5)
+    assert not np.array_equal(function(ids), lm.jit(one)(ids))
+    lm.save(tmp_path / "w.safetensors", one.state_dict())
+    other.load_state_dict(lm.load(tmp_path / "w.safetensors"))
+    names = {name.rpartition(f".{kind}.")[0] or name for name in other.state_dict()}
+    assert names == set(layers().state_dict())
+    for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
+        np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
+    want = lm.jit(one)(ids)
+    np.testing.assert_array_equal(function(ids), want)
+    for copied in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):
+        np.testing.assert_array_equal(lm.jit(copied)(ids), want)
+        other.initialize(9)
+        copied.load_state_dict(other.state_dict())
+        np.testing.assert_array_equal(lm.jit(one)(ids), want)
+
+
+def test_what_does_not_fit_packed_weights() -> None:
+    model = lm.nn.Linear(64, 8)
+    floats = model.state_dict()
+    lm.quantize(model, "int8")
+    state = model.state_dict()
+    assert list(state) == ["weight.int8.codes", "weight.int8.scales", "bias"]
+    with pytest.raises(LoadError, match="weight: is packed as int8, the state_dict has floats"):
+        model.load_state_dict(floats)
+    with pytest.raises(LoadError, match=r"expected int8\[8, 64\], got int16\[8, 64\]"):
+        model.load_state_dict(state | {"weight.int8.codes": np.zeros((8, 64), np.int16)})
+    other = lm.nn.Linear(64, 8)
+    lm.quantize(other, "q8_0")
+    with pytest.raises(LoadError, match=r"missing: weight\.int8\.codes; unexpected: weight\.q8_0"):
+        model.load_state_dict(other.state_dict())
+    with pytest.raises(LoadError, match=r"missing: weight; unexpected: weight\.int8\.codes"):
+        lm.nn.Linear(64, 8).load_state_dict(state)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_packed_weights_have_a_dtype(dtype: str) -> None:
+    first, then = lm.nn.Linear(64, 8), lm.nn.Linear(64, 8)
+    then.load_state_dict(first.state_dict())
+    first.to(dtype)
+    lm.quantize(first, "q8_0")
+    lm.quantize(then, "q8_0")
+    values = then.weight.numpy()
+    then.to(dtype)
+    x = np.ones((2, 64), lm.dtypes.dtype_of(dtype).numpy)
+    for model in (first, then):
+        assert isinstance(model.weight, Packed)
+        assert model.weight.dtype.name == dtype
+        assert model.weight.numpy().dtype == lm.jit(model)(x).dtype == x.dtype
+    np.testing.assert_array_equal(then.weight.numpy(), values.astype(x.dtype))
+    cx = lm.Graph()
+    (cx.weight_of(then.weight) + 0).output("w")
+    np.testing.assert_array_equal(lm.compile(cx)({})["w"], then.weight.numpy())
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(then)).weight.numpy().dtype, x.dtype)
+
+
+def test_wrong_arguments_are_told() -> None:
+    with pytest.raises(DTypeError, match=r"quantize: takes an nn\.Module, got a ndarray"):
+        lm.quantize(np.ones((2, 64)), "q8_0")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="quantize: skip=3; takes parts of names"):
+        lm.quantize(lm.nn.Linear(64, 2), "q8_0", skip=3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="save_gguf: the path comes first"):
+        lm.save_gguf({}, "w.gguf")  # type: ignore[arg-type]
+
+
+def test_an_optimizer_of_packed_weights_says_so() -> None:
+    model = lm.nn.Linear(64, 2)
+    lm.quantize(model, "q8_0")
+    cx = lm.Graph()
+    loss = model(cx.tensor((3, 64), name="x")).sum()
+    with pytest.raises(GraphError, match=r"SGD\.step: its 1 parameters are packed .* no gradients"):
+        lm.optim.SGD([model.weight], lr=0.1).step(loss)
+
+
+def test_training_beside_packed_weights_resumes(tmp_path: Any) -> None:
+    x, y = np.random.default_rng(0).standard_normal((2, 32, 64)).astype(np.float32)
+
+    def fitted(epochs: int, folder: str) -> tuple[Any, Array]:
+        is_resumed = (tmp_path / folder).exists()  # then it starts from other codes
+        model = lm.nn.Sequential(lm.nn.Linear(64, 64), lm.nn.Linear(64, 64))
+        model.initialize(2 if is_resumed else 1)
+        lm.quantize(model, "int4", skip="1.")
+        batches = lm.training.Batches(lm.training.ArrayDataset(x, y), 16, seed=1)
+        optimizer = lm.optim.AdamW(model.parameters(), lr=0.01)
+        loss = lm.nn.functional.mse_loss
+        place = tmp_path / folder
+        lm.training.fit(
+            model, loss, batches, optimizer, epochs=epochs, checkpoint=place, resume=True
+        )
+        return model, model[0].weight.numpy()
+
+    want, codes = fitted(2, "whole")
+    fitted(1, "parts")
+    found, same = fitted(2, "parts")
+    np.testing.assert_array_equal(same, codes)
+    np.testing.assert_array_equal(found[1].weight.numpy(), want[1].weight.numpy())

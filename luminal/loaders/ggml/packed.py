@@ -15,7 +15,7 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import InputError
-from luminal.frontend.packed import Packed, read_only
+from luminal.frontend.packed import Format, Packed, read_only
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.ggml.simple import UNEVEN
 from luminal.loaders.ggml.types import BLOCKS, kind_of
@@ -187,25 +187,26 @@ def packed(blocks: Array, name: str | None = None) -> Packed:
     kind = kind_of(blocks)
     if kind not in RECORDED:
         raise InputError(f"{name}: {kind} cannot stay packed; of {', '.join(RECORDED)} one can")
-    each = BLOCKS[kind]
-    shape = (*blocks.shape[:-1], blocks.shape[-1] * each.size)
-    blocks = read_only(blocks).reshape(-1, blocks.shape[-1])
-    if blocks.ctypes.data % 2:
-        blocks = read_only(blocks.copy())
-    parts: dict[str, Array] = {
-        "bytes": blocks.view(np.uint8).reshape(*blocks.shape, each.record.itemsize),
-        "words": blocks.view(np.uint16).reshape(*blocks.shape, each.record.itemsize // 2),
-    }
-    return Packed(
-        kind,
-        shape,
-        parts,
-        partial(_recorded, kind),
-        lambda: each.decoded(blocks.reshape(-1)).reshape(shape),
-        blocks.nbytes,
-        name,
-    )
+    shape = (*blocks.shape[:-1], blocks.shape[-1] * BLOCKS[kind].size)
+    rows = read_only(blocks).reshape(-1, blocks.shape[-1])
+    data = rows.view(np.uint8).reshape(*rows.shape, rows.dtype.itemsize)
+    return Packed(FORMATS[kind], shape, {"blocks": data}, name)
 
 
 def _recorded(kind: str, parts: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
     return RECORDED[kind](_Blocks(parts["bytes"], parts["words"])).reshape(*shape)
+
+
+def _unpacked(kind: str, data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
+    each = BLOCKS[kind]
+    return each.decoded(data["blocks"].reshape(-1).view(each.record)).reshape(shape)
+
+
+def _parts(data: Mapping[str, Array]) -> Mapping[str, Array]:
+    return {"bytes": data["blocks"], "words": data["blocks"].view(np.uint16)}
+
+
+FORMATS: Mapping[str, Format] = {
+    kind: Format(kind, partial(_recorded, kind), partial(_unpacked, kind), _parts)
+    for kind in RECORDED
+}

@@ -16,7 +16,7 @@ def _q8_0(values: Array) -> Array:
     """Codes from -127 to 127, halves away from 0."""
     found = np.zeros(len(values), simple.TYPES["Q8_0"].record)
     scale = np.abs(values).max(1, keepdims=True) / np.float32(127)
-    turned = values * _inverse(scale)
+    turned = values * inverse(scale)
     size = np.floor(np.abs(turned))
     codes = np.copysign(size + (np.abs(turned) - size >= 0.5), turned)
     found["scale"], found["codes"] = scale[:, 0], codes.astype(np.int8)
@@ -28,7 +28,7 @@ def _centered(kind: str, bits: int, values: Array) -> Array:
     half = 1 << (bits - 1)
     greatest = np.take_along_axis(values, np.abs(values).argmax(1)[:, None], 1)
     scale = greatest / np.float32(-half)
-    codes = _rounded(values * _inverse(scale) + np.float32(half), bits)
+    codes = _rounded(values * inverse(scale) + np.float32(half), bits)
     return _record(kind, codes, scale=scale)
 
 
@@ -36,7 +36,7 @@ def _from_least(kind: str, bits: int, values: Array) -> Array:
     """Codes from the least value, which is 0, to the greatest."""
     least = values.min(1, keepdims=True)
     scale = (values.max(1, keepdims=True) - least) / np.float32((1 << bits) - 1)
-    codes = _rounded((values - least) * _inverse(scale), bits)
+    codes = _rounded((values - least) * inverse(scale), bits)
     return _record(kind, codes, scale=scale, least=least)
 
 
@@ -55,9 +55,19 @@ def _record(kind: str, codes: Array, **numbers: Array) -> Array:
     return found
 
 
-def _inverse(scale: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.where(scale == 0, np.float32(0), np.float32(1) / scale)
+def inverse(scale: Array) -> Array:
+    """1 / scale, and 0 where that or the scale is no normal number: then codes are 0."""
+    is_tiny = np.abs(scale) < np.finfo(np.float32).tiny
+    return np.where(is_tiny, 0, 1 / np.where(is_tiny, np.float32(1), scale)).astype(np.float32)
+
+
+def beyond(name: str, values: Array, kind: str, scales: str) -> InputError:
+    """The error of values whose scales are not finite."""
+    greatest = float(np.abs(values).max())
+    return InputError(
+        f"{name}: holds {greatest:.4g}, for which {kind.lower()} has no scale: {scales}; make the "
+        "weight smaller, or leave it as it is (lm.quantize: skip=; scales of int8 are float32)"
+    )
 
 
 QUANTIZERS: Mapping[str, Callable[[Array], Array]] = {
@@ -72,10 +82,16 @@ QUANTIZERS: Mapping[str, Callable[[Array], Array]] = {
 def quantized(name: str, array: Array, kind: str) -> Array:
     """The blocks of an array of finite floats (..., rows of whole blocks), as (..., blocks).
 
-    Raises InputError, which names the array, where it holds anything else.
+    Raises InputError, which names the array, where it holds anything else, or values so great that
+    half precision cannot hold their scales.
     """
-    values = array.astype(np.float32).reshape(-1, simple.TYPES[kind].size)
-    if not np.isfinite(values).all():
+    if not np.isfinite(array).all():
         raise InputError(f"{name}: has infinite values or no numbers, which {kind} cannot hold")
-    with np.errstate(over="ignore"):  # a scale beyond half precision
-        return QUANTIZERS[kind](values).reshape(*array.shape[:-1], -1)
+    shape = *array.shape[:-1], array.shape[-1] // simple.TYPES[kind].size
+    with np.errstate(over="ignore", invalid="ignore"):  # told by what is not finite then
+        values = array.astype(np.float32).reshape(-1, simple.TYPES[kind].size)
+        blocks = QUANTIZERS[kind](values)
+    numbers = [each for each in ("scale", "least") if each in (blocks.dtype.names or ())]
+    if not all(np.isfinite(blocks[each]).all() for each in numbers):
+        raise beyond(name, array, kind, "blocks have half-precision ones, at most 65504")
+    return blocks.reshape(shape)
