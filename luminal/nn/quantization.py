@@ -165,7 +165,7 @@ def _refusal(parameter: Parameter, name: str, kind: str, skip: Collection[str]) 
 
 
 def _rms(values: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))
+    return float(np.sqrt(np.square(values, dtype=np.float64).sum() / max(values.size, 1)))
 
 
 # --- the kinds

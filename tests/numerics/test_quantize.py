@@ -12,6 +12,7 @@ import pytest
 import luminal as lm
 from luminal.errors import DTypeError, GraphError, InputError, LoadError
 from luminal.frontend.packed import Packed
+from luminal.loaders.ggml.quantize import quantized
 from luminal.nn.quantization import KINDS, PackedWeight
 
 Array = np.ndarray[Any, Any]
@@ -252,3 +253,10 @@ def test_training_beside_packed_weights_resumes(tmp_path: Any) -> None:
     found, same = fitted(2, "parts")
     np.testing.assert_array_equal(same, codes)
     np.testing.assert_array_equal(found[1].weight.numpy(), want[1].weight.numpy())
+
+
+def test_no_rows_are_packed_too() -> None:
+    blocks = quantized("w", np.zeros((0, 64), np.float32), "Q8_0")
+    assert blocks.shape == (0, 2)
+    empty = PackedWeight.of("w", np.zeros((0, 64), np.float32), np.zeros((0, 64)), blocks.nbytes)
+    assert (empty.rms_error, empty.share, empty.bytes_after) == (0, 0, 0)
