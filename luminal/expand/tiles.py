@@ -85,9 +85,7 @@ class Tiles:
     lanes_in_group: int = 1
     dealt: dict[Symbol, Lanes] = field(default_factory=dict)  # how axes are dealt to lanes
     holds: tuple[Expression, ...] = ()  # what does, in this version of a loop
-    whole: dict[Symbol, Expression] = field(
-        default_factory=dict
-    )  # of whole tiles: they end in time
+    whole: dict[Symbol, Expression] = field(default_factory=dict)  # tiles are before their stop
 
     def cut(self, loop: Loop) -> Pieces:
         """The pieces of a whole step of a loop."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from luminal.expand.fold import uniform
 from luminal.expand.tiles import Tiles
-from luminal.kernel.tile_ir import NESTED, Contract, Load, Loop, Statement
+from luminal.kernel.tile_ir import Contract, Load, Loop, every_statement
 from luminal.shape.expression import Expression, all_of
 
 
@@ -34,9 +34,9 @@ def _asked_outside(tiles: Tiles, loop: Loop) -> Iterator[Expression]:
     """What the masks of the loop ask of axes outside that are not tiled, if it is one to write
     twice.
     """
-    inside = list(_statements(loop))
     if not _is_innermost(loop) or not tiles.whole.keys() >= {*tiles.active}:
         return
+    inside = [loop, *every_statement(loop.body)]
     own = {each.axis for each in inside if isinstance(each, Loop)} | {*tiles.active}
     for load in inside:
         if isinstance(load, Load):
@@ -48,17 +48,10 @@ def _asked_outside(tiles: Tiles, loop: Loop) -> Iterator[Expression]:
 
 def _is_innermost(loop: Loop) -> bool:
     """Does it multiply, and no loop inside that gives no values? (Versions could not give any.)"""
-    if loop.carries or not any(isinstance(each, Contract) for each in _statements(loop)):
-        return False
-    return not any(_is_innermost(each) for each in _loops(loop) if each is not loop)
+    inside = (each for each in every_statement(loop.body) if isinstance(each, Loop))
+    return _multiplies(loop) and not any(map(_multiplies, inside))
 
 
-def _loops(loop: Loop) -> Iterator[Loop]:
-    return (each for each in _statements(loop) if isinstance(each, Loop))
-
-
-def _statements(statement: Statement) -> Iterator[Statement]:
-    yield statement
-    if isinstance(statement, NESTED):
-        for inner in statement.body:
-            yield from _statements(inner)
+def _multiplies(loop: Loop) -> bool:
+    is_product = (isinstance(each, Contract) for each in every_statement(loop.body))
+    return not loop.carries and any(is_product)

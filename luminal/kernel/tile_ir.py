@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -354,6 +354,16 @@ class Grid:
     count: Expression
 
 
+def every_statement(body: Sequence[Statement]) -> Iterator[Statement]:
+    """Those of a body and of all inside, outer before inner."""
+    stack = list(reversed(body))
+    while stack:
+        statement = stack.pop()
+        yield statement
+        if isinstance(statement, NESTED):
+            stack.extend(reversed(statement.body))
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One launchable piece of code.
@@ -375,12 +385,7 @@ class Kernel:
 
     def statements(self) -> Iterator[Statement]:
         """Every statement, outer before inner."""
-        stack = list(reversed(self.body))
-        while stack:
-            statement = stack.pop()
-            yield statement
-            if isinstance(statement, NESTED):
-                stack.extend(reversed(statement.body))
+        return every_statement(self.body)
 
     @property
     def call(self) -> Call | None:
