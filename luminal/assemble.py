@@ -13,7 +13,8 @@ from luminal.hlir.graph import Graph
 from luminal.kernel.cost import bytes_moved, flops, label
 from luminal.kernel.custom import bytes_of
 from luminal.kernel.knobs import KnobError, Knobs
-from luminal.kernel.tile_ir import Kernel, to_text
+from luminal.kernel.tile_ir import Kernel
+from luminal.kernel.tile_text import to_text
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program
 from luminal.program.steps import (
     CallStep,
@@ -48,7 +49,7 @@ class Origin(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PlacedStep:
     """A kernel with its text, and its launch but for its number and the operands, which are
-    numbered as in the group's Form.
+    numbered as in the Form.
     """
 
     kernel: Kernel
@@ -59,11 +60,11 @@ class PlacedStep:
     @classmethod
     def of(cls, step: KernelStep, backend: Backend, knobs: Knobs) -> PlacedStep:
         """Places one kernel."""
-        group, placed = step.group, backend.schedules.place(step, knobs)
-        operands = tuple(map(group.form.operands.index, placed.operands))
+        fused, placed = step.fused, backend.schedules.place(step, knobs)
+        operands = tuple(map(fused.form.operands.index, placed.operands))
         launch = KernelLaunch(
             0, (), placed.params, placed.chunks,
-            label(group), flops(group), bytes_moved(group),
+            label(fused), flops(fused), bytes_moved(fused),
         )  # fmt: skip
         return cls(placed.kernel, to_text(placed.kernel), launch, operands)
 
@@ -118,13 +119,13 @@ class _Assembly:
         if isinstance(step, CustomStep):
             return self._custom(step)
         made = self._placed(step, ())
-        loops = self._placed(NestStep(step.group), ()) if isinstance(step, CallStep) else made
+        loops = self._placed(NestStep(step.fused), ()) if isinstance(step, CallStep) else made
         name = text_key(loops.text)
         if name in self.tuned:
             made = self._tuned(step, self.tuned[name], made)
         if self.begin is not None and made.text not in self.numbers:
             self.begin(made.kernel, made.text)
-        operands = tuple(step.group.form.operands[k] for k in made.operands)
+        operands = tuple(step.fused.form.operands[k] for k in made.operands)
         kernel = self._number(made.kernel, made.text, name, made.text, step)
         return replace(made.launch, kernel=kernel, operands=operands)
 

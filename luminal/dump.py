@@ -14,7 +14,7 @@ from luminal.forks import cached_property
 from luminal.hlir import dot as hlir_dot
 from luminal.hlir import printer
 from luminal.hlir.graph import Graph
-from luminal.kernel import tile_ir
+from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Kernel
 from luminal.program import dot as program_dot
 from luminal.program import launch_text, selection_text
@@ -44,7 +44,7 @@ class Dump:
                 "algebra": lambda: term_text.to_text(self.stages.lowered),
                 "selection": lambda: selection_text.to_text(self.stages.selection),
                 "program": lambda: launch_text.to_text(self.stages.program),
-                "tile": lambda: self._kernels(tile_ir.to_text),
+                "tile": lambda: self._kernels(tile_text.to_text),
                 "expanded": lambda: self._kernels(self._expanded),
                 "program.dot": lambda: program_dot.to_dot(self.stages.program),
             }
@@ -70,7 +70,7 @@ class Dump:
     def _expanded(self, kernel: Kernel) -> str:
         """With vectors where the kernel has them; what is written by hand stays a call."""
         if kernel.call is not None:
-            return kernel.text
+            return tile_text.to_text(kernel)
         assert not isinstance(self.backend, Interpreter)
         return expand(kernel, self.backend.target.vector_lanes(1)).text
 

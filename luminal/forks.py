@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Generic, Self, TypeVar, overload
 from weakref import WeakValueDictionary
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 _locks: WeakValueDictionary[int, Any] = WeakValueDictionary()
@@ -53,6 +55,23 @@ class cached_property(Generic[T]):
             return self
         value = instance.__dict__[self.name] = self.function(instance)
         return value
+
+
+def kept(function: Callable[[S], T]) -> Callable[[S], T]:
+    """The function, whose value is computed once for each object and kept with it: a
+    `cached_property` for what its class does not know of.
+    """
+    name = f"{function.__module__}.{function.__name__}"
+
+    @wraps(function)
+    def read(instance: S) -> T:
+        known: dict[str, Any] = instance.__dict__
+        if name not in known:
+            known[name] = function(instance)
+        value: T = known[name]
+        return value
+
+    return read
 
 
 def _free_in_child() -> None:

@@ -15,7 +15,8 @@ from luminal.expand.builder import integer
 from luminal.expand.casts import to_memory
 from luminal.expand.ir import Barrier, Operand
 from luminal.expand.tiles import Tiles
-from luminal.kernel.tile_ir import Buffer, Lanes, Role, Space
+from luminal.kernel.lanes import Lanes
+from luminal.kernel.tile_ir import Buffer, Role, Space
 from luminal.shape.expression import const
 
 FOLDED_BYTES = 8 << 10

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from luminal.expand.builder import Builder
 from luminal.expand.index import Indexer
 from luminal.expand.ir import Operand
-from luminal.kernel.tile_ir import Buffer, Lanes, Loop, Tile
+from luminal.kernel.lanes import Lanes
+from luminal.kernel.tile_ir import Buffer, Loop, Tile
 from luminal.shape.expression import Expression, Symbol
 
 Position = dict[Symbol, int]

@@ -37,12 +37,12 @@ class AlongLanes:
         """Vectors of lanes where they lie together, else single elements: gathers cost more."""
         work = self.work
         axes = tuple(a for a in reduction.attrs if a in factor.axes)
-        dot = work.group.dots.get(reduction)
+        dot = work.fused.dots.get(reduction)
         words = NO_WORDS if dot is None else (work.stages.along[reduction], dot.k)
         dtype = factor.dtype if dot is None else dot.a
         strip = work.row((*axes, *work.lane_axes), dtype, words=words)
         order, tile = (*axes, *work.lane_axes), self.lane_tile
-        if not contiguous(work.group, factor, work.lane_axes[0]):
+        if not contiguous(work.fused, factor, work.lane_axes[0]):
             order, tile = (*work.lane_axes, *axes), TileChoice(work.blocking.copied)
         with work.loops(order, env, tile, words=words) as inside:
             if dot is None:

@@ -59,7 +59,7 @@ class Pass:
     def __init__(self, work: Workspace, along: Along) -> None:
         self.work = work
         self.along = along
-        is_read = work.group.reads.__contains__
+        is_read = work.fused.reads.__contains__
         self.sweeps = [Sweep(work.cascade, n, is_read) for n in range(work.cascade.sweeps)]
         # Sweeps of other masks do not visit the same steps.
         if work.blocking.keeps and len({sweep.mask for sweep in self.sweeps}) == 1:
@@ -98,7 +98,7 @@ class Pass:
         """One grid axis per axis of the rows; the lanes in blocks."""
         work = self.work
         values: dict[Symbol, Expression] = {}
-        order = [a for a in work.group.stores[0].axes if a in work.cascade.rows]
+        order = [a for a in work.fused.stores[0].axes if a in work.cascade.rows]
         for a in order:
             extent = extent_of((a,))
             if a is not work.lane:
@@ -239,7 +239,7 @@ class Pass:
     def finish(self, sweep: Sweep, env: Env) -> None:
         """The last rescaling of the last sweep, and the stores."""
         work = self.work
-        for store in work.group.stores:
+        for store in work.fused.stores:
             axes = tuple(a for a in store.axes if a not in work.cascade.rows)
             tile = work.blocking.row if axes else self.along.lane_tile
             with work.loops(work.lane_axes, env, tile) as lanes:

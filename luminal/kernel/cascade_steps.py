@@ -56,7 +56,7 @@ class AlongSteps:
             work.keep({r: rows[r] for r in stage})
 
     def lies_along_steps(self, reduction: Term) -> bool:
-        return contiguous(self.work.group, reduction, self.work.step)
+        return contiguous(self.work.fused, reduction, self.work.step)
 
     def move_maximum(self, maximum: Reduction, env: Env) -> None:
         work = self.work

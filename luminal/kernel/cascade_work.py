@@ -13,13 +13,14 @@ from luminal.kernel.cascade import Cascade, Member
 from luminal.kernel.cascade_arithmetic import Arithmetic
 from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.evaluate import Env, Evaluator, Row
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 from luminal.kernel.guards import Range
+from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.loops import LoopAxis, accesses, estimate, loop_axes
 from luminal.kernel.neighbours import walked
 from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
 from luminal.kernel.stages import Stages
-from luminal.kernel.tile_ir import ONE_LANE, Lanes, Load, Store, Tile
+from luminal.kernel.tile_ir import Load, Store, Tile
 from luminal.shape.expression import TRUE, Expression, Symbol, const
 
 
@@ -67,21 +68,21 @@ Words = tuple[Symbol | None, int]
 NO_WORDS: Words = (None, 1)
 
 
-def contiguous(group: Group, term: Term, axis: Symbol) -> bool:
+def contiguous(fused: Fused, term: Term, axis: Symbol) -> bool:
     """Do neighbours along the axis lie side by side, or in one place, wherever `term` reads?"""
-    bound = [a for r in group.reductions for a in r.attrs]
-    stored = [a for store in group.stores for a in store.axes]
+    bound = [a for r in fused.reductions for a in r.attrs]
+    stored = [a for store in fused.stores for a in store.axes]
     loops = tuple(LoopAxis(a, (a,)) for a in dict.fromkeys((*stored, *bound)))
-    reads = below((term,), group.reads.__contains__)
-    found = (a for a in accesses(group, loops) if a.source in reads)
+    reads = below((term,), fused.reads.__contains__)
+    found = (a for a in accesses(fused, loops) if a.source in reads)
     return all(access.contiguity(LoopAxis(axis, (axis,))) >= 0 for access in found)
 
 
-def _contracted(group: Group, cascade: Cascade) -> tuple[LoopAxis, ...]:
+def _contracted(fused: Fused, cascade: Cascade) -> tuple[LoopAxis, ...]:
     """The loops of contractions, the one along which most reads lie side by side innermost."""
-    along = walked(group)
-    loops = loop_axes(group)
-    found = accesses(group, loops)
+    along = walked(fused)
+    loops = loop_axes(fused)
+    found = accesses(fused, loops)
 
     def nearness(loop: LoopAxis) -> tuple[int, int]:
         return sum(access.stride(loop) == 1 for access in found), loop.estimate
@@ -93,19 +94,19 @@ def _contracted(group: Group, cascade: Cascade) -> tuple[LoopAxis, ...]:
 class Workspace:
     """The blocks in hand, the state in scratch, and the statements that stages are made of."""
 
-    def __init__(self, group: Group, cascade: Cascade, blocking: Blocking) -> None:
+    def __init__(self, fused: Fused, cascade: Cascade, blocking: Blocking) -> None:
         self.tiles: dict[Symbol, TileChoice] = {}  # of the loops of contractions
-        schedule = Schedule((), (), _contracted(group, cascade), (), self.tiles)
-        self.group = group
-        self.values = Evaluator(group)
+        schedule = Schedule((), (), _contracted(fused, cascade), (), self.tiles)
+        self.fused = fused
+        self.values = Evaluator(fused)
         self.blocks = self.values.blocks
-        self.stages = Stages(group, schedule, self.values)
+        self.stages = Stages(fused, schedule, self.values)
         self.cascade = cascade
         self.blocking = blocking
         self.arithmetic = Arithmetic(self.values)
         self.lane = blocking.lane
         self.lane_axes: Axes = () if self.lane is None else (self.lane,)
-        gathers = (t for t in group.terms if isinstance(t, At))
+        gathers = (t for t in fused.terms if isinstance(t, At))
         chosen = {a for at in gathers for index in at.args[1:] for a in index.axes}
 
         def nearness(a: Symbol) -> tuple[bool, int]:
@@ -129,7 +130,7 @@ class Workspace:
 
     def extra(self, term: Term) -> Axes:
         """The axes of a sum or store beside those of the maximum, in the order of the stores."""
-        order = [a for store in self.group.stores for a in store.axes]
+        order = [a for store in self.fused.stores for a in store.axes]
         rest = term.axes - self.cascade.rows
         return tuple(sorted(rest, key=lambda a: (order.index(a) if a in order else -1, a.sort_key)))
 

@@ -1,11 +1,11 @@
-"""What a kernel costs, counted from its group: operations, bytes, and a name for reports."""
+"""What a kernel costs, counted from what is fused: operations, bytes, and a name for reports."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from luminal.algebra.terms import Term
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 from luminal.shape.expression import Expression, Symbol, const, minimum
 
 
@@ -18,11 +18,11 @@ def points(axes: Iterable[Symbol]) -> Expression:
     return total
 
 
-def flops(group: Group) -> Expression:
+def flops(fused: Fused) -> Expression:
     """Operations of one launch, each distinct value counted once per point of its axes."""
     total = const(0)
-    for term in group.terms:
-        if term in group.reads:
+    for term in fused.terms:
+        if term in fused.reads:
             continue
         if term.is_pointwise and term.op not in ("Cast", "Bitcast"):
             total = total + points(term.axes)
@@ -33,37 +33,37 @@ def flops(group: Group) -> Expression:
     return total
 
 
-def bytes_moved(group: Group) -> Expression:
+def bytes_moved(fused: Fused) -> Expression:
     """Bytes of the distinct operands and results of one launch, each once.
 
     An operand counts whole, or as many elements as are read of it where indices choose them.
     """
     total = const(0)
     chosen: dict[Term, Expression] = {}
-    for term in group.terms:
+    for term in fused.terms:
         if term.op == "At" and len(term.args) > 1:
             source = term.args[0]
-            while source.op == "At" and source not in group.reads:
+            while source.op == "At" and source not in fused.reads:
                 source = source.args[0]
             chosen[source] = chosen.get(source, const(0)) + points(term.axes)
-    for term, place in group.reads.items():
+    for term, place in fused.reads.items():
         size = place.size
         if term in chosen:
             size = minimum(size, chosen[term])
         total = total + size * place.dtype.size
-    for store in group.stores:
+    for store in fused.stores:
         total = total + points(store.axes) * store.place.dtype.size
     return total
 
 
-def label(group: Group) -> str:
+def label(fused: Fused) -> str:
     """What the kernel computes, by its operations from first to last: `Sum.Exp.Div`."""
     names: list[str] = []
-    for term in group.terms:
-        if term in group.reads or term.op in ("Literal", "Index", "At", "Leaf"):
+    for term in fused.terms:
+        if term in fused.reads or term.op in ("Literal", "Index", "At", "Leaf"):
             continue
         product = term.is_reduction and term.args[0].op == "Mul" and term.args[0].axes - term.axes
-        name = "Contract" if product and _contracts(group, term) else term.op
+        name = "Contract" if product and _contracts(fused, term) else term.op
         if name not in names:
             names.append(name)
     if "Contract" in names and "Mul" in names:
@@ -71,10 +71,10 @@ def label(group: Group) -> str:
     return ".".join(names) or "Copy"
 
 
-def _contracts(group: Group, term: Term) -> bool:
+def _contracts(fused: Fused, term: Term) -> bool:
     """Is the reduction a sum of products of values with different axes?"""
     (product,) = term.args
-    if product in group.reads or term.op != "Sum":
+    if product in fused.reads or term.op != "Sum":
         return False
     a, b = product.args
     return bool(a.axes != b.axes)

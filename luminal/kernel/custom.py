@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from luminal.hlir.attributes import CustomAttrs
 from luminal.kernel.evaluate import Placed
-from luminal.kernel.group import Place
+from luminal.kernel.fused import Place
 from luminal.kernel.tile_ir import Buffer, Call, Grid, Kernel, Role
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol, axis, product_of, symbol
 

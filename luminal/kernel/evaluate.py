@@ -1,4 +1,4 @@
-"""Terms to tile statements: the values of a group at the current point of its loops.
+"""Terms to tile statements: the values of a fused kernel at the current point of its loops.
 
 A term is evaluated in an environment that gives each of its axes as an Expression in the loops'
 symbols; At only changes the environment. Equal (term, environment) pairs are one value.
@@ -18,7 +18,7 @@ from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import Monoid
 from luminal.kernel.blocks import Blocks
 from luminal.kernel.computed_index import compute
-from luminal.kernel.group import Group, Place
+from luminal.kernel.fused import Fused, Place
 from luminal.kernel.guards import masks
 from luminal.kernel.tile_ir import (
     Buffer,
@@ -94,8 +94,8 @@ class Placed:
 class Evaluator:
     """Emits the statements that compute terms, and collects the operands they touch."""
 
-    def __init__(self, group: Group) -> None:
-        self.group = group
+    def __init__(self, fused: Fused) -> None:
+        self.fused = fused
         self.blocks = Blocks()
         self.operands: dict[Any, tuple[int, Place]] = {}
         self.roles: list[Role] = []
@@ -198,7 +198,7 @@ class Evaluator:
         # A row has the value at the loops' own positions;
         # behind an At another position is asked for.
         row = self.rows.get(term) if env.base else None
-        if term in self.group.reads or (row is not None and row.ready):
+        if term in self.fused.reads or (row is not None and row.ready):
             return []
         args = (
             term.args[1:] if isinstance(term, terms.At) else term.args if term.is_pointwise else ()
@@ -234,7 +234,7 @@ class Evaluator:
         return tile
 
     def compute(self, term: Term, env: Env) -> Tile:
-        if term in self.group.reads:
+        if term in self.fused.reads:
             return self.load(term, env)
         if isinstance(term, terms.Literal):
             return self.literal(term.attrs.data, term.dtype)
@@ -330,7 +330,7 @@ class Evaluator:
         return Env(values, all_of(guards), base=False)
 
     def holds(self, condition: Expression) -> bool:
-        return condition is TRUE or prove(condition, self.group.facts) is True
+        return condition is TRUE or prove(condition, self.fused.facts) is True
 
     def bind(self, tile: Tile) -> Symbol:
         """A symbol that stands for an integer tile in offsets and guards."""
@@ -343,7 +343,7 @@ class Evaluator:
     # --- memory
 
     def load(self, term: Term, env: Env) -> Tile:
-        place = self.group.reads[term]
+        place = self.fused.reads[term]
         offset = self.canonical(place.offset(env.values))
         guard = self.canonical(env.guard)
         return self.emit_load(self.operand(place, Role.IN), offset, guard, term.dtype)

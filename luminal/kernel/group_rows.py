@@ -13,32 +13,33 @@ from luminal.algebra.terms import Term
 from luminal.dtypes import DType, bool_, int64
 from luminal.hlir.monoid import SCANS, SUM, Monoid
 from luminal.kernel.evaluate import Env, Evaluator, Placed
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
+from luminal.kernel.lanes import Lanes
 from luminal.kernel.schedule import SINGLE, TileChoice
-from luminal.kernel.tile_ir import Carry, Lanes, Load, Role, Store, Tile
+from luminal.kernel.tile_ir import Carry, Load, Role, Store, Tile
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const
 
 
-def place_group_scan(group: Group, lanes: int, run: int) -> Placed:
+def place_group_scan(fused: Fused, lanes: int, run: int) -> Placed:
     """The kernel of a Scan; a lane takes `run` neighbours of a row at a time."""
-    return _Row(group, lanes).scan(run)
+    return _Row(fused, lanes).scan(run)
 
 
-def place_group_sort(group: Group, lanes: int) -> Placed:
+def place_group_sort(fused: Fused, lanes: int) -> Placed:
     """The kernel of a Sort: its first store takes the values, its second their order."""
-    return _Row(group, lanes).sort()
+    return _Row(fused, lanes).sort()
 
 
 class _Row:
     """One chunk: a row, by all lanes of a group."""
 
-    def __init__(self, group: Group, lanes: int) -> None:
-        self.group = group
-        self.values = Evaluator(group)
+    def __init__(self, fused: Fused, lanes: int) -> None:
+        self.fused = fused
+        self.values = Evaluator(fused)
         self.blocks = self.values.blocks
         self.lanes = lanes
         self.tile = TileChoice(1, 1, Lanes(lanes))
-        self.term: Term = group.stores[0].term
+        self.term: Term = fused.stores[0].term
         self.dtype = self.term.dtype
         self.axis: int = self.term.attrs.hlir.axis
         self.shape = shape_of(self.term.attrs.result)
@@ -148,16 +149,16 @@ class _Row:
 
     def put(self, position: Expression, value: Tile) -> None:
         """Stores a result of the scan."""
-        place = self.group.stores[0].place
+        place = self.fused.stores[0].place
         offset = place.layout.offset(self.with_(position), self.shape)
         self.values.store(place, offset, value, self.inside(position), add=False)
 
     # --- sorts
 
     def sort(self) -> Placed:
-        values, order = self.group.stores
+        values, order = self.fused.stores
         (operand,) = self.term.args
-        place = self.group.reads[operand]
+        place = self.fused.reads[operand]
         dtype, blocks = operand.dtype, self.blocks
         keys = self.values.new_scratch(dtype, self.shape[self.axis])
         at = self.over_row()

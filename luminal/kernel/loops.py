@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from luminal.algebra.frames import UNBOUNDED, extent_of, linear, most, spread
 from luminal.algebra.terms import At, Axes, Frame, Index, Reduction, Term
-from luminal.kernel.group import Group, Place, Store
+from luminal.kernel.fused import Fused, Place, Store
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.neighbours import copied, walked, word_offset
 from luminal.shape.expression import ZERO, Expression, SortKey, Symbol, axis
@@ -55,7 +55,7 @@ class LoopAxis:
         return spread(position * self.neighbours, self.members)
 
     def is_reduced(self, reduction: Term, along: Mapping[Term, Symbol]) -> bool:
-        """Is it one of the loops of a reduction? `along` is what `walked` says of the group."""
+        """Is it one of the loops of a reduction? `along` is what `walked` says."""
         by_words = self.members[-1] is along.get(reduction)
         return self.members[0] in reduction.attrs and by_words == (self.neighbours > 1)
 
@@ -133,17 +133,17 @@ class Access:
         return -weight
 
 
-def loop_axes(group: Group) -> tuple[LoopAxis, ...]:
-    """The loop axes of a group: its stores' axes in frame order, then those of its reductions."""
-    along, copy = walked(group), copied(group)
+def loop_axes(fused: Fused) -> tuple[LoopAxis, ...]:
+    """The loop axes of a kernel: its stores' axes in frame order, then those of its reductions."""
+    along, copy = walked(fused), copied(fused)
     ordered: dict[tuple[Symbol, int], None] = {}  # axes, and how many neighbours are taken together
-    for store in group.stores:
+    for store in fused.stores:
         for a in store.axes:
             ordered[a, copy[1] if copy is not None and a is copy[0] else 1] = None
-    for reduction in group.reductions:
-        for a in _in_memory_order(reduction, group):
-            ordered[a, group.dots[reduction].k if a is along.get(reduction) else 1] = None
-    follows = _neighbours(group, {*along.values()})
+    for reduction in fused.reductions:
+        for a in _in_memory_order(reduction, fused):
+            ordered[a, fused.dots[reduction].k if a is along.get(reduction) else 1] = None
+    follows = _neighbours(fused, {*along.values()})
     runs: list[tuple[list[Symbol], int]] = []
     for symbol, count in ordered:
         if runs and count == runs[-1][1] == 1 and (runs[-1][0][-1], symbol) in follows:
@@ -160,37 +160,37 @@ def loop_axes(group: Group) -> tuple[LoopAxis, ...]:
     return tuple(out)
 
 
-def _in_memory_order(reduction: Term, group: Group) -> Axes:
+def _in_memory_order(reduction: Term, fused: Fused) -> Axes:
     """The axes of a reduction in the order of the first operand in memory that has them all."""
     wanted = set(reduction.attrs)
-    for place in group.reads.values():
+    for place in fused.reads.values():
         order = tuple(a for d in place.frame for a in d if a in wanted)
         if len(order) == len(wanted):
             return order
     return tuple(reduction.attrs)
 
 
-def _neighbours(group: Group, alone: Set[Symbol]) -> set[tuple[Symbol, Symbol]]:
-    """Pairs (outer, inner) that nothing in the group tells apart from one merged axis. `alone`:
+def _neighbours(fused: Fused, alone: Set[Symbol]) -> set[tuple[Symbol, Symbol]]:
+    """Pairs (outer, inner) that nothing in a kernel tells apart from one merged axis. `alone`:
     axes walked by words.
     """
     # One long loop has fewer ends than two short ones, and its tiles are full. Two axes are one if
     # each value, each place in memory and each formula knows them by their joint position alone.
-    terms = group.terms
-    flat = [run for t in terms if t in group.reads for run in _runs(group.reads[t])]
-    flat += [store.axes for store in group.stores]
+    terms = fused.terms
+    flat = [run for t in terms if t in fused.reads for run in _runs(fused.reads[t])]
+    flat += [store.axes for store in fused.stores]
     pairs = {pair for frame in flat for pair in pairwise(frame)}
     fixed = {*alone}  # and axes that are bound to positions, or may lie in any way
     formulas: dict[Expression, None] = {}  # what is computed of axes
     for term in terms:
         if isinstance(term, Index):
             formulas[term.attrs] = None
-        elif isinstance(term, At) and term not in group.reads:
+        elif isinstance(term, At) and term not in fused.reads:
             for a, position in term.attrs:
                 fixed.add(a)
                 if isinstance(position, Expression):
                     formulas[position] = None
-    for store in group.stores:
+    for store in fused.stores:
         if store.place.layout != ROW_MAJOR:
             fixed |= set(store.axes)
         elif store.index is not None:
@@ -270,20 +270,20 @@ def _every_neighbour(loop: LoopAxis) -> dict[Symbol, Expression]:
     return at
 
 
-def accesses(group: Group, axes: tuple[LoopAxis, ...]) -> list[Access]:
-    """Every distinct read and store of the group."""
+def accesses(fused: Fused, axes: tuple[LoopAxis, ...]) -> list[Access]:
+    """Every distinct read and store of the fused kernel."""
     env = base_env(axes)
     out: list[Access] = []
     seen: set[object] = set()
     words = {
         term: _every_neighbour(loop)
-        for term, along in walked(group).items()
+        for term, along in walked(fused).items()
         for loop in axes
         if loop.members == (along,) and loop.neighbours > 1
     }
-    for store in group.stores:
+    for store in fused.stores:
         for root in store.roots:
-            out += _reads(root, env, group, seen, words)
+            out += _reads(root, env, fused, seen, words)
         out.append(_in_words(Access(store.place, _target(store, env), None, True)))
     return out
 
@@ -314,7 +314,7 @@ def _target(store: Store, env: Mapping[Symbol, Expression]) -> Expression:
 def _reads(
     root: Term,
     env: Mapping[Symbol, Expression],
-    group: Group,
+    fused: Fused,
     seen: set[object],
     words: Mapping[Term, Mapping[Symbol, Expression]],
 ) -> Iterator[Access]:
@@ -331,8 +331,8 @@ def _reads(
         if key in seen:
             continue
         seen.add(key)
-        if term in group.reads:
-            place = group.reads[term]
+        if term in fused.reads:
+            place = fused.reads[term]
             offset = place.offset(env)
             reached = (chosen[s] for s in offset.symbols() if s in chosen)
             axes = frozenset[Symbol]().union(*reached)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from luminal.algebra.terms import Axes, Term
 from luminal.dots import Dot
-from luminal.kernel.group import Group, Place
+from luminal.kernel.fused import Fused, Place
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.kernel.source import Source, source_of
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol
@@ -44,25 +44,25 @@ def refusal(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> str | N
     return found if isinstance(found, str) else None
 
 
-def walked(group: Group) -> Mapping[Term, Symbol]:
+def walked(fused: Fused) -> Mapping[Term, Symbol]:
     """The axis along which neighbours are multiplied together, of each contraction by a dot."""
     found: dict[Term, Symbol] = {}
-    for term, dot in group.dots.items():
-        axis = _walked(term, dot, group.reads)
+    for term, dot in fused.dots.items():
+        axis = _walked(term, dot, fused.reads)
         assert not isinstance(axis, str), f"{term!r} is not computed by {dot}: {axis}"
         found[term] = axis
     return found
 
 
-def copied(group: Group) -> tuple[Symbol, int] | None:
-    """The axis along which a group that copies a value into panels keeps neighbours together, and
+def copied(fused: Fused) -> tuple[Symbol, int] | None:
+    """The axis along which a kernel that copies a value into panels keeps neighbours together, and
     how many of them; None if it does not.
     """
-    store = group.stores[0]
+    store = fused.stores[0]
     count = store.place.layout.neighbours
-    if len(group.stores) > 1 or count == 1 or store.term not in group.reads:
+    if len(fused.stores) > 1 or count == 1 or store.term not in fused.reads:
         return None
-    source = group.reads[store.term]
+    source = fused.reads[store.term]
     if source.frame != store.frame or store.index is not None:
         return None
     inner = _inner(store.place, count)

@@ -8,10 +8,10 @@ from luminal.kernel.cascade_pass import Pass
 from luminal.kernel.cascade_steps import AlongSteps
 from luminal.kernel.cascade_work import Blocking, Workspace
 from luminal.kernel.evaluate import Placed
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 
 
-def place_cascade(group: Group, cascade: Cascade, along: str, blocking: Blocking) -> Placed:
+def place_cascade(fused: Fused, cascade: Cascade, along: str, blocking: Blocking) -> Placed:
     """The kernel of a cascade, with vectors along "lanes" or "steps"."""
-    work = Workspace(group, cascade, blocking)
+    work = Workspace(fused, cascade, blocking)
     return Pass(work, AlongLanes(work) if along == "lanes" else AlongSteps(work)).run()

@@ -1,4 +1,4 @@
-"""Placement: a group and its schedule become one loop nest, by the once-per-point law.
+"""Placement: a fused kernel and its schedule become one loop nest, by the once-per-point law.
 
 Grid axes lie in the free axes of every reduction, so each reduction runs once per grid point; what
 a later loop needs again is a local row. Softmax, norms, matrix products with epilogues,
@@ -23,7 +23,7 @@ from luminal.algebra.terms import Axes, Index, Term
 from luminal.dots import Dot
 from luminal.dtypes import bool_
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
-from luminal.kernel.group import Group, Store
+from luminal.kernel.fused import Fused, Store
 from luminal.kernel.guards import Range, cut_points, whole_vectors
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.neighbours import copied
@@ -45,18 +45,18 @@ from luminal.shape.expression import (
 MOST_CUTS = 4  # of a loop into pieces: each is a copy of the code
 
 
-def place(group: Group, schedule: Schedule) -> Placed:
-    """The tile IR of a group under a schedule."""
-    return Placement(group, schedule).run()
+def place(fused: Fused, schedule: Schedule) -> Placed:
+    """The tile IR of a fused kernel under a schedule."""
+    return Placement(fused, schedule).run()
 
 
 class Placement:
-    def __init__(self, group: Group, schedule: Schedule) -> None:
-        self.group = group
+    def __init__(self, fused: Fused, schedule: Schedule) -> None:
+        self.fused = fused
         self.schedule = schedule
-        self.values = Evaluator(group)
+        self.values = Evaluator(fused)
         self.blocks = self.values.blocks
-        self.stages = Stages(group, schedule, self.values)
+        self.stages = Stages(fused, schedule, self.values)
         self.in_run: Range | None = None  # first and end of a run of rows
 
     def run(self) -> Placed:
@@ -64,7 +64,7 @@ class Placement:
         # with its conditions decided, so that vectors of a long middle part need no masks.
         # Lanes have no long middle part.
         whole = self.schedule.packed_along is not None or self.schedule.by_groups
-        cut = None if self.group.reductions or whole else self.cut()
+        cut = None if self.fused.reductions or whole else self.cut()
         if cut is not None:
             self.store_in_pieces(*cut)
             return self.values.finish()
@@ -111,7 +111,7 @@ class Placement:
 
     def cut(self) -> tuple[int, list[Expression]] | None:
         """The innermost loop along which conditions change, by its number, and where."""
-        indices = (t for t in self.group.terms if isinstance(t, Index))
+        indices = (t for t in self.fused.terms if isinstance(t, Index))
         conditions = [t.attrs for t in indices if t.dtype is bool_]
         # One loop is cut, or pieces would multiply: an inner one, where vectors would have masks.
         for number, (loop, _) in reversed(list(enumerate(self.schedule.grid))):
@@ -195,7 +195,7 @@ class Placement:
         # Keys are read, and strips packed, at the first row of a run: its other rows agree with it.
         self.stages.run_starts = rows.positions(first)
         env = env.bind(self.stages.run_starts)
-        places = (self.group.reads[key] for key in schedule.keys)
+        places = (self.fused.reads[key] for key in schedule.keys)
         keys = tuple(
             (self.values.operand(place, Role.IN), self.values.canonical(place.offset(env.values)))
             for place in places
@@ -224,7 +224,7 @@ class Placement:
 
     def packed_axes(self, term: Term, dot: Dot | None) -> list[LoopAxis]:
         """The reduced axes of a factor, as a dot walks them."""
-        along = {a for r, a in self.stages.along.items() if self.group.dots[r] is dot}
+        along = {a for r, a in self.stages.along.items() if self.fused.dots[r] is dot}
         return [
             x
             for x in self.schedule.sequential
@@ -265,8 +265,8 @@ class Placement:
         if any(self.schedule.tile(loop).size > 1 for loop, _ in self.schedule.grid):
             return
         outer = {a for loop, _ in self.schedule.grid for a in loop.members}
-        for term in self.group.terms:
-            if term in self.group.local and not term.is_reduction and term.axes - outer:
+        for term in self.fused.terms:
+            if term in self.fused.local and not term.is_reduction and term.axes - outer:
                 axes = tuple(
                     a for x in self.schedule.axes for a in x.members if a in term.axes - outer
                 )
@@ -279,7 +279,7 @@ class Placement:
 
     def store_all(self, env: Env) -> None:
         """The stores, those over the same remaining axes in one loop nest."""
-        waiting = list(self.group.stores)
+        waiting = list(self.fused.stores)
         while waiting:
             loops = self.remaining(waiting[0])
             together = [s for s in waiting if self.remaining(s) == loops]
@@ -302,7 +302,7 @@ class Placement:
     def store(self, store: Store, env: Env) -> None:
         place = store.place
         if store.index is None:
-            by_words = copied(self.group)
+            by_words = copied(self.fused)
             if by_words is not None:  # the loops around walk words
                 along, count = by_words
                 near = self.blocks.open_neighbours(count)

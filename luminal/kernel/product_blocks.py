@@ -31,19 +31,18 @@ from luminal.algebra.terms import Axes, Term
 from luminal.dots import multiply_add
 from luminal.dtypes import DType, bool_
 from luminal.kernel.evaluate import Env, Evaluator, Placed
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 from luminal.kernel.guards import masks
+from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.product_sides import Sides, sides_of
 from luminal.kernel.schedule import SINGLE, TileChoice
 from luminal.kernel.tile_ir import (
-    ONE_LANE,
     Barrier,
     Binding,
     Buffer,
     Carry,
     Contract,
-    Lanes,
     Role,
     Space,
     Store,
@@ -85,10 +84,10 @@ def shared_bytes(sides: Sides, blocking: Blocking) -> int:
     return sum(steps * blocking.pitch(side) * term.dtype.size for side, term in sides.kept)
 
 
-def place_blocks(group: Group, blocking: Blocking) -> Placed:
+def place_blocks(fused: Fused, blocking: Blocking) -> Placed:
     """The tile IR of products under a blocking."""
-    sides = sides_of(group)
-    assert sides is not None, "the group is no product"
+    sides = sides_of(fused)
+    assert sides is not None, "it is no product"
     return Products(sides, blocking).run()
 
 
@@ -134,7 +133,7 @@ class Products:
     def __init__(self, sides: Sides, blocking: Blocking) -> None:
         self.sides = sides
         self.blocking = blocking
-        self.values = Evaluator(sides.group)
+        self.values = Evaluator(sides.fused)
         self.blocks = self.values.blocks
         self.lengths = [_joined(side) for side in (sides.rows, sides.columns)]
         self.summed = _joined(sides.summed)
@@ -239,7 +238,7 @@ class Products:
 
     def empty(self) -> list[Tile]:
         """What sums start from."""
-        return [self.values.identity(r.monoid, r.dtype) for r in self.sides.group.reductions]
+        return [self.values.identity(r.monoid, r.dtype) for r in self.sides.fused.reductions]
 
     def fetched(self, copy: _Copy, step: Expression) -> Tile:
         """What the lanes hold of the block of a step, until there is room for it."""
@@ -258,7 +257,7 @@ class Products:
         bound = _positions(self.lengths[copy.side], place) | _positions(self.summed, k)
         env = Env({**self.env.values, **bound}, guard)
         tile = self.values.evaluate(copy.term, env)
-        if inside is TRUE or _reads_zero(copy.term, self.sides.group):
+        if inside is TRUE or _reads_zero(copy.term, self.sides.fused):
             return tile
         zero = self.values.constant(0, copy.term.dtype)
         return self.values.map(
@@ -272,14 +271,14 @@ class Products:
 
     def multiplied(self, sums: Sequence[Tile], half: Expression) -> list[Tile]:
         """The sums with the products of a block of shared memory added."""
-        group = self.sides.group
+        fused = self.sides.fused
         by_factor = {(copy.side, copy.term): copy for copy in self.copies}
         with self.carried_through(self.tiles, sums) as held:
             step = self.blocks.fresh_axis(const(self.blocking.deep))
             loop = step, const(self.blocking.deep), SINGLE
             with self.carried(loop, held.inner) as (_, inside):
                 for before, reduction, pair in zip(
-                    inside.inner, group.reductions, self.sides.factors, strict=True
+                    inside.inner, fused.reductions, self.sides.factors, strict=True
                 ):
                     a, b = (
                         self.read(by_factor[side, term], half, step)
@@ -308,9 +307,9 @@ class Products:
             values |= _positions(length, place)
             guards.append(self.unproved(place, length))
         env = Env(values, all_of(guards))
-        for reduction, tile in zip(self.sides.group.reductions, sums, strict=True):
+        for reduction, tile in zip(self.sides.fused.reductions, sums, strict=True):
             self.blocks.stack[-1].known[self.values.key(reduction, env)] = tile
-        for store in self.sides.group.stores:
+        for store in self.sides.fused.stores:
             value = self.values.evaluate(store.term, env)
             self.values.store(store.place, store.offset(env.values), value, env.guard, add=False)
 
@@ -384,9 +383,9 @@ def _positions(axes: Axes, position: Expression) -> dict[Symbol, Expression]:
     return LoopAxis(axes[0], axes).positions(position) if axes else {}
 
 
-def _reads_zero(term: Term, group: Group) -> bool:
+def _reads_zero(term: Term, fused: Fused) -> bool:
     """Is it 0 where its loads read 0 for being masked?"""
-    while term not in group.reads:
+    while term not in fused.reads:
         if term.op not in ("Cast", "At") and not masks(term):
             return False
         term = term.args[1 if masks(term) else 0]

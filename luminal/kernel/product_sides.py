@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 from luminal.algebra.terms import Reduction, Term, below
 from luminal.dtypes import bool_
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 from luminal.kernel.loops import LoopAxis, loop_axes
 from luminal.shape.expression import Symbol
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """A group that is products over the same axes: of each reduction `factors` gives the one with
+    """A kernel that is products over the same axes: of each reduction `factors` gives the one with
     the rows, then the one with the columns. Axes are in the order of loops, innermost last.
     """
 
-    group: Group
+    fused: Fused
     batch: tuple[LoopAxis, ...]
     rows: tuple[LoopAxis, ...]
     columns: tuple[LoopAxis, ...]
@@ -36,18 +36,18 @@ class Sides:
         return list(dict.fromkeys(pairs))
 
 
-def sides_of(group: Group) -> Sides | None:
-    """The products that a group is, whatever it computes of them; None if it is anything else."""
-    reductions = group.reductions
-    moved = any(store.index is not None or store.add for store in group.stores)
-    if moved or not reductions or not all(_is_product(r, group) for r in reductions):
+def sides_of(fused: Fused) -> Sides | None:
+    """The products that a kernel is, whatever it computes of them; None if it is anything else."""
+    reductions = fused.reductions
+    moved = any(store.index is not None or store.add for store in fused.stores)
+    if moved or not reductions or not all(_is_product(r, fused) for r in reductions):
         return None
     bound = set(reductions[0].attrs)
     if any(set(r.attrs) != bound for r in reductions):
         return None
-    axes = loop_axes(group)
+    axes = loop_axes(fused)
     stored = [a for x in axes for a in x.members if a not in bound]
-    if any(set(store.axes) != set(stored) for store in group.stores):
+    if any(set(store.axes) != set(stored) for store in fused.stores):
         return None
     first = reductions[0].args[0]
     own = [{*x.axes} - y.axes - bound for x, y in (first.args, first.args[::-1])]
@@ -66,18 +66,18 @@ def sides_of(group: Group) -> Sides | None:
         return tuple(x for x in axes if x.members[0] in members)
 
     batch = set(stored) - rows - columns
-    return Sides(group, among(batch), among(rows), among(columns), among(bound), tuple(factors))
+    return Sides(fused, among(batch), among(rows), among(columns), among(bound), tuple(factors))
 
 
-def _is_product(reduction: Reduction, group: Group) -> bool:
+def _is_product(reduction: Reduction, fused: Fused) -> bool:
     """Is it a sum of products that are computed here, of values that wait for no other sum?"""
     product = reduction.product
-    if product is None or product in group.reads or product.dtype is bool_:
+    if product is None or product in fused.reads or product.dtype is bool_:
         return False
     if product.dtype is not reduction.dtype or product.dtype.is_storage:
         return False
-    operands = below(product.args, group.reads.__contains__)
-    return not any(t.is_reduction and t not in group.reads for t in operands)
+    operands = below(product.args, fused.reads.__contains__)
+    return not any(t.is_reduction and t not in fused.reads for t in operands)
 
 
 def _in_order(

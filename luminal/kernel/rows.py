@@ -7,25 +7,25 @@ from luminal.algebra.terms import Frame, Term
 from luminal.dtypes import int64
 from luminal.hlir.monoid import SCANS
 from luminal.kernel.evaluate import Env, Evaluator, Placed
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 from luminal.kernel.loops import estimate
 from luminal.kernel.schedule import SINGLE, TileChoice
 from luminal.kernel.tile_ir import Carry, Map, Role, SortRow
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, minimum
 
 
-def place_scan(group: Group, tile: TileChoice, chunk: int) -> Placed:
+def place_scan(fused: Fused, tile: TileChoice, chunk: int) -> Placed:
     """The kernel of a Scan: where rows run along another dimension than the last, in such tiles.
     `chunk`: elements of a chunk, about.
     """
-    return _Rows(group, chunk, tile).scan()
+    return _Rows(fused, chunk, tile).scan()
 
 
-def place_sort(group: Group, chunk: int) -> Placed:
+def place_sort(fused: Fused, chunk: int) -> Placed:
     """The kernel of a Sort: its first store takes the values, its second their order. `chunk`: keys
     of a chunk, about.
     """
-    return _Rows(group, chunk, SINGLE).sort()
+    return _Rows(fused, chunk, SINGLE).sort()
 
 
 class _Rows:
@@ -34,11 +34,11 @@ class _Rows:
     `chunk`: elements of one, about; `tile`: positions of the last dimension walked together.
     """
 
-    def __init__(self, group: Group, chunk: int, tile: TileChoice) -> None:
-        self.group = group
-        self.values = Evaluator(group)
+    def __init__(self, fused: Fused, chunk: int, tile: TileChoice) -> None:
+        self.fused = fused
+        self.values = Evaluator(fused)
         self.blocks = self.values.blocks
-        self.term: Term = group.stores[0].term
+        self.term: Term = fused.stores[0].term
         self.axis: int = self.term.attrs.hlir.axis
         self.shape = shape_of(self.term.attrs.result)
         self.chunk = chunk
@@ -83,7 +83,7 @@ class _Rows:
 
     def scan(self) -> Placed:
         """The accumulator is carried along the row and stored at each step."""
-        (store,) = self.group.stores
+        (store,) = self.fused.stores
         position = self.rows()
         level = self.blocks.depth
         extent = self.values.canonical(self.shape[self.axis])
@@ -107,9 +107,9 @@ class _Rows:
 
     def sort(self) -> Placed:
         """One SortRow per row; keys and order go to their places."""
-        values, order = self.group.stores
+        values, order = self.fused.stores
         (operand,) = self.term.args
-        source = self.group.reads[operand]
+        source = self.fused.reads[operand]
         extent = self.shape[self.axis]
         position = self.rows()
         offset = values.place.layout.offset(position, self.shape)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from luminal.algebra.terms import Term
+from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.loops import LoopAxis
-from luminal.kernel.tile_ir import ONE_LANE, Lanes
 from luminal.shape.expression import Symbol
 
 
@@ -33,7 +33,7 @@ SINGLE = TileChoice()
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The choices for one group.
+    """The choices for one kernel.
 
     `grid`: the loop axes outside every reduction, outermost first, each with its positions per grid
     chunk (0: not cut). `sequential`: the axes of reductions, outermost first; `inner`: the axes of

@@ -14,7 +14,7 @@ from luminal.dots import Dot, multiply_add
 from luminal.hlir.monoid import SUM
 from luminal.kernel.carries import close_loop
 from luminal.kernel.evaluate import Env, Evaluator, Row
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 from luminal.kernel.guards import Range, factors, guarded, ranges
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.neighbours import walked
@@ -27,16 +27,16 @@ WRITTEN_OUT = 9  # positions of the innermost loops written one by one: a window
 
 
 class Stages:
-    """The reductions of a group that are still to be run, under a schedule."""
+    """The reductions of a fused kernel that are still to be run, under a schedule."""
 
-    def __init__(self, group: Group, schedule: Schedule, values: Evaluator) -> None:
-        self.group = group
+    def __init__(self, fused: Fused, schedule: Schedule, values: Evaluator) -> None:
+        self.fused = fused
         self.schedule = schedule
         self.values = values
         self.blocks = values.blocks
-        self.along = walked(group)
+        self.along = walked(fused)
         self.strips: dict[tuple[Term, Dot], Row] = {}  # factors of dots that were packed
-        self.pending = [*group.reductions]
+        self.pending = [*fused.reductions]
         self.run_starts: dict[Symbol, Expression] = {}  # the rows' axes at the first of a run
 
     def run(self, env: Env) -> None:
@@ -50,14 +50,14 @@ class Stages:
         """
         waiting = set(self.pending)
         # In one loop nest, so that what several of them read is loaded once.
-        ready = [r for r in self.pending if not _below(r, waiting, self.group)]
+        ready = [r for r in self.pending if not _below(r, waiting, self.fused)]
         stage = [r for r in ready if self.walk(r) == self.walk(ready[0])]
         self.pending = [r for r in self.pending if r not in stage]
         return stage
 
     def walk(self, reduction: Reduction) -> object:
         """What the loops of a reduction follow from."""
-        dot = self.group.dots.get(reduction)
+        dot = self.fused.dots.get(reduction)
         words = None if dot is None else (self.along[reduction], dot.k)
         return {*reduction.attrs}, words
 
@@ -96,7 +96,7 @@ class Stages:
         """Opens the loop over the neighbours that a dot multiplies together; gives its axis, and
         the points in it.
         """
-        along, count = self.along[reduction], self.group.dots[reduction].k
+        along, count = self.along[reduction], self.fused.dots[reduction].k
         near = self.blocks.open_neighbours(count)
         return near, [point.bind({along: point.values[along] + near}) for point in points]
 
@@ -111,11 +111,11 @@ class Stages:
         # A row that is written on the way must be written whole, and siblings share their loops: so
         # a loop may stop early only where nothing but these sums would have been computed.
         pending = {t for t, row in self.values.rows.items() if not row.ready}
-        if any(f is None for f in found) or any(_below(r, pending, self.group) for r in stage):
+        if any(f is None for f in found) or any(_below(r, pending, self.fused) for r in stage):
             return plain, whole
         conditions = {f[0] for f in found if f is not None}
         # What is read as it was stored, mask and all, has nothing behind the mask in this kernel.
-        if len(conditions) > 1 or any(x in self.group.reads for x in plain):
+        if len(conditions) > 1 or any(x in self.fused.reads for x in plain):
             return plain, whole
         condition = self.values.canonical(conditions.pop().attrs.substitute(env.values))
         cut = ranges(condition, extents, self.blocks.tiled)
@@ -125,7 +125,7 @@ class Stages:
 
     def operands(self, reduction: Reduction, x: Term, env: Env) -> tuple[Tile, ...]:
         """The reduced value, or the two factors of a contraction."""
-        dot = self.group.dots.get(reduction)
+        dot = self.fused.dots.get(reduction)
         if dot is not None:
             return tuple(self.factor(each, dot, env) for each in x.args)
         read = x.args if self.is_fused(reduction, x) else (x,)
@@ -139,18 +139,18 @@ class Stages:
 
     def dots_of(self, factor: Term) -> list[Dot | None]:
         """What multiplies a factor, in the reductions that have it."""
-        users = (r for r in self.group.reductions if factor in r.args[0].args)
-        return [*dict.fromkeys(self.group.dots.get(r) for r in users)] or [None]
+        users = (r for r in self.fused.reductions if factor in r.args[0].args)
+        return [*dict.fromkeys(self.fused.dots.get(r) for r in users)] or [None]
 
     def is_packed(self, factor: Term, reduction: Reduction) -> bool:
         """Does a factor lie in a strip, as the reduction takes it?"""
-        dot = self.group.dots.get(reduction)
+        dot = self.fused.dots.get(reduction)
         return factor in self.values.rows if dot is None else (factor, dot) in self.strips
 
     def with_factor(self, factor: Term, dot: Dot) -> Reduction:
         """A reduction by the dot that has the factor."""
-        dots = self.group.dots.get
-        return next(r for r in self.group.reductions if factor in r.args[0].args and dots(r) is dot)
+        dots = self.fused.dots.get
+        return next(r for r in self.fused.reductions if factor in r.args[0].args and dots(r) is dot)
 
     def factor(self, factor: Term, dot: Dot | None, env: Env) -> Tile:
         """A factor as it is multiplied: by a dot what lies below its Cast, or was packed."""
@@ -159,7 +159,7 @@ class Stages:
         strip = self.strips.get((factor, dot))
         if strip is not None:
             return self.values.load_row(strip, env, dot.a)
-        while factor not in self.group.reads:
+        while factor not in self.fused.reads:
             if isinstance(factor, At):
                 env = self.values.move(factor, env)
             factor = factor.args[0]
@@ -183,7 +183,7 @@ class Stages:
 
     def is_at_hand(self, term: Term) -> bool:
         """Is it read from a buffer or from scratch?"""
-        return term in self.group.reads or term in self.values.rows
+        return term in self.fused.reads or term in self.values.rows
 
     def accumulate(
         self,
@@ -215,7 +215,7 @@ class Stages:
                 axes = {a for tile in (before, *operands) for a in tile.axes} - near
                 after = self.blocks.new(axes, reduction.dtype, level)
                 if len(operands) == 2:
-                    dot = self.group.dots.get(reduction) or multiply_add(reduction.dtype)
+                    dot = self.fused.dots.get(reduction) or multiply_add(reduction.dtype)
                     self.blocks.put(Contract(after, before, *operands, dot), level)
                 else:
                     combine = reduction.monoid.combine
@@ -263,6 +263,6 @@ def every_point(loops: Sequence[LoopAxis], env: Env) -> list[Env]:
     return points
 
 
-def _below(reduction: Reduction, wanted: Set[Term], group: Group) -> bool:
+def _below(reduction: Reduction, wanted: Set[Term], fused: Fused) -> bool:
     """Does the reduction use one of `wanted` (other than itself)?"""
-    return not wanted.isdisjoint(below(reduction.args, group.reads.__contains__))
+    return not wanted.isdisjoint(below(reduction.args, fused.reads.__contains__))

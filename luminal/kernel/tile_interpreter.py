@@ -37,8 +37,8 @@ from luminal.kernel.tile_ir import (
     Statement,
     Store,
     Tile,
-    headline,
 )
+from luminal.kernel.tile_text import headline
 from luminal.shape.expression import Expression, Symbol
 
 Array = np.ndarray[Any, Any]

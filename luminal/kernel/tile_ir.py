@@ -25,7 +25,6 @@ over grid and loop axes, parameters and, for data-dependent access, symbols boun
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +35,7 @@ from luminal.dots import Dot
 from luminal.dtypes import DType
 from luminal.forks import cached_property
 from luminal.hlir.attributes import CustomKernel, Shape
+from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.shape.expression import TRUE, Expression, Symbol
 
 
@@ -69,28 +69,6 @@ class Role(enum.Enum):
     IN = "in"
     OUT = "out"
     INOUT = "inout"
-
-
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """How a loop deals its positions to the lanes of a group: as the digit of a lane's number that
-    counts to `count` in steps of `stride`. Loops inside each other have digits of their own.
-    """
-
-    count: int = 1
-    stride: int = 1
-
-    def meets(self, other: Lanes) -> bool:
-        """Have the two a part of the lane's number in common?"""
-        return max(self.stride, other.stride) < min(
-            self.count * self.stride, other.count * other.stride
-        )
-
-    def __str__(self) -> str:
-        return f"{self.count}" if self.stride == 1 else f"{self.count} by {self.stride}"
-
-
-ONE_LANE = Lanes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,11 +356,6 @@ class Kernel:
     grid: tuple[Grid, ...]
     body: tuple[Statement, ...]
 
-    @cached_property
-    def text(self) -> str:
-        """See `to_text`."""
-        return _written(self)
-
     def statements(self) -> Iterator[Statement]:
         """Every statement, outer before inner."""
         return every_statement(self.body)
@@ -405,107 +378,3 @@ class Kernel:
             if isinstance(statement, Loop):
                 shapes.setdefault(statement.axis, (statement.unroll, statement.vector))
         return shapes
-
-
-def to_text(kernel: Kernel) -> str:
-    """The kernel as text: canonical names make it the key under which it is compiled and priced."""
-    return kernel.text
-
-
-def _written(kernel: Kernel) -> str:
-    group = f" by groups of {kernel.lanes}" if kernel.lanes > 1 else ""
-    params = ", ".join(f"{p.name} in {p.lo}..{p.hi}" for p in kernel.params)
-    lines = [f"kernel({params}){group} {{"]
-    for buffer in (*kernel.buffers, *kernel.scratch):
-        kind = buffer.role.value if buffer.space is Space.GLOBAL else buffer.space.value
-        lines.append(f"  {kind} {buffer.name}: {buffer.dtype}[{buffer.size}]")
-    for grid in kernel.grid:
-        lines.append(f"  grid {grid.axis.name} in 0..<{grid.count}")
-    _block(kernel.body, "  ", lines)
-    return "\n".join([*lines, "}"])
-
-
-def headline(statement: Statement) -> str:
-    """The statement's own printed line: of one with a body, its head without carries and body."""
-    lines: list[str] = []
-    _block((statement,), "", lines)
-    return lines[0].split("\n")[0]
-
-
-def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
-    for statement in body:
-        if isinstance(statement, Loop):
-            carries = "".join(f"\n{indent}  {_carry(c)}" for c in statement.carries)
-            bound = "".join(f" {kind.value}({n})" for kind, n in statement.bindings[1:])
-            head = f"for {statement.axis.name} in {statement.start}..<{statement.stop}{bound}:"
-            lines.append(f"{indent}{head}{carries}")
-            _block(statement.body, indent + "  ", lines)
-        elif isinstance(statement, Runs):
-            keys = ", ".join(f"{buffer}[{offset}]" for buffer, offset in statement.keys)
-            ends = f"{statement.axis.name}..<{statement.end.name}"
-            span = f"{statement.start}..<{statement.stop}"
-            lines.append(f"{indent}for runs {ends} in {span} of {keys}:")
-            _block(statement.body, indent + "  ", lines)
-        elif isinstance(statement, If):
-            lines.append(f"{indent}if {statement.condition}:")
-            _block(statement.body, indent + "  ", lines)
-        else:
-            lines.append(indent + _line(statement))
-
-
-def _typed(tile: Tile) -> str:
-    return f"{tile}: {tile.dtype}[{', '.join(axis.name for axis in tile.axes)}]"
-
-
-def _carry(carry: Carry) -> str:
-    after = _typed(carry.result)
-    return f"carry {_typed(carry.inner)} = {carry.init} -> {carry.next}, after {after}"
-
-
-def _access(statement: Load | Store) -> str:
-    bound = "".join(f", {symbol.name}={tile}" for symbol, tile in statement.indices)
-    guard = "" if statement.guard is TRUE else f" if {statement.guard}"
-    return f"{statement.buffer}[{statement.offset}{bound}]{guard}"
-
-
-def _line(statement: Statement) -> str:
-    match statement:
-        case Literal(out):
-            return f"{_typed(out)} = literal {statement.value} (0x{statement.data[::-1].hex()})"
-        case Index(out, expr):
-            return f"{_typed(out)} = index {expr}"
-        case Map(out, op, args):
-            return f"{_typed(out)} = {op} {' '.join(map(str, args))}"
-        case Load(out):
-            return f"{_typed(out)} = load {_access(statement)}"
-        case Store():
-            return (
-                f"{'add' if statement.add else 'store'} {_access(statement)} <- {statement.value}"
-            )
-        case Contract(out, acc, a, b, dot):
-            by = f" by {dot}" if dot.k > 1 else ""
-            return f"{_typed(out)} = contract {acc} + {a} * {b}{by}"
-        case Reduce(out, op, value, axis):
-            return f"{_typed(out)} = reduce {op} {value} over {axis.name}"
-        case SortRow():
-            where = f"{statement.offset} + k*{statement.stride}, k < {statement.extent}"
-            target = f"{statement.values}, {statement.order}"
-            return f"sort {statement.source} -> {target} at {where}"
-        case Call():
-            return _call(statement)
-        case Barrier(scope):
-            return f"barrier {scope.value}"
-        case _:
-            raise AssertionError(statement)
-
-
-def _call(call: Call) -> str:
-    """With a hash of the IR: equal code has equal text."""
-    ir = call.kernel.ir
-    code = "python" if ir is None else f"ir {hashlib.sha256(ir.encode()).hexdigest()[:32]}"
-    operands, results = (
-        ", ".join(f"{name}[{', '.join(map(str, shape))}]" for name, shape in buffers)
-        for buffers in (call.operands, call.results)
-    )
-    part = f"{call.chunk.name} of {call.chunks}"
-    return f"call {call.kernel.name!r} ({code}) ({operands}) -> ({results}), {part}"

@@ -6,20 +6,16 @@ VerifyError names the kernel's line at fault, the rule and the fix.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import NoReturn
+from collections.abc import Callable, Mapping
 
 from luminal import dtypes
-from luminal.errors import VerifyError
 from luminal.hlir.attributes import CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS, TensorType
+from luminal.kernel.lanes import ONE_LANE
 from luminal.kernel.tile_ir import (
-    ONE_LANE,
     Barrier,
     Binding,
-    Buffer,
     Call,
     Carry,
     Contract,
@@ -31,19 +27,15 @@ from luminal.kernel.tile_ir import (
     Loop,
     Map,
     Reduce,
-    Role,
     Runs,
     SortRow,
     Space,
     Statement,
     Store,
-    Tile,
-    headline,
 )
-from luminal.shape.expression import ZERO, Expression, Symbol, const, product_of
-
-WORKING = (Space.SCRATCH, Space.SHARED)
-"""Where the working memory of a kernel lies."""
+from luminal.kernel.tile_scope import WORKING, Checks, Scope, names_of
+from luminal.kernel.tile_text import headline
+from luminal.shape.expression import ZERO, Symbol, const, product_of
 
 
 def verify(kernel: Kernel) -> None:
@@ -51,38 +43,7 @@ def verify(kernel: Kernel) -> None:
     _Verifier(kernel).run()
 
 
-@dataclass(slots=True)
-class _Scope:
-    """What a statement may name: tiles by id, bound symbols, and the enclosing tiled loops."""
-
-    tiles: dict[int, Tile]
-    symbols: frozenset[Symbol]
-    tiled: dict[Symbol, Loop] = field(default_factory=dict)  # by axis
-
-    def inside(self, loop: Loop) -> _Scope:
-        """The scope of the loop's body: values laid out along its own axis stay outside."""
-        tiles = {i: tile for i, tile in self.tiles.items() if loop.axis not in tile.axes}
-        tiled = dict(self.tiled)
-        if loop.tile > 1:
-            tiled[loop.axis] = loop
-        return _Scope(tiles, self.symbols | {loop.axis}, tiled)
-
-    def copy(self) -> _Scope:
-        return _Scope(dict(self.tiles), self.symbols, self.tiled)
-
-
-class _Verifier:
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.defined: set[int] = set()
-        self.buffers: dict[str, Buffer] = {}
-        self.stored: set[str] = set()
-        self.tile_sizes = kernel.tile_shapes()
-        loops = [each for each in kernel.statements() if isinstance(each, Loop)]
-        self.lanes = {x.axis: x.lanes for x in reversed(loops) if x.lanes.count > 1}
-        self.near = {x.axis: x.neighbours for x in loops if x.neighbours > 1}
-        self.line = "kernel"
-
+class _Verifier(Checks):
     def run(self) -> None:
         kernel = self.kernel
         params = frozenset(kernel.params)
@@ -105,63 +66,9 @@ class _Verifier:
                 self.fail("the name is bound twice; use another axis")
             self.known(grid.count, params)
             axes.add(grid.axis)
-        self.body(kernel.body, _Scope({}, params | axes))
+        self.body(kernel.body, Scope({}, params | axes))
 
-    def fail(self, text: str) -> NoReturn:
-        raise VerifyError(f"tile IR: `{self.line}`: {text}")
-
-    # --- rules shared by the statements -----------------------------------------------------------
-
-    def known(self, expr: Expression, symbols: Iterable[Symbol]) -> None:
-        missing = expr.symbols() - frozenset(symbols)
-        if missing:
-            names = ", ".join(sorted(symbol.name for symbol in missing))
-            self.fail(f"{names} in {expr} is not bound here; bind it by a loop, param or index")
-
-    def uniform(self, expr: Expression, scope: _Scope) -> None:
-        self.known(expr, scope.symbols)
-        tiled = expr.symbols() & scope.tiled.keys()
-        if tiled:
-            names = ", ".join(sorted(axis.name for axis in tiled))
-            self.fail(f"{expr} depends on the tile axis {names}; it takes one value per step")
-
-    def read(self, tile: Tile, scope: _Scope) -> Tile:
-        if scope.tiles.get(tile.id) != tile:
-            known = "defined elsewhere" if tile.id in self.defined else "not defined before"
-            self.fail(f"{tile} is {known}; use it in the scope and with the type of its definition")
-        return tile
-
-    def define(self, out: Tile, axes: Iterable[Symbol], scope: _Scope) -> None:
-        if out.id in self.defined:
-            self.fail(f"{out} is defined twice; give the second one a fresh id")
-        expected = frozenset(axes)
-        if len(set(out.axes)) != len(out.axes) or frozenset(out.axes) != expected:
-            self.fail(
-                f"{out} has axes [{_names(out.axes)}]; its operands give [{_names(expected)}]"
-            )
-        self.one_vector(str(out), out.axes)
-        self.defined.add(out.id)
-        scope.tiles[out.id] = out
-
-    def same_dtype(self, what: str, found: dtypes.DType, expected: dtypes.DType) -> None:
-        if found is not expected:
-            self.fail(f"{what} is {found}, expected {expected}; cast it first")
-
-    def buffer(self, name: str, *, written: bool) -> Buffer:
-        buffer = self.buffers.get(name)
-        if buffer is None:
-            self.fail(f"there is no buffer {name}; the kernel has {', '.join(self.buffers)}")
-        if buffer.space in WORKING:
-            return buffer
-        if written and buffer.role is Role.IN:
-            self.fail(f"{name} is an input; give it the role out or inout to store to it")
-        if not written and buffer.role is Role.OUT and name not in self.stored:
-            self.fail(f"{name} is an output that nothing was stored to; give it the role inout")
-        return buffer
-
-    # --- statements -------------------------------------------------------------------------------
-
-    def body(self, body: tuple[Statement, ...], scope: _Scope) -> None:
+    def body(self, body: tuple[Statement, ...], scope: Scope) -> None:
         for statement in body:
             self.line = headline(statement)
             rule: Callable[..., None] | None = self.RULES.get(type(statement))
@@ -169,18 +76,18 @@ class _Verifier:
                 self.fail(f"{type(statement).__name__} is not a statement of the tile IR")
             rule(self, statement, scope)
 
-    def literal(self, statement: Literal, scope: _Scope) -> None:
+    def literal(self, statement: Literal, scope: Scope) -> None:
         if len(statement.data) != statement.out.dtype.size:
             self.fail(f"{len(statement.data)} bytes for {statement.out.dtype}")
         self.define(statement.out, (), scope)
 
-    def index(self, statement: Index, scope: _Scope) -> None:
+    def index(self, statement: Index, scope: Scope) -> None:
         self.known(statement.expr, scope.symbols)
         self.same_dtype("the result", statement.out.dtype, dtypes.int64)
         self.define(statement.out, statement.expr.symbols() & scope.tiled.keys(), scope)
         self.apart([statement.out])
 
-    def map(self, statement: Map, scope: _Scope) -> None:
+    def map(self, statement: Map, scope: Scope) -> None:
         op = OPS.get(statement.op)
         if op is None or not op.is_pointwise:
             self.fail(f"{statement.op} is not a pointwise op of HLIR")
@@ -200,14 +107,7 @@ class _Verifier:
         self.same_dtype(str(out), out.dtype, result.dtype)
         self.define(out, (axis for tile in args for axis in tile.axes), scope)
 
-    def apart(self, tiles: Iterable[Tile]) -> None:
-        """No tile of neighbours may be computed with, but by a dot."""
-        for tile in tiles:
-            near = self.near.keys() & set(tile.axes)
-            if near:
-                self.fail(f"{tile} holds neighbours along {_names(near)}; only a dot takes those")
-
-    def access(self, statement: Load | Store, scope: _Scope) -> frozenset[Symbol]:
+    def access(self, statement: Load | Store, scope: Scope) -> frozenset[Symbol]:
         """The tile axes of an access; checks its offset, guard and indices."""
         symbols = scope.symbols
         axes: set[Symbol] = set()
@@ -227,12 +127,12 @@ class _Verifier:
             self.fail(f"{statement.guard} tells neighbours apart; guard all of them or none")
         return frozenset(axes) | (used & scope.tiled.keys())
 
-    def load(self, statement: Load, scope: _Scope) -> None:
+    def load(self, statement: Load, scope: Scope) -> None:
         buffer = self.buffer(statement.buffer, written=False)
         self.same_dtype(str(statement.out), statement.out.dtype, buffer.dtype)
         self.define(statement.out, self.access(statement, scope), scope)
 
-    def store(self, statement: Store, scope: _Scope) -> None:
+    def store(self, statement: Store, scope: Scope) -> None:
         buffer = self.buffer(statement.buffer, written=True)
         value = self.read(statement.value, scope)
         self.same_dtype(str(value), value.dtype, buffer.dtype)
@@ -244,7 +144,7 @@ class _Verifier:
             self.fail(f"{buffer.dtype} is not added; it takes {dtypes.names(OPS['Add'].takes)}")
         self.stored.add(statement.buffer)
 
-    def lanes_apart(self, statement: Store, scope: _Scope) -> None:
+    def lanes_apart(self, statement: Store, scope: Scope) -> None:
         """What lanes add may not meet at one element: nothing orders them."""
         if not statement.add:
             return
@@ -253,17 +153,7 @@ class _Verifier:
         for axis in scope.tiled.keys() & self.lanes.keys() - moves:
             self.fail(f"the lanes of {axis.name} add to one element; bind it to no lanes")
 
-    def one_vector(self, what: str, axes: Iterable[Symbol]) -> None:
-        vectors = [axis for axis in axes if self.tile_sizes[axis][1] > 1]
-        if len(vectors) > 1:
-            self.fail(f"{what} has vector axes {_names(vectors)}; a value has at most one")
-
-    def only(self, axes: Iterable[Symbol], allowed: Iterable[Symbol], rule: str) -> None:
-        extra = set(axes) - set(allowed)
-        if extra:
-            self.fail(f"the axis {_names(extra)} does not belong here: {rule}")
-
-    def contract(self, statement: Contract, scope: _Scope) -> None:
+    def contract(self, statement: Contract, scope: Scope) -> None:
         acc, a, b = (self.read(t, scope) for t in (statement.acc, statement.a, statement.b))
         dot, out = statement.dot, statement.out
         wanted = (dot.accumulator, dot.accumulator, dot.a, dot.b)
@@ -278,7 +168,7 @@ class _Verifier:
         axes = {axis for tile in (acc, a, b) for axis in tile.axes}
         self.define(out, axes.difference(near[1]), scope)
 
-    def reduce(self, statement: Reduce, scope: _Scope) -> None:
+    def reduce(self, statement: Reduce, scope: Scope) -> None:
         value = self.read(statement.value, scope)
         if statement.op not in COMBINATIONS:
             self.fail(f"{statement.op} is no reduction; it takes {', '.join(COMBINATIONS)}")
@@ -289,7 +179,7 @@ class _Verifier:
             self.fail(f"{value} has no partial results of a finished loop over {statement.axis}")
         self.define(statement.out, set(value.axes) - {statement.axis}, scope)
 
-    def loop(self, statement: Loop, scope: _Scope) -> None:
+    def loop(self, statement: Loop, scope: Scope) -> None:
         if statement.axis in scope.symbols:
             self.fail(f"{statement.axis.name} is bound already; use another axis")
         if statement.unroll < 1 or statement.vector < 1 or statement.vector.bit_count() != 1:
@@ -328,7 +218,7 @@ class _Verifier:
         if not whole or statement.tile != count:
             self.fail(f"it takes one step, of its {count} neighbours alone, from 0")
 
-    def dealt(self, statement: Loop, scope: _Scope) -> None:
+    def dealt(self, statement: Loop, scope: Scope) -> None:
         count, stride = statement.lanes.count, statement.lanes.stride
         if count.bit_count() != 1 or stride.bit_count() != 1 or min(count, stride) < 1:
             self.fail(f"lanes are dealt {count} by {stride}; both are powers of two")
@@ -338,7 +228,7 @@ class _Verifier:
             if count > 1 and loop.lanes.count > 1 and statement.lanes.meets(loop.lanes):
                 self.fail(f"the loop over {axis.name} is dealt to these lanes; take others inside")
 
-    def carry_in(self, carry: Carry, loop: Loop, scope: _Scope, inner: _Scope) -> None:
+    def carry_in(self, carry: Carry, loop: Loop, scope: Scope, inner: Scope) -> None:
         axes = carry.inner.axes
         for tile in (self.read(carry.init, scope), carry.result):
             self.same_dtype(str(tile), tile.dtype, carry.inner.dtype)
@@ -348,26 +238,26 @@ class _Verifier:
         self.only(carry.init.axes, axes, f"{carry.inner} is carried without it")
         self.define(carry.inner, axes, inner)
 
-    def runs(self, statement: Runs, scope: _Scope) -> None:
+    def runs(self, statement: Runs, scope: Scope) -> None:
         self.alone()
         own = {statement.axis, statement.end}
         if len(own) < 2 or own & scope.symbols:
-            self.fail(f"{_names(own)} is bound already; use two other symbols")
+            self.fail(f"{names_of(own)} is bound already; use two other symbols")
         self.uniform(statement.start, scope)
         self.uniform(statement.stop, scope)
         for name, offset in statement.keys:
             if self.buffer(name, written=False).dtype.is_float:
                 self.fail(f"the key {name} is {self.buffers[name].dtype}; keys are integers")
-            self.uniform(offset, _Scope({}, scope.symbols | {statement.axis}, scope.tiled))
+            self.uniform(offset, Scope({}, scope.symbols | {statement.axis}, scope.tiled))
         inner = scope.copy()
         inner.symbols |= own
         self.body(statement.body, inner)
 
-    def branch(self, statement: If, scope: _Scope) -> None:
+    def branch(self, statement: If, scope: Scope) -> None:
         self.uniform(statement.condition, scope)
         self.body(statement.body, scope.copy())
 
-    def sort(self, statement: SortRow, scope: _Scope) -> None:
+    def sort(self, statement: SortRow, scope: Scope) -> None:
         self.alone()
         for expr in (statement.offset, statement.stride, statement.extent):
             self.uniform(expr, scope)
@@ -383,11 +273,7 @@ class _Verifier:
             self.same_dtype(name, self.buffer(name, written=True).dtype, expected)
             self.stored.add(name)
 
-    def alone(self) -> None:
-        if self.kernel.lanes > 1:
-            self.fail("one worker alone runs it; bind no loop of this kernel to lanes")
-
-    def call(self, statement: Call, scope: _Scope) -> None:
+    def call(self, statement: Call, scope: Scope) -> None:
         self.alone()
         self.known(statement.chunk, scope.symbols)
         self.known(statement.chunks, self.kernel.params)
@@ -398,7 +284,7 @@ class _Verifier:
                 self.known(product_of(shape), self.kernel.params)
                 self.stored.add(name)
 
-    def barrier(self, statement: Barrier, scope: _Scope) -> None:
+    def barrier(self, statement: Barrier, scope: Scope) -> None:
         if statement.scope is not Binding.GROUP:
             self.fail(f"all of a group meet at a barrier, not a {statement.scope.value}")
 
@@ -417,7 +303,3 @@ class _Verifier:
         Call: call,
         Barrier: barrier,
     }
-
-
-def _names(axes: Iterable[Symbol]) -> str:
-    return ", ".join(sorted(axis.name for axis in axes))

@@ -10,7 +10,7 @@ from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, OpaqueAttrs, Phase, Term
 from luminal.hlir.attributes import LoopAttrs
 from luminal.hlir.state import Assignable
-from luminal.kernel.group import Group, Place, Store
+from luminal.kernel.fused import Fused, Place, Store
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Operand
@@ -171,7 +171,7 @@ class BoundLoop:
         source, target = (Operand(memory.entry(*each), 1, const(0), count) for each in lists)
         store = Store(first, Place(target, first.dtype, frame, layout), frame)
         read = Place(source, first.dtype, frame, given)
-        copy = NestStep(Group((store,), {first: read}, frozenset(), outer.facts))
+        copy = NestStep(Fused((store,), {first: read}, frozenset(), outer.facts))
         step = LoopStep(const(count), (copy,))
         read_leaves = leaves_of(leaves)
         self.before.append(Unit((), frozenset(leaves), (step,), leaves=read_leaves, early=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luminal.kernel import tile_ir
+from luminal.kernel import tile_text
 from luminal.program.launch_list import (
     KernelLaunch,
     Launch,
@@ -29,7 +29,7 @@ def to_text(program: Program, *, kernels: bool = False) -> str:
     lines.append("}")
     if kernels:
         for number, kernel in enumerate(program.kernels):
-            lines += ["", f"k{number}:", tile_ir.to_text(kernel)]
+            lines += ["", f"k{number}:", tile_text.to_text(kernel)]
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from luminal.algebra.terms import Frame, Term
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
-from luminal.kernel.group import Place
+from luminal.kernel.fused import Place
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.program.buffers import Buffer, BufferKind, Owner
 from luminal.program.launch_list import Operand

@@ -14,7 +14,7 @@ from luminal.algebra.scatter import ordered_axes, positions
 from luminal.algebra.terms import OpaqueAttrs, Term, below
 from luminal.dtypes import int64
 from luminal.hlir.graph import Assign, Graph, Output
-from luminal.kernel.group import Group, Store
+from luminal.kernel.fused import Fused, Store
 from luminal.program.bound_loop import BoundLoop
 from luminal.program.buffers import BufferKind
 from luminal.program.in_place import calls_python
@@ -131,9 +131,9 @@ def _sort(scope: Scope, term: Term) -> list[Unit]:
             buffer = scope.memory.buffer(BufferKind.ARENA, dtype, shape_of(frame))
             place = scope.memory.place(buffer, frame)
         stores.append(Store(term, place, place.frame))
-    group = Group(tuple(stores), {term.args[0]: source}, frozenset(), scope.facts)
+    fused = Fused(tuple(stores), {term.args[0]: source}, frozenset(), scope.facts)
     reads = frozenset(term.args)
-    steps = (SortStep(group),)
+    steps = (SortStep(fused),)
     return _behind(before, Unit(tuple(used.values()), reads, steps, leaves=leaves_of(reads)))
 
 

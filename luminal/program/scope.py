@@ -1,6 +1,6 @@
 """A scope: where the values of one list of steps live, and the kernels that make them.
 
-A kernel is a group of stored values with all that is inlined or local below them.
+A kernel is some stored values with all that is inlined or local below them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, Term, below
 from luminal.errors import VerifyError
 from luminal.forks import cached_property
-from luminal.kernel.group import Group, Place, Store
+from luminal.kernel.fused import Fused, Place, Store
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.program.buffers import BufferKind
 from luminal.program.in_place import Readers, is_rewrite, is_update
@@ -201,34 +201,34 @@ class Scope:
 
     def unit(self, makes: tuple[Term, ...], stores: tuple[Store, ...]) -> Unit:
         """One kernel."""
-        group = self.group(stores)
-        reads = frozenset(group.reads)
+        fused = self.fused(stores)
+        reads = frozenset(fused.reads)
         partition = self.memory.partition
         buffers = [partition.buffers[partition.table[s.place.operand.entry]] for s in stores]
         early = buffers[0].kind is BufferKind.DERIVED
         if any((buffer.kind is BufferKind.DERIVED) is not early for buffer in buffers):
             raise VerifyError(f"partition: {stores} are one kernel, half of it in the prologue")
-        step = self.kernel(makes, group)
+        step = self.kernel(makes, fused)
         return Unit(makes, reads, (step,), leaves=leaves_of(reads), early=early)
 
-    def kernel(self, makes: tuple[Term, ...], group: Group) -> KernelStep:
-        """The kernel of a group, of the kind that was selected."""
+    def kernel(self, makes: tuple[Term, ...], fused: Fused) -> KernelStep:
+        """The kernel of what is fused, of the kind that was selected."""
         if any(term.op == "Scan" for term in makes):
-            return ScanStep(group)
+            return ScanStep(fused)
         for term in makes:
             if term in self.selection.calls:
-                return CallStep(group, self.selection.calls[term])
-        for reduction in group.reductions if self.cascades else ():
+                return CallStep(fused, self.selection.calls[term])
+        for reduction in fused.reductions if self.cascades else ():
             if reduction in self.cascades:
                 cascade = self.cascades[reduction]
                 # In the kernel's own order, whatever order a Selection names them in: steps of one
                 # key are one kernel, and the key leaves members out.
-                members = sorted(cascade.members, key=lambda m: group.reductions.index(m.term))
+                members = sorted(cascade.members, key=lambda m: fused.reductions.index(m.term))
                 members.sort(key=lambda m: m.sweep)
-                return CascadeStep(group, replace(cascade, members=tuple(members)))
-        return NestStep(group)
+                return CascadeStep(fused, replace(cascade, members=tuple(members)))
+        return NestStep(fused)
 
-    def group(self, stores: tuple[Store, ...]) -> Group:
+    def fused(self, stores: tuple[Store, ...]) -> Fused:
         # A store to another place than a term's home is a copy, which reads the home.
         making = {s.term for s in stores if self.is_at(s.term, s.place)}
         roots = (root for store in stores for root in reversed(store.roots))
@@ -238,7 +238,7 @@ class Scope:
         reads = {term: self.read_at(term, number) for term, number in asked.items()}
         choices, dots = self.selection.choices, self.selection.dots
         local = frozenset(t for t in computed if choices[t].residence is Residence.LOCAL)
-        return Group(stores, reads, local, self.facts, {t: dots[t] for t in computed if t in dots})
+        return Fused(stores, reads, local, self.facts, {t: dots[t] for t in computed if t in dots})
 
     def is_at(self, term: Term, place: Place) -> bool:
         """Is that the home of the term?"""

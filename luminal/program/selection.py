@@ -1,7 +1,7 @@
 """Selection: the chosen program, as terms with a residence, layouts and merges.
 
 `select.fast` makes one by rules, the search makes many from genomes; everything below is a function
-of it. The kernels are the groups of stored values (`roots` of kernels) with everything inlined or
+of it. The kernels are stored values (`roots` of kernels) with everything inlined or
 local below them.
 """
 
@@ -18,7 +18,7 @@ from luminal.dots import Dot
 from luminal.errors import VerifyError
 from luminal.kernel import neighbours
 from luminal.kernel.cascade import Cascade, Refusal, derive, starts
-from luminal.kernel.group import Place
+from luminal.kernel.fused import Place
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.target import Target
 

@@ -11,7 +11,7 @@ from luminal.hlir.attributes import CustomAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Assignable
 from luminal.kernel.cascade import Cascade
-from luminal.kernel.group import Group, Place
+from luminal.kernel.fused import Fused, Place
 from luminal.program.buffers import Buffer
 from luminal.program.launch_list import ProgramOutput
 from luminal.shape.expression import Expression
@@ -21,62 +21,62 @@ from luminal.shape.expression import Expression
 class NestStep:
     """A kernel of nested loops, by a schedule."""
 
-    group: Group
+    fused: Fused
 
     @property
     def key(self) -> Hashable:
         """Steps of one key make one kernel."""
-        return NestStep, self.group.form.key
+        return NestStep, self.fused.form.key
 
 
 @dataclass(frozen=True, slots=True)
 class CascadeStep:
     """A kernel of reductions in one pass: those of the cascade."""
 
-    group: Group
+    fused: Fused
     cascade: Cascade
 
     @property
     def key(self) -> Hashable:
         """Steps of one key make one kernel."""
-        return CascadeStep, self.group.form.key, self.group.terms.index(self.cascade.first)
+        return CascadeStep, self.fused.form.key, self.fused.terms.index(self.cascade.first)
 
 
 @dataclass(frozen=True, slots=True)
 class ScanStep:
     """A kernel that carries an accumulator along rows."""
 
-    group: Group
+    fused: Fused
 
     @property
     def key(self) -> Hashable:
         """Steps of one key make one kernel."""
-        return ScanStep, self.group.form.key
+        return ScanStep, self.fused.form.key
 
 
 @dataclass(frozen=True, slots=True)
 class SortStep:
-    """A kernel that sorts rows; its group stores the values, then their order."""
+    """A kernel that sorts rows; its fused stores the values, then their order."""
 
-    group: Group
+    fused: Fused
 
     @property
     def key(self) -> Hashable:
         """Steps of one key make one kernel."""
-        return SortStep, self.group.form.key
+        return SortStep, self.fused.form.key
 
 
 @dataclass(frozen=True, slots=True)
 class CallStep:
     """A kernel that a library computes."""
 
-    group: Group
+    fused: Fused
     library: str
 
     @property
     def key(self) -> Hashable:
         """Steps of one key make one kernel."""
-        return CallStep, self.group.form.key, self.library
+        return CallStep, self.fused.form.key, self.library
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class LoopStep:
 
 
 KernelStep = NestStep | CascadeStep | ScanStep | SortStep | CallStep
-"""The kinds of kernels that are made of a group: each has its choices and its own placement."""
+"""The kinds of kernels of what is fused: each has its choices and its own placement."""
 
 Step = KernelStep | CustomStep | LoopStep
 

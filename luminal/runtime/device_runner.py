@@ -17,7 +17,7 @@ from luminal import config
 from luminal.dtypes import uint8
 from luminal.hlir.memory import Array
 from luminal.hlir.state import Assignable, exchange, spare_on
-from luminal.kernel import tile_ir
+from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Role
 from luminal.program import memory_plan, verify
 from luminal.program.buffers import BufferKind
@@ -47,7 +47,7 @@ class DeviceRunner:
         self.device = device
         if config.get("LUMINAL_VERIFY"):
             verify.verify(program)
-        texts = [tile_ir.to_text(kernel) for kernel in program.kernels]
+        texts = [tile_text.to_text(kernel) for kernel in program.kernels]
         self._code = [*map(device.compile, program.kernels, texts)]
         self.quantities = Quantities(tuple(dim.name for dim in program.dims))
         self.launches = self._listed(program.launches, self.quantities)

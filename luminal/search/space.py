@@ -156,7 +156,7 @@ class Space:
         wished = genome.calls
         default = compiler.reschedule(stages, self.backend, UNTUNED) if wished else stages
         calls = {
-            step.group.stores[0].term: library
+            step.fused.stores[0].term: library
             for origin in default.origins
             for step in origin.steps
             for library in self.backend.library_calls(step)
@@ -260,7 +260,7 @@ class Space:
         first = steps[0]
         libraries = self.backend.library_calls(first)
         if (name, libraries) not in self._knobs:
-            loops = NestStep(first.group) if isinstance(first, CallStep) else first
+            loops = NestStep(first.fused) if isinstance(first, CallStep) else first
             default, *others = self.backend.schedules.space(loops)
             called = map(called_by, libraries)
             self._knobs[name, libraries] = (default, *called, *others)

@@ -22,6 +22,7 @@ from luminal.expand import interpreter
 from luminal.expand.expand import expand
 from luminal.expand.verify import verify
 from luminal.kernel.tile_ir import Buffer, Kernel, Role
+from luminal.kernel.tile_text import to_text
 from luminal.target import Target
 
 Array = np.ndarray[Any, Any]
@@ -82,7 +83,7 @@ class Code:
         try:
             self.compare(slots, dims, begin, end, scratch)
         except BaseException as error:  # an exception would end at the caller's C
-            error.add_note(f"of this kernel:\n{self.kernel.text}")
+            error.add_note(f"of this kernel:\n{to_text(self.kernel)}")
             self.launches.faults.append(error)
 
     def compare(self, slots: int, dims: int, begin: int, end: int, scratch: int) -> None:

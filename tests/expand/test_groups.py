@@ -13,6 +13,7 @@ from luminal.expand import interpreter, ir, verify
 from luminal.expand.expand import expand
 from luminal.kernel import tile_interpreter, tile_verify
 from luminal.kernel.barriers import in_shared_memory, with_barriers
+from luminal.kernel.lanes import Lanes
 from luminal.kernel.tile_ir import (
     Barrier,
     Binding,
@@ -20,7 +21,6 @@ from luminal.kernel.tile_ir import (
     Carry,
     Grid,
     Kernel,
-    Lanes,
     Literal,
     Load,
     Loop,

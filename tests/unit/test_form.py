@@ -14,7 +14,7 @@ from luminal.algebra.terms import Term, Terms
 from luminal.assemble import PlacedStep
 from luminal.compiler import lower_by_stages
 from luminal.dots import BF16_PAIRS
-from luminal.kernel.group import Group, Place, Store
+from luminal.kernel.fused import Fused, Place, Store
 from luminal.kernel.layout import Layout
 from luminal.program.steps import KernelStep, LoopStep, Step
 from luminal.shape.expression import axis, symbol
@@ -37,7 +37,7 @@ def kernel_steps(cx: lm.Graph) -> list[KernelStep]:
 
 @pytest.mark.parametrize("seed", mostly_long(range(8), 3))
 def test_groups_of_one_form_make_one_kernel(seed: int) -> None:
-    """Every group of some DAGs placed by itself, and beside the first one of its form."""
+    """Every fused of some DAGs placed by itself, and beside the first one of its form."""
     first: dict[object, PlacedStep] = {}
     shared = 0
     for number in range(seed, 32, 8):
@@ -76,17 +76,17 @@ def place(operand: object, **changed: object) -> Place:
 A, B, C = map(place, "abc")
 
 
-def group(
+def fused(
     make: Callable[[Terms, Term, Term], Term] = lambda terms, x, y: add(terms, x, y),
     a: Place = A,
     b: Place = B,
     c: Place = C,
-) -> Group:
+) -> Fused:
     """`c = make(a, b)`."""
     terms = Terms()
     x, y = (terms.leaf(value, FRAME) for value in leaves())
     term = make(terms, x, y)
-    return Group((Store(term, c, FRAME),), {x: a, y: b}, frozenset())
+    return Fused((Store(term, c, FRAME),), {x: a, y: b}, frozenset())
 
 
 def leaves() -> list[object]:
@@ -103,7 +103,7 @@ def half(terms: Terms, x: Term) -> Term:
     return terms.pointwise("Mul", (x, literal), dtypes.float32)
 
 
-def store(base: Group, **changed: object) -> Group:
+def store(base: Fused, **changed: object) -> Fused:
     return replace(base, stores=(replace(base.stores[0], **changed),))  # type: ignore[arg-type]
 
 
@@ -132,38 +132,38 @@ T = symbol("t", 1, 9)
 LONGER = axis("n", 11)
 
 DIFFERENT = {
-    "plain": group(),
-    "another operation": group(lambda t, x, y: t.pointwise("Mul", (x, y), dtypes.float32)),
-    "a dtype of the result": group(lambda t, x, y: t.pointwise("Add", (x, y), dtypes.float64)),
-    "operands the other way": group(lambda t, x, y: t.pointwise("Sub", (y, x), dtypes.float32)),
-    "operands this way": group(lambda t, x, y: t.pointwise("Sub", (x, y), dtypes.float32)),
-    "one buffer twice": group(b=place("a")),
-    "in place": group(c=place("a")),
-    "in place of the other": group(c=place("b")),
-    "a layout": group(a=place("a", layout=Layout(order=(1, 0)))),
-    "a layout of the result": group(c=place("c", layout=Layout(padding=16))),
-    "an alignment": group(a=place("a", layout=Layout(alignment=4))),
-    "a frame": group(a=place("a", frame=((N,), (M,)))),
-    "a stored dtype": group(c=place("c", dtype=dtypes.float64)),
-    "an extent": group(c=place("c", frame=((M,), (LONGER,)))),
-    "added": store(group(), add=True),
-    "ordered": store(group(), ordered=(M,)),
-    "another frame of the store": store(group(), frame=((N,), (M,))),
-    "a store elsewhere": store(group(), index=(M, N)),
-    "a store at other positions": store(group(), index=(M + 1, N)),
-    "facts": replace(group(), facts=(S >= 3,)),
-    "other facts": replace(group(), facts=(T >= 3,)),
-    "moved": group(moved),
-    "moved further": group(moved_further),
-    "a literal": group(lambda t, x, y: add(t, half(t, x), y)),
-    "a literal elsewhere": group(lambda t, x, y: add(t, x, half(t, y))),
-    "a sum": group(summed("Sum", (N,)), c=place("c", frame=((M,), ()))),
-    "a maximum": group(summed("Max", (N,)), c=place("c", frame=((M,), ()))),
-    "a sum over the other axis": group(summed("Sum", (M,)), c=place("c", frame=((), (N,)))),
-    "a condition": group(index(M < 3)),
-    "another condition": group(index(M < 4)),
-    "a condition on a dim": group(index(M < S)),
-    "a condition on another dim": group(index(M < T)),
+    "plain": fused(),
+    "another operation": fused(lambda t, x, y: t.pointwise("Mul", (x, y), dtypes.float32)),
+    "a dtype of the result": fused(lambda t, x, y: t.pointwise("Add", (x, y), dtypes.float64)),
+    "operands the other way": fused(lambda t, x, y: t.pointwise("Sub", (y, x), dtypes.float32)),
+    "operands this way": fused(lambda t, x, y: t.pointwise("Sub", (x, y), dtypes.float32)),
+    "one buffer twice": fused(b=place("a")),
+    "in place": fused(c=place("a")),
+    "in place of the other": fused(c=place("b")),
+    "a layout": fused(a=place("a", layout=Layout(order=(1, 0)))),
+    "a layout of the result": fused(c=place("c", layout=Layout(padding=16))),
+    "an alignment": fused(a=place("a", layout=Layout(alignment=4))),
+    "a frame": fused(a=place("a", frame=((N,), (M,)))),
+    "a stored dtype": fused(c=place("c", dtype=dtypes.float64)),
+    "an extent": fused(c=place("c", frame=((M,), (LONGER,)))),
+    "added": store(fused(), add=True),
+    "ordered": store(fused(), ordered=(M,)),
+    "another frame of the store": store(fused(), frame=((N,), (M,))),
+    "a store elsewhere": store(fused(), index=(M, N)),
+    "a store at other positions": store(fused(), index=(M + 1, N)),
+    "facts": replace(fused(), facts=(S >= 3,)),
+    "other facts": replace(fused(), facts=(T >= 3,)),
+    "moved": fused(moved),
+    "moved further": fused(moved_further),
+    "a literal": fused(lambda t, x, y: add(t, half(t, x), y)),
+    "a literal elsewhere": fused(lambda t, x, y: add(t, x, half(t, y))),
+    "a sum": fused(summed("Sum", (N,)), c=place("c", frame=((M,), ()))),
+    "a maximum": fused(summed("Max", (N,)), c=place("c", frame=((M,), ()))),
+    "a sum over the other axis": fused(summed("Sum", (M,)), c=place("c", frame=((), (N,)))),
+    "a condition": fused(index(M < 3)),
+    "another condition": fused(index(M < 4)),
+    "a condition on a dim": fused(index(M < S)),
+    "a condition on another dim": fused(index(M < T)),
 }  # fmt: skip
 
 
@@ -174,12 +174,12 @@ def test_what_a_kernel_depends_on_is_in_the_key(name: str) -> None:
 
 
 def test_what_is_local_is_in_the_key() -> None:
-    base = group(summed("Sum", (N,)), c=place("c", frame=((M,), ())))
+    base = fused(summed("Sum", (N,)), c=place("c", frame=((M,), ())))
     assert replace(base, local=frozenset(base.reductions)).form.key != base.form.key
 
 
 def test_what_a_dot_computes_is_in_the_key() -> None:
-    base = group(summed("Sum", (N,)), c=place("c", frame=((M,), ())))
+    base = fused(summed("Sum", (N,)), c=place("c", frame=((M,), ())))
     (total,) = base.reductions
     assert replace(base, dots={total: BF16_PAIRS}).form.key != base.form.key
 
@@ -192,9 +192,9 @@ def test_names_are_not_in_the_key() -> None:
     x, y = (terms.leaf(value, ((p,), (q,))) for value in leaves())  # type: ignore[arg-type]
     frame = ((p,), (q,))
     reads = {x: Place("d", dtypes.float32, frame), y: Place("e", dtypes.float32, frame)}
-    other = Group(
+    other = Fused(
         (Store(add(terms, x, y), Place("f", dtypes.float32, frame), frame),), reads, frozenset()
     )
-    assert other.form.key == group().form.key
+    assert other.form.key == fused().form.key
     assert other.form.operands == ("d", "e", "f")
-    assert group().form.operands == ("a", "b", "c")
+    assert fused().form.operands == ("a", "b", "c")

@@ -37,7 +37,7 @@ def writes(found: Partition) -> list[str]:
     out = []
     for step in found.steps:
         assert isinstance(step, KernelStep)
-        for store in step.group.stores:
+        for store in step.fused.stores:
             out.append(found.buffers[found.table[store.place.operand.entry]].kind.value)
     return out
 
@@ -155,7 +155,7 @@ def test_a_scan_of_unknown_length_has_two_buffers_that_take_turns() -> None:
 
 def stored(loop: LoopStep) -> list[Operand]:
     """The operands that a Loop's kernels write."""
-    groups = [step.group for step in loop.body if isinstance(step, KernelStep)]
+    groups = [step.fused for step in loop.body if isinstance(step, KernelStep)]
     return [store.place.operand for group in groups for store in group.stores]
 
 

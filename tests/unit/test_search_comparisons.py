@@ -10,7 +10,7 @@ import pytest
 
 import luminal as lm
 from luminal.errors import CompileError
-from luminal.kernel.tile_ir import to_text
+from luminal.kernel.tile_text import to_text
 from luminal.program.launch_list import KernelLaunch, Launch, walk
 from luminal.search.cost_model import cost
 from luminal.search.genome import Genome

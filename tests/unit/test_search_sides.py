@@ -8,7 +8,7 @@ import pytest
 
 import luminal as lm
 from luminal.errors import CompileError
-from luminal.kernel.tile_ir import to_text
+from luminal.kernel.tile_text import to_text
 from luminal.program.launch_list import Program, walk
 from luminal.search import log as search_log
 from luminal.search import strategy as search_strategy

@@ -35,8 +35,8 @@ from luminal.kernel.tile_ir import (
     Statement,
     Store,
     Tile,
-    to_text,
 )
+from luminal.kernel.tile_text import to_text
 from luminal.kernel.tile_verify import verify
 from luminal.shape.expression import TRUE, as_expression, axis, const, opaque, symbol
 

@@ -23,7 +23,7 @@ from luminal.forks import cached_property
 from luminal.hlir.memory import HOST, Array, address, aligned_empty
 from luminal.hlir.poison import poison
 from luminal.hlir.state import exchange, spare_on
-from luminal.kernel import tile_ir
+from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Kernel
 from luminal.program import verify
 from luminal.program.launch_list import Program
@@ -54,7 +54,7 @@ class CpuRunner:
         self.target = target
         if config.get("LUMINAL_VERIFY"):
             verify.verify(program)
-        texts = [tile_ir.to_text(kernel) for kernel in program.kernels]
+        texts = [tile_text.to_text(kernel) for kernel in program.kernels]
         self.python = PythonCalls()
         self.code = [*map(self._build, program.kernels, texts)]
         has_python = any(isinstance(code, PythonCode) for code in self.code)

@@ -25,7 +25,7 @@ def calls(step: KernelStep | CustomStep, target: Target) -> tuple[str, ...]:
     """The libraries of a machine that may compute a kernel."""
     if not isinstance(step, NestStep | CallStep) or BLAS not in target.libraries:
         return ()
-    return () if product_of(step.group) is None else (BLAS,)
+    return () if product_of(step.fused) is None else (BLAS,)
 
 
 def addresses(symbols: tuple[str, ...]) -> dict[str, int]:

@@ -14,7 +14,7 @@ from luminal.dtypes import float32, float64
 from luminal.hlir.attributes import CustomAttrs, CustomKernel
 from luminal.kernel.custom import place_custom
 from luminal.kernel.evaluate import Placed
-from luminal.kernel.group import Group, Place
+from luminal.kernel.fused import Fused, Place
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.source import source_of
 from luminal.shape.expression import ZERO, ceil_div, maximum
@@ -36,17 +36,17 @@ class Product:
     turned: tuple[bool, bool]
 
 
-def product_of(group: Group) -> Product | None:
-    """The product that the group is, if it is one."""
-    (store, *others), term = group.stores, group.stores[0].term
+def product_of(fused: Fused) -> Product | None:
+    """The product that the fused kernel is, if it is one."""
+    (store, *others), term = fused.stores, fused.stores[0].term
     if others or store.index is not None or store.add or store.place.layout != ROW_MAJOR:
         return None
-    if term.op != "Sum" or term in group.reads or term.dtype not in (float32, float64):
+    if term.op != "Sum" or term in fused.reads or term.dtype not in (float32, float64):
         return None
     (factors,) = term.args
-    if factors.op != "Mul" or factors in group.reads or store.frame != store.place.frame:
+    if factors.op != "Mul" or factors in fused.reads or store.frame != store.place.frame:
         return None
-    x, y = (_matrix(factor, group) for factor in factors.args)
+    x, y = (_matrix(factor, fused) for factor in factors.args)
     if x is None or y is None:
         return None
     c = replace(store.place, frame=(store.axes,))
@@ -61,10 +61,10 @@ def place_product(product: Product, kernel: CustomKernel) -> Placed:
     return place_custom(attrs, (product.a, product.b), (product.c,))
 
 
-def _matrix(factor: Term, group: Group) -> Place | None:
+def _matrix(factor: Term, fused: Fused) -> Place | None:
     """Where a factor lies, as one dimension of the contraction's axes; None if it is computed."""
-    source = source_of(factor, group.reads.__contains__)
-    place = group.reads.get(source.term) if source is not None and not source.casts else None
+    source = source_of(factor, fused.reads.__contains__)
+    place = fused.reads.get(source.term) if source is not None and not source.casts else None
     if source is None or place is None or place.layout != ROW_MAJOR:
         return None
     own, axes = _joined(place.frame), _joined(source.renamed(place.frame))

@@ -12,8 +12,8 @@ from luminal.backends.groups.powers import ceiling
 from luminal.kernel.cascade import Cascade, lane_axis
 from luminal.kernel.cascade_work import Blocking
 from luminal.kernel.knobs import Choices
+from luminal.kernel.lanes import Lanes
 from luminal.kernel.loops import estimate
-from luminal.kernel.tile_ir import Lanes
 
 ROW = 32  # lanes of a row, which most devices step together
 ROWS = 4  # positions of the block for each row of lanes: each element read serves so many

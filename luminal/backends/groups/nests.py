@@ -14,9 +14,9 @@ from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.lanes import Lanes as Judge
 from luminal.backends.groups.powers import ceiling, floor
 from luminal.kernel.knobs import Choices
+from luminal.kernel.lanes import Lanes
 from luminal.kernel.loops import UNKNOWN, LoopAxis
 from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
-from luminal.kernel.tile_ir import Lanes
 from luminal.shape.expression import Symbol
 
 STREAMS = 4  # positions of a lane at once: loads under way while others are waited for
@@ -152,7 +152,7 @@ class _Rules:
         for reduction in facts.reductions:
             bound = set(reduction.attrs)
             found.append({x for x in facts.sequential if x.members[0] in bound})
-        for store in facts.group.stores:
+        for store in facts.fused.stores:
             found.append({x for x in facts.inner if x.members[0] in store.axes})
         return found
 

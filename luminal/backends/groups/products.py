@@ -189,7 +189,7 @@ class ProductChoices:
         """Do factors lie along the sum, rather than along the rows, or the columns?"""
         sides = self.sides
         loops = (*sides.batch, *sides.rows, *sides.columns, *sides.summed)
-        found = accesses(sides.group, loops)
+        found = accesses(sides.fused, loops)
         summed = sides.summed[-1]
         ends = (sides.rows[-1], sides.columns[-1])
         return self.lies_along(found, summed, *ends), self.lies_along(found, summed, *ends[::-1])

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from luminal.algebra.frames import extent_of
 from luminal.kernel.evaluate import Placed
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 from luminal.kernel.group_rows import place_group_scan, place_group_sort
 from luminal.kernel.knobs import Choices
+from luminal.kernel.lanes import Lanes
 from luminal.kernel.loops import estimate
 from luminal.kernel.rows import place_scan
 from luminal.kernel.schedule import TileChoice
-from luminal.kernel.tile_ir import Lanes
 
 CHUNK = 1  # elements: a row for each worker or lane, of which there are many
 RUN = 4  # positions of a lane at a time: that many are scanned for each meeting of all lanes
@@ -26,11 +26,11 @@ class ScanChoice:
     lanes: int
     run: int
 
-    def place(self, group: Group) -> Placed:
+    def place(self, fused: Fused) -> Placed:
         """The kernel."""
         if self.run:
-            return place_group_scan(group, self.lanes, self.run)
-        return place_scan(group, TileChoice(1, 1, Lanes(self.lanes)), CHUNK)
+            return place_group_scan(fused, self.lanes, self.run)
+        return place_scan(fused, TileChoice(1, 1, Lanes(self.lanes)), CHUNK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,29 +39,29 @@ class SortChoice:
 
     lanes: int
 
-    def place(self, group: Group) -> Placed:
+    def place(self, fused: Fused) -> Placed:
         """The kernel."""
-        return place_group_sort(group, self.lanes)
+        return place_group_sort(fused, self.lanes)
 
 
-def lies_along(group: Group) -> bool:
+def lies_along(fused: Fused) -> bool:
     """Do the positions of a scan's row lie side by side?"""
-    attrs = group.stores[0].term.attrs
+    attrs = fused.stores[0].term.attrs
     return bool(attrs.hlir.axis == len(attrs.result) - 1)
 
 
-def scan(group: Group, choices: Choices, lanes: int) -> ScanChoice:
+def scan(fused: Fused, choices: Choices, lanes: int) -> ScanChoice:
     """That of groups of so many lanes."""
-    rule = RUN if lies_along(group) and _row(group) >= lanes else 0
+    rule = RUN if lies_along(fused) and _row(fused) >= lanes else 0
     return ScanChoice(lanes, choices.pick("run", rule, (RUN, 1, 2 * RUN, 0)))
 
 
-def is_short(group: Group) -> bool:
+def is_short(fused: Fused) -> bool:
     """Is a row short enough to be sorted by all pairs?"""
-    return _row(group) <= MOST_RANKED
+    return _row(fused) <= MOST_RANKED
 
 
-def _row(group: Group) -> int:
+def _row(fused: Fused) -> int:
     """A guess of how many positions a row has."""
-    attrs = group.stores[0].term.attrs
+    attrs = fused.stores[0].term.attrs
     return estimate(extent_of(attrs.result[attrs.hlir.axis]))

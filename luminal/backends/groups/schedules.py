@@ -85,11 +85,11 @@ class GroupSchedules:
 
     def facts(self, step: Step) -> Facts | None:
         """What the rules of a nest look at."""
-        return Facts.of(step.group, self.target) if isinstance(step, NestStep) else None
+        return Facts.of(step.fused, self.target) if isinstance(step, NestStep) else None
 
     def explored(self, step: Step, facts: Facts | None, knobs: Knobs) -> tuple[Made, Choices]:
         """What knobs make of a kernel, and what could have been chosen on the way."""
-        choices = Choices(label(step.group), knobs)
+        choices = Choices(label(step.fused), knobs)
         blocking = self.blocking(step, choices)
         if blocking is not None:
             choices.finish()
@@ -104,7 +104,7 @@ class GroupSchedules:
 
     def blocking(self, step: Step, choices: Choices) -> Blocking | None:
         """The blocks in which a kernel multiplies, if it does."""
-        sides = sides_of(step.group) if isinstance(step, NestStep) else None
+        sides = sides_of(step.fused) if isinstance(step, NestStep) else None
         if sides is None:
             return None
         return ProductChoices(sides, self.target, self.groups).blocking(choices)
@@ -115,8 +115,8 @@ class GroupSchedules:
             case NestStep():
                 assert facts is not None
                 return scalar_nests.chosen(facts, choices)
-            case CascadeStep(group, cascade):
-                return scalar_cascades.plan(group, cascade, self.target, choices)
+            case CascadeStep(fused, cascade):
+                return scalar_cascades.plan(fused, cascade, self.target, choices)
             case ScanStep() | SortStep():
                 return None
 
@@ -129,8 +129,8 @@ class GroupSchedules:
                 return True
             case CascadeStep():
                 return self.groups.meets_often or not cascades.is_narrow(step.cascade)
-            case ScanStep(group):
-                return self.groups.meets_often or not rows.lies_along(group)
+            case ScanStep(fused):
+                return self.groups.meets_often or not rows.lies_along(fused)
             case SortStep():
                 return self.groups.meets_often
 
@@ -147,7 +147,7 @@ def _can_share(step: Step, facts: Facts | None) -> bool:
     """Is there work for several lanes, which one worker would not do in a better way?"""
     if facts is not None:
         return nests.can_share(facts)
-    return not isinstance(step, SortStep) or rows.is_short(step.group)
+    return not isinstance(step, SortStep) or rows.is_short(step.fused)
 
 
 def _by_groups(step: Step, facts: Facts | None, choices: Choices, group: int) -> Made:
@@ -158,7 +158,7 @@ def _by_groups(step: Step, facts: Facts | None, choices: Choices, group: int) ->
         case CascadeStep():
             return "steps", cascades.blocks(step.cascade, choices, group)
         case ScanStep():
-            return rows.scan(step.group, choices, group)
+            return rows.scan(step.fused, choices, group)
         case SortStep():
             return rows.SortChoice(group)
 
@@ -166,15 +166,15 @@ def _by_groups(step: Step, facts: Facts | None, choices: Choices, group: int) ->
 def _placed(step: Step, made: Made) -> Placed:
     match made:
         case Schedule():
-            return place(step.group, made)
+            return place(step.fused, made)
         case Blocking():
-            return place_blocks(step.group, made)
+            return place_blocks(step.fused, made)
         case rows.ScanChoice() | rows.SortChoice():
-            return made.place(step.group)
+            return made.place(step.fused)
         case None:
             if isinstance(step, ScanStep):
-                return place_scan(step.group, SINGLE, rows.CHUNK)
-            return place_sort(step.group, rows.CHUNK)
+                return place_scan(step.fused, SINGLE, rows.CHUNK)
+            return place_sort(step.fused, rows.CHUNK)
         case _:
             assert isinstance(step, CascadeStep)
-            return place_cascade(step.group, step.cascade, *made)
+            return place_cascade(step.fused, step.cascade, *made)

@@ -12,6 +12,7 @@ from luminal.expand import ir
 from luminal.expand.expand import expand
 from luminal.kernel.barriers import in_shared_memory, with_barriers
 from luminal.kernel.tile_ir import Kernel
+from luminal.kernel.tile_text import to_text
 from luminal.runtime.driver import Driver, Place
 from tests.backends.c_family.dialects import CHECKED, DIALECTS, driver
 from tests.expand.test_groups import reversal, row_sums
@@ -30,7 +31,7 @@ def launched(device: Driver, kernel: Kernel) -> None:
     (n, rows) = (buffer.size.constant for buffer in kernel.buffers)
     x = np.random.default_rng(0).integers(-8, 8, n).astype(np.float32)
     expected = x[::-1] if rows == n else x.reshape(rows, -1).sum(1)
-    code = device.compile(kernel, kernel.text)
+    code = device.compile(kernel, to_text(kernel))
     assert code.lanes == kernel.lanes
     source, target = (Place(device.allocate(4 * size)) for size in (n, rows))
     device.write(source, x)

@@ -9,7 +9,7 @@ from luminal.backends.backend import Backend
 from luminal.backends.reference import evaluate_with_bounds
 from luminal.compiler import Stages
 from luminal.kernel.knobs import Knobs
-from luminal.kernel.tile_ir import to_text
+from luminal.kernel.tile_text import to_text
 from luminal.program.steps import KernelStep
 from luminal.runtime.executable import Executable, Variant
 from tests.fuzz.cpu_run import check_run

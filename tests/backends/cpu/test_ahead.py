@@ -14,7 +14,8 @@ from luminal import config
 from luminal.backends.cpu import ahead, backend, kernels, target
 from luminal.backends.cpu.ahead import Ahead
 from luminal.compiler import lower_by_stages
-from luminal.kernel.tile_ir import Kernel, to_text
+from luminal.kernel.tile_ir import Kernel
+from luminal.kernel.tile_text import to_text
 
 COUNT = 24
 

@@ -18,7 +18,7 @@ from luminal.backends import registry
 from luminal.backends.cpu import device
 from luminal.compiler import lower_to_program
 from luminal.dump import Dump
-from luminal.kernel.tile_ir import to_text
+from luminal.kernel.tile_text import to_text
 from luminal.program import selection_text
 from luminal.select.fast import select
 from tests.backends.cpu.custom_samples import SCALE, Array, agree, draw, same, scale, square, triple

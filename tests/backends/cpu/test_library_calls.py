@@ -16,7 +16,7 @@ from luminal.backends.cpu.product import BLAS
 from luminal.compiler import Stages
 from luminal.errors import CompileError, VerifyError
 from luminal.kernel.tile_interpreter import run as interpret
-from luminal.kernel.tile_ir import to_text
+from luminal.kernel.tile_text import to_text
 from luminal.program import selection_text
 from luminal.program.selection import verify
 from luminal.program.steps import CallStep, NestStep
@@ -51,7 +51,7 @@ def only(found: Stages) -> NestStep:
 
 def called(found: Stages) -> Stages:
     """The same program with its only kernel by the library."""
-    (store,) = only(found).group.stores
+    (store,) = only(found).fused.stores
     selection = with_calls(found.selection, {store.term: BLAS})
     return compiler.finish(found.graph, found.lowered, selection, CPU)
 
@@ -110,7 +110,7 @@ def test_nan_and_infinities_as_in_the_kernel_of_our_own() -> None:
 @needs_blas
 def test_the_interpreter_gives_the_call_its_meaning() -> None:
     step = only(stages(lambda a, b: a @ b.mT, (3, 4), (5, 4)))
-    placed = CPU.schedules.place(CallStep(step.group, BLAS))
+    placed = CPU.schedules.place(CallStep(step.fused, BLAS))
     a, b = RANDOM.standard_normal((3, 4), np.float32), RANDOM.standard_normal((5, 4), np.float32)
     out = np.zeros(15, np.float32)
     values = {
@@ -144,7 +144,7 @@ def test_what_is_no_plain_product_is_never_called(name: str) -> None:
         assert isinstance(step, NestStep)
         assert able.library_calls(step) == ()
         with pytest.raises(CompileError, match="no call of blas: it is no plain product"):
-            CPU.schedules.place(CallStep(step.group, BLAS))
+            CPU.schedules.place(CallStep(step.fused, BLAS))
 
 
 def test_a_library_that_is_not_installed_is_not_called() -> None:
@@ -202,7 +202,7 @@ def test_a_genome_calls_kernels_by_the_names_of_their_loops() -> None:
 @needs_blas
 def test_cached_code_needs_the_library_when_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     step = only(stages(lambda a, b: a @ b, (30, 40), (40, 50)))
-    kernel = CPU.schedules.place(CallStep(step.group, BLAS)).kernel
+    kernel = CPU.schedules.place(CallStep(step.fused, BLAS)).kernel
     kernels.build(kernel, to_text(kernel), CPU.target)
     monkeypatch.setattr(kernels, "_built", {})
     monkeypatch.setattr(libraries, "_path", lambda: None)

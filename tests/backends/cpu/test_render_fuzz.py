@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager
 import numpy as np
 import pytest
 
-from luminal.kernel.tile_ir import Tile, to_text
+from luminal.kernel.tile_ir import Tile
+from luminal.kernel.tile_text import to_text
 from luminal.shape.expression import TRUE, Expression, Symbol, minimum, product_of
 from tests.backends.cpu.tile_builder import LoopHandle, TileBuilder, run_all
 

@@ -20,6 +20,7 @@ from luminal.expand.expand import expand
 from luminal.expand.verify import verify
 from luminal.hlir.graph import Graph
 from luminal.kernel.tile_ir import Kernel, Map, Role
+from luminal.kernel.tile_text import to_text
 from luminal.runtime.driver import Array, Driver, Place
 from luminal.runtime.executable import Executable
 from tests.backends import op_table
@@ -47,10 +48,11 @@ class BothMeanings(InterpretedDriver):
         scratch: Place | None,
     ) -> None:
         kernel = code.kernel
-        if kernel.text not in self.expanded:
-            self.expanded[kernel.text] = expand(kernel)
-            verify(self.expanded[kernel.text])
-        expanded, values = self.expanded[kernel.text], code.values(params)
+        text = to_text(kernel)
+        if text not in self.expanded:
+            self.expanded[text] = expand(kernel)
+            verify(self.expanded[text])
+        expanded, values = self.expanded[text], code.values(params)
         copies: dict[int, Array] = {}
         ran: list[bool] = []
         maps = {each.op for each in kernel.statements() if isinstance(each, Map)}

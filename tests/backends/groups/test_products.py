@@ -19,6 +19,7 @@ from luminal.errors import VerifyError
 from luminal.kernel.knobs import KnobError, as_knobs
 from luminal.kernel.product_blocks import Blocking, Products
 from luminal.kernel.product_sides import sides_of
+from luminal.kernel.tile_text import to_text
 from luminal.program.steps import NestStep
 from luminal.runtime.executable import Executable, Variant
 from luminal.shape.expression import TRUE
@@ -77,7 +78,7 @@ def products(stages: Stages, backend: Backend) -> list[Choice]:
     """Every choice of the kernels that may multiply in blocks, all placed and verified."""
     found = []
     for step in stages.partition.steps:
-        if isinstance(step, NestStep) and sides_of(step.group) is not None:
+        if isinstance(step, NestStep) and sides_of(step.fused) is not None:
             texts = placed_choices(step, backend)
             found += [(text_key(texts[()]), knobs) for knobs in texts]
     return found
@@ -130,7 +131,7 @@ def chosen(name: str, **knobs: Any) -> Executable:
     """The program of one kernel with these knobs."""
     stages = lower_by_stages(case(name).graph, backend())
     step = the_step(name)
-    key = text_key(backend().schedules.place(step).kernel.text)
+    key = text_key(to_text(backend().schedules.place(step).kernel))
     made = compiler.reschedule(stages, backend(), {key: as_knobs(knobs)}).program
     return Executable(case(name).graph, (Variant({}, backend().runner(made)),))
 

@@ -11,6 +11,7 @@ import pytest
 
 import luminal as lm
 from luminal import config
+from luminal.kernel.tile_text import to_text
 from tests.backends.opencl import devices  # noqa: F401  skips where there is none
 
 OPTIONS = lm.SearchOptions(max_candidates=40, stop_below_us=0)
@@ -41,7 +42,7 @@ def compiled(name: str, **how: Any) -> lm.Executable:
 def texts(exe: lm.Executable) -> list[str]:
     """The kernels of a program."""
     (variant,) = exe._variants
-    return [kernel.text for kernel in variant.runner.program.kernels]
+    return [to_text(kernel) for kernel in variant.runner.program.kernels]
 
 
 def seconds(exe: lm.Executable, given: dict[str, Any]) -> float:

@@ -7,7 +7,7 @@ from luminal.algebra.terms import axis_order
 from luminal.kernel.cascade import Cascade, lane_axis
 from luminal.kernel.cascade_work import Blocking, contiguous
 from luminal.kernel.cost import label
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices, Knobs, Value, as_knobs
 from luminal.kernel.loops import estimate
 from luminal.target import Target
@@ -24,47 +24,47 @@ COPIED = 8  # elements copied per step of a loop over single ones
 Plan = tuple[str, Blocking]
 
 
-def cascade_blocks(group: Group, cascade: Cascade, target: Target, knobs: Knobs = ()) -> Plan:
+def cascade_blocks(fused: Fused, cascade: Cascade, target: Target, knobs: Knobs = ()) -> Plan:
     """What vectors run along ("lanes" or "steps"), and the blocks; CompileError for a knob not
     legal here.
     """
-    choices = Choices(label(group), knobs)
-    found = plan(group, cascade, target, choices)
+    choices = Choices(label(fused), knobs)
+    found = plan(fused, cascade, target, choices)
     choices.finish()
     return found
 
 
-def cascade_space(group: Group, cascade: Cascade, target: Target) -> tuple[Knobs, ...]:
+def cascade_space(fused: Fused, cascade: Cascade, target: Target) -> tuple[Knobs, ...]:
     """The placements worth timing, each once: () first, then those that make one choice otherwise,
     for either axis along which vectors can run.
     """
     found: dict[Plan, Knobs] = {}
-    first = _offered(group, cascade, target, ())
+    first = _offered(fused, cascade, target, ())
     for along in first["along"]:
         base = () if along == first["along"][0] else (("along", along),)
-        offered = _offered(group, cascade, target, base)
+        offered = _offered(fused, cascade, target, base)
         single = [(name, value) for name, values in offered.items() for value in values[1:]]
         for change in ((), *((pair,) for pair in single if pair[0] != "along")):
             knobs = as_knobs(dict((*base, *change)))
-            choices = Choices(label(group), knobs)
-            found.setdefault(plan(group, cascade, target, choices), knobs)
+            choices = Choices(label(fused), knobs)
+            found.setdefault(plan(fused, cascade, target, choices), knobs)
     return tuple(found.values())
 
 
 def _offered(
-    group: Group, cascade: Cascade, target: Target, knobs: Knobs
+    fused: Fused, cascade: Cascade, target: Target, knobs: Knobs
 ) -> dict[str, tuple[Value, ...]]:
-    choices = Choices(label(group), knobs)
-    plan(group, cascade, target, choices)
+    choices = Choices(label(fused), knobs)
+    plan(fused, cascade, target, choices)
     return choices.offered
 
 
-def plan(group: Group, cascade: Cascade, target: Target, choices: Choices) -> Plan:
+def plan(fused: Fused, cascade: Cascade, target: Target, choices: Choices) -> Plan:
     """The choices that are made when they are asked for."""
     lane = lane_axis(cascade)
     width = target.vector_lanes(cascade.first.args[0].dtype.size)
     positions = 1 if lane is None else estimate(extent_of((lane,)))
-    along = choices.pick("along", *_directions(group, cascade, positions))
+    along = choices.pick("along", *_directions(fused, cascade, positions))
     if along == "lanes":
         whole = LANE_VECTORS * width
         # Half a block loses less than contractions that are done again in each sweep.
@@ -109,12 +109,12 @@ def _fits(cascade: Cascade, block: int, target: Target) -> bool:
     return cascade.sweeps == 1 or 2 * size <= target.l2_bytes
 
 
-def _directions(group: Group, cascade: Cascade, positions: int) -> tuple[str, tuple[str, ...]]:
+def _directions(fused: Fused, cascade: Cascade, positions: int) -> tuple[str, tuple[str, ...]]:
     """What vectors run along by rule, and the other where there is one."""
     if positions == 1:
         return "steps", ()
     (x,) = cascade.first.args
-    lie = not cascade.inner and all(contiguous(group, x, a) for a in cascade.steps)
+    lie = not cascade.inner and all(contiguous(fused, x, a) for a in cascade.steps)
     if positions <= FEW_LANES or lie:
         return "steps", ("lanes",)
     return "lanes", ("steps",)

@@ -1,4 +1,4 @@
-"""What the rules of a schedule look at: the same for all schedules of a group."""
+"""What the rules of a schedule look at: the same for all schedules of a fused kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from luminal.algebra.terms import Term
 from luminal.backends.cpu.schedule.lanes import Lanes
 from luminal.backends.cpu.schedule.strips import Strips
 from luminal.kernel.cost import label
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 from luminal.kernel.loops import Access, LoopAxis, accesses, loop_axes
 from luminal.kernel.neighbours import walked
 from luminal.target import Target
@@ -16,12 +16,12 @@ from luminal.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A group's loop axes: `grid` outside every reduction, `sequential` of reductions, `inner` of
+    """A kernel's loop axes: `grid` outside every reduction, `sequential` of reductions, `inner` of
     stores inside the grid (`ordered`: those that run in row-major order); what it reads, sums, and
     computes at a point (`operations`).
     """
 
-    group: Group
+    fused: Fused
     target: Target
     label: str
     axes: tuple[LoopAxis, ...]
@@ -36,24 +36,24 @@ class Facts:
     strips: Strips
 
     @classmethod
-    def of(cls, group: Group, target: Target) -> Facts:
-        axes, reductions = loop_axes(group), group.reductions
-        reads = accesses(group, axes)
-        stored = {a for store in group.stores for a in store.axes}
-        ordered = {a for store in group.stores for a in store.ordered}
+    def of(cls, fused: Fused, target: Target) -> Facts:
+        axes, reductions = loop_axes(fused), fused.reductions
+        reads = accesses(fused, axes)
+        stored = {a for store in fused.stores for a in store.axes}
+        ordered = {a for store in fused.stores for a in store.ordered}
         free = frozenset(stored - ordered)
         for reduction in reductions:
             free &= reduction.axes
         grid = tuple(x for x in axes if x.members[0] in free)
-        along = walked(group)
+        along = walked(fused)
         sequential = tuple(x for x in axes if any(x.is_reduced(r, along) for r in reductions))
-        dtypes = [s.dtype for s in group.stores] + [r.dtype for r in reductions]
+        dtypes = [s.dtype for s in fused.stores] + [r.dtype for r in reductions]
         widest = max(dtype.size for dtype in dtypes)
         most = target.vector_lanes(max(4, min(8, widest)))
         return cls(
-            group,
+            fused,
             target,
-            label(group),
+            label(fused),
             axes,
             reads,
             reductions,
@@ -61,7 +61,7 @@ class Facts:
             sequential,
             inner=tuple(x for x in axes if x.members[0] in stored - free),
             ordered=tuple(x for x in axes if x.members[0] in ordered),
-            operations=max(1, len(group.terms) - len(group.reads)),
+            operations=max(1, len(fused.terms) - len(fused.reads)),
             lanes=Lanes(most, grid, sequential),
-            strips=Strips(group, reads, grid, sequential, target),
+            strips=Strips(fused, reads, grid, sequential, target),
         )

@@ -16,7 +16,7 @@ DOT_TILE = 4  # rows and columns of a tile of dot products
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Judges the axes of one group: `most` lanes to a vector, results over `grid`, reductions over
+    """Judges the axes of one kernel: `most` lanes to a vector, results over `grid`, reductions over
     `sequential`.
     """
 

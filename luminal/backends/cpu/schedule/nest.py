@@ -18,7 +18,7 @@ from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.lanes import DOT_TILE, FULL, IDLE, partly
 from luminal.backends.cpu.schedule.register_tile import register_tiles
 from luminal.backends.cpu.schedule.strips import PACK_ROWS
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.loops import UNKNOWN, Access, LoopAxis
 from luminal.kernel.schedule import Schedule, TileChoice
@@ -42,9 +42,9 @@ NONE = -1  # in place of the number of a loop axis
 DOT_TILES = ("4x4", "4x2", "2x2", "2x4", "8x1", "4x1", "2x1", "1x1")
 
 
-def schedule(group: Group, target: Target, knobs: Knobs = ()) -> Schedule:
+def schedule(fused: Fused, target: Target, knobs: Knobs = ()) -> Schedule:
     """The rule-made schedule but for what `knobs` set; CompileError for a knob not legal here."""
-    return explored(Facts.of(group, target), knobs)[0]
+    return explored(Facts.of(fused, target), knobs)[0]
 
 
 def explored(facts: Facts, knobs: Knobs) -> tuple[Schedule, Choices]:
@@ -90,7 +90,7 @@ class _Rules:
     def pick_axis(
         self, name: str, rule: LoopAxis | None, others: Sequence[LoopAxis]
     ) -> LoopAxis | None:
-        """A loop axis, by its number among the group's, or none."""
+        """A loop axis, by its number among the kernel's, or none."""
 
         def number(loop: LoopAxis | None) -> int:
             return NONE if loop is None else self.axes.index(loop)

@@ -15,7 +15,7 @@ from luminal.errors import CompileError
 from luminal.kernel.cost import label
 from luminal.kernel.custom import place_custom
 from luminal.kernel.evaluate import Placed
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.place_cascade import place_cascade
 from luminal.kernel.placement import place
@@ -54,37 +54,37 @@ class VectorSchedules:
     def space(self, step: KernelStep | CustomStep) -> tuple[Knobs, ...]:
         """The schedules of a kernel worth timing, () first."""
         match step:
-            case NestStep(group):
-                return nest_space(group, self.target)
-            case CascadeStep(group, cascade):
-                return cascade_space(group, cascade, self.target)
+            case NestStep(fused):
+                return nest_space(fused, self.target)
+            case CascadeStep(fused, cascade):
+                return cascade_space(fused, cascade, self.target)
             case ScanStep() | SortStep() | CallStep() | CustomStep():
                 return ((),)
 
     def _place(self, step: KernelStep | CustomStep, knobs: Knobs) -> Placed:
         match step:
-            case NestStep(group):
-                return place(group, schedule(group, self.target, knobs))
-            case CascadeStep(group, cascade):
-                blocks = cascade_blocks(group, cascade, self.target, knobs)
-                return place_cascade(group, cascade, *blocks)
-            case ScanStep(group):
-                Choices(label(group), knobs).finish()
-                width = self.target.vector_lanes(max(4, group.stores[0].term.dtype.size))
-                return place_scan(group, TileChoice(1, width), nest.CHUNK_WORK)
-            case SortStep(group):
-                Choices(label(group), knobs).finish()
-                return place_sort(group, nest.CHUNK_WORK // SORT_WORK)
-            case CallStep(group, library):
-                Choices(label(group), knobs).finish()
-                return _place_call(group, library)
+            case NestStep(fused):
+                return place(fused, schedule(fused, self.target, knobs))
+            case CascadeStep(fused, cascade):
+                blocks = cascade_blocks(fused, cascade, self.target, knobs)
+                return place_cascade(fused, cascade, *blocks)
+            case ScanStep(fused):
+                Choices(label(fused), knobs).finish()
+                width = self.target.vector_lanes(max(4, fused.stores[0].term.dtype.size))
+                return place_scan(fused, TileChoice(1, width), nest.CHUNK_WORK)
+            case SortStep(fused):
+                Choices(label(fused), knobs).finish()
+                return place_sort(fused, nest.CHUNK_WORK // SORT_WORK)
+            case CallStep(fused, library):
+                Choices(label(fused), knobs).finish()
+                return _place_call(fused, library)
             case CustomStep(attrs, operands, results):
                 Choices(attrs.kernel.name, knobs).finish()
                 return place_custom(attrs, operands, results)
 
 
-def _place_call(group: Group, library: str) -> Placed:
-    product = product_of(group)
+def _place_call(fused: Fused, library: str) -> Placed:
+    product = product_of(fused)
     if product is None:
-        raise CompileError(f"{label(group)}: no call of {library}: it is no plain product")
+        raise CompileError(f"{label(fused)}: no call of {library}: it is no plain product")
     return place_product(product, gemm(product.c.dtype, product.turned))

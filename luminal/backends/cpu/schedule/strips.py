@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from luminal.algebra.terms import Term, below
-from luminal.kernel.group import Group
+from luminal.kernel.fused import Fused
 from luminal.kernel.guards import factors
 from luminal.kernel.loops import Access, LoopAxis
 from luminal.shape.expression import Symbol
@@ -21,11 +21,11 @@ L2_WAYS = 8  # lines of one set of the second-level cache
 
 @dataclass(frozen=True, slots=True)
 class Strips:
-    """Judges the factors of a group's products; `sequential` are the reduced axes, `grid` those
+    """Judges the factors of a kernel's products; `sequential` are the reduced axes, `grid` those
     outside of all reductions.
     """
 
-    group: Group
+    fused: Fused
     accesses: Sequence[Access]
     grid: Sequence[LoopAxis]
     sequential: Sequence[LoopAxis]
@@ -40,11 +40,11 @@ class Strips:
     def shared(self, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
         """Those that depend on the columns and not on the rows, but perhaps by keys."""
         found: list[Term] = []
-        for reduction in self.group.reductions:
+        for reduction in self.fused.reductions:
             (product,) = reduction.args
-            if product.op != "Mul" or product in self.group.reads:
+            if product.op != "Mul" or product in self.fused.reads:
                 continue
-            for factor in factors(product, self.group.reads.__contains__)[1]:
+            for factor in factors(product, self.fused.reads.__contains__)[1]:
                 reads_it = not factor.axes.isdisjoint(columns.members)
                 bound = not factor.axes.isdisjoint(reduction.attrs)
                 if reads_it and bound and self.keys(factor, columns, rows) is not None:
@@ -62,7 +62,7 @@ class Strips:
             term = stack.pop()
             if own.isdisjoint(term.axes):
                 continue
-            if term in self.group.reads:
+            if term in self.fused.reads:
                 if term.dtype.is_float or not outside.isdisjoint(term.axes):
                     return None
                 found[term] = None
@@ -100,8 +100,8 @@ class Strips:
     @property
     def are_masked(self) -> bool:
         """Are there sums of products that count where a condition holds only?"""
-        is_read = self.group.reads.__contains__
-        products = [r.args[0] for r in self.group.reductions if r.args[0].op == "Mul"]
+        is_read = self.fused.reads.__contains__
+        products = [r.args[0] for r in self.fused.reductions if r.args[0].op == "Mul"]
         return any(not is_read(p) and factors(p, is_read)[0] is not None for p in products)
 
     def pay(self, columns: LoopAxis, rows: LoopAxis) -> bool:
@@ -124,12 +124,12 @@ class Strips:
 
     def is_word(self, factor: Term) -> bool:
         """Is it read as a dot takes it, in memory's dtype?"""
-        users = (r for r in self.group.reductions if factor in r.args[0].args)
-        return all(r in self.group.dots for r in users)
+        users = (r for r in self.fused.reductions if factor in r.args[0].args)
+        return all(r in self.fused.dots for r in users)
 
     def is_joined(self, access: Access) -> bool:
         """Does a dot take neighbours that lie apart?"""
-        return access.reduction in self.group.dots and access.neighbours == 1
+        return access.reduction in self.fused.dots and access.neighbours == 1
 
     def leave_contiguous(self, columns: LoopAxis, rows: LoopAxis) -> bool:
         """Does what is not packed lie side by side along the columns?"""
@@ -139,18 +139,18 @@ class Strips:
 
     def leave_computed(self, packs: Sequence[Term]) -> bool:
         """Is a factor computed (decoded of a packed weight, say) that these are not?"""
-        for reduction in self.group.reductions:
+        for reduction in self.fused.reductions:
             (product,) = reduction.args
-            if product.op != "Mul" or product in self.group.reads:
+            if product.op != "Mul" or product in self.fused.reads:
                 continue
-            for factor in factors(product, self.group.reads.__contains__)[1]:
+            for factor in factors(product, self.fused.reads.__contains__)[1]:
                 if factor not in packs and self.computed(factor) - MASKS - {"Cast"}:
                     return True
         return False
 
     def computed(self, factor: Term) -> set[str]:
         """The operations that make a factor of what is read, but for other names of its axes."""
-        return {t.op for t in self.terms(factor) if t not in self.group.reads} - {"At"}
+        return {t.op for t in self.terms(factor) if t not in self.fused.reads} - {"At"}
 
     def free(self, factors: Sequence[Term], pair: Sequence[LoopAxis]) -> list[LoopAxis]:
         """The other axes of the grid that these factors do not depend on: strips serve them all."""
@@ -176,4 +176,4 @@ class Strips:
         return False
 
     def terms(self, factor: Term) -> dict[Term, None]:
-        return below((factor,), self.group.reads.__contains__)
+        return below((factor,), self.fused.reads.__contains__)

@@ -1,4 +1,4 @@
-"""A group: the stored values that one kernel computes, and where everything it touches lies."""
+"""What is fused: the stored values of one kernel, and where everything that it touches lies."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ class Store:
 
 
 class Form(NamedTuple):
-    """What the kernel of a group depends on, but for names: groups of one `key` make one kernel.
+    """What a fused kernel depends on, but for names: those of one `key` make one kernel.
 
-    `operands` are those of the group's places, in the order in which the key numbers them.
+    `operands` are those of the fused kernel's places, in the order in which the key numbers them.
     """
 
     key: Hashable
@@ -101,7 +101,7 @@ class Form(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Group:
+class Fused:
     """One kernel to be: its stores, the terms it reads from memory, those it keeps local (the rest
     is inlined), conditions known to hold, and the dots that compute contractions.
     """
@@ -130,14 +130,14 @@ class Group:
 
 
 class _Namer:
-    """Gives the axes, terms and operands of a group names that groups alike have in common."""
+    """Gives the axes, terms and operands of a kernel the names that all alike have in common."""
 
-    def __init__(self, group: Group) -> None:
-        self.group = group
-        frames = [store.frame for store in group.stores]
+    def __init__(self, fused: Fused) -> None:
+        self.fused = fused
+        frames = [store.frame for store in fused.stores]
         frames += [place.frame for place in self.places()]
         used = set[Symbol]()
-        for term in group.terms:
+        for term in fused.terms:
             used |= term.axes
             if term.is_reduction:
                 used.update(term.attrs)
@@ -146,32 +146,32 @@ class _Namer:
         used |= {a for frame in frames for dimension in frame for a in dimension}
         self.ranks = {a: rank for rank, a in enumerate(axis_order(used))}
         self.axes = {a: axis(f"a{rank}", _extent(a)) for a, rank in self.ranks.items()}
-        self.numbers = {term: number for number, term in enumerate(group.terms)}
+        self.numbers = {term: number for number, term in enumerate(fused.terms)}
         self.operands: dict[Any, int] = {}
         self.sites: dict[int, int] = {}
 
     def places(self) -> list[Place]:
         """In the order in which operands are numbered."""
-        reads = self.group.reads
-        read = [reads[term] for term in self.group.terms if term in reads]
-        return [*read, *(store.place for store in self.group.stores)]
+        reads = self.fused.reads
+        read = [reads[term] for term in self.fused.terms if term in reads]
+        return [*read, *(store.place for store in self.fused.stores)]
 
     def form(self) -> Form:
-        group = self.group
+        fused = self.fused
         # Ids order what is placed wherever terms are sorted by them. Their ranks do the same and
-        # are alike in groups of other ids.
-        age = {term: rank for rank, term in enumerate(sorted(group.terms, key=lambda t: t.id))}
-        local, dots = group.local, group.dots
-        terms = tuple((age[t], t in local, dots.get(t), self.term(t)) for t in group.terms)
-        stores = tuple(map(self.store, group.stores))
-        key = tuple(self.axes.values()), terms, stores, group.facts
+        # are alike in kernels of other ids.
+        age = {term: rank for rank, term in enumerate(sorted(fused.terms, key=lambda t: t.id))}
+        local, dots = fused.local, fused.dots
+        terms = tuple((age[t], t in local, dots.get(t), self.term(t)) for t in fused.terms)
+        stores = tuple(map(self.store, fused.stores))
+        key = tuple(self.axes.values()), terms, stores, fused.facts
         return Form(key, tuple(self.operands))
 
     def term(self, term: Term) -> Hashable:
         # What is read is a place and no more: how another
-        # kernel computes it does not tell groups apart.
-        if term in self.group.reads:
-            return self.place(self.group.reads[term]), term.dtype
+        # kernel computes it does not tell them apart.
+        if term in self.fused.reads:
+            return self.place(self.fused.reads[term]), term.dtype
         args = tuple(self.numbers[arg] for arg in term.args)
         return term.op, term.dtype, args, self.attrs(term)
 
