@@ -1,8 +1,8 @@
-"""Which values differ between the lanes of a group, and which barriers some lanes may miss.
+"""Which values differ between the lanes of a group, and where some lanes may miss others.
 
 What is computed of the lane's number differs, as does what is loaded from where it says, or carried
-through a loop that takes other steps in other lanes. A barrier under a condition or in a loop that
-differs is one at which some lanes wait for others that never come.
+through a loop that takes other steps in other lanes. A barrier or an exchange under a condition or
+in a loop that differs is one at which some lanes wait for others that never come.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from luminal.expand.ir import (
     Apply,
     Barrier,
+    Exchange,
     If,
     Kernel,
     Load,
@@ -23,7 +24,7 @@ from luminal.expand.ir import (
 
 
 def divergent(kernel: Kernel) -> list[Statement]:
-    """The loops and ifs with a barrier inside that not all lanes of a group may come to."""
+    """The loops and ifs in which lanes meet, and that not all lanes of a group may come to."""
     if kernel.lane is None:
         return []
     varying = _varying(kernel, kernel.lane)
@@ -32,7 +33,7 @@ def divergent(kernel: Kernel) -> list[Statement]:
         for statement in kernel.statements()
         if isinstance(statement, Loop | If)
         and any(_is_among(each, varying) for each in _controls(statement))
-        and _has_barrier(statement.body)
+        and _has_meeting(statement.body)
     ]
 
 
@@ -57,6 +58,8 @@ def _flows(statement: Statement) -> Iterable[tuple[Value, Sequence[Operand]]]:
             yield out, args
         case Load(out, _, address, mask):
             yield out, (address,) if mask is None else (address, mask)
+        case Exchange(out, value):
+            yield out, (value,)
         case Loop(index):
             controls = _controls(statement)
             yield index, controls
@@ -78,8 +81,10 @@ def _is_among(operand: Operand, values: set[int]) -> bool:
     return isinstance(operand, Value) and operand.id in values
 
 
-def _has_barrier(body: Sequence[Statement]) -> bool:
+def _has_meeting(body: Sequence[Statement]) -> bool:
     return any(
-        _has_barrier(each.body) if isinstance(each, Loop | If) else isinstance(each, Barrier)
+        _has_meeting(each.body)
+        if isinstance(each, Loop | If)
+        else isinstance(each, Barrier | Exchange)
         for each in body
     )

@@ -78,6 +78,7 @@ class _Expansion:
         self.tiles = Tiles(self.b, self.index, buffers, lanes)
         if source.lanes > 1:
             self.tiles.lane, self.tiles.lanes_in_group = self.b.value(INDEX), source.lanes
+            self.tiles.together = source.together
         for loop in reversed([each for each in source.statements() if isinstance(each, Loop)]):
             self.tiles.pieces[loop.axis] = self.tiles.cut(loop)
 
@@ -100,7 +101,7 @@ class _Expansion:
         shared = (each for each in self.tiles.buffers.values() if each.space is Space.SHARED)
         return Kernel(
             params, source.buffers, scratch, size, chunks, b.close(), chunk, body,
-            source.lanes, lane, tuple(shared),
+            source.lanes, lane, tuple(shared), source.together,
         )  # fmt: skip
 
     def open_grid(self) -> Value:

@@ -1,8 +1,10 @@
-"""What the lanes of a group hold, combined through shared memory.
+"""What the lanes of a group hold, combined: from afar through shared memory, then by exchanges.
 
 A fold halves the lanes again and again: each adds what the lane half of the rest away holds, so
-that partial results meet in the order in which `tile_ir.Reduce` folds a tile. Two halvings are one
-step: a lane reads what three others hold, and all meet half as often.
+that partial results meet in the order in which `tile_ir.Reduce` folds a tile, on every device and
+whatever its lanes exchange. Two halvings are one step in memory: a lane reads what three others
+hold, and all meet half as often. The last such step is taken by all lanes, and all take part in
+exchanges, in which both of a pair add the same two: so no lane has to be told the result.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from collections.abc import Callable, Sequence
 from luminal.dtypes import DType
 from luminal.expand.access import read
 from luminal.expand.builder import integer
-from luminal.expand.casts import to_memory
-from luminal.expand.ir import Barrier, Operand
+from luminal.expand.casts import from_memory, to_memory
+from luminal.expand.ir import Barrier, Exchange, Operand
 from luminal.expand.tiles import Tiles
 from luminal.kernel.lanes import Lanes
 from luminal.kernel.tile_ir import Buffer, Role, Space
@@ -21,6 +23,7 @@ from luminal.shape.expression import const
 
 FOLDED_BYTES = 8 << 10
 """Of shared memory for a fold, at most: values beyond it take turns."""
+PARTS = 4  # values that a lane combines in a step: two halvings
 Fold = Callable[[Operand, Operand], Operand]
 
 
@@ -28,16 +31,37 @@ def fold_over_lanes(
     tiles: Tiles, lanes: Lanes, dtype: DType, values: Sequence[Operand], fold: Fold
 ) -> list[Operand]:
     """Each value combined over the lanes of one digit; all of these lanes get the results."""
-    most = max(1, FOLDED_BYTES // (tiles.lanes_in_group * dtype.size))
+    near = min(lanes.count, max(1, tiles.together // lanes.stride))
+    most = len(values)
+    if near < lanes.count:
+        most = max(1, FOLDED_BYTES // (tiles.lanes_in_group * dtype.size))
     folded: list[Operand] = []
     for first in range(0, len(values), most):
-        folded += _folded(tiles, lanes, dtype, values[first : first + most], fold)
+        some = values[first : first + most]
+        if near < lanes.count:
+            some = _from_afar(tiles, lanes, near, dtype, some, fold)
+        folded += [_exchanged(tiles, lanes.stride, near, dtype, value, fold) for value in some]
     return folded
 
 
-def _folded(
-    tiles: Tiles, lanes: Lanes, dtype: DType, values: Sequence[Operand], fold: Fold
+def _exchanged(
+    tiles: Tiles, stride: int, near: int, dtype: DType, value: Operand, fold: Fold
+) -> Operand:
+    """A value combined over the lanes of a digit's last part, which exchange theirs."""
+    b = tiles.b
+    while near > 1:
+        near //= 2
+        own = to_memory(b, dtype, value)
+        other = b.value(own.type)
+        b.emit(Exchange(other, own, near * stride))
+        value = fold(value, from_memory(b, dtype, other))
+    return value
+
+
+def _from_afar(
+    tiles: Tiles, lanes: Lanes, near: int, dtype: DType, values: Sequence[Operand], fold: Fold
 ) -> list[Operand]:
+    """Values combined, of the lanes of one digit, over those alike in its last part, `near`."""
     b, size, lane = tiles.b, tiles.lanes_in_group, tiles.lane
     assert lane is not None
     name = _memory(tiles, dtype, len(values) * size)
@@ -46,19 +70,21 @@ def _folded(
     for distance, value in zip(own, values, strict=True):
         b.store(name, lane, to_memory(b, dtype, value), None, distance)
     left, place = lanes.count, tiles.digit(lanes)
-    while left > 1:
+    while left > PARTS * near:
         b.emit(Barrier())
-        parts = min(4, left)
-        left //= parts
+        left //= PARTS
         mask = tiles.index.op("lt", place, left)
-        further = range(left * lanes.stride, parts * left * lanes.stride, left * lanes.stride)
+        further = range(left * lanes.stride, PARTS * left * lanes.stride, left * lanes.stride)
         rest = [[read(tiles, name, (lane, at + k), mask) for k in further] for at in own]
         values = [_halved([x, *others], fold) for x, others in zip(values, rest, strict=True)]
         for distance, value in zip(own, values, strict=True):
             b.store(name, lane, to_memory(b, dtype, value), mask, distance)
     b.emit(Barrier())
-    start = tiles.index.op("sub", lane, tiles.index.op("mul", place, integer(lanes.stride)))
-    return [read(tiles, name, (start, distance), None) for distance in own]
+    beyond = tiles.index.op("sub", place, tiles.index.op("and", place, near - 1))
+    start = tiles.index.op("sub", lane, tiles.index.op("mul", beyond, integer(lanes.stride)))
+    parts = range(0, left * lanes.stride, near * lanes.stride)
+    rest = [[read(tiles, name, (start, at + k), None) for k in parts] for at in own]
+    return [_halved(each, fold) for each in rest]
 
 
 def _halved(parts: list[Operand], fold: Fold) -> Operand:

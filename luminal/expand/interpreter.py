@@ -20,6 +20,7 @@ from luminal.expand.ir import (
     Apply,
     Barrier,
     Constant,
+    Exchange,
     If,
     Kernel,
     Load,
@@ -32,7 +33,7 @@ from luminal.expand.ir import (
     headline,
     memory_dtype,
 )
-from luminal.expand.lockstep import Accesses, in_turns
+from luminal.expand.lockstep import Accesses, Lane, in_turns
 from luminal.expand.operations import OPERATIONS
 from luminal.kernel.tile_ir import Buffer
 
@@ -108,23 +109,25 @@ class _Interpreter:
             lanes.append(lane.alone())
         in_turns(lanes, self.accesses)
 
-    def alone(self) -> Iterator[Statement]:
-        """All that one lane does; gives the barriers that it comes to."""
+    def alone(self) -> Lane:
+        """All that one lane does; it stops where it meets others."""
         self.body(self.kernel.setup)
-        yield from self.to_barriers(self.kernel.body)
+        yield from self.to_meetings(self.kernel.body)
 
-    def to_barriers(self, body: Sequence[Statement]) -> Iterator[Statement]:
-        """As `body`, with a stop at each barrier."""
+    def to_meetings(self, body: Sequence[Statement]) -> Lane:
+        """As `body`, with a stop at each barrier and exchange."""
         for statement in body:
             match statement:
                 case Barrier():
-                    yield statement
+                    yield statement, None
+                case Exchange(out, value):
+                    self.values[out.id] = yield statement, self.value(value)
                 case Loop():
                     for _ in self.trips(statement):
-                        yield from self.to_barriers(statement.body)
+                        yield from self.to_meetings(statement.body)
                 case If():
                     if self.taken(statement):
-                        yield from self.to_barriers(statement.body)
+                        yield from self.to_meetings(statement.body)
                     self.choose(statement)
                 case _:
                     self.RULES[type(statement)](self, statement)

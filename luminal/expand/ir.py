@@ -187,7 +187,18 @@ class Barrier:
     """
 
 
-Statement = Apply | Load | Store | Loop | If | Barrier
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """`out` is what `value` is in the lane whose number differs in the bit `distance`, a power of
+    two below the kernel's `together`. All lanes come by, as at a Barrier; no memory is ordered.
+    """
+
+    out: Value
+    value: Operand
+    distance: int
+
+
+Statement = Apply | Load | Store | Loop | If | Barrier | Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +227,7 @@ class Kernel:
 
     With more than one of `lanes` a worker is a group of them: each runs all statements, knows its
     number by `lane`, and shares with the others the `shared` buffers, as it does the scratch.
+    Those whose numbers are alike down to the last `together` may Exchange values.
     """
 
     params: tuple[Param, ...]
@@ -229,6 +241,7 @@ class Kernel:
     lanes: int = 1
     lane: Value | None = None
     shared: tuple[Buffer, ...] = ()
+    together: int = 1
 
     @cached_property
     def text(self) -> str:
@@ -255,6 +268,7 @@ def _written(kernel: Kernel) -> str:
         f"{_typed(p.value)} = {p.symbol} in {p.symbol.lo}..{p.symbol.hi}" for p in kernel.params
     )
     group = "" if kernel.lane is None else f" by groups of {kernel.lanes}, {_typed(kernel.lane)}"
+    group += f", {kernel.together} together" if kernel.together > 1 else ""
     lines = [f"kernel({', '.join(params)}){group} {{"]
     for buffer in kernel.buffers:
         lines.append(f"  {buffer.role.value} {buffer.name}: {buffer.dtype}[{buffer.size}]")
@@ -311,6 +325,8 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
                 _block(statement.body, indent + "  ", lines)
             case Barrier():
                 lines.append(f"{indent}barrier")
+            case Exchange(out, value, distance):
+                lines.append(f"{indent}{_typed(out)} = {value} of the lane {distance} away")
 
 
 def _typed(value: Value) -> str:

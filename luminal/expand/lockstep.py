@@ -1,19 +1,25 @@
 """The lanes of a group as the interpreter runs them: each by itself from barrier to barrier.
 
 Between two barriers lanes run in any order, so no lane may touch what another one writes there; and
-all lanes must come to the same barrier, the same number of times.
+all lanes must come to the same barrier, the same number of times. So must they to an exchange, but
+that orders no memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from luminal.errors import VerifyError
-from luminal.expand.ir import Load, Statement, Store, headline
+from luminal.expand.ir import Barrier, Exchange, Load, Statement, Store, headline
 
 Place = tuple[str, int]
 """An element of a buffer."""
+Lane = Generator[tuple[Barrier | Exchange, Any], Any, None]
+"""What a lane does from one meeting to the next: it brings a value to an exchange, and is sent
+another lane's.
+"""
 
 
 @dataclass
@@ -62,16 +68,35 @@ class Accesses:
         self.read_by_more.clear()
 
 
-def in_turns(lanes: Sequence[Iterator[Statement]], accesses: Accesses) -> None:
-    """Runs lanes, which give the barriers they come to, to their ends."""
-    while True:
-        met = [next(lane, None) for lane in lanes]
-        accesses.clear()
-        if met[0] is None and all(each is None for each in met):
-            return
-        for number, barrier in enumerate(met):
-            if barrier is not met[0]:
-                raise VerifyError(
-                    f"expanded IR: lanes 0 and {number} do not meet at one barrier; put it where "
-                    "all come by"
-                )
+def in_turns(lanes: Sequence[Lane], accesses: Accesses) -> None:
+    """Runs lanes to their ends, all from one meeting to the next."""
+    brought = [next(lane, None) for lane in lanes]
+    while (first := brought[0]) is not None:
+        meeting = first[0]
+        for number, each in enumerate(brought):
+            if each is None or each[0] is not meeting:
+                raise _missed(number)
+        sent = [each[1] for each in brought if each is not None]
+        if isinstance(meeting, Exchange):
+            sent = [sent[number ^ meeting.distance] for number in range(len(sent))]
+        else:
+            accesses.clear()
+        brought = [_resumed(*each) for each in zip(lanes, sent, strict=True)]
+    late = next((number for number, each in enumerate(brought) if each is not None), None)
+    if late is not None:
+        raise _missed(late)
+
+
+def _resumed(lane: Lane, sent: Any) -> tuple[Barrier | Exchange, Any] | None:
+    """Where it comes to next; None: to its end."""
+    try:
+        return lane.send(sent)
+    except StopIteration:
+        return None
+
+
+def _missed(number: int) -> VerifyError:
+    return VerifyError(
+        f"expanded IR: lanes 0 and {number} do not meet at one barrier or exchange; put it where "
+        "all come by"
+    )

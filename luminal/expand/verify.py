@@ -21,6 +21,7 @@ from luminal.expand.ir import (
     Apply,
     Barrier,
     Constant,
+    Exchange,
     If,
     Kernel,
     Load,
@@ -69,12 +70,14 @@ class _Verifier:
             self.define(param.value)
         if (kernel.lane is None) != (kernel.lanes == 1):
             self.fail(f"it has {kernel.lanes} lanes; only a kernel of several has a lane's number")
+        if kernel.together < 1 or kernel.lanes % kernel.together or kernel.together.bit_count() > 1:
+            self.fail(f"{kernel.together} of {kernel.lanes} lanes exchange; take a power of two")
         if kernel.lane is not None:
             self.typed(kernel.lane, INDEX)
             self.define(kernel.lane)
         for statement in divergent(kernel):
             self.line = statement
-            self.fail("some lanes may come to a barrier in it and others not; put it outside")
+            self.fail("some lanes may meet in it and others not; put that outside")
         self.line = "kernel"
         scratch = [each.buffer for each in kernel.scratch]
         for buffer in (*kernel.buffers, *scratch, *kernel.shared):
@@ -262,6 +265,16 @@ class _Verifier:
         if self.kernel.lane is None:
             self.fail("there is one lane, which waits for nobody; leave the barrier out")
 
+    def exchange(self, statement: Exchange) -> None:
+        type_, distance = self.operand(statement.value).type, statement.distance
+        self.typed(statement.out, type_)
+        if type_.lanes > 1 or memory_dtype(type_.dtype) != type_.dtype:
+            self.fail(f"lanes exchange single elements as they lie in memory, not {type_}")
+        if not 0 < distance < self.kernel.together or distance.bit_count() > 1:
+            together = self.kernel.together
+            self.fail(f"{together} lanes exchange; take a power of two below for a distance")
+        self.define(statement.out)
+
     RULES: Mapping[type, Callable[..., None]] = {
         Apply: apply,
         Load: load,
@@ -269,6 +282,7 @@ class _Verifier:
         Loop: loop,
         If: branch,
         Barrier: barrier,
+        Exchange: exchange,
     }
 
 

@@ -13,8 +13,9 @@ stored.
 A kernel with loops bound to lanes is run by groups: a chunk of the grid by all lanes of one. Every
 lane takes every step of every loop, so that all meet at each barrier; of a tile it handles the
 positions that are its own. A value without an axis of lanes is the same in all of them. Reduce
-combines what lanes hold; else they learn of each other through shared memory and scratch, where a
-Barrier stands between what one lane writes and another reads.
+combines what lanes hold, as many as are `together` without memory; else they learn of each other
+through shared memory and scratch, where a Barrier stands between what one lane writes and another
+reads.
 
 Tails are guards: a tile position with `axis >= stop` is dead. Dead loads read 0, dead stores do
 nothing, dead positions leave carried values as they are. Offsets, guards and bounds are Expressions
@@ -347,7 +348,8 @@ class Kernel:
     """One launchable piece of code.
 
     `params` are the i64 parameters (dims of the program under canonical names), `buffers` the
-    operands in slot order, `scratch` this worker's working memory, shared or not.
+    operands in slot order, `scratch` this worker's working memory, shared or not. So many lanes
+    of a group as are `together`, a power of two that divides it, exchange values where they meet.
     """
 
     params: tuple[Symbol, ...]
@@ -355,6 +357,7 @@ class Kernel:
     scratch: tuple[Buffer, ...]
     grid: tuple[Grid, ...]
     body: tuple[Statement, ...]
+    together: int = 1
 
     def statements(self) -> Iterator[Statement]:
         """Every statement, outer before inner."""

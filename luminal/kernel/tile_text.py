@@ -32,6 +32,7 @@ from luminal.shape.expression import TRUE
 def to_text(kernel: Kernel) -> str:
     """The kernel as text: canonical names make it the key under which it is compiled and priced."""
     group = f" by groups of {kernel.lanes}" if kernel.lanes > 1 else ""
+    group += f", {kernel.together} together" if kernel.together > 1 else ""
     params = ", ".join(f"{p.name} in {p.lo}..{p.hi}" for p in kernel.params)
     lines = [f"kernel({params}){group} {{"]
     for buffer in (*kernel.buffers, *kernel.scratch):

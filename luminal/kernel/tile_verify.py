@@ -47,6 +47,11 @@ class _Verifier(Checks):
     def run(self) -> None:
         kernel = self.kernel
         params = frozenset(kernel.params)
+        if kernel.together < 1 or kernel.lanes % kernel.together or kernel.together.bit_count() > 1:
+            self.fail(
+                f"{kernel.together} of {kernel.lanes} lanes are together; take a power of two that "
+                "divides them"
+            )
         for buffer in (*kernel.buffers, *kernel.scratch):
             self.line = f"buffer {buffer.name}"
             if buffer.name in self.buffers:

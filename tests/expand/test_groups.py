@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from luminal.errors import VerifyError
 from luminal.expand import interpreter, ir, verify
 from luminal.expand.expand import expand
 from luminal.kernel import tile_interpreter, tile_verify
-from luminal.kernel.barriers import in_shared_memory, with_barriers
+from luminal.kernel.barriers import exchanging, in_shared_memory, with_barriers
 from luminal.kernel.lanes import Lanes
 from luminal.kernel.tile_ir import (
     Barrier,
@@ -38,8 +39,15 @@ from tests.backends.c_family.kernels import Writer, index
 F32 = dtypes.float32
 
 
-def row_sums(rows: int, n: int, lanes: int, shared_rows: int, unroll: int) -> Kernel:
-    """y[r] = sum of x[r, :], by groups that take `shared_rows` at once."""
+def row_sums(
+    rows: int, n: int, lanes: int, shared_rows: int, unroll: int, *, apart: bool = False
+) -> Kernel:
+    """y[r] = sum of x[r, :], by groups that take `shared_rows` at once; lanes of a row follow each
+    other, or those of all rows do (`apart`).
+    """
+    own, others = Lanes(lanes), Lanes(shared_rows, lanes)
+    if apart:
+        own, others = Lanes(lanes, shared_rows), Lanes(shared_rows)
     r, k, g = axis("r", rows), axis("k", n), axis("g", -(-rows // shared_rows))
     both = (r, k)
     zero, total = Tile(0, (), F32), Tile(5, (r,), F32)
@@ -47,11 +55,11 @@ def row_sums(rows: int, n: int, lanes: int, shared_rows: int, unroll: int) -> Ke
     summed = Loop(
         k, const(0), const(n),
         (Load(x, "x", r * n + k), Map(after, "Add", (before, x))),
-        (Carry(parts, zero, before, after),), unroll, 1, Lanes(lanes),
+        (Carry(parts, zero, before, after),), unroll, 1, own,
     )  # fmt: skip
     each = (summed, Reduce(total, "Add", parts, k), Store("y", r + 0, total))
     last = minimum(g * shared_rows + shared_rows, const(rows))
-    walk = Loop(r, g * shared_rows, last, each, (), 1, 1, Lanes(shared_rows, lanes))
+    walk = Loop(r, g * shared_rows, last, each, (), 1, 1, others)
     return Kernel(
         (), (Buffer("x", F32, const(rows * n)), Buffer("y", F32, const(rows), role=Role.OUT)), (),
         (Grid(g, const(-(-rows // shared_rows))),), (Literal(zero, b"\0\0\0\0"), walk),
@@ -59,15 +67,21 @@ def row_sums(rows: int, n: int, lanes: int, shared_rows: int, unroll: int) -> Ke
 
 
 @pytest.mark.parametrize("n", [1, 3, 37, 64])
-@pytest.mark.parametrize(("lanes", "shared_rows", "unroll"), [(4, 2, 2), (8, 4, 1), (2, 8, 3)])
+@pytest.mark.parametrize("together", [1, 2, 4, 16])
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(("lanes", "shared_rows", "unroll"), [(4, 4, 2), (32, 2, 1), (2, 8, 3)])
 def test_lanes_fold_in_the_order_of_a_tile(
-    n: int, lanes: int, shared_rows: int, unroll: int
+    n: int, apart: bool, together: int, lanes: int, shared_rows: int, unroll: int
 ) -> None:
-    kernel = row_sums(5, n, lanes, shared_rows, unroll)
+    kernel = exchanging(row_sums(5, n, lanes, shared_rows, unroll, apart=apart), together)
     tile_verify.verify(kernel)
     expanded = expand(kernel)
     verify.verify(expanded)
     assert expanded.lanes == kernel.lanes == lanes * shared_rows
+    assert expanded.together == together
+    exchanges = [each for each in expanded.statements() if isinstance(each, ir.Exchange)]
+    near = max(1, together // shared_rows) if apart else together
+    assert len(exchanges) == int(math.log2(min(lanes, near)))
     x = np.random.default_rng(n).standard_normal(5 * n).astype(np.float32)
     first, second = np.zeros(5, np.float32), np.zeros(5, np.float32)
     tile_interpreter.run(kernel, {"x": x, "y": first}, {})
@@ -145,7 +159,7 @@ def test_a_barrier_that_some_lanes_miss_is_refused(kind: str) -> None:
         body = ir.Loop(w.new(dtypes.int64), index(0), lane, 1, (), (ir.Barrier(),))
     w.body = [body]
     kernel = replace(grouped(w, lane), setup=setup)
-    refused(kernel, "some lanes may come to a barrier in it and others not")
+    refused(kernel, "some lanes may meet in it and others not; put")
     with pytest.raises(VerifyError, match=r"lanes 0 and [12] do not meet"):
         interpreter.run(kernel, {"y": np.zeros(1, np.int64)}, {"n": 1})
 
@@ -158,6 +172,51 @@ def test_a_condition_that_all_lanes_share_may_hold_a_barrier() -> None:
     kernel = grouped(w, lane)
     verify.verify(kernel)
     interpreter.run(kernel, {"y": np.zeros(1, np.int64)}, {"n": 1})
+
+
+def test_lanes_exchange_values_but_learn_nothing_of_memory() -> None:
+    w = Writer()
+    lane, got = w.new(dtypes.int64), w.new(dtypes.int64)
+    w.body.append(ir.Exchange(got, lane, 2))
+    w.store("y", lane, got)
+    kernel = replace(grouped(w, lane), together=4)
+    verify.verify(kernel)
+    y = np.zeros(4, np.int64)
+    interpreter.run(kernel, {"y": y}, {"n": 4}, range(1))
+    assert [*y] == [2, 3, 0, 1]
+    store, load = ir.Store("s", lane, got), ir.Load(w.new(dtypes.int64), "s", got)
+    exchange, again = kernel.body[0], ir.Exchange(w.new(dtypes.int64), got, 1)
+    race = replace(kernel, body=(exchange, store, again, load))
+    verify.verify(race)
+    with pytest.raises(VerifyError, match=r"lane \d reads s.*put a barrier between them"):
+        interpreter.run(race, {"y": y}, {"n": 4}, range(1))
+
+
+@pytest.mark.parametrize(("distance", "together"), [(4, 4), (3, 4), (0, 4), (1, 1)])
+def test_an_exchange_reaches_lanes_that_are_together(distance: int, together: int) -> None:
+    w = Writer()
+    lane = w.new(dtypes.int64)
+    w.body.append(ir.Exchange(w.new(dtypes.int64), lane, distance))
+    kernel = replace(grouped(w, lane), together=together)
+    refused(kernel, f"{together} lanes exchange; take a power of two below")
+
+
+def test_an_exchange_that_some_lanes_miss_is_refused() -> None:
+    w = Writer()
+    lane = w.new(dtypes.int64)
+    half = w.apply("lt", lane, index(2))
+    w.body.append(ir.If(half, (), (ir.Exchange(w.new(dtypes.int64), lane, 1),)))
+    kernel = replace(grouped(w, lane), together=4)
+    refused(kernel, "some lanes may meet in it and others not")
+    with pytest.raises(VerifyError, match="lanes 0 and 2 do not meet"):
+        interpreter.run(kernel, {"y": np.zeros(1, np.int64)}, {"n": 1})
+
+
+@pytest.mark.parametrize("together", [0, 3, 64])
+def test_rows_of_lanes_divide_groups(together: int) -> None:
+    kernel = replace(row_sums(5, 9, 16, 2, 1), together=together)
+    with pytest.raises(VerifyError, match=f"{together} of 32 lanes are together"):
+        tile_verify.verify(kernel)
 
 
 def test_a_barrier_needs_a_group() -> None:

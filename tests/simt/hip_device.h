@@ -26,10 +26,13 @@ static __device__ inline void __syncthreads() {
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
-static __device__ inline float __shfl_xor(float value, int bits) {
+template <class T> static __device__ inline T __shfl_xor(T value, int bits) {
     int lane = __builtin_amdgcn_mbcnt_hi(-1, __builtin_amdgcn_mbcnt_lo(-1, 0));
-    int moved = __builtin_amdgcn_ds_bpermute((lane ^ bits) * 4, __builtin_bit_cast(int, value));
-    return __builtin_bit_cast(float, moved);
+    int words[(sizeof(T) + 3) / 4] = {};
+    __builtin_memcpy(words, &value, sizeof(T));
+    for (int& word : words) word = __builtin_amdgcn_ds_bpermute((lane ^ bits) * 4, word);
+    __builtin_memcpy(&value, words, sizeof(T));
+    return value;
 }
 
 static __device__ inline int atomicAdd(int* at, int value) {

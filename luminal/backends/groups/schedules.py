@@ -19,7 +19,7 @@ from luminal.backends.cpu.schedule.steps import VectorSchedules
 from luminal.backends.groups import cascades, nests, rows
 from luminal.backends.groups.facts import Groups
 from luminal.backends.groups.products import ProductChoices
-from luminal.kernel.barriers import in_shared_memory, with_barriers
+from luminal.kernel.barriers import exchanging, in_shared_memory, with_barriers
 from luminal.kernel.cost import label
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.knobs import Choices, Knobs
@@ -79,9 +79,12 @@ class GroupSchedules:
         return nearby(explore, (*COMBINED, *SCALAR_COMBINED))
 
     def by_groups(self, kernel: Kernel) -> Kernel:
-        """The kernel with what its lanes share in shared memory, if it fits, behind barriers."""
+        """The kernel with what its lanes share in shared memory, if it fits, behind barriers, or
+        exchanged.
+        """
         most = self.groups.shared_bytes - FOLD_BYTES
-        return with_barriers(in_shared_memory(kernel, most))
+        kernel = with_barriers(in_shared_memory(kernel, most))
+        return exchanging(kernel, self.groups.together)
 
     def facts(self, step: Step) -> Facts | None:
         """What the rules of a nest look at."""

@@ -14,6 +14,7 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import Driver
 
 LANES = 128  # of a group of a GPU where nothing speaks for others
+ROW = 16  # lanes of a GPU that exchange values, where a kernel may say how many do
 
 
 class OpenCl(CBackend):
@@ -38,7 +39,8 @@ def current(number: int = 0) -> OpenCl:
     is_gpu = platforms.is_gpu(device)
     lanes = LANES if is_gpu else device.native_vector_width_float
     most = device.max_work_group_size
-    groups = Groups(lanes, most, shared, is_rule=lanes > 1, in_vectors=not is_gpu)
+    together = ROW if is_gpu and platforms.exchanges(device) else 1  # CPUs take a call for that
+    groups = Groups(lanes, most, shared, lanes > 1, together, in_vectors=not is_gpu)
     target = machine("opencl", units, shared, device.global_mem_cache_size)
     costs_of = device_costs.gpu if is_gpu else device_costs.cores
     return OpenCl(target, number, groups, costs_of)

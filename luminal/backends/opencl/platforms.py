@@ -58,6 +58,12 @@ def is_gpu(device: Any) -> bool:
     return bool(device.type & cl.device_type.GPU)
 
 
+def exchanges(device: Any) -> bool:
+    """Do lanes of a device of pyopencl exchange values, in rows of which a kernel says how long?"""
+    needed = {"cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size"}
+    return needed <= set(device.extensions.split())
+
+
 def _found() -> tuple[Any, ...]:
     import pyopencl as cl
 

@@ -37,11 +37,15 @@ class CudaCpp(Dialect):
     groups = "gridDim.x"
     lane = "threadIdx.x"
     barrier = "__syncthreads();"
+    lane_in_rows = lane
+    exchanged = "__shfl_xor_sync(0xffffffffu, {value}, {distance})"
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
         return SAME_BYTES
 
-    def signature(self, pointers: Sequence[str], integers: Sequence[str], lanes: int) -> str:
+    def signature(
+        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, together: int
+    ) -> str:
         memory = [f"unsigned char *{name}" for name in pointers]
         values = [f"const long long {name}" for name in integers]
         bound = f"{self.bound(lanes)} " if lanes > 1 else ""

@@ -20,7 +20,9 @@ class Dialect(ABC):
     literal of i64, u32, u64 and f32. `space` stands before a type in global memory, `inline` before
     a function, `shared_space` before a variable in a group's memory; `worker` and `workers` are the
     number of this worker and of all, `group` and `groups` those of groups, `lane` that of a lane in
-    its group, and `barrier` is a statement at which all of a group meet. A kernel's integers are
+    its group, and `barrier` is a statement at which all of a group meet. Where lanes exchange
+    values, `lane_in_rows` numbers them so that those of a row follow each other, and `exchanged` is
+    {value} of the lane whose number differs in the bit {distance}. A kernel's integers are
     parameters each, or lie in memory in a row (`integers_in_memory`). `not_unrolled` stands before
     a loop whose trips meet at a barrier, where a compiler would unroll it.
 
@@ -40,6 +42,8 @@ class Dialect(ABC):
     groups: str
     lane: str
     barrier: str
+    lane_in_rows: str
+    exchanged: str
     integers_in_memory: bool = False
     not_unrolled: str = ""
 
@@ -48,14 +52,21 @@ class Dialect(ABC):
         """What stands before everything else in the text of a kernel that computes in these."""
 
     @abstractmethod
-    def signature(self, pointers: Sequence[str], integers: Sequence[str], lanes: int) -> str:
+    def signature(
+        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, together: int
+    ) -> str:
         """The kernel's, for memory under these names, then i64 values under these (where they lie
-        in memory, under the name INTEGERS). Of more than one of `lanes` its groups consist.
+        in memory, under the name INTEGERS). Of more than one of `lanes` its groups consist, in
+        rows of which more than one, `together`, exchange values.
         """
 
     @abstractmethod
     def bitcast(self, dtype: DType, value: str) -> str:
         """The same bytes as another dtype of this size."""
+
+    def exchange(self, dtype: DType, value: str, distance: int) -> str:
+        """A value of this dtype as another lane has it."""
+        return self.exchanged.format(value=value, distance=distance)
 
     def function(self, operation: str, dtype: DType) -> str:
         """The name of the function for an operation of expanded IR on floats of this dtype."""

@@ -9,6 +9,7 @@ class Hip(CudaCpp):
     """AMD's names are NVIDIA's."""
 
     name = "HIP"
+    exchanged = "__shfl_xor({value}, {distance})"
     not_unrolled = "#pragma unroll 1"
     """Else clang writes out all blocks of a product and loads them together: 256 registers where 61
     do, and 149 more in memory (gfx1100).

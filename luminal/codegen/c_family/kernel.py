@@ -25,6 +25,7 @@ from luminal.expand.expand import expand
 from luminal.expand.ir import (
     Apply,
     Barrier,
+    Exchange,
     If,
     Kernel,
     Load,
@@ -112,7 +113,7 @@ class _Walk:
             for dtype in self._compared()
         ]
         self.lines += [dialect.head(_dtypes(kernel)), *filter(None, extremes)]
-        self.lines += [dialect.signature(pointers, integers, kernel.lanes), "{"]
+        self.lines += [dialect.signature(pointers, integers, kernel.lanes, kernel.together), "{"]
         self.depth = 1
         for buffer, pointer in zip(kernel.buffers, pointers, strict=False):
             constant = "const " if buffer.role is Role.IN else ""
@@ -143,7 +144,8 @@ class _Walk:
             self._put(f"{dialect.shared_space}{element} {buffer.name}[{size}];")
         self._put(f"const {index} worker = {worker}, workers = {workers};")
         if kernel.lane is not None:
-            self._put(f"const {index} v{kernel.lane.id} = {dialect.lane};")
+            lane = dialect.lane if kernel.together == 1 else dialect.lane_in_rows
+            self._put(f"const {index} v{kernel.lane.id} = {lane};")
 
     def _compared(self) -> Iterator[DType]:
         """The dtypes of which greater or lesser ones are taken."""
@@ -190,6 +192,9 @@ class _Walk:
                     self._if(statement)
                 case Barrier():
                     self._put(self.dialect.barrier)
+                case Exchange(out, value, distance):
+                    text = self.dialect.exchange(out.type.dtype, self._operand(value), distance)
+                    self._define(out, text)
 
     def _apply(self, statement: Apply) -> None:
         args = [self._operand(arg) for arg in statement.args]

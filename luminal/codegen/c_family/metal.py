@@ -19,15 +19,17 @@ HEAD = """#include <metal_stdlib>
 using namespace metal;"""
 
 
-NUMBERS = (
-    {"position": "thread_position_in_grid", "positions": "threads_per_grid"},
-    {
-        "group": "threadgroup_position_in_grid",
-        "groups": "threadgroups_per_grid",
-        "lane": "thread_position_in_threadgroup",
-    },
-)
-"""Parameters that say which worker this is: without groups, and by groups."""
+ALONE = {"position": "thread_position_in_grid", "positions": "threads_per_grid"}
+GROUPS = {"group": "threadgroup_position_in_grid", "groups": "threadgroups_per_grid"}
+LANE = {"lane": "thread_position_in_threadgroup"}
+ROWS = {
+    "row": "simdgroup_index_in_threadgroup",
+    "row_lanes": "threads_per_simdgroup",
+    "row_lane": "thread_index_in_simdgroup",
+}
+"""Parameters that say which worker this is: without groups, and by groups, whose lanes are numbered
+or found in their rows.
+"""
 
 
 class MetalC(Dialect):
@@ -48,18 +50,28 @@ class MetalC(Dialect):
     groups = "groups"
     lane = "lane"
     barrier = "threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);"
+    lane_in_rows = "row * row_lanes + row_lane"
+    exchanged = "simd_shuffle_xor({value}, {distance})"
     integers_in_memory = True
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
         return HEAD
 
-    def signature(self, pointers: Sequence[str], integers: Sequence[str], lanes: int) -> str:
+    def signature(
+        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, together: int
+    ) -> str:
         memory = [f"device uchar *{name} [[buffer({n})]]" for n, name in enumerate(pointers)]
         values = f"constant long *{INTEGERS} [[buffer({len(pointers)})]]"
-        by_groups = lanes > 1
-        size = f"[[max_total_threads_per_threadgroup({lanes})]] " if by_groups else ""
-        place = [f"uint {name} [[{attribute}]]" for name, attribute in NUMBERS[by_groups].items()]
+        size = f"[[max_total_threads_per_threadgroup({lanes})]] " if lanes > 1 else ""
+        numbers = {**GROUPS, **(ROWS if together > 1 else LANE)} if lanes > 1 else ALONE
+        place = [f"uint {name} [[{attribute}]]" for name, attribute in numbers.items()]
         return f"{size}kernel void {KERNEL}({', '.join([*memory, values, *place])})"
+
+    def exchange(self, dtype: DType, value: str, distance: int) -> str:
+        if dtype.size < 8:
+            return super().exchange(dtype, value, distance)
+        words = super().exchange(dtype, f"as_type<int2>({value})", distance)  # no 64 bits at once
+        return self.bitcast(dtype, words)
 
     def bitcast(self, dtype: DType, value: str) -> str:
         return f"as_type<{self.types[dtype.short]}>({value})"

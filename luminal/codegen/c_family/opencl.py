@@ -43,6 +43,8 @@ class OpenClC(Dialect):
     groups = "get_num_groups(0)"
     lane = "get_local_id(0)"
     barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
+    lane_in_rows = "get_sub_group_id() * get_max_sub_group_size() + get_sub_group_local_id()"
+    exchanged = "sub_group_shuffle_xor({value}, {distance}u)"
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
         lines = ["#pragma OPENCL FP_CONTRACT OFF"]
@@ -55,10 +57,14 @@ class OpenClC(Dialect):
                 lines.append(FMOD.format(type=name, dtype=dtype, suffix=suffix))
         return "\n".join(lines)
 
-    def signature(self, pointers: Sequence[str], integers: Sequence[str], lanes: int) -> str:
+    def signature(
+        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, together: int
+    ) -> str:
         memory = [f"global uchar *{name}, const long {name}_offset" for name in pointers]
         values = [f"const long {name}" for name in integers]
         size = f"__attribute__((reqd_work_group_size({lanes}, 1, 1))) " if lanes > 1 else ""
+        if together > 1:
+            size += f"__attribute__((intel_reqd_sub_group_size({together}))) "
         return f"kernel {size}void {KERNEL}({', '.join([*memory, *values])})"
 
     def function(self, operation: str, dtype: DType) -> str:

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from luminal.backends.opencl import platforms
 from luminal.codegen.c_family.kernel import Spelled, spell, spell_tiles
 from luminal.expand import ir
 from luminal.expand.expand import expand
-from luminal.kernel.barriers import in_shared_memory, with_barriers
+from luminal.kernel.barriers import exchanging, in_shared_memory, with_barriers
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
 from luminal.runtime.driver import Driver, Place
@@ -21,6 +22,8 @@ from tests.simt.launching import DeviceFault
 
 KERNELS = {
     "row sums": row_sums(5, 37, 8, 4, 2),
+    "row sums, exchanged": exchanging(row_sums(5, 37, 16, 4, 2), 16),
+    "row sums, exchanged from row to row": exchanging(row_sums(5, 37, 16, 2, 2), 4),
     "reversal": with_barriers(in_shared_memory(reversal(), 1000)),
     "reversal in scratch": with_barriers(reversal()),
 }
@@ -55,6 +58,9 @@ def tiles(name: str) -> Driver:
 @pytest.mark.parametrize("name", DIALECTS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_groups_share_their_work(name: str, kernel: str) -> None:
+    by_exchange = KERNELS[kernel].together > 1
+    if by_exchange and name == "opencl" and not platforms.exchanges(platforms.devices()[0]):
+        pytest.skip("lanes exchange no values on this device of OpenCL")
     launched(tiles(name), KERNELS[kernel])
 
 
