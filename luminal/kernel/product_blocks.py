@@ -6,7 +6,8 @@ once a block; each lane holds a tile of the results in registers, so that an ele
 memory serves as many multiplications as the tile has rows, or columns.
 
 What a factor is made of does not matter: whoever copies an element computes it, so positions of
-convolutions, masks, gathers and casts end at the copy.
+convolutions, masks, gathers and casts end at the copy. But 16-bit floats may lie there as they are:
+half the bytes, for a cast of each element that is read.
 
     for the grid's block of rows and columns:
         for each block of the sum, accumulators carried:
@@ -58,6 +59,7 @@ class Blocking:
     """`rows` x `columns` results a group, `tile` of them (rows, columns) a lane, `deep` steps of
     the sum at a time, in one of `stages` blocks of shared memory: powers of two. `deep_first`: of
     the blocks of rows and of columns, are neighbours along the sum copied by neighbouring lanes?
+    `short`: are 16-bit floats widened only where they are multiplied?
     """
 
     rows: int
@@ -66,11 +68,16 @@ class Blocking:
     tile: tuple[int, int]
     stages: int
     deep_first: tuple[bool, bool]
+    short: bool = False
 
     @property
     def lanes(self) -> int:
         """Those of a group."""
         return self.rows // self.tile[0] * (self.columns // self.tile[1])
+
+    def kept(self, sides: Sides, factor: Term) -> Term:
+        """What of a factor lies in shared memory."""
+        return sides.short(factor) if self.short else factor
 
     def pitch(self, side: int) -> int:
         """Elements from one step of the sum to the next in shared memory."""
@@ -81,7 +88,10 @@ class Blocking:
 def shared_bytes(sides: Sides, blocking: Blocking) -> int:
     """Shared memory that a blocking takes."""
     steps = blocking.deep * blocking.stages
-    return sum(steps * blocking.pitch(side) * term.dtype.size for side, term in sides.kept)
+    return sum(
+        steps * blocking.pitch(side) * blocking.kept(sides, factor).dtype.size
+        for side, factor in sides.kept
+    )
 
 
 def place_blocks(fused: Fused, blocking: Blocking) -> Placed:
@@ -115,8 +125,10 @@ class _Copy:
     """How a factor comes into shared memory: element (k, position) at `k * pitch + position`.
 
     `loops`: the two loops, over `step` (along the sum) and `place` (along the side), outer first.
+    `term` is what is copied of the factor.
     """
 
+    factor: Term
     term: Term
     side: int
     buffer: str
@@ -139,7 +151,7 @@ class Products:
         self.summed = _joined(sides.summed)
         self.env, self.firsts = self.grid()
         self.tiles = self.register_tiles()
-        self.copies = [self.copy(side, term) for side, term in sides.kept]
+        self.copies = [self.copy(side, factor) for side, factor in sides.kept]
 
     def run(self) -> Placed:
         """The whole kernel."""
@@ -180,9 +192,10 @@ class Products:
             self.walked(self.blocking.columns, across),
         ]
 
-    def copy(self, side: int, term: Term) -> _Copy:
+    def copy(self, side: int, factor: Term) -> _Copy:
         """Room for a factor's blocks, and the loops that deal the copying to the lanes."""
         blocking = self.blocking
+        term = blocking.kept(self.sides, factor)
         size = blocking.deep * blocking.pitch(side)
         name = f"s{len(self.values.scratch)}"
         elements = const(size * blocking.stages)
@@ -198,8 +211,8 @@ class Products:
             inner: self.walked(lengths[inner], near, 1, unroll and 1),
         }
         return _Copy(
-            term, side, name, size, blocking.pitch(side), walked["step"].axis, walked["place"].axis,
-            (walked[outer], walked[inner]),
+            factor, term, side, name, size, blocking.pitch(side), walked["step"].axis,
+            walked["place"].axis, (walked[outer], walked[inner]),
         )  # fmt: skip
 
     # --- sums
@@ -272,7 +285,7 @@ class Products:
     def multiplied(self, sums: Sequence[Tile], half: Expression) -> list[Tile]:
         """The sums with the products of a block of shared memory added."""
         fused = self.sides.fused
-        by_factor = {(copy.side, copy.term): copy for copy in self.copies}
+        by_factor = {(copy.side, copy.factor): copy for copy in self.copies}
         with self.carried_through(self.tiles, sums) as held:
             step = self.blocks.fresh_axis(const(self.blocking.deep))
             loop = step, const(self.blocking.deep), SINGLE
@@ -294,7 +307,10 @@ class Products:
     def read(self, copy: _Copy, half: Expression, step: Symbol) -> Tile:
         """A factor's elements at a step, from shared memory."""
         offset = half * copy.size + step * copy.pitch + self.tiles[copy.side].axis
-        return self.values.emit_load(copy.buffer, offset, TRUE, copy.term.dtype)
+        tile = self.values.emit_load(copy.buffer, offset, TRUE, copy.term.dtype)
+        if copy.term is copy.factor:
+            return tile
+        return self.values.map("Cast", (tile,), copy.factor.dtype)
 
     # --- results
 

@@ -35,6 +35,13 @@ class Sides:
         pairs = [(side, pair[side]) for pair in self.factors for side in (0, 1)]
         return list(dict.fromkeys(pairs))
 
+    def short(self, factor: Term) -> Term:
+        """A factor, or the 16-bit floats that it is widened from."""
+        if factor.op != "Cast" or factor in self.fused.reads:
+            return factor
+        (own,) = factor.args
+        return own if own.dtype.is_storage and factor.dtype.is_float else factor
+
 
 def sides_of(fused: Fused) -> Sides | None:
     """The products that a kernel is, whatever it computes of them; None if it is anything else."""

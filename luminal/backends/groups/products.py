@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from math import prod
 
@@ -78,13 +78,14 @@ class ProductChoices:
         if chosen == NO_BLOCKS:
             return None
         rows, columns, tile = named[chosen]
-        depths = [n for n in self.depths() if self.fits(self.made(rows, columns, tile, n, 1))]
+        short = choices.pick("floats", 32, (16,) if self.has_short else ()) == 16
+        made = partial(self.made, rows, columns, tile, short=short)
+        depths = [n for n in self.depths() if self.fits(made(n, 1))]
         turns = self.rates.stages
-        usual = [n for n in depths if self.fits(self.made(rows, columns, tile, n, turns))]
+        usual = [n for n in depths if self.fits(made(n, turns))]
         deep = choices.pick("deep", (usual or depths)[0], depths)
-        made = [self.made(rows, columns, tile, deep, n) for n in (turns, 1, 2)]
-        stages = [each.stages for each in made if self.fits(each)]
-        return self.made(rows, columns, tile, deep, choices.pick("stages", stages[0], stages))
+        stages = [n for n in (turns, 1, 2) if self.fits(made(deep, n))]
+        return made(deep, choices.pick("stages", stages[0], stages))
 
     def refusal(self, name: str) -> str:
         """Why blocks of a name are not offered."""
@@ -175,10 +176,16 @@ class ProductChoices:
         usual = sorted((rule, rule // 2, rule // 4), key=lambda n: -(-steps // n) * (n + rule // 8))
         return [n for n in (*usual, 2 * rule, 4 * rule) if n < 2 * steps] or [_ceiling(steps)]
 
+    @property
+    def has_short(self) -> bool:
+        """Are there 16-bit floats that shared memory may hold as they are?"""
+        return any(self.sides.short(factor) is not factor for _, factor in self.sides.kept)
+
     def made(
-        self, rows: int, columns: int, tile: tuple[int, int], deep: int, stages: int
-    ) -> Blocking:
-        return Blocking(rows, columns, deep, tile, stages, self.deep_first)
+        self, rows: int, columns: int, tile: tuple[int, int], deep: int, stages: int,
+        short: bool = False,
+    ) -> Blocking:  # fmt: skip
+        return Blocking(rows, columns, deep, tile, stages, self.deep_first, short)
 
     def fits(self, blocking: Blocking) -> bool:
         """Is there room for it in shared memory?"""

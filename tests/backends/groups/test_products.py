@@ -48,6 +48,7 @@ GRAPHS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...], Any]] = {
     "strided": (lambda x, w: f.conv2d(x, w, stride=2), ((2, 2, 7, 7), (4, 2, 3, 3)), np.float32),
     "f16": (lambda a, b: (a.float() @ b.float()).half(), ((5, 9), (9, 6)), F16),
     "bf16": (lambda a, b: a @ b, ((5, 9), (9, 6)), BF16),
+    "bf16 by f32": (lambda a, b: a.float() @ b.float().tril().exp(), ((9, 9), (9, 9)), BF16),
     "f64": (lambda a, b: a @ b, ((5, 9), (9, 6)), np.float64),
     "i32": (lambda a, b: a @ b, ((5, 9), (9, 6)), np.int32),
     "dims": (lambda a, b: a @ b, (("s", 9), (9, "s")), np.float32),
@@ -182,3 +183,19 @@ def test_rows_are_read_along_the_sum_by_neighbouring_lanes() -> None:
         made, _ = schedules.explored(step, schedules.facts(step), ())
         assert isinstance(made, Blocking)
         assert made.deep_first == deep_first
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "bf16 by f32"])
+def test_16_bit_floats_lie_in_shared_memory_as_they_are(name: str) -> None:
+    step, schedules, found, sizes = the_step(name), backend().schedules, [], []
+    for floats in (32, 16):
+        kernel = schedules.place(step, as_knobs({"floats": floats})).kernel
+        sizes.append([each.size.constant * each.dtype.size for each in kernel.scratch])
+        exe = chosen(name, floats=floats)
+        check_case(exe, case(name), 1.0)
+        found.append(exe(case(name).inputs)["y"].tobytes())
+    assert found[0] == found[1]
+    halves = (2, 1) if name == "bf16 by f32" else (2, 2)  # what is computed has 32 bits
+    assert [wide // short for wide, short in zip(*sizes, strict=True)] == [*halves]
+    with pytest.raises(KnobError, match="knob floats=16 is not legal here; take one of 32"):
+        schedules.place(the_step("product"), as_knobs({"floats": 16}))
