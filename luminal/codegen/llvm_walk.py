@@ -18,6 +18,7 @@ from luminal.codegen.llvm_operations import OPERATIONS, ir_type
 from luminal.codegen.llvm_target import LlvmTarget
 from luminal.expand.fold import uniform
 from luminal.expand.ir import (
+    INDEX,
     Apply,
     Carry,
     Constant,
@@ -60,6 +61,7 @@ class _Walk:
         self.constants: dict[Constant, IRValue] = {}
         self.spread: dict[int, IRValue] = {}  # masks that are a scalar in every lane
         self.pointers: dict[str, IRValue] = {}  # to buffers
+        self.sums: dict[int, tuple[Operand, ...]] = {}  # of integers, outer ones first
         self.kept: list[
             dict[tuple[str, Operand, IRType], IRValue]
         ] = []  # pointers, by the open body
@@ -111,6 +113,8 @@ class _Walk:
         args = [self.value(arg) for arg in statement.args]
         if statement.op == "splat" and out.type.dtype.kind == "bool":
             self.spread[out.id] = args[0]
+        if statement.op == "add" and out.type == INDEX:
+            self.sums[out.id] = statement.args
         emit = OPERATIONS[statement.op]
         self.values[out.id] = emit(self.b, of, args, out.type)
 
@@ -118,15 +122,24 @@ class _Walk:
 
     def pointer(self, statement: Load | Store, element: IRType) -> IRValue:
         """What LLVM adds to one pointer for nothing is a distance from one that is kept."""
-        key = statement.buffer, statement.address, element
-        base = next((kept[key] for kept in self.kept if key in kept), None)
-        if base is None:
-            address = self.value(statement.address)
-            base = self.b.gep(self.pointers[statement.buffer], address, element)
-            self.kept[-1][key] = base
+        base = self.base(statement.buffer, statement.address, element)
         if not statement.distance:
             return base
         return self.b.gep(base, self.b.const(I64, statement.distance), element)
+
+    def base(self, buffer: str, address: Operand, element: IRType) -> IRValue:
+        """Of a sum: a pointer to its outer part, which LLVM moves out of the loop, and the rest.
+        A processor adds that for nothing, be it an index that came from memory.
+        """
+        key = buffer, address, element
+        found = next((kept[key] for kept in self.kept if key in kept), None)
+        if found is None:
+            pointer = self.pointers[buffer]
+            if isinstance(address, Value) and address.id in self.sums:
+                outer, address = self.sums[address.id]
+                pointer = self.base(buffer, outer, element)
+            found = self.kept[-1][key] = self.b.gep(pointer, self.value(address), element)
+        return found
 
     def mask(self, statement: Load | Store, lanes: int) -> IRValue | None:
         """The scalar where all lanes agree, else one a lane; None for everywhere."""

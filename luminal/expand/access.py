@@ -37,6 +37,7 @@ class _Place:
     distance: int
     mask: Operand | None
     lanes: Lanes | None
+    guard: Expression = TRUE
 
     def address(self, tiles: Tiles) -> tuple[Operand, int]:
         """Of the first lane, or of all."""
@@ -184,8 +185,10 @@ def _store(tiles: Tiles, statement: Store, elements: Elements) -> None:
     # added is added at each of them.
     axes = tuple(axis for axis in tiles.active if statement.add or axis in used)
     alone = tiles.is_first(axes)
+    wide = tiles.wide_axis(axes)
+    by_lane = wide is not None and any(wide in tile.axes for _, tile in statement.indices)
     for _, position in tiles.positions(axes):
-        place = _place(tiles, statement, axes, position, alone)
+        place = _place(tiles, statement, axes, position, alone, by_lane)
         value = elements[tuple(position[axis] for axis in statement.value.axes)]
         lanes = place.lanes
         if lanes is None:
@@ -237,12 +240,18 @@ def _write(
 def _write_by_lane(
     tiles: Tiles, statement: Store, place: _Place, value: Operand, lanes: Lanes
 ) -> None:
-    b, mask = tiles.b, place.mask
-    addresses, distance = place.addresses(tiles)
+    """Each lane's address and guard are of scalars: what one lane stores another may read."""
+    b = tiles.b
     for lane in range(lanes.count):
-        own = None if mask is None else b.lane(mask, lane)
-        at = b.lane(addresses, lane), distance
-        _write(tiles, statement, at, b.lane(value, lane), own)
+        for symbol, values in lanes.values.items():
+            tiles.index.bind(symbol, b.lane(values, lane))
+        there = {lanes.axis: lanes.axis + lane}
+        offset, guard = (e.substitute(there) for e in (place.offset, place.guard))
+        masks = [] if place.mask is None else [b.lane(place.mask, lane)]
+        if guard is not TRUE:
+            masks.append(tiles.index.condition(guard))
+        at = tiles.index.place(offset, place.distance)
+        _write(tiles, statement, at, b.lane(value, lane), b.both(masks))
 
 
 # --- where ----------------------------------------------------------------------------------------
@@ -254,9 +263,10 @@ def _place(
     axes: Sequence[Symbol],
     position: Position,
     also: Operand | None = None,
+    by_lane: bool = False,
 ) -> _Place:
     """Of a position of the axes, accessed only where `also` holds; index symbols that all lanes
-    share are bound.
+    share are bound. `by_lane`: the guard is left to each lane.
     """
     values: dict[Symbol, Operand] = {}
     for symbol, tile in statement.indices:
@@ -277,8 +287,10 @@ def _place(
         guard = tiles.moved(guard, position)
         if lanes is None and tiles.whole:
             guard = simplify(guard, tuple(tiles.whole.values()))
-        masks.append(tiles.index.condition(guard) if lanes is None else lanes.mask(guard))
+        if lanes is None or not by_lane:
+            masks.append(tiles.index.condition(guard) if lanes is None else lanes.mask(guard))
+            guard = TRUE
     if also is not None:
         masks.append(also)
     mask = tiles.b.both([mask for mask in masks if uniform(mask) != 1])
-    return _Place(*tiles.reach(offset, position), mask, lanes)
+    return _Place(*tiles.reach(offset, position), mask, lanes, guard)
