@@ -12,7 +12,7 @@ import typer
 
 from luminal.cli import bench_decoder, onnx_inputs
 from luminal.cli.console import console, table
-from luminal.cli.options import Backend, KeepQuantized
+from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
 from luminal.errors import InputError
 
 BLOCK_SECONDS = 0.25
@@ -48,6 +48,7 @@ def command(
     blocks: Annotated[int, typer.Option(min=1, help="Blocks of a quarter second for each.")] = 8,
     threads: Annotated[int, typer.Option(min=1, help="Threads of every runtime.")] = 2,
     keep_quantized: KeepQuantized = False,
+    compute_dtype: ComputeDtype = None,
 ) -> None:
     """Time a model in blocks that take turns with other libraries; inputs not given are random.
 
@@ -59,7 +60,7 @@ def command(
     if onnx is None:
         asked = bench_decoder.Asked(
             model, arch, shape, layers, dtype, prompt or [32, 128], mode, backend, blocks, threads,
-            keep_quantized,
+            keep_quantized, compute_dtype,
         )  # fmt: skip
         bench_decoder.run(asked, json)
         return

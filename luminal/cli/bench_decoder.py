@@ -31,6 +31,7 @@ class Asked(NamedTuple):
     blocks: int
     threads: int
     keep_quantized: bool
+    compute_dtype: str | None
 
 
 def run(asked: Asked, as_json: bool) -> None:
@@ -51,7 +52,7 @@ def _of_model(asked: Asked) -> dict[str, Any]:
 
     assert asked.model is not None
     place = locate(asked.model)
-    model = decoder_of(load_checkpoint(place, None, asked.keep_quantized))
+    model = decoder_of(load_checkpoint(place, None, asked.keep_quantized), asked.compute_dtype)
     spec = {"path": str(place), "dtype": "auto"}
     peers = "transformers" if place.is_dir() else "llama.cpp"
     speed = _measured(asked, model, {peers: spec})
@@ -68,7 +69,7 @@ def _of_shape(asked: Asked) -> dict[str, Any]:
     counts = asked.layers // 2, min(asked.layers, whole)
     speeds = []
     for count in counts:
-        model = _random(keys | {"num_hidden_layers": count}, asked.dtype)
+        model = _random(keys | {"num_hidden_layers": count}, asked.dtype, asked.compute_dtype)
         config = {**keys, "num_hidden_layers": count}
         peers = {"transformers": {"path": None, "config": config, "dtype": asked.dtype}}
         speeds.append(_measured(asked, model, peers if count == counts[1] else {}))
@@ -77,16 +78,17 @@ def _of_shape(asked: Asked) -> dict[str, Any]:
     return _facts(asked, f"{asked.arch} {asked.shape}", model, more, (whole, further))
 
 
-def _random(keys: dict[str, Any], dtype: str) -> Decoder:
+def _random(keys: dict[str, Any], dtype: str, compute_dtype: str | None) -> Decoder:
     from pathlib import Path
 
     from luminal.loaders.fields import Fields
     from luminal.models.architectures import architecture_of
-    from luminal.models.decoder import Decoder
+    from luminal.models.decoder import Decoder, compute_dtype_of
     from luminal.models.speed import filled
 
     place = Path("the shape")
-    return filled(Decoder(architecture_of(keys, place).config(Fields(keys, place)), dtype))
+    model = filled(Decoder(architecture_of(keys, place).config(Fields(keys, place)), dtype))
+    return model.computing(compute_dtype_of(model, compute_dtype))
 
 
 def _measured(asked: Asked, model: Decoder, specs: dict[str, dict[str, Any]]) -> Speed:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from luminal.cli.options import Backend, KeepQuantized
+from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
 from luminal.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def command(
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
     backend: Backend = "cpu",
     keep_quantized: KeepQuantized = False,
+    compute_dtype: ComputeDtype = None,
     context: Annotated[int | None, typer.Option(min=1, help="Most tokens of a chat.")] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Times after every answer.")] = False,
 ) -> None:
@@ -44,7 +45,12 @@ def command(
     from luminal.models.chat_template import ChatTemplate
 
     loaded = models.load(
-        model, mode=mode, backend=backend, context=context, keep_quantized=keep_quantized
+        model,
+        mode=mode,
+        backend=backend,
+        context=context,
+        keep_quantized=keep_quantized,
+        compute_dtype=compute_dtype,
     )
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"chat: {model} is a {type(loaded).__name__}, which does not chat")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from luminal.cli.options import Backend, KeepQuantized
+from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
 from luminal.errors import InputError
 
 
@@ -55,13 +55,19 @@ def command(
     mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
     backend: Backend = "cpu",
     keep_quantized: KeepQuantized = False,
+    compute_dtype: ComputeDtype = None,
     stats: Annotated[bool, typer.Option("--stats", help="End with times and tokens/s.")] = False,
 ) -> None:
     """Continue a prompt, token by token."""
     from luminal import models
 
     loaded = models.load(
-        model or models.SHIPPED, tokenizer, mode, backend, keep_quantized=keep_quantized
+        model or models.SHIPPED,
+        tokenizer,
+        mode,
+        backend,
+        keep_quantized=keep_quantized,
+        compute_dtype=compute_dtype,
     )
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"generate: {model} is a {type(loaded).__name__}; give a language model")

@@ -14,3 +14,12 @@ KeepQuantized = Annotated[
     bool,
     typer.Option("--keep-quantized", help="Matrices of a .gguf stay packed; else they are f32."),
 ]
+
+ComputeDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--compute-dtype",
+        help="What products of a language model multiply: float32, bfloat16.",
+        show_default="that of its matrices",
+    ),
+]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from luminal.cli.options import Backend, KeepQuantized
+from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
 from luminal.errors import InputError
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@A-Z\s]+")
@@ -54,6 +54,7 @@ def command(
     ] = 30,
     backend: Backend = "cpu",
     keep_quantized: KeepQuantized = False,
+    compute_dtype: ComputeDtype = None,
 ) -> None:
     """Serve a model until SIGTERM or Ctrl-C."""
     known = [] if keys is None else _read_keys(keys)
@@ -73,7 +74,7 @@ def command(
     sockets = bound(host, port)  # before the model is loaded, which takes its time
     served = load(
         model, tokenizer, name, context, cache, rows=rows, chunk=chunk, backend=backend,
-        keep_quantized=keep_quantized,
+        keep_quantized=keep_quantized, compute_dtype=compute_dtype,
     )  # fmt: skip
     limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)
     run(make_app(served, limits, known, origins), sockets, drain)

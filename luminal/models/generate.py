@@ -372,30 +372,34 @@ def load(
     backend: str | None = None,
     context: int | None = None,
     keep_quantized: bool = False,
+    compute_dtype: Any = None,
 ) -> Any:
     """The model in a folder, a `.gguf`, a llama2.c `.bin`, or of a Hugging Face id.
 
     A LanguageModel, or for `luminal.models.families` what runs them.
 
     `backend`: the device; by default that of `lm.device`. `tokenizer`: a tokenizer file, where the
-    model has none; `context`: see LanguageModel, which alone takes these two. `keep_quantized`:
+    model has none; `context`: see LanguageModel; `compute_dtype`: what its products multiply, by
+    default bfloat16 where the matrices are, else float32 (docs/models.md). Language models alone
+    take these three. `keep_quantized`:
     matrices of a `.gguf` stay packed as in the file, which is mapped, and are decoded wherever they
     are read; else they become float32. Raises LoadError,
-    CompileError for a mode or backend that is not here, and InputError for one of the two with
-    another model.
+    CompileError for a mode or backend that is not here, and InputError for one of the three
+    with another model.
     """
     start = time.perf_counter()
     mode, backend = mode_of(mode), registry.find(chosen_device(backend)).name
     place = locate(path)
     if place.is_dir() and family_of(folder_config(place)) is not None:
-        for name, value in {"tokenizer": tokenizer, "context": context}.items():
+        own = {"tokenizer": tokenizer, "context": context, "compute_dtype": compute_dtype}
+        for name, value in own.items():
             if value is not None:
                 raise InputError(
                     f"{path}: no language model, which alone takes {name}=; leave it out"
                 )
         return read_family(place, mode, backend)
     checkpoint = load_checkpoint(place, tokenizer, keep_quantized)
-    model = decoder_of(checkpoint)
+    model = decoder_of(checkpoint, compute_dtype)
     found = checkpoint.tokenizer_for(model.config.vocab_size)
     if found is None:
         raise LoadError(

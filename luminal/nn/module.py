@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from luminal.dtypes import bfloat16, dtype_of, float16, float32, float64
+from luminal.dtypes import DType, bfloat16, dtype_of, float16, float32, float64
 from luminal.errors import DTypeError, InputError, LoadError
 from luminal.frontend.foreign import absent, type_and_device
 from luminal.frontend.generator import checked_seed
@@ -34,6 +34,8 @@ class Module:
     """
 
     training = True
+    compute_dtype: DType | None = None
+    """What factors of products with Parameters are rounded to, by `rounded`; None: nothing."""
     optional: tuple[str, ...] = ()
     """Names of its own that a state_dict may lack (PyTorch's older ones do)."""
 
@@ -68,6 +70,13 @@ class Module:
                 "lm.as_tensor(x), or call lm.jit(model) or a function under @lm.jit with arrays"
             )
         return x.graph.weight_of(parameter)
+
+    def rounded(self, x: Tensor) -> Tensor:
+        """x as a factor of a product: with no more precision than `compute_dtype` has, in its own
+        dtype. Products of such factors are exact and summed in x's dtype, on machines that
+        multiply pairs of bfloat16 by these.
+        """
+        return x if self.compute_dtype is None else x.cast(self.compute_dtype).cast(x.dtype)
 
     # --- parts
 
@@ -164,6 +173,17 @@ class Module:
         return self.train(False)
 
     # --- dtypes
+
+    def computing(self: Self, dtype: Any) -> Self:
+        """Sets `compute_dtype` here and below, for graphs recorded from now on. Raises DTypeError
+        for a dtype that is no float.
+        """
+        found = None if dtype is None else dtype_of(dtype)
+        if found is not None and not found.is_float:
+            raise DTypeError(f"compute_dtype: {found.name} is no float; give one, as bfloat16")
+        for module in self.modules():
+            module.compute_dtype = found
+        return self
 
     def to(self: Self, *targets: Any, dtype: Any = None, device: Any = None) -> Self:
         """Gives Parameters and States that hold floats another dtype, or moves all to a device.

@@ -72,7 +72,7 @@ class Router(Module):
 
     def forward(self, x: Tensor) -> Routes:
         """x (tokens, hidden)."""
-        logits = x @ self.read(self.weight, x).mT
+        logits = x @ self.read(self.weight, x).mT  # never rounded: another expert is no small error
         logits = logits.cast(work_dtype(logits.dtype))  # scores of 16 bits would tie
         if self.bias is not None:
             logits = logits + self.read(self.bias, x)
@@ -165,10 +165,10 @@ class Experts(Module):
             found = found + self.read(self.down_proj_bias, x).take(experts, 0)
         return found
 
-    @staticmethod
-    def _product(x: Tensor, matrices: Tensor, experts: Tensor) -> Tensor:
+    def _product(self, x: Tensor, matrices: Tensor, experts: Tensor) -> Tensor:
         """x (slots, n) times one of `matrices` (experts, m, n) each: (slots, m)."""
-        return (x.unsqueeze(1) @ matrices.take(experts, 0).mT).squeeze(1)
+        rows, taken = self.rounded(x.unsqueeze(1)), self.rounded(matrices.take(experts, 0))
+        return (rows @ taken.mT).squeeze(1)
 
 
 class MoE(Module):

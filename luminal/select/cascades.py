@@ -56,10 +56,11 @@ def find(
     costs: Costs,
     among: Set[Term] | None = None,
     wanted: Set[Term] = frozenset(),
+    last: Set[Term] = frozenset(),
 ) -> tuple[Pass, ...]:
     """The cascades whose results leave the pass only through a few pointwise values; those that
     begin `among` a set, if that is given. Contractions that are `wanted` stream where that does not
-    seem to pay, too.
+    seem to pay, too. What is computed of the `last` values is no part of a pass that gives them.
 
     Nothing outside may need what depends on the contractions per step: it is never stored. A pass
     is one kernel, so no other may stand between its parts (see `program.kernel_graph`).
@@ -67,7 +68,7 @@ def find(
     firsts = [t for t in _firsts(order) if among is None or t in among]
     if not firsts:
         return ()
-    near = _Neighbours(order, forced, costs, wanted)
+    near = _Neighbours(order, forced, costs, wanted, last)
     return tuple(p for p in map(near.pass_of, firsts) if isinstance(p, Pass))
 
 
@@ -91,11 +92,16 @@ class _Neighbours:
     """What stands around the first reduction of a pass, and the passes found so far."""
 
     def __init__(
-        self, order: Sequence[Term], forced: set[Term], costs: Costs, wanted: Set[Term]
+        self,
+        order: Sequence[Term],
+        forced: set[Term],
+        costs: Costs,
+        wanted: Set[Term],
+        last: Set[Term],
     ) -> None:
         self.order = order
         self.costs = costs
-        self.wanted = wanted
+        self.wanted, self.last = wanted, last
         self.forced = forced
         self.users: dict[Term, list[Term]] = {term: [] for term in order}
         for term in order:
@@ -202,7 +208,8 @@ class _Neighbours:
         for term in above:
             if term in results or term in step:
                 continue
-            if term in self.taken or not beyond.isdisjoint(term.args):
+            ended = beyond | (self.last & after.keys())
+            if term in self.taken or not ended.isdisjoint(term.args):
                 beyond.add(term)
             elif any(arg in results or arg in after for arg in term.args):
                 joins = term.is_pointwise and term.axes <= axes

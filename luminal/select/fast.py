@@ -30,7 +30,7 @@ from luminal.select.private_sums import private_sums
 from luminal.select.rewrite import Respelled
 from luminal.select.spell import spell
 from luminal.select.split import split_reductions
-from luminal.select.stored import stored_anyway
+from luminal.select.stored import rounded_factors, stored_anyway
 from luminal.select.winograd import winograd
 from luminal.shape.expression import Symbol
 
@@ -122,6 +122,7 @@ class _Fast:
         self.kernels: dict[Term, Kernel] = {}
         self.choices: dict[Term, Choice] = {}
         self.forced = stored_anyway(lowered.roots, self.order) | lowered.kept
+        self.rounded = rounded_factors(self.order)
         self.inlined: dict[Term, tuple[int, frozenset[Term]]] = {}
         for term in self.order:
             self.inlined[term] = self.cost(term)
@@ -134,11 +135,15 @@ class _Fast:
         # A pass rescales its sums, which rounds otherwise than two passes do.
         rounds = numerics.allows(ROUNDING)
         local = {t for t, wish in wishes.residences.items() if wish is Residence.LOCAL}
-        self.passes = cascades.find(self.order, self.forced, costs, wanted=local) if rounds else ()
+        last = self.rounded
+        found = partial(cascades.find, self.order, self.forced, costs, wanted=local, last=last)
+        self.passes = found() if rounds else ()
         self.in_pass = {t for p in self.passes for t in (*p.step, *p.inner)}
         self.in_pass |= {r for p in self.passes for r in p.cascade.reductions}
         self.leaders = {root: p.roots[0] for p in self.passes for root in p.roots}
         self.forced |= self.leaders.keys()
+        outside = [t for t in self.order if t not in self.in_pass]
+        self.forced |= rounded_factors(outside) - self.in_pass
 
     def run(self, bodies: Mapping[int, Selection] | None) -> Selection:
         # Users come first: when a term is met, every kernel that would compute it is known.
@@ -201,7 +206,7 @@ class _Fast:
         """(weight of the operations, distinct loads) if all below but reductions is inlined."""
         if term.op == "Literal" or term.op == "Index":
             return 0, frozenset()
-        if term.is_leaf or term.is_reduction or term.is_opaque:
+        if term.is_leaf or term.is_reduction or term.is_opaque or term in self.rounded:
             return 0, frozenset((term,))
         if term.op == "At" and not self.cheap(term.args[0]) and not _injective(term):
             return 0, frozenset((term.args[0],))  # read several times, so it will be stored

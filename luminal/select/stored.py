@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Term
+from luminal.kernel.source import source_of
+from luminal.select.kinds import is_contraction
 
 NEEDS_BUFFERS = ("Sort", "Loop", "Custom")  # opaque terms that read whole buffers
 FEW = 8  # reductions that a value is computed of, as far as they are looked at
@@ -27,6 +29,28 @@ def stored_anyway(roots: Iterable[Root], order: Iterable[Term]) -> set[Term]:
         elif term.op in NEEDS_BUFFERS:
             forced.update(arg for arg in term.args if not (term.op == "Loop" and _is_part(arg)))
     return forced
+
+
+def rounded_factors(order: Iterable[Term]) -> set[Term]:
+    """What products read as a narrower float than they are summed in, again for every result that
+    shares it: stored once, rounded, its bytes are half and a dot can take them as they lie.
+    """
+    found: set[Term] = set()
+    for term in order:
+        if not term.is_reduction or not is_contraction(term):
+            continue
+        for factor in term.args[0].args:
+            source = source_of(factor, _is_narrowing) if term.axes - factor.axes else None
+            if source is not None and source.casts == 1 and _is_narrowing(source.term):
+                found.add(source.term)
+    return found
+
+
+def _is_narrowing(term: Term) -> bool:
+    if term.op != "Cast" or not term.dtype.is_float:
+        return False
+    (wide,) = term.args
+    return wide.dtype.is_float and term.dtype.size < wide.dtype.size
 
 
 def _results(term: Term, results: dict[Term, frozenset[Term]]) -> frozenset[Term]:

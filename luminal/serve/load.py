@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from luminal.errors import InputError
 from luminal.models import generate
 from luminal.models.decoder import Decoder
@@ -24,15 +26,21 @@ def load(
     chunk: int = 128,
     backend: str | None = None,
     keep_quantized: bool = False,
+    compute_dtype: Any = None,
 ) -> Served:
     """The model in a folder or file, or of a Hugging Face id; its programs are compiled.
 
     `cache`: how many tokens' keys and values are kept; by default 1 GiB of them, and enough for one
-    text. `backend`: the device; by default that of `lm.device`. `keep_quantized`: as of
-    `lm.models.load`. Raises LoadError.
+    text. `backend`: the device; by default that of `lm.device`. `keep_quantized`,
+    `compute_dtype`: as of `lm.models.load`. Raises LoadError.
     """
     loaded = generate.load(
-        path, tokenizer, backend=backend, context=context, keep_quantized=keep_quantized
+        path,
+        tokenizer,
+        backend=backend,
+        context=context,
+        keep_quantized=keep_quantized,
+        compute_dtype=compute_dtype,
     )
     if not isinstance(loaded, generate.LanguageModel):
         raise InputError(f"serve: {path} is no language model of the kind that is served")

@@ -51,7 +51,7 @@ from luminal.models.architectures.smollm3 import SMOLLM3
 from luminal.models.architectures.stablelm import STABLELM
 from luminal.models.architectures.starcoder2 import STARCODER2
 from luminal.models.architectures.text_part import text_part
-from luminal.models.decoder import Decoder
+from luminal.models.decoder import Decoder, compute_dtype_of
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     "ArceeForCausalLM": ARCEE,
@@ -131,16 +131,16 @@ def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:
             )
 
 
-def read_decoder(path: Path) -> Decoder:
+def read_decoder(path: Path, compute_dtype: Any = None) -> Decoder:
     """The model of a folder with a `config.json` and safetensors, or of another kind of file."""
-    return decoder_of(load_checkpoint(path))
+    return decoder_of(load_checkpoint(path), compute_dtype)
 
 
-def decoder_of(checkpoint: Checkpoint) -> Decoder:
+def decoder_of(checkpoint: Checkpoint, compute_dtype: Any = None) -> Decoder:
     """The model of a checkpoint, weights in its dtypes.
 
-    Raises LoadError for an architecture or option that Luminal does not have, and for weights that
-    do not fit the configuration.
+    `compute_dtype`: see `compute_dtype_of`. Raises LoadError for an architecture or option that
+    Luminal does not have, and for weights that do not fit the configuration.
     """
     path = checkpoint.path
     architecture = architecture_of(checkpoint.config, path)
@@ -155,4 +155,5 @@ def decoder_of(checkpoint: Checkpoint) -> Decoder:
     kept = {name: packed(a, name) if a.dtype.names else a for name, a in weights.items()}
     model.load_state_dict(kept, adopt_dtypes=True)
     model.eval()
+    model.computing(compute_dtype_of(model, compute_dtype))
     return model

@@ -1,0 +1,91 @@
+"""Language models whose products multiply bfloat16: no further from the truth than transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.errors import DTypeError
+from luminal.models.architectures import read_decoder
+from tests.models.test_architectures import cached, saved, whole
+from tests.models.tiny_architectures import VOCABULARY
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(params=["llama", "gemma2", "mixtral"])
+def narrow(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder of a small random model with weights of bfloat16."""
+    saved(request.param, tmp_path).bfloat16().save_pretrained(tmp_path)
+    return tmp_path
+
+
+def theirs(folder: Path, ids: Array, dtype: str) -> Array:
+    """Logits of the rounded weights. In float32 they are the truth: a rounding of bfloat16 is
+    65,536 of its own, and not all of theirs computes in float64.
+    """
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    with torch.no_grad():
+        found = model(torch.from_numpy(ids).long()).logits
+    return found.float().numpy()  # type: ignore[no-any-return]
+
+
+def error(found: Array, wanted: Array) -> float:
+    """The root of the mean square of what is wrong, of the median token: where a rounding makes a
+    token choose other experts, its logits are other ones.
+    """
+    return float(np.median(np.sqrt(np.mean((found - wanted) ** 2, -1))))
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_no_further_from_the_truth_than_transformers(narrow: Path, backend: str) -> None:
+    ids = np.random.default_rng(0).integers(0, VOCABULARY, (3, 19)).astype(np.int32)
+    truth, rounded = (theirs(narrow, ids, dtype) for dtype in ("float32", "bfloat16"))
+    model = read_decoder(narrow)
+    assert model.compute_dtype is lm.bfloat16
+    found = whole(model).compile(backend)(ids=ids)["logits"]
+    assert error(found, truth) <= error(rounded, truth)
+    exact = whole(read_decoder(narrow, "float32")).compile(backend)(ids=ids)["logits"]
+    # It does round: else there were nothing to compare.
+    assert error(exact, truth) < error(found, truth) / 20
+
+
+def test_one_token_at_a_time(narrow: Path) -> None:
+    """Programs with caches, whose kernels of one token are others, round the same."""
+    ids = np.random.default_rng(1).integers(0, VOCABULARY, 12).astype(np.int32)
+    truth, rounded = (theirs(narrow, ids[None], dtype)[0] for dtype in ("float32", "bfloat16"))
+    exe = cached(read_decoder(narrow)).compile()
+    found = [exe(ids=ids[:9], dims={"past": 0})["logits"]]
+    found += [exe(ids=ids[k : k + 1], dims={"past": k})["logits"] for k in range(9, 12)]
+    assert error(np.concatenate(found), truth) <= error(rounded, truth)
+
+
+def test_what_is_rounded_follows_the_file_and_can_be_chosen(tmp_path: Path) -> None:
+    made = saved("llama", tmp_path)
+    assert read_decoder(tmp_path).compute_dtype is None
+    assert read_decoder(tmp_path, "bfloat16").compute_dtype is lm.bfloat16
+    made.half().save_pretrained(tmp_path)
+    assert read_decoder(tmp_path).compute_dtype is None
+    made.bfloat16().save_pretrained(tmp_path)
+    model = read_decoder(tmp_path, lm.float32)
+    assert all(module.compute_dtype is None for module in model.modules())
+    with pytest.raises(DTypeError, match="compute_dtype: int8 is no float; give one, as bfloat16"):
+        read_decoder(tmp_path, "int8")
+
+
+def test_what_products_multiply_is_stored_rounded(tmp_path: Path) -> None:
+    """By the kernel that makes it, so that pairs are multiplied and no launch is added."""
+    saved("llama", tmp_path)
+    wide, rounded = (
+        whole(read_decoder(tmp_path, dtype)).compile().report().kernels
+        for dtype in ("float32", "bfloat16")
+    )
+    assert len(rounded) <= len(wide)
+    assert all(row.label != "Cast" for row in rounded)
