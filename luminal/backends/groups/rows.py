@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from luminal.algebra.frames import extent_of
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.fused import Fused
-from luminal.kernel.group_rows import place_group_scan, place_group_sort
+from luminal.kernel.group_scan import place_group_scan
+from luminal.kernel.group_sort import place_group_sort
 from luminal.kernel.knobs import Choices
 from luminal.kernel.lanes import Lanes
 from luminal.kernel.loops import estimate
@@ -16,7 +17,7 @@ from luminal.kernel.schedule import TileChoice
 
 CHUNK = 1  # elements: a row for each worker or lane, of which there are many
 RUN = 4  # positions of a lane at a time: that many are scanned for each meeting of all lanes
-MOST_RANKED = 1024  # keys of a row: of more, comparing all pairs takes longer than a sort by radix
+LONG = 64  # keys of each lane: of rows as long a device has few, so a group may be large
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,9 @@ def scan(fused: Fused, choices: Choices, lanes: int) -> ScanChoice:
     return ScanChoice(lanes, choices.pick("run", rule, (RUN, 1, 2 * RUN, 0)))
 
 
-def is_short(fused: Fused) -> bool:
-    """Is a row short enough to be sorted by all pairs?"""
-    return _row(fused) <= MOST_RANKED
+def is_long(fused: Fused, lanes: int) -> bool:
+    """Has a row work for so many lanes?"""
+    return _row(fused) >= LONG * lanes
 
 
 def _row(fused: Fused) -> int:

@@ -97,7 +97,7 @@ class GroupSchedules:
         if blocking is not None:
             choices.finish()
             return blocking, choices
-        group = self.group(choices, _can_share(step, facts), self.pays(step))
+        group = self.group(choices, step, facts)
         if group > 1:
             made = _by_groups(step, facts, choices, group)
         else:
@@ -137,20 +137,16 @@ class GroupSchedules:
             case SortStep():
                 return self.groups.meets_often
 
-    def group(self, choices: Choices, can_share: bool, pays: bool) -> int:
+    def group(self, choices: Choices, step: Step, facts: Facts | None) -> int:
         """The lanes of a group; 1: every worker is alone."""
         usual = self.groups.lanes
+        can_share = facts is None or nests.can_share(facts)
         sizes = [usual, 2 * usual, usual // 2, 4 * usual, usual // 4] if can_share else []
         sizes = [n for n in sizes if 1 < n <= self.groups.most]
-        rule = usual if self.groups.is_rule and pays and sizes else 1
-        return choices.pick("group", rule, [*sizes, 1])
-
-
-def _can_share(step: Step, facts: Facts | None) -> bool:
-    """Is there work for several lanes, which one worker would not do in a better way?"""
-    if facts is not None:
-        return nests.can_share(facts)
-    return not isinstance(step, SortStep) or rows.is_short(step.fused)
+        if not (self.groups.is_rule and self.pays(step) and sizes):
+            return choices.pick("group", 1, sizes)
+        long = isinstance(step, SortStep) and rows.is_long(step.fused, max(sizes))
+        return choices.pick("group", max(sizes) if long else usual, [*sizes, 1])
 
 
 def _by_groups(step: Step, facts: Facts | None, choices: Choices, group: int) -> Made:

@@ -174,7 +174,7 @@ PROGRAMS: dict[str, Program] = {
     "scan of columns": of(SCAN, lambda x: x.cumsum(0), (19, 20)),
     "sort": of(SORT, lambda x: x.sort(1), (3, 40)),
     "sort of columns": of(SORT, lambda x: x.sort(0), (40, 3)),
-    "sort of a long row": of("SortStep alone", lambda x: x.sort(0), (1100,)),
+    "sort of a long row": of(SORT, lambda x: x.sort(0), (1100,)),
     "gather and scatter": of(NEST, scattered, (5, 9), (12,), (12, 9)),
     "loop": of(NEST, lambda x: lm.scan(summed, x[0] * 0, x), (4, 20)),
     "graphs": Program(NEST, partial(graphs, range(8))),

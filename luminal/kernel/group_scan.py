@@ -1,0 +1,91 @@
+"""Scans of rows by groups.
+
+One goes through a row in blocks of `run` positions a lane. Each lane scans its own; what the lanes
+end with is scanned in shared memory, each adding what lies one, two, four ... lanes before (Hillis
+and Steele, Data parallel algorithms, 1986); then every lane knows what comes before its positions.
+"""
+
+from __future__ import annotations
+
+from luminal.algebra.frames import spread
+from luminal.hlir.monoid import SCANS, Monoid
+from luminal.kernel.evaluate import Env, Placed
+from luminal.kernel.fused import Fused
+from luminal.kernel.group_rows import GroupRow
+from luminal.kernel.tile_ir import Carry, Tile
+from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const
+
+
+def place_group_scan(fused: Fused, lanes: int, run: int) -> Placed:
+    """The kernel of a Scan; a lane takes `run` neighbours of a row at a time."""
+    return _Scan(fused, lanes).scan(run)
+
+
+class _Scan(GroupRow):
+    def scan(self, run: int) -> Placed:
+        blocks, extent, size = self.blocks, self.extent, self.lanes * run
+        combine, none = self.monoid.combine, self.values.identity(self.monoid, self.dtype)
+        sums = [self.values.new_scratch(self.dtype, const(self.lanes)) for _ in range(2)]
+        number = blocks.fresh_axis(ceil_div(extent, size))
+        level = blocks.depth
+        blocks.open(number, const(0), ceil_div(extent, size))
+        before = blocks.new((), self.dtype, blocks.depth)
+        lane = self.over(const(self.lanes))
+        positions = [number * size + lane * run + k for k in range(run)]
+        own = self.own(positions)
+        source = self.scanned(lane, own[-1], sums)
+        left = self.load(source, lane - 1, self.dtype, lane >= 1)
+        start = self.apply(combine, before, self.where(lane >= 1, left, none))
+        for position, value in zip(positions, own, strict=True):
+            self.put(position, self.apply(combine, start, value))
+        blocks.close()
+        total = self.load(source, const(self.lanes - 1), self.dtype)
+        after = self.apply(combine, before, total)
+        result = blocks.new((), self.dtype, level)
+        blocks.close((Carry(result, none, before, after),))
+        return self.values.finish()
+
+    @property
+    def monoid(self) -> Monoid:
+        return SCANS[self.term.attrs.hlir.kind]
+
+    def own(self, positions: list[Expression]) -> list[Tile]:
+        """What a lane's positions amount to, each with those before it; beyond the row nothing."""
+        none = self.values.identity(self.monoid, self.dtype)
+        found: list[Tile] = []
+        for position in positions:
+            inside = self.inside(position)
+            env: dict[Symbol, Expression] = {}
+            for dimension, index in zip(
+                self.term.attrs.frames[0], self.with_(position), strict=True
+            ):
+                env.update(spread(index, dimension))
+            x = self.values.evaluate(self.term.args[0], Env(env, inside))
+            x = self.where(inside, x, none)
+            found.append(self.apply(self.monoid.combine, found[-1], x) if found else x)
+        return found
+
+    def inside(self, position: Expression) -> Expression:
+        condition = position < self.extent
+        return TRUE if self.values.holds(condition) else condition
+
+    def scanned(self, lane: Symbol, value: Tile, sums: list[str]) -> str:
+        """Scans the lanes' values; the buffer that they lie in."""
+        source, target = sums
+        self.store(source, lane + 0, value)
+        distance = 1
+        while distance < self.lanes:
+            far = lane >= distance
+            mine = self.load(source, lane + 0, self.dtype)
+            other = self.load(source, lane - distance, self.dtype, far)
+            both = self.apply(self.monoid.combine, other, mine)
+            self.store(target, lane + 0, self.where(far, both, mine))
+            source, target = target, source
+            distance *= 2
+        return source
+
+    def put(self, position: Expression, value: Tile) -> None:
+        """Stores a result of the scan."""
+        place = self.fused.stores[0].place
+        offset = place.layout.offset(self.with_(position), self.shape)
+        self.values.store(place, offset, value, self.inside(position), add=False)

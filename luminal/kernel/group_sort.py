@@ -1,0 +1,154 @@
+"""Sorts of rows by groups: a stable merge sort in which every lane finds its keys' places.
+
+A row is sorted runs, at first of one key each, of which pairs are merged until one is left. Where a
+key goes in a merge is its place in its own run plus the number of keys of the other run that come
+before it: the lesser ones, and the equal ones too for a key of the second run, so that equals keep
+their order. A binary search counts them, so no lane waits for another one between two barriers, and
+a row of n keys takes about log2(n)^2 / 2 steps of a group for each key of a lane (Cole, Parallel
+merge sort, 1988, has the idea; the search instead of his pipeline is the plain form of it).
+
+Runs have powers of two for lengths, but the last: a key's run, and its place there, are bits of its
+position. Two merges are one step of a loop, from one buffer into another and back, so that no
+buffer is read and written at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from luminal.dtypes import DType, bool_, int32, int64
+from luminal.kernel.evaluate import Placed
+from luminal.kernel.fused import Fused
+from luminal.kernel.group_rows import GroupRow
+from luminal.kernel.schedule import SINGLE
+from luminal.kernel.tile_ir import Carry, Role, Tile
+from luminal.shape.expression import TRUE, Expression, ceil_div, const, sum_of
+
+MOST_MERGES = 48
+"""Of rows whose length has no bound: a row of 2**48 keys fits no memory."""
+LAST_I32 = 2**31 - 1
+
+
+def place_group_sort(fused: Fused, lanes: int) -> Placed:
+    """The kernel of a Sort: its first store takes the values, its second their order."""
+    return _Sort(fused, lanes).sort()
+
+
+class _Rows(NamedTuple):
+    """A row on its way: keys and where they were at first, in working memory."""
+
+    keys: str
+    order: str
+
+
+class _Sort(GroupRow):
+    def sort(self) -> Placed:
+        (operand,) = self.term.args
+        place, self.dtype = self.fused.reads[operand], operand.dtype
+        self.numbers = int32 if self.extent.interval.at_most(LAST_I32) else int64
+        first, second = self.working(), self.working()
+        at = self.over(self.extent)
+        offset = self.values.canonical(place.layout.offset(self.with_(at), self.shape))
+        source = self.values.operand(place, Role.IN)
+        self.store(first.keys, at + 0, self.load(source, offset, self.dtype))
+        self.store(first.order, at + 0, self.values.index(at + 0, self.numbers))
+        self.blocks.close()
+        self.merges(first, second)
+        at = self.over(self.extent)
+        key = self.load(first.keys, at + 0, self.dtype)
+        position = self.cast(self.load(first.order, at + 0, self.numbers), int64)
+        for store, value in zip(self.fused.stores, (key, position), strict=True):
+            offset = store.place.layout.offset(self.with_(at), self.shape)
+            self.values.store(store.place, offset, value, TRUE, add=False)
+        return self.values.finish()
+
+    def working(self) -> _Rows:
+        extent = self.shape[self.axis]
+        return _Rows(*(self.values.new_scratch(t, extent) for t in (self.dtype, self.numbers)))
+
+    def merges(self, first: _Rows, second: _Rows) -> None:
+        """Merges until the first buffer holds one run; one more than that changes nothing."""
+        blocks, level = self.blocks, self.blocks.depth
+        most = self.extent.interval.hi
+        lengths = range(MOST_MERGES if most is None else max(0, most - 1).bit_length())
+        merges = sum_of(const(1 << k) < self.extent for k in lengths)
+        steps = ceil_div(merges, 2)
+        step = blocks.fresh_axis(steps)
+        blocks.open(step, const(0), steps)
+        length = blocks.new((), int64, blocks.depth)
+        twice = self.apply("Add", length, length)
+        self.merge(first, second, length, step * 2)
+        self.merge(second, first, twice, step * 2 + 1)
+        after = self.apply("Add", twice, twice)
+        result = blocks.new((), int64, level)
+        blocks.close((Carry(result, self.number(1), length, after),))
+
+    def merge(self, source: _Rows, target: _Rows, length: Tile, number: Expression) -> None:
+        """Pairs of runs of a length, which is 2**number, become one each."""
+        at = self.over(self.extent)
+        position = self.values.index(at + 0, int64)
+        place = self.apply("And", position, self.apply("Add", length, self.number(-1)))
+        own = self.apply("Xor", position, place)  # where its run starts
+        other = self.apply("Xor", own, length)
+        both = self.apply("And", own, other)
+        is_second = self.apply("LessThan", other, own)
+        key = self.load(source.keys, at + 0, self.dtype)
+        count = self.before(source, key, is_second, other, length, number)
+        to = self.values.bind(self.sum(both, place, count))
+        self.store(target.keys, to + 0, key)
+        self.store(target.order, to + 0, self.load(source.order, at + 0, self.numbers))
+        self.blocks.close()
+
+    def before(
+        self, source: _Rows, key: Tile, is_second: Tile, other: Tile, length: Tile,
+        number: Expression,
+    ) -> Tile:  # fmt: skip
+        """How many keys of the other run come before one: bit after bit, from the highest."""
+        blocks, level = self.blocks, self.blocks.depth
+        axes = key.axes
+        blocks.open(blocks.fresh_axis(number + 1), const(0), number + 1, SINGLE)
+        found, bit = blocks.new(axes, int64, blocks.depth), blocks.new((), int64, blocks.depth)
+        tried = self.apply("Add", found, bit)
+        last = self.values.bind(self.sum(other, tried, self.number(-1)))
+        inside = last < self.extent
+        probe = self.values.emit_load(source.keys, last + 0, inside, self.dtype)
+        comes = self.choose(is_second, self.less(key, probe, negated=True), self.less(probe, key))
+        fits = self.apply("LessThan", length, tried)
+        comes = self.choose(fits, self.no, self.choose(self.holds(inside), comes, self.no))
+        after = self.choose(comes, tried, found)
+        half = self.apply("Shr", bit, self.number(1))
+        result, rest = blocks.new(axes, int64, level), blocks.new((), int64, level)
+        blocks.close((Carry(result, self.number(0), found, after), Carry(rest, length, bit, half)))
+        return result
+
+    # --- values
+
+    def number(self, value: int) -> Tile:
+        return self.values.constant(value, int64)
+
+    def cast(self, tile: Tile, dtype: DType) -> Tile:
+        return tile if tile.dtype is dtype else self.values.map("Cast", (tile,), dtype)
+
+    def sum(self, first: Tile, *others: Tile) -> Tile:
+        for other in others:
+            first = self.apply("Add", first, other)
+        return first
+
+    def choose(self, condition: Tile, value: Tile, otherwise: Tile) -> Tile:
+        return self.apply("Select", condition, value, otherwise)
+
+    @property
+    def no(self) -> Tile:
+        return self.values.constant(False, bool_)
+
+    @property
+    def yes(self) -> Tile:
+        return self.values.constant(True, bool_)
+
+    def less(self, a: Tile, b: Tile, *, negated: bool = False) -> Tile:
+        """Does one key come before another? NaN is the greatest."""
+        found = self.apply("LessThan", a, b)
+        if a.dtype.is_float:
+            not_nan = self.apply("Equal", a, a)
+            found = self.choose(self.apply("Equal", b, b), found, not_nan)
+        return self.choose(found, self.no, self.yes) if negated else found
