@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
 
 from luminal.cli.console import console, progress
 from luminal.errors import InputError
 
-if TYPE_CHECKING:
-    from luminal.nn.quantization import PackedWeight
+FEW = 3  # names in a line
 
 
 def command(
@@ -21,7 +21,9 @@ def command(
         ),
     ],
     target: Annotated[str, typer.Argument(metavar="OUT", help="A .gguf file.")],
-    kind: Annotated[str, typer.Option("--type", help="q8_0, q5_1, q5_0, q4_1 or q4_0.")],
+    kind: Annotated[
+        str, typer.Option("--type", help="q8_0 to q2_k, iq4_nl, or a mix such as q4_k_m.")
+    ],
     tokenizer: Annotated[
         str | None, typer.Option(help="Tokenizer file, where the model has none of its own.")
     ] = None,
@@ -30,36 +32,44 @@ def command(
     ] = False,
 ) -> None:
     """Pack the matrices of the model in IN as OUT, and tell bytes and errors."""
-    from luminal.loaders.ggml.quantize import QUANTIZERS
-    from luminal.models.conversion import convert
-    from luminal.nn.quantization import QuantizationReport
+    from luminal.loaders.ggml.mixes import CHOICES
+    from luminal.models.conversion import Written, convert
+    from luminal.nn.quantization import PackedWeight, QuantizationReport
 
     kind = kind.lower()
-    known = [name.lower() for name in QUANTIZERS]
-    if kind not in known:
-        raise InputError(f"quantize: --type {kind!r} is not known; it is one of {', '.join(known)}")
+    if kind not in CHOICES:
+        known = ", ".join(CHOICES)
+        raise InputError(f"quantize: --type {kind!r} is not known; it is one of {known}")
     if not target.endswith(".gguf"):
         raise InputError(f"quantize: {target}: packed weights go into GGUF files; name a .gguf")
     rows: list[PackedWeight] = []
     kept: dict[str, str] = {}
+    wide: list[str] = []  # matrices that could not be packed
     with progress() as bar:
         task = bar.add_task(f"{kind} of {source}", total=None)
 
-        def told(name: str, values: Any, stored: Any, count: int) -> None:
-            bar.update(task, total=count, advance=1)
-            row = _row(name, values, stored)
-            if stored.kind == kind.upper():
-                rows.append(row)
-            else:
-                kept[name] = f"is {stored.kind}"
+        def told(made: Written) -> None:
+            bar.update(task, total=made.count, advance=1)
+            stored = made.stored
+            if made.kept is not None:
+                kept[made.name] = f"{made.kept}; is {stored.kind}"
+                if made.values.ndim > 1 and "already" not in made.kept:
+                    wide.append(made.name)
+                return
+            nbytes = made.nbytes, stored.data.nbytes
+            rows.append(
+                PackedWeight.of(made.name, stored.kind, made.values, stored.array(), nbytes)
+            )
 
         convert(source, target, kind, tokenizer, told)
     found = QuantizationReport(kind, tuple(rows), kept)
-    text = str(found)
-    console().print(text if report else found.total, soft_wrap=True)
+    console().print(str(found) if report else found.total, soft_wrap=True)
+    if wide:
+        console().print(_left(wide, kept), soft_wrap=True)
 
 
-def _row(name: str, values: Any, stored: Any) -> PackedWeight:
-    from luminal.nn.quantization import PackedWeight
-
-    return PackedWeight.of(name, values, stored.array(), stored.data.nbytes)
+def _left(names: list[str], kept: Mapping[str, str]) -> str:
+    """One line, with names where they are few."""
+    shown = [f"{name}: {kept[name]}" for name in names[:FEW]]
+    further = [f"and {len(names) - FEW} more"] if len(names) > FEW else []
+    return f"not packed: {len(names)} matrices ({'; '.join([*shown, *further])})"

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import numpy as np
 
 from luminal.errors import InputError
 from luminal.loaders.checkpoint import Checkpoint, load_checkpoint, locate
-from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
-from luminal.loaders.ggml.types import BLOCKS, PLAIN
+from luminal.loaders.ggml.mixes import CHOICES, MIXES, no_whole_blocks, types_of
+from luminal.loaders.ggml.quantize import quantized
+from luminal.loaders.ggml.types import PLAIN
 from luminal.loaders.gguf import StoredTensor, read_gguf, read_split_gguf
 from luminal.loaders.gguf_tokenizer import WHOLE_FILE
 from luminal.loaders.mapped import Array, given_path
@@ -26,16 +28,34 @@ from luminal.loaders.write_gguf_tokenizer import tokenizer_metadata
 from luminal.loaders.write_safetensors import save_safetensors
 from luminal.models.export_gguf import gguf_model
 
-KINDS = ("f32", "f16", "bf16", *(name.lower() for name in QUANTIZERS))
+KINDS = ("f32", "f16", "bf16", *CHOICES)
 _FLOATS = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)))
 _FILE_TYPES = {
-    "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "BF16": 32,
+    "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10,
+    "Q3_K": 11, "Q3_K_M": 12, "Q4_K": 14, "Q4_K_M": 15, "Q5_K": 16, "Q5_K_M": 17, "Q6_K": 18,
+    "IQ4_NL": 25, "BF16": 32,
 }  # fmt: skip
-"""`general.file_type` by the type of most weights."""
+"""`general.file_type` by the mix, or the type of most weights."""
 _WEIGHTS = "model.safetensors"
-Told = Callable[[str, Array, StoredTensor, int], None]
-"""Hears of each weight of a GGUF file as it is made: name, values, what is stored, how many."""
+FEW = 3  # names in an error
 _OTHER_FILES = (".bin", ".onnx", ".pt", ".pth")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One of `count` tensors of a GGUF file as it is made: its values, of so many bytes in the
+    source, and what is `stored`; `kept`: why it is not packed, where that was asked for.
+    """
+
+    name: str
+    values: Array
+    nbytes: int
+    stored: StoredTensor
+    kept: str | None
+    count: int
+
+
+Told = Callable[[Written], None]
 
 
 def convert(
@@ -50,8 +70,9 @@ def convert(
     `source`: what `load` takes, or a `.safetensors`, whose arrays keep their names. `dtype`: of the
     weights, one of KINDS, of which packed ones go into GGUF files alone; without it matrices stay
     what they are, and packed ones become f32 elsewhere. Vectors in GGUF files are f32, as readers
-    expect. `tokenizer`: a file, where the model has none. `told`: see Told. All is written or
-    nothing. Raises LoadError for a damaged source, InputError for what cannot be said there.
+    expect, and matrices whose rows are no whole blocks f16. `tokenizer`: a file, where the model
+    has none. `told` hears of each tensor, where they are packed. All is written or nothing. Raises
+    LoadError for a damaged source, InputError for what cannot be said there.
     """
     place = given_path(target)
     kind = _checked(dtype, place)
@@ -69,9 +90,9 @@ def convert(
     checkpoint = load_checkpoint(path, tokenizer)
     if place.suffix == ".gguf":
         metadata, tensors = gguf_model(checkpoint)
-        stored = _all_stored(tensors, kind, told)
+        stored = _all_stored(path, tensors, kind, told)
         words = _tokenizer_metadata(checkpoint, path, given=tokenizer is not None)
-        metadata |= {"general.name": path.stem} | _general(stored) | words
+        metadata |= {"general.name": path.stem} | _general(stored, kind) | words
         save_gguf(place, stored, metadata)
     elif place.suffix == ".safetensors":
         save_safetensors(place, _floats(checkpoint, kind), {"format": "pt"})
@@ -83,7 +104,7 @@ def _checked(dtype: str | None, place: Path) -> str | None:
     if dtype is not None and dtype not in KINDS:
         raise InputError(f"convert: dtype {dtype!r} is not known; it is one of {', '.join(KINDS)}")
     kind = None if dtype is None else dtype.upper()
-    if kind in QUANTIZERS and place.suffix != ".gguf":
+    if kind is not None and kind not in PLAIN and place.suffix != ".gguf":
         raise InputError(f"convert: {dtype} goes into GGUF files alone; {place} is none")
     if place.suffix in _OTHER_FILES:
         raise InputError(f"{place}: cannot be written; name a .gguf, a .safetensors or a folder")
@@ -94,7 +115,7 @@ def _convert_arrays(path: Path, place: Path, kind: str | None, told: Told | None
     """Weights without a configuration."""
     arrays = load_arrays(path)
     if place.suffix == ".gguf":
-        save_gguf(place, _all_stored(arrays, kind, told))
+        save_gguf(place, _all_stored(path, arrays, kind, told))
     elif place.suffix == ".safetensors":
         save_safetensors(place, {name: _cast(name, array, kind) for name, array in arrays.items()})
     else:
@@ -107,8 +128,8 @@ def _convert_gguf(path: Path, place: Path, kind: str | None, told: Told | None) 
     metadata = {key: each for key, each in file.metadata.items() if not key.startswith("split.")}
     tensors = file.tensors
     if kind is not None:
-        tensors = _all_stored({n: each.array() for n, each in tensors.items()}, kind, told)
-        metadata |= _general(tensors)
+        tensors = _all_stored(path, tensors, kind, told)
+        metadata |= _general(tensors, kind)
     save_gguf(place, tensors, metadata)
 
 
@@ -127,35 +148,64 @@ def _cast(name: str, array: Array, kind: str | None) -> Array:
 
 
 def _all_stored(
-    arrays: Mapping[str, Array], kind: str | None, told: Told | None
+    path: Path, tensors: Mapping[str, Array | StoredTensor], kind: str | None, told: Told | None
 ) -> dict[str, StoredTensor]:
     """The tensors of a GGUF file, one after the other."""
+    if kind is None or kind in PLAIN:
+        return {name: _stored(name, _values(each), kind) for name, each in tensors.items()}
+    rows = {name: each.shape[-1] for name, each in tensors.items() if len(each.shape) > 1}
+    types = types_of(kind, rows)
     found: dict[str, StoredTensor] = {}
-    for name, array in arrays.items():
-        found[name] = _stored(name, array, kind)
+    reasons: dict[str, str] = {}
+    for name, each in tensors.items():
+        array, kept = _values(each), _refusal(name, each, types)
+        if kept is None:
+            stored = StoredTensor(types[name], array.shape, quantized(name, array, types[name]))
+        elif isinstance(each, StoredTensor) and each.kind == types.get(name):
+            stored = each
+        else:
+            stored = _stored(name, array, "F16")
+        if kept is not None:
+            reasons[name] = kept
+        found[name] = stored
         if told is not None:
-            told(name, array, found[name], len(arrays))
+            before = each.data if isinstance(each, StoredTensor) else each
+            told(Written(name, array, before.nbytes, stored, kept, len(tensors)))
+    if not any(each.kind in types.values() for each in found.values()):
+        few = dict([*reasons.items()][:FEW])
+        raise InputError(f"{path}: nothing in it can be {kind.lower()}: {few}")
     return found
 
 
+def _values(given: Array | StoredTensor) -> Array:
+    return given.array() if isinstance(given, StoredTensor) else given
+
+
+def _refusal(name: str, given: Array | StoredTensor, types: Mapping[str, str]) -> str | None:
+    """Why a tensor is not packed."""
+    is_packed = isinstance(given, StoredTensor) and given.kind not in PLAIN
+    dtype = given.data.dtype if isinstance(given, StoredTensor) else given.dtype
+    if len(given.shape) < 2 or not (is_packed or dtype in _FLOATS):
+        return "is no matrix of floats"
+    if name not in types:
+        return no_whole_blocks(given.shape[-1])
+    if isinstance(given, StoredTensor) and given.kind == types[name]:
+        return f"is {given.kind} already"
+    return None
+
+
 def _stored(name: str, array: Array, kind: str | None) -> StoredTensor:
-    """A tensor of a GGUF file; rows that are no whole blocks are not packed."""
-    if array.ndim < 2:
-        kind = "F32"
-    if kind is not None and kind in QUANTIZERS and array.dtype in _FLOATS:
-        if array.shape[-1] % BLOCKS[kind].size == 0:
-            return StoredTensor(kind, array.shape, quantized(name, array, kind))
-        kind = "F16"
-    found = np.require(_cast(name, array, kind), requirements="C")
+    """Numbers of a GGUF file."""
+    found = np.require(_cast(name, array, "F32" if array.ndim < 2 else kind), requirements="C")
     if found.dtype not in NAMES:
         raise InputError(f"{name}: {array.dtype} has no place in GGUF; leave it out")
     return StoredTensor(NAMES[found.dtype], found.shape, found)
 
 
-def _general(tensors: Mapping[str, StoredTensor]) -> dict[str, Any]:
+def _general(tensors: Mapping[str, StoredTensor], kind: str | None) -> dict[str, Any]:
     """What readers show of the types of tensors."""
-    kind = _FILE_TYPES.get(_most(tensors), 0)
-    return {"general.file_type": kind, "general.quantization_version": 2}
+    most = kind if kind is not None and kind in MIXES else _most(tensors)
+    return {"general.file_type": _FILE_TYPES.get(most, 0), "general.quantization_version": 2}
 
 
 def _most(tensors: Mapping[str, StoredTensor]) -> str:

@@ -1,12 +1,13 @@
 """Weights of a module packed in fewer bits, and what that costs in accuracy.
 
-`q8_0` to `q4_0` are blocks of 32 as in GGUF files; `int8` has a scale for each row of a matrix (an
-output of a Linear), `int4` one for each group of a row. Values are decoded where they are read, in
-float32: Jacob et al., arXiv 1712.05877, of weights alone.
+`q8_0` to `q2_k` are blocks as in GGUF files (`q4_k_m` and the like: two types); `int8` has a scale
+for each row of a matrix (an output of a Linear), `int4` one for each group of a row. Values are
+decoded where they are read, in float32: Jacob et al., arXiv 1712.05877, of weights alone.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +21,11 @@ from luminal.frontend.handle import Array
 from luminal.frontend.packed import Format, Packed
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import Parameter
+from luminal.loaders.ggml.fitting import inverse
+from luminal.loaders.ggml.mixes import CHOICES, no_whole_blocks, types_of
 from luminal.loaders.ggml.packed import packed
-from luminal.loaders.ggml.quantize import QUANTIZERS, beyond, inverse, quantized
+from luminal.loaders.ggml.quantize import QUANTIZERS, beyond, quantized
+from luminal.loaders.ggml.types import BLOCKS
 from luminal.nn.module import Holder, Module
 
 GROUP = 64  # of int4: what a scale of 2 bytes serves
@@ -34,6 +38,7 @@ class PackedWeight:
     """
 
     name: str
+    kind: str
     max_error: float
     rms_error: float
     rms: float
@@ -46,12 +51,14 @@ class PackedWeight:
         return self.rms_error / self.rms if self.rms else 0.0
 
     @classmethod
-    def of(cls, name: str, before: Array, after: Array, nbytes: int) -> PackedWeight:
-        """Of values and what they are after packing in so many bytes."""
+    def of(
+        cls, name: str, kind: str, before: Array, after: Array, nbytes: tuple[int, int]
+    ) -> PackedWeight:
+        """Of values and what they are after packing; `nbytes` of both."""
         values = before.astype(np.float32)
         error = after.astype(np.float64) - values
         greatest = float(np.abs(error).max(initial=0))
-        return cls(name, greatest, _rms(error), _rms(values), before.nbytes, nbytes)
+        return cls(name, kind, greatest, _rms(error), _rms(values), *nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +83,33 @@ class QuantizationReport:
     def total(self) -> str:
         """One line: weights, bytes, and the greatest share of an error in its weight."""
         worst = max((each.share for each in self.weights), default=0.0)
+        kinds = Counter(each.kind.lower() for each in self.weights)
+        mixed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        types = self.kind if {*kinds} <= {self.kind} else f"{self.kind} ({mixed})"
         return (
-            f"{len(self.weights)} weights as {self.kind}: {self.bytes_before:,} bytes to "
+            f"{len(self.weights)} weights as {types}: {self.bytes_before:,} bytes to "
             f"{self.bytes_after:,}; rms errors up to {worst:.2%} of a weight's"
         )
 
     def __str__(self) -> str:
         """A line for each weight, then the sums."""
-        rows = [("weight", "max error", "rms error", "of rms", "bytes", "packed")]
+        rows = [("weight", "type", "max error", "rms error", "of rms", "bytes", "packed")]
         for each in self.weights:
             errors = f"{each.max_error:.3g}", f"{each.rms_error:.3g}", f"{each.share:.2%}"
-            rows.append((each.name, *errors, f"{each.bytes_before:,}", f"{each.bytes_after:,}"))
+            rows.append(
+                (
+                    each.name,
+                    each.kind.lower(),
+                    *errors,
+                    f"{each.bytes_before:,}",
+                    f"{each.bytes_after:,}",
+                )
+            )
         total = f"{self.bytes_before:,}", f"{self.bytes_after:,}"
-        rows.append(("all", "", "", "", *total))
+        rows.append(("all", "", "", "", "", *total))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            "  ".join([*map(str.ljust, row[:2], widths[:2]), *map(str.rjust, row[2:], widths[2:])])
             for row in rows
         ]
         return "\n".join(
@@ -102,11 +120,12 @@ class QuantizationReport:
 def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> QuantizationReport:
     """Packs the matrices of a module, in place: Parameters of two dims, by rows.
 
-    `kind`: one of KINDS, in either case. `skip`: what names of Parameters must not contain
-    ("lm_head", or several). They keep their dtypes, to which decoded values are rounded. Programs
-    recorded before keep the old weights. Raises InputError for a kind that is not known, a weight
-    that is not finite or too great for the kind's scales, or if nothing can be packed, DTypeError
-    for what is no module; then nothing is changed.
+    `kind`: one of KINDS, or of the MIXES of `luminal.loaders.ggml.mixes`, in either case. Rows of
+    no whole blocks of 256 take a type of blocks of 32. `skip`: what names of Parameters must not
+    contain ("lm_head", or several). They keep their dtypes, to which decoded values are rounded.
+    Programs recorded before keep the old weights. Raises InputError for a kind that is not known,
+    a weight that is not finite or too great for the kind's scales, or if nothing can be packed,
+    DTypeError for what is no module; then nothing is changed.
     """
     if not isinstance(module, Module):
         raise DTypeError(
@@ -115,15 +134,20 @@ def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> 
         )
     kind = str(kind).lower()
     skip = _names(skip)
-    if kind not in KINDS:
-        raise InputError(f"quantize: {kind!r} is not known; it is one of {', '.join(KINDS)}")
+    known = [*dict.fromkeys((*CHOICES, *KINDS))]
+    if kind not in known:
+        raise InputError(f"quantize: {kind!r} is not known; it is one of {', '.join(known)}")
     made: dict[Holder, Holder] = {}
     weights: list[PackedWeight] = []
     kept: dict[str, str] = {}
+    names: dict[Parameter, str] = {}
     for name, parameter in module.named_parameters():
-        if parameter in made:
-            continue
-        why = _refusal(parameter, name, kind, skip)
+        names.setdefault(parameter, name)
+    kinds = _kinds(kind, {name: each.shape[-1] for each, name in names.items() if each.shape})
+    for parameter, name in names.items():
+        why = _refusal(parameter, name, skip)
+        if why is None and name not in kinds:
+            why = no_whole_blocks(parameter.shape[-1], GROUP if kind == "int4" else 32)
         if why is not None:
             kept[name] = why
             continue
@@ -134,8 +158,9 @@ def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> 
             wide = values.astype(np.float32)
         if not np.isfinite(wide).all():
             raise beyond(name, values, kind, "values are float32")
-        found = made[parameter] = KINDS[kind].pack(name, wide).rounded(parameter.dtype)
-        weights.append(PackedWeight.of(name, values, found.numpy(), found.nbytes))
+        found = made[parameter] = KINDS[kinds[name]].pack(name, wide).rounded(parameter.dtype)
+        nbytes = values.nbytes, found.nbytes
+        weights.append(PackedWeight.of(name, found.kind, values, found.numpy(), nbytes))
     if not made:
         raise InputError(f"quantize: nothing of this module can be {kind}: {kept}")
     module.exchange(made)
@@ -150,7 +175,14 @@ def _names(skip: Any) -> Collection[str]:
     raise InputError(f'quantize: skip={skip!r}; takes parts of names, as ["lm_head"]')
 
 
-def _refusal(parameter: Parameter, name: str, kind: str, skip: Collection[str]) -> str | None:
+def _kinds(kind: str, rows: Mapping[str, int]) -> dict[str, str]:
+    """Of each weight whose rows are whole blocks, of lengths of rows by name."""
+    if kind in CHOICES:
+        return {name: each.lower() for name, each in types_of(kind.upper(), rows).items()}
+    return {name: kind for name, length in rows.items() if length % KINDS[kind].size == 0}
+
+
+def _refusal(parameter: Parameter, name: str, skip: Collection[str]) -> str | None:
     """Why a Parameter stays as it is."""
     if any(part in name for part in skip):
         return "skipped"
@@ -158,9 +190,6 @@ def _refusal(parameter: Parameter, name: str, kind: str, skip: Collection[str]) 
         return f"is {parameter.kind}"
     if len(parameter.shape) != 2 or not parameter.dtype.is_float:
         return "is no matrix of floats"
-    size = KINDS[kind].size
-    if parameter.shape[-1] % size:
-        return f"its rows of {parameter.shape[-1]} are no whole blocks of {size}"
     return None
 
 
@@ -232,7 +261,7 @@ def _read_int4(parts: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
 _INT8 = Format("int8", _read_int8, _unpack_int8)
 _INT4 = Format("int4", _read_int4, _unpack_int4)
 KINDS: Mapping[str, Kind] = {
-    **{name.lower(): Kind(32, partial(_blocks, name)) for name in QUANTIZERS},
+    **{name.lower(): Kind(BLOCKS[name].size, partial(_blocks, name)) for name in QUANTIZERS},
     "int8": Kind(1, _int8),
     "int4": Kind(GROUP, _int4),
 }

@@ -12,6 +12,8 @@ import luminal as lm
 from luminal.errors import DTypeError
 from luminal.frontend.packed import Packed
 from luminal.loaders.ggml.quantize import QUANTIZERS
+from luminal.loaders.ggml.types import BLOCKS
+from tests.models.widened import widened
 
 Array = np.ndarray[Any, Any]
 LENGTH = 256
@@ -43,6 +45,8 @@ def test_perplexity_is_that_of_the_values(
     kind: str, source: Path, shared_data: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "m.gguf"
+    if BLOCKS[kind.upper()].size > 128:
+        source = widened(source, tmp_path / "wide")
     lm.models.convert(source, path, kind)
     plain, kept = lm.models.load(path), lm.models.load(path, keep_quantized=True)
     text = (shared_data / "text" / "tinyshakespeare.txt").read_text()
@@ -52,10 +56,37 @@ def test_perplexity_is_that_of_the_values(
     np.testing.assert_allclose(found, want, rtol=0, atol=1e-4 * np.abs(want).max())
     assert abs(np.exp(loss_of(found, ids) - loss_of(want, ids)) - 1) < 0.005
     matrices = [p for p in kept.model.parameters() if len(p.shape) == 2]
-    assert all(isinstance(p, Packed) and p.kind == kind.upper() for p in matrices)
+    for each in matrices:
+        is_short = each.shape[-1] % BLOCKS[kind.upper()].size  # those take another type
+        assert isinstance(each, Packed)
+        assert bool(is_short) is (each.kind != kind.upper())
     # No matrix of floats, neither made before the run nor in it.
     largest = min(4 * p.numel() for p in matrices)
     assert exe.memory_report().derived_bytes < largest
+
+
+WORSE = {
+    "q8_0": 1.005, "q6_k": 1.02, "q5_k": 1.08, "q4_k_m": 1.12, "q4_k": 1.12, "iq4_nl": 1.15,
+    "q3_k": 1.4, "q2_k": 4,
+}  # fmt: skip
+"""How much greater the perplexity of the model's own stories may be. Of 32 of them it was 1.003 for
+Q6_K, 1.023, 1.060 and 1.250 for Q3_K; of llama.cpp's blocks 1.004, 1.023, 1.073 and 1.294."""
+
+
+@pytest.mark.parametrize("kind", WORSE)
+def test_perplexity_beside_the_floats(kind: str, source: Path, tmp_path: Path) -> None:
+    wide = widened(source, tmp_path / "wide")
+    model = lm.models.load(wide)
+    starts = enumerate(("Once upon a time", "Tom had a", "The little girl", "One day a dog"))
+    texts = [model.generate(x, max_tokens=100, temperature=0.8, seed=n) for n, x in starts]
+    ids = [np.array([model.tokenizer.encode(str(text))[:100]], np.int32) for text in texts]
+
+    def loss() -> float:
+        return float(np.mean([loss_of(logits_of(model.model, each)[0], each) for each in ids]))
+
+    before = loss()
+    lm.quantize(model.model, kind)
+    assert np.exp(loss() - before) < WORSE[kind]
 
 
 def test_text_is_the_same(source: Path, tmp_path: Path) -> None:

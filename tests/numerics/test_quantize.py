@@ -17,15 +17,17 @@ from luminal.nn.quantization import KINDS, PackedWeight
 
 Array = np.ndarray[Any, Any]
 BITS = {"q8_0": 8, "q5_1": 5, "q5_0": 5, "q4_1": 4, "q4_0": 4, "int8": 8, "int4": 4}
+FITTED = {"iq4_nl": 4, "q2_k": 2, "q3_k": 3, "q4_k": 4, "q5_k": 5, "q6_k": 6}
+"""Those whose codes need not be the nearest to each value: `test_fitted_blocks.py`."""
 
 
 def layers() -> lm.nn.Sequential:
     lm.manual_seed(3)
-    return lm.nn.Sequential(lm.nn.Embedding(50, 128), lm.nn.Linear(128, 96), lm.nn.Linear(96, 7))
+    return lm.nn.Sequential(lm.nn.Embedding(50, 256), lm.nn.Linear(256, 96), lm.nn.Linear(96, 7))
 
 
 def test_kinds() -> None:
-    assert set(BITS) == set(KINDS)
+    assert set(BITS | FITTED) == set(KINDS)
 
 
 @pytest.mark.parametrize("rows", [1, 40])
@@ -59,11 +61,12 @@ def test_layers_compute_with_the_decoded_values(kind: str, rows: int) -> None:
         assert each.rms_error == pytest.approx(np.sqrt((error**2).mean()))
         # Codes are 2 ** bits steps apart over twice the greatest value, half of one off, in half
         # precision; one side has a step fewer, whose values may be a whole one off.
-        most = np.abs(values).max() * 2 / ((1 << BITS[kind]) - 2)
-        assert each.max_error <= most * 1.01
-        bits = 8 * each.bytes_after / values.size
-        assert BITS[kind] < bits <= BITS[kind] + 1
-    assert report.bytes_before == 4 * (50 + 96) * 128
+        least = (BITS | FITTED)[kind]
+        if kind in BITS:
+            assert each.max_error <= np.abs(values).max() * 2 / ((1 << least) - 2) * 1.01
+        assert least < 8 * each.bytes_after / values.size <= least + 1
+        assert each.kind.lower() == kind
+    assert report.bytes_before == 4 * (50 + 96) * 256
 
 
 def test_a_report_is_a_table() -> None:
@@ -71,11 +74,11 @@ def test_a_report_is_a_table() -> None:
     model.weight.set(np.tile(np.float32([127, -64]), (4, 16)))
     report = lm.quantize(model, "int8")
     rms = float(np.sqrt((127**2 + 64**2) / 2))
-    assert report.weights == (PackedWeight("weight", 0.0, 0.0, rms, 512, 128 + 16),)
+    assert report.weights == (PackedWeight("weight", "int8", 0.0, 0.0, rms, 512, 128 + 16),)
     lines = str(report).splitlines()
     assert [line.split() for line in lines] == [
-        "weight max error rms error of rms bytes packed".split(),
-        ["weight", "0", "0", "0.00%", "512", "144"],
+        "weight type max error rms error of rms bytes packed".split(),
+        ["weight", "int8", "0", "0", "0.00%", "512", "144"],
         "all 512 144".split(),
         "1 weights as int8: 512 bytes to 144; rms errors up to 0.00% of a weight's".split(),
     ]
@@ -122,15 +125,16 @@ TOO_GREAT = {
     "q5_0": 2e6,
     "q5_1": 1e5,
     "int4": 1e6,
+    **dict.fromkeys(FITTED, 1e10),
     "int8": float(np.finfo(np.float32).max),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_beyond_the_scales_are_refused(kind: str) -> None:
-    model = lm.nn.Sequential(lm.nn.Linear(64, 2), lm.nn.Linear(64, 2, bias=False))
+    model = lm.nn.Sequential(lm.nn.Linear(256, 2), lm.nn.Linear(256, 2, bias=False))
     for factor in (1.0, 2e38 / TOO_GREAT[kind]):
-        great = np.full((2, 64), TOO_GREAT[kind] * factor, np.float32)
+        great = np.full((2, 256), TOO_GREAT[kind] * factor, np.float32)
         great[:, ::2] *= -1
         if kind == "int8" and factor != 1:
             continue
@@ -144,8 +148,8 @@ def test_values_beyond_the_scales_are_refused(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [1e-45, 1e-40, 1e-20])
 def test_tiny_values_are_near_zero(kind: str, value: float) -> None:
-    model = lm.nn.Linear(64, 2, bias=False)
-    model.weight.set(np.full((2, 64), value, np.float32))
+    model = lm.nn.Linear(256, 2, bias=False)
+    model.weight.set(np.full((2, 256), value, np.float32))
     lm.quantize(model, kind)
     np.testing.assert_allclose(model.weight.numpy(), value, rtol=0.02, atol=1e-8)
 
@@ -258,5 +262,5 @@ def test_training_beside_packed_weights_resumes(tmp_path: Any) -> None:
 def test_no_rows_are_packed_too() -> None:
     blocks = quantized("w", np.zeros((0, 64), np.float32), "Q8_0")
     assert blocks.shape == (0, 2)
-    empty = PackedWeight.of("w", np.zeros((0, 64), np.float32), np.zeros((0, 64)), blocks.nbytes)
+    empty = PackedWeight.of("w", "Q8_0", np.zeros((0, 64), np.float32), np.zeros((0, 64)), (0, 0))
     assert (empty.rms_error, empty.share, empty.bytes_after) == (0, 0, 0)

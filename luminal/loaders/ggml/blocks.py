@@ -59,6 +59,14 @@ def fields(data: Array, bits: int, run: int = 1) -> Array:
     return ((data.reshape(len(data), -1, 1, run) >> shifts) & mask).reshape(len(data), -1)
 
 
+def packed_fields(codes: Array, bits: int, run: int = 1) -> Array:
+    """The reverse, to bytes, of (n, k * fields) integers of which the lowest `bits` count."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+    low = codes.astype(np.uint8) & np.uint8((1 << bits) - 1)
+    parts = low.reshape(len(codes), -1, 8 // bits, run) << shifts
+    return np.bitwise_or.reduce(parts, axis=2).reshape(len(codes), -1)
+
+
 def signs(data: Array) -> Array:
     """(n, k) bytes to (n, 8 k): -1 where a bit is set, else 1, the lowest bit first."""
     return np.float32(1) - np.float32(2) * fields(data, 1)

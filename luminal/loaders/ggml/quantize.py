@@ -1,14 +1,21 @@
-"""Numbers to the packed types that need no search: the greatest of a block gives its scale."""
+"""Numbers to packed types: of those here the greatest value of a block gives its scale; of others
+it is fitted (`k_quantizers.py`).
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
 
 from luminal.errors import InputError
-from luminal.loaders.ggml import simple
+from luminal.loaders.ggml import k_quantizers, simple
+from luminal.loaders.ggml.blocks import VALUES_AT_ONCE
+from luminal.loaders.ggml.fitting import inverse
+from luminal.loaders.ggml.types import BLOCKS
 from luminal.loaders.mapped import Array
 
 
@@ -55,12 +62,6 @@ def _record(kind: str, codes: Array, **numbers: Array) -> Array:
     return found
 
 
-def inverse(scale: Array) -> Array:
-    """1 / scale, and 0 where that or the scale is no normal number: then codes are 0."""
-    is_tiny = np.abs(scale) < np.finfo(np.float32).tiny
-    return np.where(is_tiny, 0, 1 / np.where(is_tiny, np.float32(1), scale)).astype(np.float32)
-
-
 def beyond(name: str, values: Array, kind: str, scales: str) -> InputError:
     """The error of values whose scales are not finite."""
     greatest = float(np.abs(values).max())
@@ -76,6 +77,7 @@ QUANTIZERS: Mapping[str, Callable[[Array], Array]] = {
     "Q4_1": partial(_from_least, "Q4_1", 4),
     "Q5_0": partial(_centered, "Q5_0", 5),
     "Q5_1": partial(_from_least, "Q5_1", 5),
+    **k_quantizers.QUANTIZERS,
 }
 
 
@@ -87,11 +89,19 @@ def quantized(name: str, array: Array, kind: str) -> Array:
     """
     if not np.isfinite(array).all():
         raise InputError(f"{name}: has infinite values or no numbers, which {kind} cannot hold")
-    shape = *array.shape[:-1], array.shape[-1] // simple.TYPES[kind].size
-    with np.errstate(over="ignore", invalid="ignore"):  # told by what is not finite then
-        values = array.astype(np.float32).reshape(-1, simple.TYPES[kind].size)
-        blocks = QUANTIZERS[kind](values)
+    size = BLOCKS[kind].size
+    values = array.reshape(-1, size)
+    blocks = np.empty(len(values), BLOCKS[kind].record)
+    step = VALUES_AT_ONCE // size
+
+    def make(first: int) -> None:
+        piece = slice(first, first + step)
+        with np.errstate(all="ignore"):  # told by what is not finite then
+            blocks[piece] = QUANTIZERS[kind](values[piece].astype(np.float32))
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # NumPy lets other threads run
+        [*pool.map(make, range(0, len(values), step))]
     numbers = [each for each in ("scale", "least") if each in (blocks.dtype.names or ())]
     if not all(np.isfinite(blocks[each]).all() for each in numbers):
         raise beyond(name, array, kind, "blocks have half-precision ones, at most 65504")
-    return blocks.reshape(shape)
+    return blocks.reshape(*array.shape[:-1], array.shape[-1] // size)

@@ -1,0 +1,112 @@
+"""Scales by least squares: those for which a group's codes lie nearest to its values.
+
+Codes that round a group's values are known once its scale is, and the best scale once the codes
+are: a quotient of two sums. So a few scales around the greatest value's are tried, each is made the
+best one for its own codes, and of these the one with the least sum of squared errors is taken. What
+is tried is many groups at once, the last axis of an array, in units of their greatest values: no
+square of those is too large or too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from luminal.loaders.mapped import Array
+
+Levels = Callable[[Array], Array]
+"""Rounds values in units of a scale to what codes can stand for."""
+
+
+def inverse(scale: Array) -> Array:
+    """1 / scale, and 0 where that or the scale is no normal number: then codes are 0."""
+    is_tiny = np.abs(scale) < np.finfo(np.float32).tiny
+    return np.where(is_tiny, 0, 1 / np.where(is_tiny, np.float32(1), scale)).astype(np.float32)
+
+
+def greatest(values: Array) -> Array:
+    """Of each group (..., n) the value of the greatest size, as (..., 1)."""
+    return np.take_along_axis(values, np.abs(values).argmax(-1)[..., None], -1)
+
+
+def centered(bits: int) -> Levels:
+    """Whole numbers around 0, one more of them below."""
+    half = np.float32(1 << (bits - 1))
+    return lambda values: np.rint(values).clip(-half, half - 1)
+
+
+def fitted(values: Array, levels: Levels, ends: Sequence[float]) -> Array:
+    """The scales (..., 1) of groups (..., n); `ends`: levels that the greatest value is tried as.
+
+    A scale explains (sum of values * levels) squared / (sum of levels squared) of the sum of
+    squares: the more, the less is left as error.
+    """
+    unit = greatest(values)
+    values = values * inverse(unit)
+    best, scale = np.zeros_like(unit), np.zeros_like(unit)
+    for end in ends:
+        found, explained = _refitted(values, levels(values * np.float32(end)))
+        is_better = explained > best
+        best, scale = np.where(is_better, explained, best), np.where(is_better, found, scale)
+    found, explained = _refitted(values, levels(values * inverse(scale)))
+    return np.where(explained > best, found, scale) * unit
+
+
+def _refitted(values: Array, codes: Array) -> tuple[Array, Array]:
+    """The best scale for some codes, and what it explains."""
+    both = _dot(values, codes)
+    scale = both * inverse(_dot(codes, codes))
+    return scale, both * scale
+
+
+def fitted_from_least(values: Array, top: int, ends: Sequence[float]) -> tuple[Array, Array]:
+    """The scales and the least values, as sizes below 0, (..., 1) each, of groups (..., n).
+
+    Codes are 0 to `top`; a group has 0 or less as its least value. `ends`: what the greatest value
+    is tried as.
+    """
+    unit = np.abs(greatest(values))
+    values = values * inverse(unit)
+    line = _Line(values, np.float32(top))
+    least = np.minimum(values.min(-1, keepdims=True), 0)
+    part = inverse(values.max(-1, keepdims=True) - least)
+    for end in ends:
+        line.try_codes((values - least) * (part * np.float32(end)))
+    line.try_codes((values - line.offset) * inverse(line.scale))
+    return line.scale * unit, -line.offset * unit
+
+
+class _Line:
+    """The best `scale * code + offset` of those tried, of each group, by normal equations."""
+
+    def __init__(self, values: Array, top: np.float32) -> None:
+        self.values, self.top = values, top
+        self.sum = values.sum(-1, keepdims=True)
+        self.count = np.float32(values.shape[-1])
+        self.scale, self.offset = np.zeros_like(self.sum), np.zeros_like(self.sum)
+        self.error = np.zeros_like(self.sum)  # less the values' own squares
+
+    def try_codes(self, turned: Array) -> None:
+        """Takes the line through codes near to these numbers where it is better."""
+        codes = np.rint(turned).clip(0, self.top)
+        n, total, both = self.count, codes.sum(-1, keepdims=True), _dot(self.values, codes)
+        squares = _dot(codes, codes)
+        determinant = n * squares - total * total  # of whole numbers below 2 ** 24
+        part = inverse(determinant)
+        scale = (n * both - self.sum * total) * part
+        offset = (squares * self.sum - total * both) * part
+        offset = np.where(determinant > 0, offset, np.where(squares > 0, 0, self.sum / n))
+        through_zero = (offset > 0) | (determinant == 0)  # an offset above 0 cannot be said
+        scale = np.where(through_zero, both * inverse(squares), scale)
+        offset = np.minimum(offset, 0)
+        error = scale * (scale * squares + 2 * offset * total - 2 * both)
+        error += offset * (n * offset - 2 * self.sum)
+        is_better = (error < self.error) & (scale >= 0)
+        self.error = np.where(is_better, error, self.error)
+        self.scale = np.where(is_better, scale, self.scale)
+        self.offset = np.where(is_better, offset, self.offset)
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return np.einsum("...i,...i->...", a, b)[..., None]

@@ -1,0 +1,61 @@
+"""Which packed type each matrix of a model takes: one for all, or two in a mix.
+
+A mix stores with more bits what errors cost most in: the output (or the embedding, where that is
+the output too), and of the first and the last eighth of the layers and every third between, the
+values of the attention and the last product of the MLP. Rows of no whole blocks of 256 take a type
+of blocks of 32 with as many bits or the next more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from luminal.loaders.ggml.quantize import QUANTIZERS
+from luminal.loaders.ggml.types import BLOCKS
+
+MIXES: Mapping[str, tuple[str, str]] = {
+    "Q3_K_M": ("Q3_K", "Q5_K"),
+    "Q4_K_M": ("Q4_K", "Q6_K"),
+    "Q5_K_M": ("Q5_K", "Q6_K"),
+}
+"""The type of most matrices, and of those with more bits."""
+CHOICES = tuple(name.lower() for name in (*QUANTIZERS, *MIXES))
+
+_SHORT = {"Q2_K": "IQ4_NL", "Q3_K": "IQ4_NL", "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
+_LAYER = re.compile(r"(?:^|\.)(\d+)\.")
+_LAST = re.compile(r"\.(attn_v|v_proj|ffn_down(_exps|_shexp)?|down_proj)(\.|$)")
+_OUTPUT = re.compile(r"(.*\.)?lm_head\.weight|output\.weight")
+_EMBEDDING = re.compile(r"(.*\.)?embed_tokens\.weight|token_embd\.weight")
+
+
+def types_of(choice: str, rows: Mapping[str, int]) -> dict[str, str]:
+    """The type of each matrix by its name, of lengths of rows by theirs; those without whole blocks
+    are not in it. `choice`: one of CHOICES in capitals; names as in GGUF files or Hugging Face's.
+    """
+    usual, finer = MIXES.get(choice, (choice, choice))
+    layers = {name: _LAYER.search(name) for name in rows}
+    numbers = {name: int(layer[1]) for name, layer in layers.items() if layer is not None}
+    count = 1 + max(numbers.values(), default=0)
+    outputs = [name for name in rows if _OUTPUT.fullmatch(name)]
+    outputs = outputs or [name for name in rows if _EMBEDDING.fullmatch(name)]
+    found = {}
+    for name, length in rows.items():
+        costs = name in outputs or (
+            name in numbers and _LAST.search(name) is not None and _matters(numbers[name], count)
+        )
+        kind = finer if costs else usual
+        kind = _SHORT.get(kind, kind) if length % BLOCKS[kind].size else kind
+        if length % BLOCKS[kind].size == 0:
+            found[name] = kind
+    return found
+
+
+def _matters(layer: int, count: int) -> bool:
+    eighth = count // 8
+    return layer < eighth or layer >= count * 7 // 8 or (layer - eighth) % 3 == 2
+
+
+def no_whole_blocks(length: int, size: int = 32) -> str:
+    """Why a matrix is not packed."""
+    return f"its rows of {length} are no whole blocks of {size}"
