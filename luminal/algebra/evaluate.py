@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from luminal import dtypes
+from luminal.algebra import scans
 from luminal.algebra.contract import contract
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import At, Axes, Frame, Index, Leaf, Literal, Term, axis_order, factors
@@ -359,7 +360,8 @@ class Evaluator:
                     args = [
                         self._narrowed(x, t.dtype) for x, t in zip(args, term.args, strict=True)
                     ]
-                meaning = OPS[term.op].evaluate
+                in_blocks = isinstance(attrs.hlir, scans.BlockedScan)
+                meaning = scans.evaluate if in_blocks else OPS[term.op].evaluate
                 assert meaning is not None
                 self.opaque[key] = tuple(meaning(attrs.hlir, self.dims, args))
         return self.opaque[key]

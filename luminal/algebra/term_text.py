@@ -20,6 +20,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from luminal.algebra.lower import Lowered, Root
+from luminal.algebra.scans import BlockedScan
 from luminal.algebra.terms import (
     At,
     Frame,
@@ -182,6 +183,8 @@ def _attributes(hlir: object) -> str:
     match hlir:
         case ScanAttrs(kind=kind, axis=axis):
             return f"{kind} axis={axis}"
+        case BlockedScan(kind=kind, axis=axis, size=size):
+            return f"{kind} axis={axis} blocks={size}"
         case AxisAttrs(axis=axis):
             return f"axis={axis}"
         case ScatterAttrs(map=entries, mode=mode):

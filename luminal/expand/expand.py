@@ -17,6 +17,7 @@ from luminal.expand.ir import INDEX, Constant, Kernel, Operand, Param, Scratch, 
 from luminal.expand.lanes import Lanes
 from luminal.expand.loops import write_loop
 from luminal.expand.pointwise import POINTWISE
+from luminal.expand.prefix import write_prefix
 from luminal.expand.runs import write_runs
 from luminal.expand.sort import working_memory, write_sort
 from luminal.expand.tiles import Elements, Tiles
@@ -32,6 +33,7 @@ from luminal.kernel.tile_ir import (
     Load,
     Loop,
     Map,
+    Prefix,
     Reduce,
     Runs,
     SortRow,
@@ -248,6 +250,9 @@ class _Expansion:
             (value,) = self.fold(statement, halves[:1], halves[1:])
         return value
 
+    def prefix(self, statement: Prefix) -> None:
+        write_prefix(self.tiles, statement)
+
     # --- memory and control -----------------------------------------------------------------------
 
     def load(self, statement: Load) -> None:
@@ -282,6 +287,7 @@ class _Expansion:
         Store: store,
         Contract: contract,
         Reduce: reduce,
+        Prefix: prefix,
         Loop: loop,
         Runs: runs,
         If: branch,

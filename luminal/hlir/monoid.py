@@ -46,4 +46,4 @@ MAXIMUM = Monoid("Maximum", "Max", "max", lambda dtype: dtype.lowest, is_idempot
 MONOIDS = (SUM, PRODUCT, MAXIMUM)
 REDUCTIONS = {monoid.reduction: monoid for monoid in MONOIDS if monoid.reduction}
 SCANS = {monoid.scan: monoid for monoid in MONOIDS}
-COMBINATIONS = tuple(monoid.combine for monoid in MONOIDS)
+COMBINATIONS = {monoid.combine: monoid for monoid in MONOIDS}

@@ -8,12 +8,13 @@ and Steele, Data parallel algorithms, 1986); then every lane knows what comes be
 from __future__ import annotations
 
 from luminal.algebra.frames import spread
+from luminal.algebra.scans import block_size
 from luminal.hlir.monoid import SCANS, Monoid
 from luminal.kernel.evaluate import Env, Placed
 from luminal.kernel.fused import Fused
 from luminal.kernel.group_rows import GroupRow
 from luminal.kernel.tile_ir import Carry, Tile
-from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const
+from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, minimum
 
 
 def place_group_scan(fused: Fused, lanes: int, run: int) -> Placed:
@@ -23,27 +24,41 @@ def place_group_scan(fused: Fused, lanes: int, run: int) -> Placed:
 
 class _Scan(GroupRow):
     def scan(self, run: int) -> Placed:
-        blocks, extent, size = self.blocks, self.extent, self.lanes * run
+        blocks, size = self.blocks, self.lanes * run
         combine, none = self.monoid.combine, self.values.identity(self.monoid, self.dtype)
         sums = [self.values.new_scratch(self.dtype, const(self.lanes)) for _ in range(2)]
-        number = blocks.fresh_axis(ceil_div(extent, size))
+        first, start = self.begin()
+        steps = ceil_div(self.end - first, size)
+        number = blocks.fresh_axis(steps)
         level = blocks.depth
-        blocks.open(number, const(0), ceil_div(extent, size))
+        blocks.open(number, const(0), steps)
         before = blocks.new((), self.dtype, blocks.depth)
         lane = self.over(const(self.lanes))
-        positions = [number * size + lane * run + k for k in range(run)]
+        positions = [first + number * size + lane * run + k for k in range(run)]
         own = self.own(positions)
         source = self.scanned(lane, own[-1], sums)
         left = self.load(source, lane - 1, self.dtype, lane >= 1)
-        start = self.apply(combine, before, self.where(lane >= 1, left, none))
+        ahead = self.apply(combine, before, self.where(lane >= 1, left, none))
         for position, value in zip(positions, own, strict=True):
-            self.put(position, self.apply(combine, start, value))
+            self.put(position, self.apply(combine, ahead, value))
         blocks.close()
         total = self.load(source, const(self.lanes - 1), self.dtype)
         after = self.apply(combine, before, total)
         result = blocks.new((), self.dtype, level)
-        blocks.close((Carry(result, none, before, after),))
+        blocks.close((Carry(result, start, before, after),))
         return self.values.finish()
+
+    def begin(self) -> tuple[Expression, Tile]:
+        """The first position of the row, or of the block, and what stands before it."""
+        size, self.end = block_size(self.term), self.extent
+        if not size:
+            return const(0), self.values.identity(self.monoid, self.dtype)
+        block = self.values.grid_axis(ceil_div(self.extent, size))
+        self.end = minimum(block * size + size, self.extent)
+        env: dict[Symbol, Expression] = {}
+        for dimension, index in zip(self.term.attrs.frames[1], self.with_(block), strict=True):
+            env.update(spread(index, dimension))
+        return block * size, self.values.evaluate(self.term.args[1], Env(env))
 
     @property
     def monoid(self) -> Monoid:
@@ -66,7 +81,7 @@ class _Scan(GroupRow):
         return found
 
     def inside(self, position: Expression) -> Expression:
-        condition = position < self.extent
+        condition = position < self.end
         return TRUE if self.values.holds(condition) else condition
 
     def scanned(self, lane: Symbol, value: Tile, sums: list[str]) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from luminal.algebra.frames import shape_of, spread
+from luminal.algebra.scans import block_size, may_regroup
 from luminal.algebra.terms import Frame, Term
 from luminal.dtypes import int64
-from luminal.hlir.monoid import SCANS
+from luminal.hlir.monoid import SCANS, Monoid
 from luminal.kernel.evaluate import Env, Evaluator, Placed
 from luminal.kernel.fused import Fused
 from luminal.kernel.loops import estimate
 from luminal.kernel.schedule import SINGLE, TileChoice
-from luminal.kernel.tile_ir import Carry, Map, Role, SortRow
+from luminal.kernel.tile_ir import Carry, Map, Prefix, Role, SortRow, Tile
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, minimum
 
 
@@ -43,6 +44,8 @@ class _Rows:
         self.shape = shape_of(self.term.attrs.result)
         self.chunk = chunk
         self.tile = tile
+        self.size = block_size(self.term)
+        self.blocked: Expression = const(0)  # the number of the block, in a Scan in blocks
 
     def rows(self) -> list[Expression]:
         """Opens the grid: the position of each dimension, 0 for the row's own.
@@ -51,9 +54,11 @@ class _Rows:
         """
         position: list[Expression] = []
         others = [k for k in range(len(self.shape)) if k != self.axis]
-        length = estimate(self.shape[self.axis])
+        length = self.size or estimate(self.shape[self.axis])
         for k, extent in enumerate(self.shape):
             if k == self.axis:
+                if self.size:
+                    self.blocked = self.values.grid_axis(ceil_div(extent, self.size))
                 position.append(const(0))
                 continue
             tile = self.tile if k == len(self.shape) - 1 else SINGLE
@@ -82,28 +87,55 @@ class _Rows:
         return env
 
     def scan(self) -> Placed:
-        """The accumulator is carried along the row and stored at each step."""
+        """The accumulator is carried along the row, or the block, and stored at each step."""
         (store,) = self.fused.stores
+        monoid = SCANS[self.term.attrs.hlir.kind]
+        along = self.along()
         position = self.rows()
+        init = self.before(monoid, position)
         level = self.blocks.depth
-        extent = self.values.canonical(self.shape[self.axis])
-        step = self.blocks.fresh_axis(extent)
-        self.blocks.open(step, const(0), extent)
+        start, stop = const(0), self.values.canonical(self.shape[self.axis])
+        step = self.blocks.fresh_axis(stop)
+        if self.size:
+            start = self.blocked * self.size
+            stop = minimum(start + self.size, stop)
+        self.blocks.open(step, start, stop, along)
         position[self.axis] = step
         env = Env(self.at(self.term.attrs.frames[0], position))
         x = self.values.evaluate(self.term.args[0], env)
-        monoid = SCANS[self.term.attrs.hlir.kind]
         axes = {a for index in position for a in index.symbols()} | set(x.axes)
-        inner = self.blocks.new(axes, self.term.dtype, self.blocks.depth)
-        after = self.blocks.new(axes, self.term.dtype, self.blocks.depth)
+        carried = axes - {step}
+        inner = self.blocks.new(carried, self.term.dtype, self.blocks.depth)
+        found = after = self.blocks.new(carried, self.term.dtype, self.blocks.depth)
+        if along.size > 1:
+            prefix = self.blocks.new(axes | {step}, self.term.dtype, self.blocks.depth)
+            total = self.blocks.new(carried, self.term.dtype, self.blocks.depth)
+            self.blocks.put(Prefix(prefix, total, monoid.combine, x, step), self.blocks.depth)
+            found = self.values.map(monoid.combine, (inner, prefix), self.term.dtype)
+            x = total
         self.blocks.put(Map(after, monoid.combine, (inner, x)), self.blocks.depth)
         self.values.store(
-            store.place, store.place.layout.offset(position, self.shape), after, TRUE, add=False
+            store.place, store.place.layout.offset(position, self.shape), found, TRUE, add=False
         )
-        init = self.values.identity(monoid, self.term.dtype)
-        result = self.blocks.new(axes, self.term.dtype, level)
+        result = self.blocks.new(carried, self.term.dtype, level)
         self.blocks.close((Carry(result, init, inner, after),))
         return self.values.finish()
+
+    def along(self) -> TileChoice:
+        """Rows whose positions lie side by side are scanned in vectors, where order is free. Not of
+        integers, which one by one take a cycle each: the rounds of a vector take longer.
+        """
+        is_last = self.axis == len(self.shape) - 1
+        pays = is_last and self.tile.vector > 1 and self.term.dtype.is_float
+        return self.tile if pays and may_regroup(self.term) else SINGLE
+
+    def before(self, monoid: Monoid, position: list[Expression]) -> Tile:
+        """What a row or a block begins with."""
+        if not self.size:
+            return self.values.identity(monoid, self.term.dtype)
+        there = [self.blocked if k == self.axis else at for k, at in enumerate(position)]
+        env = Env(self.at(self.term.attrs.frames[1], there))
+        return self.values.evaluate(self.term.args[1], env)
 
     def sort(self) -> Placed:
         """One SortRow per row; keys and order go to their places."""

@@ -18,6 +18,7 @@ from luminal.dtypes import DType
 from luminal.errors import VerifyError
 from luminal.hlir import semantics
 from luminal.hlir.attributes import AxisAttrs, CastAttrs
+from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS
 from luminal.kernel.tile_ir import (
     Barrier,
@@ -31,6 +32,7 @@ from luminal.kernel.tile_ir import (
     Load,
     Loop,
     Map,
+    Prefix,
     Reduce,
     Runs,
     SortRow,
@@ -169,6 +171,22 @@ class _Interpreter:
         self.values[statement.out.id] = lanes[0].transpose(
             [left.index(a) for a in statement.out.axes]
         )
+
+    def prefix(self, statement: Prefix) -> None:
+        value, step = statement.value, self.steps[statement.axis]
+        axes = (statement.axis, *statement.total.axes)
+        found = np.broadcast_to(self.aligned(value, axes), self.extents(axes))
+        nothing = COMBINATIONS[statement.op].identity(value.dtype)
+        live = step.live.reshape(-1, *[1] * (len(axes) - 1))
+        found = np.where(live, found, nothing)
+        distance = 1
+        while distance < len(found):
+            after = apply(statement.op, value.dtype, found[:-distance], found[distance:])
+            found = np.concatenate((found[:distance], after))
+            distance *= 2
+        order = [axes.index(axis) for axis in statement.out.axes]
+        self.values[statement.out.id] = found.transpose(order)
+        self.values[statement.total.id] = found[-1]
 
     # --- memory -----------------------------------------------------------------------------------
 
@@ -318,6 +336,7 @@ class _Interpreter:
         Store: store,
         Contract: contract,
         Reduce: reduce,
+        Prefix: prefix,
         Loop: loop,
         Runs: runs,
         If: branch,

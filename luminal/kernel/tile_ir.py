@@ -181,6 +181,22 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefix:
+    """`out` at each position of the vector over `axis` is `value` there and before, combined with
+    `op` as of Reduce; `total` is all of them. Dead positions count for nothing.
+
+    In log2 of the lanes rounds, each with what stands 1, 2, 4 ... positions before (Hillis and
+    Steele, Data parallel algorithms, 1986).
+    """
+
+    out: Tile
+    total: Tile
+    op: str
+    value: Tile
+    axis: Symbol
+
+
+@dataclass(frozen=True, slots=True)
 class Carry:
     """A loop-carried value: `inner` is `init` in the first step, then the last step's `next`.
 
@@ -315,6 +331,7 @@ Statement = (
     | Store
     | Contract
     | Reduce
+    | Prefix
     | Loop
     | Runs
     | If

@@ -17,6 +17,7 @@ from luminal.kernel.tile_ir import (
     Load,
     Loop,
     Map,
+    Prefix,
     Reduce,
     Runs,
     SortRow,
@@ -104,6 +105,8 @@ def _line(statement: Statement) -> str:
         case Contract(out, acc, a, b, dot):
             by = f" by {dot}" if dot.k > 1 else ""
             return f"{_typed(out)} = contract {acc} + {a} * {b}{by}"
+        case Prefix(out, total, op, value, axis):
+            return f"{_typed(out)}, {_typed(total)} = prefix {op} {value} over {axis.name}"
         case Reduce(out, op, value, axis):
             return f"{_typed(out)} = reduce {op} {value} over {axis.name}"
         case SortRow():

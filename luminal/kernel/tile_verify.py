@@ -26,6 +26,7 @@ from luminal.kernel.tile_ir import (
     Load,
     Loop,
     Map,
+    Prefix,
     Reduce,
     Runs,
     SortRow,
@@ -184,6 +185,19 @@ class _Verifier(Checks):
             self.fail(f"{value} has no partial results of a finished loop over {statement.axis}")
         self.define(statement.out, set(value.axes) - {statement.axis}, scope)
 
+    def prefix(self, statement: Prefix, scope: Scope) -> None:
+        value, axis = self.read(statement.value, scope), statement.axis
+        if statement.op not in COMBINATIONS:
+            self.fail(f"{statement.op} is no scan; it takes {', '.join(COMBINATIONS)}")
+        if value.dtype not in OPS[statement.op].takes:
+            self.fail(f"{value.dtype} is not computed with; cast the operand first")
+        for out in (statement.out, statement.total):
+            self.same_dtype(str(out), out.dtype, value.dtype)
+        if axis not in scope.tiled or self.tile_sizes[axis][0] > 1 or axis in self.lanes:
+            self.fail(f"the loop over {axis.name} has to be around, bound to a vector alone")
+        self.define(statement.out, {*value.axes, axis}, scope)
+        self.define(statement.total, set(value.axes) - {axis}, scope)
+
     def loop(self, statement: Loop, scope: Scope) -> None:
         if statement.axis in scope.symbols:
             self.fail(f"{statement.axis.name} is bound already; use another axis")
@@ -301,6 +315,7 @@ class _Verifier(Checks):
         Store: store,
         Contract: contract,
         Reduce: reduce,
+        Prefix: prefix,
         Loop: loop,
         Runs: runs,
         If: branch,

@@ -19,7 +19,8 @@ contraction, `call` the library that a stored term's kernel calls.
 
 A text is read against the lowered graph it belongs to (HLIR's text gives that back). It is that
 graph which knows what a text only names: the values behind leaves, opaque operations with the
-bodies of Loops, and the sinks. All else is in the text: another spelling of the graph can be read.
+bodies of Loops (but for Scans in blocks), and the sinks. All else is in the text: another spelling
+of the graph can be read.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from luminal.algebra.lower import Lowered, Root
+from luminal.algebra.scans import BlockedScan
 from luminal.algebra.term_text import INDENT, Printer, frame_text
-from luminal.algebra.terms import Frame, Reduction, Term
+from luminal.algebra.terms import Frame, OpaqueAttrs, Reduction, Term
 from luminal.dots import DOTS, Dot
-from luminal.dtypes import dtype_of
+from luminal.dtypes import DType, dtype_of
 from luminal.errors import GraphError, LuminalError
 from luminal.hlir.cursor import Line
 from luminal.hlir.monoid import REDUCTIONS
@@ -256,6 +258,8 @@ class _Reader:
             args = [self.term(item.partition(" ")[0]) for item in words.items("()")]
             return terms.opaque(named.op, args, named.attrs, dtype)
         op = words.match(WORD)
+        if op == "Scan":
+            return self.scan(words, dtype)
         if op == "Literal":
             data = bytes.fromhex(text.rpartition("0x")[2].removesuffix(")"))
             return terms.literal(data[::-1], dtype)
@@ -270,6 +274,21 @@ class _Reader:
         if op not in OPS or not OPS[op].is_pointwise:
             raise line.error(f"the graph has no {text!r}")
         return terms.pointwise(op, [self.term(each) for each in words.rest().split(", ")], dtype)
+
+    def scan(self, words: Line, dtype: DType) -> Term:
+        """One in blocks, which no graph knows: `#5 add axis=0 blocks=64 (%1 [a0]) -> [a1]`."""
+        words.expect("#")
+        site, kind = words.integer(), words.match(WORD)
+        words.expect("axis=")
+        along = words.integer()
+        words.expect("blocks=")
+        hlir = BlockedScan(kind, along, words.integer())
+        operands = [Line(words.number, item) for item in words.items("()")]
+        args = [self.term(operand.match(_NUMBER)) for operand in operands]
+        frames = tuple(map(self.frame, operands))
+        words.expect("->")
+        attrs = OpaqueAttrs(hlir, frames, self.frame(words), 0, site)
+        return self.lowered.terms.opaque("Scan", args, attrs, dtype)
 
     def position(self, text: str) -> tuple[Symbol, Expression | Term]:
         """`a0: a1 + 1` or `a0: %3`."""

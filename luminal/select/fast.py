@@ -28,6 +28,7 @@ from luminal.select.nested import nest
 from luminal.select.packed import packed
 from luminal.select.private_sums import private_sums
 from luminal.select.rewrite import Respelled
+from luminal.select.scans import scans_in_blocks
 from luminal.select.spell import spell
 from luminal.select.split import split_reductions
 from luminal.select.stored import rounded_factors, stored_anyway
@@ -85,7 +86,8 @@ def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     nested = nest(Respelled(lowered, {}))
     spelled = spell(nested, costs) if numerics.allows(ROUNDING) else nested
     tiled = winograd(spelled, costs.tiles) if numerics.allows(DOMAIN) else spelled
-    return split_reductions(private_sums(tiled, costs.shares, numerics), costs)
+    scanned = scans_in_blocks(tiled, costs.shares, numerics)
+    return split_reductions(private_sums(scanned, costs.shares, numerics), costs)
 
 
 def choose(

@@ -144,6 +144,15 @@ def ordered() -> list[Case]:
     )
 
 
+def long_scans() -> list[Case]:
+    """Scans of rows so long that they run in blocks: their totals may be stored, or not."""
+    d = Draft(({"s": 3}, {"s": 70_001}))
+    x, y = d.given(d.cx.dim("s", 1, 1 << 17)), d.given(40_001, 2)
+    return d.cases(
+        (x * 0.5).cumsum(0) + 1, x.sin().cummax(0)[0], (y[:3000] * 1e-3 + 1).cumprod(0), y.cumsum(0)
+    )
+
+
 def memory() -> list[Case]:
     """Gathers from a table that is scattered into, region writes, duplicates among the rows."""
     d = Draft(({"s": 5}, {"s": 1}, {"s": 12}))
@@ -219,7 +228,7 @@ GRAPHS: dict[str, Callable[[], list[Case]]] = {
     build.__name__: build
     for build in (
         llama_layers, llama_decode, llama_block, moe_blocks, attention_grouped, attention_masked,
-        attention_wild, pools, convolutions, batch_norm, local_rows, ordered, memory, integers,
-        wide_floats, narrow_floats, empty, random_numbers, custom,
+        attention_wild, pools, convolutions, batch_norm, local_rows, ordered, long_scans, memory,
+        integers, wide_floats, narrow_floats, empty, random_numbers, custom,
     )
 }  # fmt: skip

@@ -29,6 +29,7 @@ from luminal.kernel.tile_ir import (
     Load,
     Loop,
     Map,
+    Prefix,
     Reduce,
     Role,
     Space,
@@ -166,6 +167,23 @@ BROKEN = [
     ("literal", after(Literal(Tile(9, (), F32), bytes(8))), "8 bytes for f32"),
     ("reduction", after(Reduce(Tile(9, (), F32), "Div", RESULT, J)), "Div is no reduction"),
     ("reduced", after(Reduce(Tile(9, (), F32), "Add", TOTAL, J)), "%5 has no partial results"),
+    (
+        "no-scan",
+        with_loop(LOAD, ADD, Prefix(Tile(9, (J,), F32), FLAG, "Div", READ, J)),
+        "Div is no scan",
+    ),
+    (
+        "prefix-unrolled",
+        with_loop(LOAD, ADD, Prefix(Tile(9, (J,), F32), Tile(8, (), F32), "Add", READ, J)),
+        "bound to a vector alone",
+    ),
+    (
+        "prefix-total",
+        with_loop(
+            LOAD, ADD, Prefix(Tile(9, (J,), F32), Tile(8, (J,), F32), "Add", READ, J), unroll=1
+        ),
+        "%8 has axes [j]; its operands give []",
+    ),
     ("if", with_loop(LOAD, ADD, If(J < 3, ())), "depends on the tile axis j"),
     ("index-dtype", after(Index(Tile(9, (), F32), ROW)), "the result is f32, expected i64"),
     ("vector", with_loop(vector=12), "vector a power of two"),

@@ -205,3 +205,55 @@ def test_masked_lanes_of_a_carried_vector_axis() -> None:
     out = run_all(k.kernel(), {**arrays, "count": np.zeros(1, np.int64)})
     assert out["count"][0] == n
     assert out["best"][0] == arrays["x"].max()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "u8"])
+@pytest.mark.parametrize("op", ["Add", "Maximum", "Mul"])
+def test_prefixes_of_rows(op: str, dtype: str) -> None:
+    """Of a loaded value, and of one that all positions share."""
+    function: np.ufunc = {"Add": np.add, "Maximum": np.maximum, "Mul": np.multiply}[op]
+    for vector in (2, 8, 16):
+        k = TileBuilder()
+        rows, n = k.param("rows"), k.param("n")
+        for name, role in (("x", "in"), ("y", "out"), ("z", "out")):
+            k.buffer(name, rows * n, role, dtype)
+        row = k.grid("row", rows)
+        lowest = k.buffers[0].dtype.lowest
+        init = k.literal(lowest if op == "Maximum" else 1 if op == "Mul" else 0, dtype)
+        one = k.literal(1, dtype)
+        with k.loop("j", n, vector=vector, carry=[(init, [])]) as j:
+            own, total = k.prefix(op, k.load("x", row * n + j.axis), j.axis)
+            shared, _ = k.prefix(op, one, j.axis)
+            j.next.append(k.map(op, j.inner[0], total))
+            k.store("y", row * n + j.axis, k.map(op, j.inner[0], own))
+            k.store("z", row * n + j.axis, shared)
+        kernel = k.kernel()
+        real = np.dtype(kernel.buffers[0].dtype.numpy)
+        for length in (1, 5, 16, 67, 200):
+            # Small integers and powers of two: sums and products are exact in any grouping.
+            by_powers = op == "Mul" and real.kind == "f"
+            x = rng().choice([0.5, 1, 2] if by_powers else [*range(8)], (2, length)).astype(real)
+            y = np.zeros((2, length), real)
+            out = run_all(kernel, {"x": x, "y": y, "z": y}, {"rows": 2, "n": length})
+            np.testing.assert_array_equal(out["y"], function.accumulate(x, axis=1, dtype=real))
+            place = np.arange(length) % vector + 1
+            expected = place.astype(real) if op == "Add" else np.ones(length, real)
+            assert (out["z"] == expected).all()
+
+
+def test_prefixes_of_special_values() -> None:
+    """NaN from the first on, +0 above -0, and nothing beyond the row."""
+    k = TileBuilder()
+    k.buffer("x", 21)
+    k.buffer("y", 21, "out")
+    with k.loop("j", 21, vector=16, carry=[(k.literal(-np.inf), [])]) as j:
+        own, total = k.prefix("Maximum", k.load("x", j.axis), j.axis)
+        j.next.append(k.map("Maximum", j.inner[0], total))
+        k.store("y", j.axis, k.map("Maximum", j.inner[0], own))
+    x = np.full(21, -np.inf, np.float32)
+    x[3], x[5], x[6], x[18] = -2, -0.0, 0.0, np.nan
+    out = run_all(k.kernel(), {"x": x, "y": np.zeros(21, np.float32)})["y"]
+    expected = [-np.inf] * 3 + [-2] * 2 + [0] * 13 + [np.nan] * 3
+    np.testing.assert_array_equal(out, expected)
+    assert np.signbit(out[5])
+    assert not np.signbit(out[6])

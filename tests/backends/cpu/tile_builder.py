@@ -29,6 +29,7 @@ from luminal.kernel.tile_ir import (
     Load,
     Loop,
     Map,
+    Prefix,
     Reduce,
     Role,
     Space,
@@ -136,6 +137,12 @@ class TileBuilder:
         out = self.tile([a for a in value.axes if a is not over], value.dtype)
         self.emit(Reduce(out, op, value, over))
         return out
+
+    def prefix(self, op: str, value: Tile, along: Symbol) -> tuple[Tile, Tile]:
+        out = self.tile(self.union((along,), value.axes), value.dtype)
+        total = self.tile([a for a in value.axes if a is not along], value.dtype)
+        self.emit(Prefix(out, total, op, value, along))
+        return out, total
 
     def load(
         self, name: str, offset: Extent, guard: Expression = TRUE, indices: Indices = ()

@@ -7,10 +7,12 @@ import pytest
 
 import luminal as lm
 from luminal import dtypes
+from luminal.costs import Shares
 from luminal.dtypes import DType
 from luminal.errors import CompileError, VerifyError
 from luminal.expand.builder import Builder
 from luminal.expand.ir import Barrier, Statement
+from luminal.select import scans
 from tests.backends import op_table
 from tests.backends.groups.both_meanings import DRIVER, compiled, groups_since
 from tests.backends.on_device import check_case
@@ -120,6 +122,25 @@ def test_sorts_of_any_dtype_are_stable(dtype: str) -> None:
         np.testing.assert_array_equal(found["order"], order)
         expected = np.take_along_axis(given, order, 1)
         assert np.ascontiguousarray(found["values"]).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 33), (33, 3), (1, 130)])
+def test_scans_in_blocks(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shares, "leave_idle", lambda *_: True)
+    monkeypatch.setattr(scans, "chunk_size", lambda length, *_: 9 if length > 9 else None)
+    cx = lm.Graph()
+    x = cx.tensor(shape, name="x")
+    for axis in (0, 1):
+        x.cumsum(axis).output(f"sums{axis}")
+        x.cummax(axis)[0].output(f"greatest{axis}")
+        x.cumprod(axis).output(f"products{axis}")
+    given = np.random.default_rng(5).choice([-2.0, -1.0, 1.0, 0.5], shape).astype(np.float32)
+    found, _ = launched(cx, x=given)
+    for axis in (0, 1):
+        np.testing.assert_array_equal(found[f"sums{axis}"], given.cumsum(axis))
+        np.testing.assert_array_equal(found[f"products{axis}"], given.cumprod(axis))
+        greatest = np.maximum.accumulate(given, axis)
+        np.testing.assert_array_equal(found[f"greatest{axis}"], greatest)
 
 
 def test_dims_are_lanes_too() -> None:

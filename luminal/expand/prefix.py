@@ -1,0 +1,66 @@
+"""Prefixes in registers: a vector combined with itself, moved by 1, 2, 4 ... lanes.
+
+Four rounds serve 16 lanes. The loop around carries one total from step to step: of its latency only
+one combination is left for all lanes, where walking them one by one has one for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from luminal.dtypes import bool_
+from luminal.expand.casts import held_dtype
+from luminal.expand.ir import Constant, Operand, Type
+from luminal.expand.pointwise import POINTWISE
+from luminal.expand.tiles import Elements, Tiles
+from luminal.hlir.monoid import COMBINATIONS
+from luminal.kernel.tile_ir import Prefix
+
+
+def write_prefix(tiles: Tiles, statement: Prefix) -> None:
+    """Write the prefixes along the vector of its axis, and their totals."""
+    axis, value = statement.axis, statement.value
+    pieces = tiles.pieces[axis]
+    data = COMBINATIONS[statement.op].identity_bytes(value.dtype)
+    nothing = Constant(Type(held_dtype(value.dtype), pieces.width), data * pieces.width)
+    found: Elements = {}
+    totals: Elements = {}
+    for key, at in tiles.positions(statement.total.axes):
+        parts = [tiles.element(value, {**at, axis: n}, pieces.width) for n in range(pieces.number)]
+        for n, live in enumerate(tiles.live.get(axis, ())):
+            parts[n] = tiles.b.op("select", live, parts[n], nothing)
+        distance = 1
+        while distance < pieces.size:
+            parts = _round(tiles, statement, parts, distance)
+            distance *= 2
+        for n, part in enumerate(parts):
+            there = {**at, axis: n}
+            found[tuple(there[each] for each in statement.out.axes)] = part
+        totals[key] = tiles.b.lane(parts[-1], pieces.width - 1)
+    tiles.values[statement.out.id] = found
+    tiles.values[statement.total.id] = totals
+
+
+def _round(
+    tiles: Tiles, statement: Prefix, parts: Sequence[Operand], distance: int
+) -> list[Operand]:
+    """Each position of the row `parts` combined with the one so far before it."""
+    b, dtype = tiles.b, statement.value.dtype
+    width = parts[0].type.lanes
+    whole = distance // width
+    found = list(parts)
+    for k in range(whole, len(parts)):
+        if whole:
+            before = parts[k - whole]
+        else:  # turned round, where there is no part before it: those lanes stay as they are
+            lanes = range(width - distance, 2 * width - distance)
+            before = b.shuffle(parts[max(0, k - 1)], parts[k], lanes)
+        both = POINTWISE[statement.op](b, dtype, (before, parts[k]))
+        if not whole and not k:
+            has_one = np.arange(width) >= distance
+            mask = Constant(Type(bool_, width), has_one.tobytes())
+            both = b.op("select", mask, both, parts[k])
+        found[k] = both
+    return found
