@@ -105,6 +105,7 @@ class Panels:
     register_bits: int
     registers: int  # of a panel's row: as wide as a register tile
     rows: int  # results to an element of a weight: fewer wait for memory, not for arithmetic
+    many: int  # results to an element that pay for packing neighbours anew in every run
     smallest: int  # elements of a weight: below, the copy costs more compile time than it saves
     far_bytes: int  # of a weight that leaves the caches: turned, not even a single result walks it
     full: float  # share of the lanes in use: below, panels along another axis pay

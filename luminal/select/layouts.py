@@ -98,10 +98,21 @@ def _pays(gene: Gene, panels: Panels) -> bool:
     # The copy is of the whole weight, however little of it is read.
     if elements < panels.smallest or 2 * gene.read < elements:
         return False
+    # Words are packed as fast as they are read, by a program that has rows enough for it. A large
+    # weight is then held once, as it was given: a mapped file's is for all programs and processes.
+    large = elements * gene.weight.dtype.size > panels.far_bytes
+    if large and gene.rows >= panels.many and _has_words(gene):
+        return False
     if gene.rows >= panels.rows:
         return True
     turned = gene.layouts[1].order != tuple(range(len(gene.layouts[1].order or ())))
     return turned and elements * gene.weight.dtype.size > panels.far_bytes
+
+
+def _has_words(gene: Gene) -> bool:
+    """Do neighbours that a dot multiplies lie side by side in the weight as it is first?"""
+    words = [each for each in gene.layouts if each.neighbours > 1]
+    return any(each.blocks[-1][0] == len(each.order or ()) - 1 for each in words)
 
 
 def all_genes(

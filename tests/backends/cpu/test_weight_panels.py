@@ -181,6 +181,37 @@ def test_bfloat16_is_multiplied_in_pairs(k: int, n: int, rows: int, turned: bool
 
 
 @needs_pairs
+@needs_pairs
+@pytest.mark.parametrize(
+    ("rows", "extents", "turned", "copied"),
+    [
+        (200, (1040, 520), True, False),
+        (64, (1040, 520), True, True),  # too few rows to pack it again and again
+        (1, (1040, 520), True, False),  # a single one reads it as it lies
+        (200, (1040, 520), False, True),  # neighbours lie apart
+        (200, (130, 126), True, True),  # small
+    ],
+)
+def test_a_large_weight_of_words_is_held_once(
+    rows: int, extents: tuple[int, int], turned: bool, copied: bool
+) -> None:
+    cx = lm.Graph()
+    n, k = extents
+    x = cx.tensor((cx.dim("s", 1, rows) if rows > 1 else 1, k), dtype=lm.bfloat16, name="x")
+    w = cx.weight((n, k) if turned else (k, n), lm.bfloat16, "w")
+    (x.cast(lm.float32) @ (w.mT if turned else w)).output("y")
+    stages = compiled(cx)
+    assert paired(stages)
+    assert bool(copies(stages)) is copied
+    to = storage("bfloat16")
+    wide, given = to(drawn(rows, k)), to(drawn(n, k))
+    expected = wide.astype(np.float64) @ given.astype(np.float64).T
+    exe = lm.compile(cx)
+    for count in {1, rows // 3 + 1, rows}:
+        got = exe(x=wide[:count], w=given if turned else np.ascontiguousarray(given.T))["y"]
+        np.testing.assert_allclose(got, expected[:count], rtol=1e-4, atol=1e-3)
+
+
 def test_pairs_along_heads_that_are_summed_over() -> None:
     """A sum over (head, width): the pairs are neighbours in a head."""
     cx = lm.Graph()

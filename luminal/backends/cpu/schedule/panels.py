@@ -8,6 +8,7 @@ from luminal.target import Target
 
 REGISTERS = 2  # the usual register tile is as wide
 ROWS = 2
+MANY = 128
 SMALLEST = 1 << 15
 
 
@@ -17,6 +18,7 @@ def panels(target: Target) -> Panels:
         register_bits=target.vector_bits,
         registers=REGISTERS,
         rows=ROWS,
+        many=MANY,
         smallest=SMALLEST,
         far_bytes=target.l2_bytes,
         full=FULL,
