@@ -96,6 +96,10 @@ class Costs:
         """Bytes a second of one unit where `size` of them are moved."""
         return self.cache if size < self.cache_bytes else self.memory
 
+    def seconds(self, flops: float, size: float) -> float:
+        """Of so many operations while `size` bytes are moved, by all units."""
+        return max(flops / self.contraction_flops, size / self.moving(size)) / self.units
+
     @property
     def launch_work(self) -> int:
         """Simple operations that a unit does in the time of a launch."""

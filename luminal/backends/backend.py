@@ -63,6 +63,13 @@ class Backend(Protocol):
         show.
         """
 
+    def seconds(
+        self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
+    ) -> float:
+        """What a launch should take, beside what every one does (`costs.launch`), for values of the
+        kernel's parameters: so many operations on `size` bytes. It orders what a search tries.
+        """
+
     def begin(self, kernel: Kernel, text: str) -> None:
         """Lets a kernel be compiled while others are placed; `text` names it in every cache."""
 

@@ -132,6 +132,12 @@ class CBackend(ABC):
         """None."""
         return ()
 
+    def seconds(
+        self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
+    ) -> float:
+        """By operations and bytes alone."""
+        return self.costs.seconds(flops, size)
+
     def begin(self, kernel: Kernel, text: str) -> None:
         """Nothing: drivers compile what is loaded."""
         return

@@ -1,6 +1,6 @@
 """What a program should cost: orders candidates before anything is timed, and bounds them.
 
-A launch takes the longer of its arithmetic and its memory traffic, and a constant.
+A launch takes what its backend says of its kernel, and a constant.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from luminal.costs import Costs
-from luminal.program.launch_list import Launch, LoopLaunch, Program
+from luminal.backends.backend import Backend
+from luminal.kernel.tile_ir import Kernel
+from luminal.kernel.tile_text import to_text
+from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program
 
 MOST_FLOPS = 4.0  # times those of the fast program: beyond, a candidate is not built
 MOST_LINES = 4000  # of tile IR in one kernel: compiling it would take too long
@@ -23,21 +25,44 @@ class Cost:
     flops: float
 
 
-def cost(program: Program, dims: Mapping[str, int], costs: Costs) -> Cost:
-    """The predicted cost of one run (the prologue is no part of it)."""
+class CostModel:
+    """Predicts programs at some values of their dims; a kernel is counted once."""
 
-    def add(launches: tuple[Launch, ...], trips: int) -> tuple[float, float]:
+    def __init__(self, dims: Mapping[str, int], backend: Backend) -> None:
+        self.dims, self.backend = dims, backend
+        self._known: dict[tuple[str, tuple[int, ...], float, float], float] = {}
+
+    def cost(self, program: Program) -> Cost:
+        """The predicted cost of one run (the prologue is no part of it)."""
+        return Cost(*self._sum(program, program.launches, 1))
+
+    def _sum(
+        self, program: Program, launches: tuple[Launch, ...], trips: int
+    ) -> tuple[float, float]:
+        """Seconds and operations of some launches that run so many times."""
         seconds = flops = 0.0
         for launch in launches:
             if isinstance(launch, LoopLaunch):
-                inner = add(launch.body, trips * launch.trips.evaluate(dims))
+                times = trips * launch.trips.evaluate(self.dims)
+                inner = self._sum(program, launch.body, times)
                 seconds, flops = seconds + inner[0], flops + inner[1]
                 continue
-            work, moved = launch.flops.evaluate(dims), launch.bytes.evaluate(dims)
-            computing = work / costs.contraction_flops
-            taken = max(computing, moved / costs.moving(moved)) / costs.units
-            seconds += trips * (taken + costs.launch)
-            flops += trips * work
+            taken = self._seconds(program.kernels[launch.kernel], launch)
+            seconds += trips * (taken + self.backend.costs.launch)
+            flops += trips * launch.flops.evaluate(self.dims)
         return seconds, flops
 
-    return Cost(*add(program.launches, 1))
+    def _seconds(self, kernel: Kernel, launch: KernelLaunch) -> float:
+        """Of one launch, but for what every one costs."""
+        values = tuple(int(value.evaluate(self.dims)) for value in launch.params)
+        flops, size = (float(e.evaluate(self.dims)) for e in (launch.flops, launch.bytes))
+        key = to_text(kernel), values, flops, size
+        if key not in self._known:
+            params = dict(zip((p.name for p in kernel.params), values, strict=True))
+            self._known[key] = self.backend.seconds(kernel, params, flops, size)
+        return self._known[key]
+
+
+def cost(program: Program, dims: Mapping[str, int], backend: Backend) -> Cost:
+    """The predicted cost of one program."""
+    return CostModel(dims, backend).cost(program)

@@ -19,7 +19,7 @@ from itertools import count
 
 from luminal.errors import CompileError
 from luminal.kernel.knobs import Knobs
-from luminal.search.cost_model import MOST_FLOPS, MOST_LINES, Cost, cost
+from luminal.search.cost_model import MOST_FLOPS, MOST_LINES, Cost, CostModel
 from luminal.search.genome import Genome
 from luminal.search.log import SCHEDULES, STRUCTURE
 from luminal.search.measure import WIN, Choice, Measurements
@@ -79,6 +79,7 @@ class Strategy:
         self.rng = random.Random(options.seed)
         self.seen: set[str] = set()
         self.tuned: set[str] = set()  # kernels whose schedules were all timed
+        self.model = CostModel(measurements.dims, self.space.backend)
         self.fast = self.first()
         self.best = self.fast
         self.most_flops = MOST_FLOPS * max(self.cost(self.fast.candidate).flops, 1.0)
@@ -249,7 +250,7 @@ class Strategy:
         return known
 
     def cost(self, candidate: Candidate) -> Cost:
-        return cost(candidate.program, self.measurements.dims, self.space.costs)
+        return self.model.cost(candidate.program)
 
     def decode(self, genome: Genome, note: str) -> Candidate | None:
         """The candidate of a genome; None for one seen before, too large or not to be compiled."""

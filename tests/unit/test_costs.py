@@ -62,4 +62,4 @@ def test_devices_of_c_have_no_panels_and_call_no_library() -> None:
     assert not any(choice.layouts[1:] for choice in stages.selection.choices.values())
     (origin,) = stages.origins
     assert all(backend.library_calls(step) == () for step in origin.steps)
-    assert cost(stages.program, {}, GPU).seconds > GPU.launch
+    assert cost(stages.program, {}, backend).seconds > GPU.launch

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from luminal.backends.cpu import compiler, costs, device, kernels, libraries, machine_code, target
+from luminal.backends.cpu import (
+    compiler,
+    costs,
+    device,
+    kernels,
+    libraries,
+    machine_code,
+    target,
+    work,
+)
+from luminal.backends.cpu.core import Core
 from luminal.backends.cpu.schedule.panels import panels
 from luminal.backends.cpu.schedule.steps import VectorSchedules
 from luminal.codegen.llvm import render
@@ -62,6 +72,14 @@ class Cpu:
     def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
         """A BLAS for what is a product of matrices and nothing else."""
         return libraries.calls(step, self.target)
+
+    def seconds(
+        self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
+    ) -> float:
+        """By counting what the kernel does."""
+        if kernel.call is not None:
+            return self.costs.seconds(flops, size)
+        return work.seconds(kernel, params, size, Core(self.target))
 
     def begin(self, kernel: Kernel, text: str) -> None:
         """Compiles on the side, in another process."""

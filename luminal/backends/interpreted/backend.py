@@ -51,6 +51,12 @@ class Interpreted:
         """None."""
         return ()
 
+    def seconds(
+        self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
+    ) -> float:
+        """By operations and bytes alone."""
+        return self.costs.seconds(flops, size)
+
     def begin(self, kernel: Kernel, text: str) -> None:
         """Nothing is compiled."""
 
