@@ -9,7 +9,6 @@ from luminal import compiler
 from luminal.algebra import term_text
 from luminal.backends.backend import Backend, Interpreter
 from luminal.errors import CompileError
-from luminal.expand.expand import expand
 from luminal.forks import cached_property
 from luminal.hlir import dot as hlir_dot
 from luminal.hlir import printer
@@ -19,8 +18,10 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.program import dot as program_dot
 from luminal.program import launch_text, selection_text
 
-STAGES = ("hlir", "algebra", "selection", "program", "tile", "expanded")
-"""The IRs in processing order. A backend's sources follow ("llvm", "asm"); ".dot" are pictures."""
+STAGES = ("hlir", "algebra", "selection", "program", "tile")
+"""The IRs in processing order. A backend's sources follow ("expanded", "llvm", "asm"); ".dot" are
+pictures.
+"""
 
 
 class Dump:
@@ -45,7 +46,6 @@ class Dump:
                 "selection": lambda: selection_text.to_text(self.stages.selection),
                 "program": lambda: launch_text.to_text(self.stages.program),
                 "tile": lambda: self._kernels(tile_text.to_text),
-                "expanded": lambda: self._kernels(self._expanded),
                 "program.dot": lambda: program_dot.to_dot(self.stages.program),
             }
             self._texts |= {
@@ -66,13 +66,6 @@ class Dump:
             known = ", ".join(self._texts)
             raise CompileError(f"backend {self.backend.name!r} has no stage {stage!r}: {known}")
         return self._texts[stage]().rstrip("\n")
-
-    def _expanded(self, kernel: Kernel) -> str:
-        """With vectors where the kernel has them; what is written by hand stays a call."""
-        if kernel.call is not None:
-            return tile_text.to_text(kernel)
-        assert not isinstance(self.backend, Interpreter)
-        return expand(kernel, self.backend.target.vector_lanes(1)).text
 
     def _kernels(self, write: Callable[[Kernel], str]) -> str:
         """Every distinct kernel under its number, which launches in the program's text name."""

@@ -1,4 +1,4 @@
-"""The record of target facts: what selection, schedules and renderers may know of a machine."""
+"""The record of target facts: what all devices have, and the layers above a backend may know."""
 
 from __future__ import annotations
 
@@ -9,24 +9,14 @@ from luminal.dots import Dot
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Facts that all devices have, filled by a backend. Equal facts mean interchangeable programs.
+    """Facts that all devices have, filled by a backend, whose own records add to them. Equal facts
+    mean interchangeable programs.
 
-    `l1_bytes` and `l2_bytes` are per core (data), `l3_bytes` is shared; `cores` is how many the
-    process may use; `dots` are the sums of products that there is an instruction for; `registers`
-    counts vector registers of `vector_bits` bits. `libraries` are those that kernels may call here.
+    `dots` are the sums of products that there is an instruction for; `cores` is how many units work
+    side by side for the process; `libraries` are those that kernels may call.
     """
 
     name: str
-    vector_bits: int
-    registers: int
     dots: tuple[Dot, ...]
     cores: int
-    l1_bytes: int
-    l2_bytes: int
-    l3_bytes: int
-    line_bytes: int = 64
     libraries: tuple[str, ...] = ()
-
-    def vector_lanes(self, dtype_size: int) -> int:
-        """How many elements of `dtype_size` bytes one vector register holds (at least 1)."""
-        return max(1, self.vector_bits // (8 * dtype_size))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from luminal.backends.cpu.backend import Cpu
-from luminal.codegen.llvm_target import LlvmTarget
+from luminal.backends.cpu.target import CpuTarget
 
 
 def vectors(bits: int, registers: int) -> Cpu:
     """Two cores with registers of so many bits, and usual caches."""
-    target = LlvmTarget(
+    target = CpuTarget(
         name="test",
         vector_bits=bits,
         registers=registers,

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from luminal.backends import device_costs
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.backends.groups.facts import Groups
 from luminal.backends.groups.schedules import GroupSchedules
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell_tiles
 from luminal.costs import Costs
+from luminal.expand.expand import expanded_text
 from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
@@ -21,7 +23,6 @@ from luminal.program.steps import CustomStep, KernelStep
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
 from luminal.runtime.driver import Driver
-from luminal.target import Target
 
 SCALARS = 8
 """Bits of a vector register: the widest that holds one element of any dtype, so none holds two."""
@@ -32,12 +33,12 @@ REGISTERS = 32  # of a worker: half of those that leave a GPU's unit full
 
 def machine(
     name: str, units: int, shared_bytes: int, cache_bytes: int, registers: int = REGISTERS
-) -> Target:
+) -> VectorTarget:
     """A machine of scalars: a device as programs for it are made, until groups share their work.
 
     `units` work side by side, each with `shared_bytes` close to it, all with `cache_bytes`.
     """
-    return Target(
+    return VectorTarget(
         name=name,
         vector_bits=SCALARS,
         registers=registers,
@@ -77,10 +78,10 @@ class CBackend(ABC):
     A subclass has its name, its dialect and its driver. `costs_of`: what work costs on its device.
     """
 
-    target: Target
+    target: VectorTarget
     number: int = 0
     groups: Groups = GROUPS
-    costs_of: Callable[[Target], Costs] = device_costs.gpu
+    costs_of: Callable[[VectorTarget], Costs] = device_costs.gpu
     base: ClassVar[str]
     dialect: ClassVar[Dialect]
 
@@ -121,8 +122,8 @@ class CBackend(ABC):
 
     @property
     def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:
-        """The text."""
-        return {self.base: self.text}
+        """Expanded IR, then the text."""
+        return {"expanded": expanded_text, self.base: self.text}
 
     def text(self, kernel: Kernel) -> str:
         """The kernel in the dialect."""

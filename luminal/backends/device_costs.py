@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.costs import Costs, LongSums, Shares, Tiles, Weights
-from luminal.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ runtime with 2 busy cores; 2.5 are the queue's, the rest arguments set through P
 """
 
 
-def gpu(target: Target, speed: Speed = GPU) -> Costs:
+def gpu(target: VectorTarget, speed: Speed = GPU) -> Costs:
     """Of a GPU: arithmetic is nearly free beside memory, and there are many units to be fed."""
     special = dict.fromkeys(("Exp", "Log", "Exp2", "Log2", "Sqrt", "Recip"), 4)  # own pipes, slower
     long = dict.fromkeys(("Div", "Sin", "Cos"), 8) | dict.fromkeys(("FloorDiv", "Mod"), 16)
@@ -57,7 +57,7 @@ def gpu(target: Target, speed: Speed = GPU) -> Costs:
     )
 
 
-def cores(target: Target, speed: Speed = CORES) -> Costs:
+def cores(target: VectorTarget, speed: Speed = CORES) -> Costs:
     """Of a CPU whose compiler makes vectors of a group's lanes."""
     special = dict.fromkeys(("Exp", "Log", "Exp2", "Log2", "Sin", "Cos"), 10)
     long = dict.fromkeys(("Div", "Sqrt", "Recip"), 4) | dict.fromkeys(("FloorDiv", "Mod"), 8)
@@ -80,7 +80,9 @@ def cores(target: Target, speed: Speed = CORES) -> Costs:
     )
 
 
-def _costs(target: Target, speed: Speed, weights: Weights, shares: Shares, tiles: Tiles) -> Costs:
+def _costs(
+    target: VectorTarget, speed: Speed, weights: Weights, shares: Shares, tiles: Tiles
+) -> Costs:
     flops = speed.lanes * speed.hertz
     return Costs(
         units=target.cores,

@@ -1,20 +1,23 @@
-"""What LLVM needs to know of a processor, beside what all devices share."""
+"""What LLVM needs to know of a processor."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from typing import Protocol
 
-from luminal.target import Target
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlvmTarget(Target):
+class LlvmTarget(Hashable, Protocol):
     """`features` are instruction set extensions under LLVM's names ("avx512f"); `llvm_features` is
     the text LLVM takes, which also switches off what `cpu` implies and this machine lacks.
     """
 
-    triple: str
-    cpu: str
-    features: tuple[str, ...]
-    llvm_features: str
-    fma: bool
+    @property
+    def triple(self) -> str: ...
+    @property
+    def cpu(self) -> str: ...
+    @property
+    def features(self) -> tuple[str, ...]: ...
+    @property
+    def llvm_features(self) -> str: ...
+    @property
+    def vector_bits(self) -> int: ...

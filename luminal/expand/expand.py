@@ -22,7 +22,7 @@ from luminal.expand.runs import write_runs
 from luminal.expand.sort import working_memory, write_sort
 from luminal.expand.tiles import Elements, Tiles
 from luminal.expand.versions import write_versions
-from luminal.kernel import tile_ir
+from luminal.kernel import tile_ir, tile_text
 from luminal.kernel.scratch import scratch_buffers, scratch_offsets
 from luminal.kernel.tile_ir import (
     Barrier,
@@ -56,6 +56,13 @@ def expand(
         name = kernel.call.kernel.name
         raise CompileError(f"expand: {name!r} is code written by hand; only the CPU runs it")
     return _Expansion(kernel, lanes, instructions).kernel()
+
+
+def expanded_text(kernel: tile_ir.Kernel, lanes: int = 1) -> str:
+    """The kernel expanded, as text; what is written by hand stays a call."""
+    if kernel.call is not None:
+        return tile_text.to_text(kernel)
+    return expand(kernel, lanes).text
 
 
 def scratch_bytes(kernel: tile_ir.Kernel) -> Expression:

@@ -40,7 +40,9 @@ def test_stages_name_the_same_things() -> None:
     assert "kernel:" in stages.text("asm")
 
 
-@pytest.mark.parametrize("stage", [*dump.STAGES, "llvm", "asm", "hlir.dot", "program.dot"])
+@pytest.mark.parametrize(
+    "stage", [*dump.STAGES, "expanded", "llvm", "asm", "hlir.dot", "program.dot"]
+)
 def test_every_kind_of_graph_can_be_shown(stage: str) -> None:
     assert dumped(every_kind()).text(stage)
 

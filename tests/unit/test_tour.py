@@ -21,8 +21,7 @@ import pytest
 from luminal import dump
 from luminal.backends import registry
 from luminal.backends.cpu.backend import Cpu
-from luminal.backends.cpu.target import LEVELS
-from luminal.codegen.llvm_target import LlvmTarget
+from luminal.backends.cpu.target import LEVELS, CpuTarget
 
 ROOT = Path(__file__).resolve().parents[2]
 TOUR = ROOT / "docs/tour.md"
@@ -34,7 +33,7 @@ BLOCK = re.compile(r"(?<=\n)```(\w+ (?:dump|file)=[^\n]*)\n(.*?)(?<=\n)```\n", r
 def stages() -> dump.Dump:
     """The example for a fixed machine, so that the tour is the same everywhere."""
     level = LEVELS["avx512"]
-    target = LlvmTarget(
+    target = CpuTarget(
         name="avx512",
         triple="x86_64-unknown-linux-gnu",
         cpu=level.cpu,

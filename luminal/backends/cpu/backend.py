@@ -18,9 +18,10 @@ from luminal.backends.cpu import (
 from luminal.backends.cpu.core import Core
 from luminal.backends.cpu.schedule.panels import panels
 from luminal.backends.cpu.schedule.steps import VectorSchedules
+from luminal.backends.cpu.target import CpuTarget
 from luminal.codegen.llvm import render
-from luminal.codegen.llvm_target import LlvmTarget
 from luminal.costs import Costs
+from luminal.expand.expand import expanded_text
 from luminal.hlir.memory import HOST, Host
 from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
@@ -32,7 +33,7 @@ from luminal.program.steps import CustomStep, KernelStep
 class Cpu:
     """Native code through LLVM, run by a team of threads."""
 
-    target: LlvmTarget
+    target: CpuTarget
     name: str = "cpu"
     makers: tuple[str, ...] = (kernels.RENDERER, compiler.COMPILER)
 
@@ -58,8 +59,12 @@ class Cpu:
 
     @property
     def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:
-        """LLVM IR, then assembly."""
-        return {"llvm": self.ir, "asm": self.assembly}
+        """Expanded IR, LLVM IR, then assembly."""
+        return {"expanded": self.expanded, "llvm": self.ir, "asm": self.assembly}
+
+    def expanded(self, kernel: Kernel) -> str:
+        """Expanded IR, with vectors where the kernel has them."""
+        return expanded_text(kernel, self.target.vector_lanes(1))
 
     def ir(self, kernel: Kernel) -> str:
         """LLVM IR."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from luminal.target import Target
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Core:
     access beside arithmetic. The others are of what their names say.
     """
 
-    target: Target
+    target: VectorTarget
     hertz: float = 3.5e9
     multiply: float = 0.8
     operation: float = 0.9

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.costs import Costs, LongSums, Shares, Tiles, Weights
-from luminal.target import Target
 
 LAUNCH_WORK = 1 << 14  # operations of one core in the time of a barrier: about a microsecond
 ROW_BYTES = 1 << 18  # stays in the second-level cache
@@ -27,7 +27,7 @@ LONG_SUMS = LongSums(length=1 << 14, chunk=1 << 10, points=1 << 16)
 TILES = Tiles(channels=32, fewest=16, most=1024, colliding=256, columns=128)
 
 
-def of(target: Target) -> Costs:
+def of(target: VectorTarget) -> Costs:
     """Those of a machine."""
     lanes = target.vector_lanes(4)
     pointwise = 1e9 * lanes

@@ -17,7 +17,7 @@ from luminal.backends.cpu.hand_written import PythonCalls, PythonCode
 from luminal.backends.cpu.launch_ir import KERNEL
 from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
 from luminal.backends.cpu.prologue import derive
-from luminal.codegen.llvm_target import LlvmTarget
+from luminal.backends.cpu.target import CpuTarget
 from luminal.dtypes import uint8
 from luminal.forks import cached_property
 from luminal.hlir.memory import HOST, Array, address, aligned_empty
@@ -49,7 +49,7 @@ TILE_INTENSITY = 8
 class CpuRunner:
     """A Program with its code, arena and derived weights. One run at a time (the caller's lock)."""
 
-    def __init__(self, program: Program, target: LlvmTarget) -> None:
+    def __init__(self, program: Program, target: CpuTarget) -> None:
         self.program = program
         self.target = target
         if config.get("LUMINAL_VERIFY"):

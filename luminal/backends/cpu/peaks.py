@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from luminal.backends.cpu import compiler, team
 from luminal.backends.cpu.launch_ir import KERNEL, LAUNCH, SLOT_REF
-from luminal.codegen.llvm_target import LlvmTarget
+from luminal.backends.cpu.target import CpuTarget
 from luminal.dtypes import uint8
 from luminal.hlir.memory import address, aligned_empty
 from luminal.runtime import object_cache
@@ -64,7 +64,7 @@ $stores
 
 
 @functools.cache
-def peaks(target: LlvmTarget, threads: int) -> Peaks:
+def peaks(target: CpuTarget, threads: int) -> Peaks:
     """This machine's peaks for the target, measured once: the object cache keeps them."""
     caches = (target.l2_bytes, target.l3_bytes, target.cores)
     key = object_cache.key("peaks 1", target.cpu, target.vector_bits, target.fma, caches, threads)
@@ -77,7 +77,7 @@ def peaks(target: LlvmTarget, threads: int) -> Peaks:
     return found
 
 
-def measure(target: LlvmTarget, threads: int) -> Peaks:
+def measure(target: CpuTarget, threads: int) -> Peaks:
     lanes = target.vector_lanes(4)
     arithmetic = compiler.build(_arithmetic_ir(target), target)
     reading = compiler.build(_reading_ir(target), target)
@@ -118,7 +118,7 @@ def _best(function: int, buffer: NDArray[np.uint8], passes: int, turns: int, thr
     return min(taken)
 
 
-def _arithmetic_ir(target: LlvmTarget) -> str:
+def _arithmetic_ir(target: CpuTarget) -> str:
     lanes = target.vector_lanes(4)
     vector = f"<{lanes} x float>"
     lines = []
@@ -134,7 +134,7 @@ def _arithmetic_ir(target: LlvmTarget) -> str:
     return _kernel(lanes, "\n".join(lines), [f"%n{k}" for k in range(ACCUMULATORS)])
 
 
-def _reading_ir(target: LlvmTarget) -> str:
+def _reading_ir(target: CpuTarget) -> str:
     lanes = target.vector_lanes(4)
     vector, stride = f"<{lanes} x float>", lanes * 4
     lines = [f"  %a{k} = phi {vector} [%factor, %pass], [%n{k}, %turn]" for k in range(LINES)]

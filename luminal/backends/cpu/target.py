@@ -10,7 +10,7 @@ from pathlib import Path
 
 from luminal import config
 from luminal.backends.cpu import libraries, machine_code
-from luminal.codegen.llvm_target import LlvmTarget
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.dots import BF16_PAIRS, INT8_FOURS
 from luminal.errors import CompileError
 
@@ -18,6 +18,17 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 DOTS = ((BF16_PAIRS, "avx512bf16"), (INT8_FOURS, "avx512vnni"))
 # Stand-ins where sysfs says nothing (some containers): small, so that tiles still fit.
 DEFAULT_CACHE_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuTarget(VectorTarget):
+    """A CPU, with what LLVM needs to know of it (`LlvmTarget`)."""
+
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+    llvm_features: str
+    fma: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +50,13 @@ LEVELS = {
 }
 
 
-def current() -> LlvmTarget:
+def current() -> CpuTarget:
     """The target to compile for: this machine, capped by LUMINAL_TARGET."""
     return cap(detect(), config.get("LUMINAL_TARGET"))
 
 
 @functools.cache
-def detect() -> LlvmTarget:
+def detect() -> CpuTarget:
     """This machine's facts, all it has.
 
     Raises CompileError where this is not Linux on x86-64.
@@ -57,7 +68,7 @@ def detect() -> LlvmTarget:
         )
     features = tuple(sorted(name for name, present in host.features.items() if present))
     level = next(row for row in LEVELS.values() if set(row.features) <= set(features))
-    return LlvmTarget(
+    return CpuTarget(
         name="native",
         triple=host.triple,
         cpu=host.cpu,
@@ -78,7 +89,7 @@ def detect() -> LlvmTarget:
 
 
 @functools.cache
-def cap(target: LlvmTarget, name: str) -> LlvmTarget:
+def cap(target: CpuTarget, name: str) -> CpuTarget:
     """The target reduced to a feature level: "avx512", "avx2", "baseline"; "native" keeps it.
 
     A capped target is the same on every machine but for its cores and caches, so code for older

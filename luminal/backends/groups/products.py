@@ -15,12 +15,12 @@ from functools import cached_property, partial
 from itertools import product
 from math import prod
 
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.backends.groups.facts import Groups
 from luminal.kernel.knobs import Choices
 from luminal.kernel.loops import Access, LoopAxis, accesses
 from luminal.kernel.product_blocks import Blocking, shared_bytes
 from luminal.kernel.product_sides import Sides
-from luminal.target import Target
 
 OFFERED = 10  # blocks that a search may choose among: the best by rule
 FEW = 4  # rows, or columns, below which a lane had better keep a row to itself
@@ -64,7 +64,7 @@ class ProductChoices:
     """The choices of a kernel that is products, on a device with such groups."""
 
     sides: Sides
-    target: Target
+    target: VectorTarget
     groups: Groups
 
     def blocking(self, choices: Choices) -> Blocking | None:

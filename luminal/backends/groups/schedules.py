@@ -16,6 +16,7 @@ from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.space import COMBINED as SCALAR_COMBINED
 from luminal.backends.cpu.schedule.space import nearby
 from luminal.backends.cpu.schedule.steps import VectorSchedules
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.backends.groups import cascades, nests, rows
 from luminal.backends.groups.facts import Groups
 from luminal.backends.groups.products import ProductChoices
@@ -40,7 +41,6 @@ from luminal.program.steps import (
     ScanStep,
     SortStep,
 )
-from luminal.target import Target
 
 FOLD_BYTES = 16 << 10  # of shared memory that folds over lanes may take
 COMBINED = ("blocks", "deep", "group", "along", "short")
@@ -56,7 +56,7 @@ Made = Schedule | Blocking | scalar_cascades.Plan | rows.ScanChoice | rows.SortC
 class GroupSchedules:
     """Those for devices whose groups share their work; `target` is a machine of scalars."""
 
-    target: Target
+    target: VectorTarget
     groups: Groups
 
     def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:

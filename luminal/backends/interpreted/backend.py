@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from luminal.backends.cpu import costs
 from luminal.backends.cpu.schedule.steps import VectorSchedules
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.backends.interpreted import device
 from luminal.costs import Costs
+from luminal.expand.expand import expanded_text
 from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
 from luminal.program.steps import CustomStep, KernelStep
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
-from luminal.target import Target
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreted:
     """Tile IR on NumPy, scheduled as for a small CPU."""
 
-    target: Target = device.TARGET
+    target: VectorTarget = device.TARGET
     name: str = "interpreted"
     makers: tuple[str, ...] = ("luminal.kernel.tile_interpreter",)
-    renderers: Mapping[str, Callable[[Kernel], str]] = field(default_factory=dict, hash=False)
+
+    @property
+    def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:
+        """Expanded IR, which is not run here."""
+        return {"expanded": expanded_text}
 
     @property
     def memory(self) -> Device:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.backends.interpreted.driver import InterpretedDriver
 from luminal.runtime.device import Device
-from luminal.target import Target
 
-TARGET = Target(
+TARGET = VectorTarget(
     name="interpreted",
     vector_bits=128,
     registers=16,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import axis_order
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.kernel.cascade import Cascade, lane_axis
 from luminal.kernel.cascade_work import Blocking, contiguous
 from luminal.kernel.cost import label
 from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices, Knobs, Value, as_knobs
 from luminal.kernel.loops import estimate
-from luminal.target import Target
 
 FEW_LANES = 8  # so many do not fill vectors
 LANE_VECTORS = 2  # vectors of lanes in a block: what is masked in whole is left out finely
@@ -24,7 +24,7 @@ COPIED = 8  # elements copied per step of a loop over single ones
 Plan = tuple[str, Blocking]
 
 
-def cascade_blocks(fused: Fused, cascade: Cascade, target: Target, knobs: Knobs = ()) -> Plan:
+def cascade_blocks(fused: Fused, cascade: Cascade, target: VectorTarget, knobs: Knobs = ()) -> Plan:
     """What vectors run along ("lanes" or "steps"), and the blocks; CompileError for a knob not
     legal here.
     """
@@ -34,7 +34,7 @@ def cascade_blocks(fused: Fused, cascade: Cascade, target: Target, knobs: Knobs 
     return found
 
 
-def cascade_space(fused: Fused, cascade: Cascade, target: Target) -> tuple[Knobs, ...]:
+def cascade_space(fused: Fused, cascade: Cascade, target: VectorTarget) -> tuple[Knobs, ...]:
     """The placements worth timing, each once: () first, then those that make one choice otherwise,
     for either axis along which vectors can run.
     """
@@ -52,14 +52,14 @@ def cascade_space(fused: Fused, cascade: Cascade, target: Target) -> tuple[Knobs
 
 
 def _offered(
-    fused: Fused, cascade: Cascade, target: Target, knobs: Knobs
+    fused: Fused, cascade: Cascade, target: VectorTarget, knobs: Knobs
 ) -> dict[str, tuple[Value, ...]]:
     choices = Choices(label(fused), knobs)
     plan(fused, cascade, target, choices)
     return choices.offered
 
 
-def plan(fused: Fused, cascade: Cascade, target: Target, choices: Choices) -> Plan:
+def plan(fused: Fused, cascade: Cascade, target: VectorTarget, choices: Choices) -> Plan:
     """The choices that are made when they are asked for."""
     lane = lane_axis(cascade)
     width = target.vector_lanes(cascade.first.args[0].dtype.size)
@@ -94,7 +94,7 @@ def plan(fused: Fused, cascade: Cascade, target: Target, choices: Choices) -> Pl
     )
 
 
-def _keeps(cascade: Cascade, block: int, target: Target, choices: Choices) -> bool:
+def _keeps(cascade: Cascade, block: int, target: VectorTarget, choices: Choices) -> bool:
     """Is what several sweeps need kept for all steps?"""
     if cascade.sweeps == 1 or not cascade.inner:
         return False
@@ -102,7 +102,7 @@ def _keeps(cascade: Cascade, block: int, target: Target, choices: Choices) -> bo
     return choices.pick("sweeps", rule, (other,)) == "kept"
 
 
-def _fits(cascade: Cascade, block: int, target: Target) -> bool:
+def _fits(cascade: Cascade, block: int, target: VectorTarget) -> bool:
     """Does the second cache hold what several sweeps need of a block, if there are several?"""
     steps = estimate(extent_of(axis_order(cascade.steps)))
     size = block * steps * sum(r.dtype.size for r in cascade.inner)

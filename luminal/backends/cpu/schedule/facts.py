@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from luminal.algebra.terms import Term
 from luminal.backends.cpu.schedule.lanes import Lanes
 from luminal.backends.cpu.schedule.strips import Strips
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.kernel.cost import label
 from luminal.kernel.fused import Fused
 from luminal.kernel.loops import Access, LoopAxis, accesses, loop_axes
 from luminal.kernel.neighbours import walked
-from luminal.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Facts:
     """
 
     fused: Fused
-    target: Target
+    target: VectorTarget
     label: str
     axes: tuple[LoopAxis, ...]
     accesses: list[Access]
@@ -36,7 +36,7 @@ class Facts:
     strips: Strips
 
     @classmethod
-    def of(cls, fused: Fused, target: Target) -> Facts:
+    def of(cls, fused: Fused, target: VectorTarget) -> Facts:
         axes, reductions = loop_axes(fused), fused.reductions
         reads = accesses(fused, axes)
         stored = {a for store in fused.stores for a in store.axes}

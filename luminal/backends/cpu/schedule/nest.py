@@ -18,12 +18,12 @@ from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.lanes import DOT_TILE, FULL, IDLE, partly
 from luminal.backends.cpu.schedule.register_tile import register_tiles
 from luminal.backends.cpu.schedule.strips import PACK_ROWS
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.loops import UNKNOWN, Access, LoopAxis
 from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.shape.expression import Symbol
-from luminal.target import Target
 
 CHUNK_WORK = 1 << 15  # operations of a chunk: some 10 us, far above the cost of handing it out
 SMALL_CONTRACTION = 1 << 21  # a contraction is cut into about CONTRACTION_CHUNKS pieces,
@@ -42,7 +42,7 @@ NONE = -1  # in place of the number of a loop axis
 DOT_TILES = ("4x4", "4x2", "2x2", "2x4", "8x1", "4x1", "2x1", "1x1")
 
 
-def schedule(fused: Fused, target: Target, knobs: Knobs = ()) -> Schedule:
+def schedule(fused: Fused, target: VectorTarget, knobs: Knobs = ()) -> Schedule:
     """The rule-made schedule but for what `knobs` set; CompileError for a knob not legal here."""
     return explored(Facts.of(fused, target), knobs)[0]
 

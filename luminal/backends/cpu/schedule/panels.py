@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from luminal.backends.cpu.schedule.lanes import FULL
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.kernel.layout import Panels
-from luminal.target import Target
 
 REGISTERS = 2  # the usual register tile is as wide
 ROWS = 2
@@ -12,7 +12,7 @@ MANY = 128
 SMALLEST = 1 << 15
 
 
-def panels(target: Target) -> Panels:
+def panels(target: VectorTarget) -> Panels:
     """Those of a machine."""
     return Panels(
         register_bits=target.vector_bits,

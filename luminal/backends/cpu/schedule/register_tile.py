@@ -9,7 +9,7 @@ for every tile of rows: there a strip that stays in the first-level cache is a l
 
 from __future__ import annotations
 
-from luminal.target import Target
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 
 LATENCY = 4  # cycles of a multiplication with addition
 OVERHEAD = 2  # cycles of a loop's step
@@ -21,7 +21,7 @@ WIDTHS = (1, 2, 3, 4, 6, 8)
 
 
 def register_tiles(
-    rows: int, columns: int, lanes: int, sums: int, loads: int, target: Target, strip: int = 0
+    rows: int, columns: int, lanes: int, sums: int, loads: int, target: VectorTarget, strip: int = 0
 ) -> list[tuple[int, int]]:
     """Tiles for an extent of `rows` by `columns`, with so many sums at once: the best first.
 

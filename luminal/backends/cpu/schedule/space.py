@@ -9,16 +9,16 @@ from typing import TypeVar
 
 from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.nest import explored
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices, Knobs, with_knob
-from luminal.target import Target
 
 Made = TypeVar("Made")
 MOST = 40  # schedules of a kernel; building and timing one takes some 30 ms
 COMBINED = ("vector", "rows", "tile", "pack")  # choices that may change which others are best
 
 
-def space(fused: Fused, target: Target) -> tuple[Knobs, ...]:
+def space(fused: Fused, target: VectorTarget) -> tuple[Knobs, ...]:
     """The legal schedules of a fused kernel, the most promising first."""
     return nearby(partial(explored, Facts.of(fused, target)), COMBINED)
 

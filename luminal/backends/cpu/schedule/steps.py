@@ -10,6 +10,7 @@ from luminal.backends.cpu.schedule import nest
 from luminal.backends.cpu.schedule.cascade import cascade_blocks, cascade_space
 from luminal.backends.cpu.schedule.nest import schedule
 from luminal.backends.cpu.schedule.space import space as nest_space
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.codegen.llvm_product import gemm
 from luminal.errors import CompileError
 from luminal.kernel.cost import label
@@ -31,7 +32,6 @@ from luminal.program.steps import (
     ScanStep,
     SortStep,
 )
-from luminal.target import Target
 
 SORT_WORK = 16  # operations that sorting costs for each key of a row
 
@@ -40,7 +40,7 @@ SORT_WORK = 16  # operations that sorting costs for each key of a row
 class VectorSchedules:
     """Those for cores with vector registers and caches."""
 
-    target: Target
+    target: VectorTarget
 
     def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
         """One kernel placed by the schedule that `knobs` make of the default. Raises KnobError for

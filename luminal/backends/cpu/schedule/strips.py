@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from luminal.algebra.terms import Term, below
+from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.kernel.fused import Fused
 from luminal.kernel.guards import factors
 from luminal.kernel.loops import Access, LoopAxis
 from luminal.shape.expression import Symbol
-from luminal.target import Target
 
 PACK_ROWS = 32  # fewer rows than this do not pay for packing
 MASKED_ROWS = 128  # so many rows pay for packing what is read in masked vectors
@@ -29,7 +29,7 @@ class Strips:
     accesses: Sequence[Access]
     grid: Sequence[LoopAxis]
     sequential: Sequence[LoopAxis]
-    target: Target
+    target: VectorTarget
 
     def factors(self, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
         """Those shared by the rows, unless they lie in panels."""
