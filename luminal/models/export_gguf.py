@@ -9,10 +9,11 @@ from luminal.errors import InputError
 from luminal.loaders.checkpoint import Checkpoint
 from luminal.loaders.fields import Fields
 from luminal.loaders.gguf import GGUFFile, StoredTensor
+from luminal.loaders.gguf_models.architecture import GGUFArchitecture
 from luminal.loaders.gguf_models.config import architecture_of as gguf_architecture_of
 from luminal.loaders.gguf_models.config import config_of
 from luminal.loaders.gguf_models.rearranged import Heads
-from luminal.loaders.gguf_models.table import ARCHITECTURES, GGUFArchitecture
+from luminal.loaders.gguf_models.table import ARCHITECTURES
 from luminal.loaders.gguf_models.weights import gguf_tensors, has_names
 from luminal.loaders.mapped import Array
 from luminal.loaders.shown import shown

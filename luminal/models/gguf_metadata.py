@@ -13,7 +13,7 @@ import numpy as np
 
 from luminal.errors import InputError
 from luminal.loaders.gguf import decimal
-from luminal.loaders.gguf_models.table import GGUFArchitecture, sliding
+from luminal.loaders.gguf_models.architecture import GGUFArchitecture, sliding
 from luminal.loaders.mapped import Array
 from luminal.loaders.shown import shown
 from luminal.models.architectures.deepseek import LatentConfig

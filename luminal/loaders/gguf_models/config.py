@@ -11,8 +11,9 @@ import numpy as np
 from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.gguf import GGUFFile, decimal
+from luminal.loaders.gguf_models.architecture import ANY_LAYER, GGUFArchitecture, sliding
 from luminal.loaders.gguf_models.rearranged import Heads
-from luminal.loaders.gguf_models.table import ANY_LAYER, ARCHITECTURES, GGUFArchitecture, sliding
+from luminal.loaders.gguf_models.table import ARCHITECTURES
 from luminal.loaders.shown import shown
 
 _NUMBERS = (

@@ -11,8 +11,8 @@ import numpy as np
 from luminal.errors import InputError, LoadError
 from luminal.loaders.ggml.packed import RECORDED
 from luminal.loaders.gguf import StoredTensor
+from luminal.loaders.gguf_models.architecture import GGUFArchitecture
 from luminal.loaders.gguf_models.rearranged import Heads
-from luminal.loaders.gguf_models.table import GGUFArchitecture
 from luminal.loaders.mapped import Array
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
