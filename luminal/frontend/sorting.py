@@ -6,6 +6,9 @@ takes O(n) memory and O(n log n) time. A 0-d tensor counts as one element along 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,15 +16,30 @@ import numpy as np
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.errors import ShapeError
-from luminal.frontend.binary import where
+from luminal.frontend.binary import minimum, where
 from luminal.frontend.handle import Extent, along, axis_of, describe, numpy_names
 from luminal.frontend.indexing import gather
-from luminal.frontend.movement import mapped, narrow, reshape, squeeze
+from luminal.frontend.movement import (
+    flatten,
+    mapped,
+    narrow,
+    pad,
+    reshape,
+    squeeze,
+    unflatten,
+    unsqueeze,
+)
+from luminal.frontend.reduce import amax
 from luminal.frontend.unary import bitcast
-from luminal.shape.expression import maximum
+from luminal.shape.expression import Expression, maximum
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
+
+
+LONG = 2048
+"""Positions from which on finding the blocks of the greatest costs less than sorting all."""
+LEAST_SIDE = 4
 
 
 class Sorted(NamedTuple):
@@ -73,6 +91,11 @@ def _falling_keys(x: Tensor) -> Tensor:
     return ~where(x == x, rising, highest)
 
 
+def _rising_keys(x: Tensor) -> Tensor:
+    """Integers in the order of x; equals stay equal."""
+    return ~_falling_keys(x) if x.dtype.is_float else x.cast(_key_dtype(x))
+
+
 def _as_scalars(found: Sorted) -> Sorted:
     return Sorted(reshape(found.values, ()), reshape(found.indices, ()))
 
@@ -92,7 +115,8 @@ def msort(x: Tensor) -> Tensor:
 def topk(x: Tensor, k: Extent, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """The k greatest (or least) along `dim`, with their positions; of equals, the first ones.
 
-    In order, `sorted` or not; NaN is the greatest. The first k positions of a Sort, and a Gather.
+    In order, `sorted` or not; NaN is the greatest. The first k positions of a Sort, of few blocks
+    where the dim is long (`_least_in_blocks`), and a Gather.
     0 <= k <= extent is proved or required; ShapeError if it never holds.
     """
     if x.ndim == 0:
@@ -101,9 +125,65 @@ def topk(x: Tensor, k: Extent, dim: int = -1, largest: bool = True, sorted: bool
     count, extent = x.graph.extent(k), x.extents[axis]
     if count.is_const and extent.is_const and not 0 <= count.value <= extent.value:
         raise ShapeError(f"topk: k={k}, but dim {axis} of {describe(x)} has {extent} elements")
-    keys = _falling_keys(x) if largest else x.cast(_key_dtype(x))
-    indices = narrow(_sorted(keys, axis)[1], axis, 0, count)
+    sides = _sides(extent, count)
+    if sides:
+        key = _falling_keys if largest else _rising_keys
+        indices = _least_in_blocks(
+            key(x), lambda at: key(gather(x, axis, at)), axis, count.value, sides
+        )
+    else:
+        keys = _falling_keys(x) if largest else x.cast(_key_dtype(x))
+        indices = _least(keys, axis, count)
     return Sorted(gather(x, axis, indices), indices)
+
+
+def _least(keys: Tensor, axis: int, count: Extent) -> Tensor:
+    """Where the `count` least keys are, in ascending order."""
+    return narrow(_sorted(keys, axis)[1], axis, 0, count)
+
+
+def _sides(extent: Expression, count: Expression) -> tuple[int, ...]:
+    """Positions of a block, and of a block of what is left then; none where a Sort takes all.
+
+    With sides s**2 and s three sorts remain, of extent / s**2, count * s and count * s keys: equal
+    ones where s**3 is extent / count.
+    """
+    if not (extent.is_const and count.is_const) or extent.value < LONG or count.value < 1:
+        return ()
+    side = 1 << round(math.log2(extent.value / count.value) / 3)
+    return (side * side, side) if side >= LEAST_SIDE else ()
+
+
+def _least_in_blocks(
+    keys: Tensor, at: Callable[[Tensor], Tensor], axis: int, count: int, sides: Sequence[int]
+) -> Tensor:
+    """As `_least`, of few blocks: the k least keys lie in the k blocks whose least keys are least.
+
+    `at` gives the keys at positions. Of blocks whose least keys are equal the first ones are taken;
+    then the first of equal keys are among them: for each of these that no earlier block taken has
+    there is a block, and it comes before all blocks without one. Taken blocks stay in their order.
+    """
+    if not sides:
+        return _least(keys, axis, count)
+    side, *rest = sides
+    extent = keys.extents[axis].value
+    limits = np.iinfo(keys.dtype.numpy)
+    # The least key is the complement of the greatest complement.
+    beyond = [(0, -extent % side if k == axis else 0) for k in range(keys.ndim)]
+    filled = pad(~keys, beyond, int(limits.min))
+    blocks = -(-extent // side)
+    best = ~amax(unflatten(filled, axis, (blocks, side)), axis + 1)
+    taken, _ = _sorted(_least(best, axis, count), axis)
+    shape = [side if k == axis + 1 else 1 for k in range(keys.ndim + 1)]
+    within = reshape(keys.graph.arange(side), *shape)
+    positions = flatten(unsqueeze(taken, axis + 1) * side + within, axis, axis + 1)
+    if extent % side:
+        found = at(minimum(positions, extent - 1))
+        found = where(positions < extent, found, int(limits.max))
+    else:
+        found = at(positions)
+    inner = _least_in_blocks(found, partial(gather, found, axis), axis, count, rest)
+    return gather(positions, axis, inner)
 
 
 @numpy_names
