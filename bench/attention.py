@@ -35,7 +35,8 @@ def rows() -> Rows:
         yield from _rows(length)
     yield from rows_of(_others())
     if not EFFORT.quick:
-        yield from (_backward(causal) for causal in (False, True))
+        for causal in (False, True):
+            yield from _backward(causal)
 
 
 def _rows(length: int) -> Rows:
@@ -126,23 +127,19 @@ def _window() -> Work:
     return Work(f"attention {LONG}, window {WINDOW}", 4.0, given, ours, theirs)
 
 
-def _backward(causal: bool) -> Row:
-    """All three gradients of 8 heads of 2048, against PyTorch's."""
+def _backward(causal: bool) -> Rows:
+    """All three gradients of 8 heads of 2048, against PyTorch's: time, memory, error."""
     shape = (1, HEADS, 2048, WIDTH)
     given = {name: normal(*shape, seed=seed) for seed, name in enumerate((*"qkv", "up"))}
-    cx = lm.Graph()
-    q, k, v, up = (cx.tensor(shape, name=name) for name in given)
-    y = functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-    for name, gradient in zip("qkv", lm.grad((y * up).sum(), [q, k, v]), strict=True):
-        gradient.output(name)
-    executable = lm.compile(cx)
+    executable = lm.compile(gradients(shape, causal))
     with torch.inference_mode(False):
         leaves = [torch.from_numpy(given[name].copy()).requires_grad_() for name in "qkv"]
+        doubles = [x.detach().double().requires_grad_() for x in leaves]
         seed = torch.from_numpy(given["up"].copy())
 
     attend: Any = f.scaled_dot_product_attention
 
-    def theirs() -> Array:
+    def pulled(leaves: list[torch.Tensor], seed: torch.Tensor) -> Array:
         with torch.inference_mode(False), torch.enable_grad():
             found = attend(*leaves, is_causal=causal)
             return np.stack([each.numpy() for each in torch.autograd.grad(found, leaves, seed)])
@@ -152,7 +149,24 @@ def _backward(causal: bool) -> Row:
         return np.stack([found[name] for name in "qkv"])
 
     name = f"attention forward and backward 2048{' causal' if causal else ''}"
-    return compare(name, ours, theirs, 1.3)
+    yield compare(name, ours, partial(pulled, leaves, seed), 1.3)
+    memory = executable.memory_report()
+    used = (memory.arena_bytes + memory.scratch_bytes) / 2**20
+    yield Row(f"{name}: arena, scratch", used, 8.0, "MiB", (used, used))
+    with torch.inference_mode(False):
+        wanted = pulled(doubles, seed.double())
+    off = float(np.linalg.norm(ours() - wanted) / np.linalg.norm(wanted))
+    yield Row(f"{name}: error", off, 1e-5, "of the norm", (off, off))
+
+
+def gradients(shape: tuple[int, ...], causal: bool) -> lm.Graph:
+    """Those of all three operands."""
+    cx = lm.Graph()
+    q, k, v, up = (cx.tensor(shape, name=name) for name in (*"qkv", "up"))
+    y = functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    for name, gradient in zip("qkv", lm.grad((y * up).sum(), [q, k, v]), strict=True):
+        gradient.output(name)
+    return cx
 
 
 def graph(length: int, causal: bool) -> lm.Graph:

@@ -116,7 +116,7 @@ def starts(first: Reduction, is_read: IsRead) -> tuple[Reduction, ...]:
     return first, max(found, key=lambda t: (upper(t.axes), -t.id))
 
 
-def _rows(first: Reduction, is_read: IsRead) -> frozenset[Symbol]:
+def rows_of(first: Reduction, is_read: IsRead) -> frozenset[Symbol]:
     """The axes of its blocks: those of a factor that is computed of a contraction, if the other
     factor has axes of its own.
     """
@@ -141,7 +141,7 @@ def derive(
     Refused unless all that uses a step's values reduces over the same axes, and there is a
     contraction on either side (else reading twice costs less).
     """
-    steps, rows = set(first.attrs), _rows(first, is_read)
+    steps, rows = set(first.attrs), rows_of(first, is_read)
     if not steps <= first.args[0].axes:
         return Refusal(first, "what is reduced is the same along an axis")
     per_step = rows | steps
@@ -158,7 +158,7 @@ def derive(
         reads = below(r.args, ends, MOST_TERMS)
         if len(seen) + len(reads) > MOST_TERMS:
             return Refusal(first, f"more than {MOST_TERMS} values make one step")
-        ended = [t for t in reads if t in above and t.is_reduction and ends(t)]
+        ended = [t for t in reads if t in above and t.is_reduction and ends(t) and not is_read(t)]
         used = [members[t] for t in ended if t in members]
         anew = any(t.is_reduction and t in seen and not ends(t) for t in reads)
         if is_read(r) or not ends(r) or not (used or anew or r is first):

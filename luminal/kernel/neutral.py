@@ -2,7 +2,8 @@
 what it starts from.
 
 `relu(Select(j <= i, s, -inf)) * v` is 0 where `j <= i` does not hold: what the mask puts there is
-followed through the operations above it. A number times 0 counts as 0, and one beside -inf as -inf.
+followed through the operations above it. A number times 0 counts as 0, and so does 0 over one; a
+number beside -inf counts as -inf.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ def _with(order: Sequence[Term], mask: Term, outside: Literal) -> dict[Term, Any
 
 def _value(term: Term, args: Sequence[Any]) -> Any:
     if term.op == "Mul" and any(arg is not None and arg == 0 for arg in args):
+        return term.dtype.numpy.type(0)
+    if term.op == "Div" and term.dtype.is_float and args[0] is not None and args[0] == 0:
         return term.dtype.numpy.type(0)
     if term.op == "Add" and any(arg is not None and arg == -np.inf for arg in args):
         return term.dtype.numpy.type(-np.inf)

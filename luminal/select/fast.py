@@ -142,6 +142,8 @@ class _Fast:
         self.passes = found() if rounds else ()
         self.in_pass = {t for p in self.passes for t in (*p.step, *p.inner)}
         self.in_pass |= {r for p in self.passes for r in p.cascade.reductions}
+        # Each pass that does a contraction anew multiplies for itself.
+        self.in_pass |= {r.product for p in self.passes for r in p.cascade.inner if r.product}
         self.leaders = {root: p.roots[0] for p in self.passes for root in p.roots}
         self.forced |= self.leaders.keys()
         outside = [t for t in self.order if t not in self.in_pass]
