@@ -12,7 +12,7 @@ Backend = Annotated[
 
 KeepQuantized = Annotated[
     bool,
-    typer.Option("--keep-quantized", help="Matrices of a .gguf stay packed; else they are f32."),
+    typer.Option("--keep-quantized", help="Packed matrices stay so; else they are f32."),
 ]
 
 ComputeDtype = Annotated[

@@ -20,7 +20,9 @@ def command(
             metavar="IN", help="A folder, .gguf, llama2.c .bin, .safetensors, or Hugging Face id."
         ),
     ],
-    target: Annotated[str, typer.Argument(metavar="OUT", help="A .gguf file.")],
+    target: Annotated[
+        str, typer.Argument(metavar="OUT", help="A .gguf, a .safetensors, or a new folder.")
+    ],
     kind: Annotated[
         str, typer.Option("--type", help="q8_0 to q2_k, iq4_nl, or a mix such as q4_k_m.")
     ],
@@ -40,8 +42,6 @@ def command(
     if kind not in CHOICES:
         known = ", ".join(CHOICES)
         raise InputError(f"quantize: --type {kind!r} is not known; it is one of {known}")
-    if not target.endswith(".gguf"):
-        raise InputError(f"quantize: {target}: packed weights go into GGUF files; name a .gguf")
     rows: list[PackedWeight] = []
     kept: dict[str, str] = {}
     wide: list[str] = []  # matrices that could not be packed

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from luminal.errors import LoadError
+from luminal.errors import InputError, LoadError
 from luminal.loaders import hub
-from luminal.loaders.fields import Fields
+from luminal.loaders.fields import Fields, naming
+from luminal.loaders.ggml.named_blocks import METHOD, with_blocks
 from luminal.loaders.gguf import read_gguf, read_split_gguf
 from luminal.loaders.gguf_models.config import architecture_of, config_of, heads_of
 from luminal.loaders.gguf_models.weights import hugging_face_tensors
@@ -37,6 +38,11 @@ class Checkpoint:
     path: Path
     chat_template: str | None = None
 
+    @property
+    def place(self) -> Path:
+        """The folder, or the file."""
+        return self.path.parent if self.path.name == "config.json" else self.path
+
     def tokenizer_for(self, count: int) -> HuggingFaceTokenizer | None:
         """The tokenizer. Raises LoadError where it does not fit a model of `count` tokens."""
         if self.tokenizer is not None:
@@ -50,22 +56,34 @@ def load_checkpoint(
     """Read a model from a folder, a `.gguf` or `.bin` file, or the Hugging Face Hub.
 
     `tokenizer` names a tokenizer.json, a llama2.c tokenizer file, a `.gguf`, or a folder, where
-    the model has none of its own. `keep_quantized`: matrices of a `.gguf` stay blocks, of which
+    the model has none of its own. `keep_quantized`: packed matrices stay blocks, of which
     `luminal.loaders.ggml.packed` makes Parameters. Raises LoadError for whatever is missing,
-    damaged or unknown.
+    damaged or unknown, InputError where there are no packed matrices to keep.
     """
     path = locate(path_or_id)
+    found = _read(path, tokenizer, keep_quantized)
+    if keep_quantized and not any(each.dtype.names for each in found.tensors.values()):
+        raise InputError(
+            f"{path}: has no packed matrices that could be kept (keep_quantized); `luminal "
+            "quantize` writes such files"
+        )
+    return found
+
+
+def _read(path: Path, tokenizer: str | Path | None, keep_quantized: bool) -> Checkpoint:
     other = None if tokenizer is None else read_tokenizer(given_path(tokenizer))
     if path.is_dir():
         config = folder_config(path)
         own, template = other or _own_tokenizer(path), folder_chat_template(path)
-        return Checkpoint(config, folder_tensors(path), own, path / "config.json", template)
+        tensors = folder_tensors(path, keep_quantized)
+        return Checkpoint(config, tensors, own, path / "config.json", template)
     if path.suffix == ".gguf":
         file = read_split_gguf(path)
         architecture = architecture_of(file, path)
         config = config_of(file, architecture, path)
         heads = heads_of(file, architecture, path)
-        tensors = hugging_face_tensors(file.tensors, architecture, heads, keep_quantized)
+        with naming(path):
+            tensors = hugging_face_tensors(file.tensors, architecture, heads, keep_quantized)
         own = other or (
             gguf_tokenizer(file.metadata, path) if "tokenizer.ggml.model" in file.metadata else None
         )
@@ -129,10 +147,14 @@ def locate(path_or_id: str | Path) -> Path:
 
 
 def folder_config(folder: Path) -> dict[str, Any]:
-    """Its `config.json`. Raises LoadError where there is none."""
+    """Its `config.json`, but for what it says of blocks. Raises LoadError where there is none."""
     if not is_there(folder / "config.json"):
         raise LoadError(f"{folder}: no config.json in it{_hint(folder)}")
-    return read_json(folder / "config.json")
+    found = read_json(folder / "config.json")
+    quantization = found.get("quantization_config")
+    if type(quantization) is dict and quantization.get("quant_method") == METHOD:
+        del found["quantization_config"]
+    return found
 
 
 def folder_tokenizer(folder: Path, count: int) -> HuggingFaceTokenizer:
@@ -192,13 +214,13 @@ def has_processor(folder: Path) -> bool:
     return any(is_there(folder / name) for name in names)
 
 
-def folder_tensors(folder: Path) -> dict[str, Array]:
+def folder_tensors(folder: Path, keep_quantized: bool = False) -> dict[str, Array]:
     """Every tensor of the safetensors in a folder. Raises LoadError where there are none."""
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
     if is_there(index):
-        return read_sharded(index)
+        return with_blocks(read_sharded(index), keep_quantized, folder)
     if is_there(single):
-        return read_safetensors(single)
+        return with_blocks(read_safetensors(single), keep_quantized, single)
     raise LoadError(
         f"{folder}: no model.safetensors and no model.safetensors.index.json in it; other formats "
         f"are to be converted to safetensors first"

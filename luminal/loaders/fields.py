@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -25,6 +26,17 @@ class _Needed:
 NEEDED: Final = _Needed()
 
 T = TypeVar("T")
+
+
+@contextmanager
+def naming(path: object) -> Iterator[None]:
+    """LoadErrors of what is inside name the file; those that do so already stay."""
+    try:
+        yield
+    except LoadError as error:
+        if str(path) in str(error):
+            raise
+        raise LoadError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ import numpy as np
 
 from luminal.errors import InputError
 from luminal.loaders.checkpoint import Checkpoint, load_checkpoint, locate
-from luminal.loaders.ggml.mixes import CHOICES, MIXES, no_whole_blocks, types_of
+from luminal.loaders.ggml.mixes import CHOICES, MIXES, types_of, why_not
+from luminal.loaders.ggml.named_blocks import METHOD, named, with_blocks
 from luminal.loaders.ggml.quantize import quantized
-from luminal.loaders.ggml.types import PLAIN
+from luminal.loaders.ggml.types import BLOCKS, PLAIN
 from luminal.loaders.gguf import StoredTensor, read_gguf, read_split_gguf
 from luminal.loaders.gguf_tokenizer import WHOLE_FILE
 from luminal.loaders.mapped import Array, given_path
@@ -68,9 +69,10 @@ def convert(
     """Writes a model in the files of `source` as a `.gguf`, a `.safetensors`, or a new folder.
 
     `source`: what `load` takes, or a `.safetensors`, whose arrays keep their names. `dtype`: of the
-    weights, one of KINDS, of which packed ones go into GGUF files alone; without it matrices stay
-    what they are, and packed ones become f32 elsewhere. Vectors in GGUF files are f32, as readers
-    expect, and matrices whose rows are no whole blocks f16. `tokenizer`: a file, where the model
+    weights, one of KINDS; without it matrices stay what they are, and packed ones become f32 but in
+    GGUF files. Beside packed matrices and in GGUF files vectors are f32, as readers expect, and
+    matrices whose rows are no whole blocks f16. Folders and safetensors files have packed ones as
+    `luminal.loaders.ggml.named_blocks` says. `tokenizer`: a file, where the model
     has none. `told` hears of each tensor, where they are packed. All is written or nothing. Raises
     LoadError for a damaged source, InputError for what cannot be said there.
     """
@@ -95,17 +97,16 @@ def convert(
         metadata |= {"general.name": path.stem} | _general(stored, kind) | words
         save_gguf(place, stored, metadata)
     elif place.suffix == ".safetensors":
-        save_safetensors(place, _floats(checkpoint, kind), {"format": "pt"})
+        save_safetensors(place, _arrays(path, checkpoint, kind, told), {"format": "pt"})
     else:
-        _write_folder(place, checkpoint, path, kind, given=tokenizer is not None)
+        weights = _arrays(path, checkpoint, kind, told)
+        _write_folder(place, checkpoint, path, kind, weights, given=tokenizer is not None)
 
 
 def _checked(dtype: str | None, place: Path) -> str | None:
     if dtype is not None and dtype not in KINDS:
         raise InputError(f"convert: dtype {dtype!r} is not known; it is one of {', '.join(KINDS)}")
     kind = None if dtype is None else dtype.upper()
-    if kind is not None and kind not in PLAIN and place.suffix != ".gguf":
-        raise InputError(f"convert: {dtype} goes into GGUF files alone; {place} is none")
     if place.suffix in _OTHER_FILES:
         raise InputError(f"{place}: cannot be written; name a .gguf, a .safetensors or a folder")
     return kind
@@ -113,11 +114,11 @@ def _checked(dtype: str | None, place: Path) -> str | None:
 
 def _convert_arrays(path: Path, place: Path, kind: str | None, told: Told | None) -> None:
     """Weights without a configuration."""
-    arrays = load_arrays(path)
+    arrays = with_blocks(load_arrays(path), False, path)
     if place.suffix == ".gguf":
         save_gguf(place, _all_stored(path, arrays, kind, told))
     elif place.suffix == ".safetensors":
-        save_safetensors(place, {name: _cast(name, array, kind) for name, array in arrays.items()})
+        save_safetensors(place, _in_kind(path, arrays, kind, told))
     else:
         raise InputError(f"{path}: weights alone make no model; name a .gguf or a .safetensors")
 
@@ -148,7 +149,10 @@ def _cast(name: str, array: Array, kind: str | None) -> Array:
 
 
 def _all_stored(
-    path: Path, tensors: Mapping[str, Array | StoredTensor], kind: str | None, told: Told | None
+    path: Path,
+    tensors: Mapping[str, Array | StoredTensor],
+    kind: str | None,
+    told: Told | None,
 ) -> dict[str, StoredTensor]:
     """The tensors of a GGUF file, one after the other."""
     if kind is None or kind in PLAIN:
@@ -188,7 +192,7 @@ def _refusal(name: str, given: Array | StoredTensor, types: Mapping[str, str]) -
     if len(given.shape) < 2 or not (is_packed or dtype in _FLOATS):
         return "is no matrix of floats"
     if name not in types:
-        return no_whole_blocks(given.shape[-1])
+        return why_not(name, given.shape[-1])
     if isinstance(given, StoredTensor) and given.kind == types[name]:
         return f"is {given.kind} already"
     return None
@@ -216,13 +220,32 @@ def _most(tensors: Mapping[str, StoredTensor]) -> str:
     return max(counts, key=counts.__getitem__, default="F32")
 
 
-def _floats(checkpoint: Checkpoint, kind: str | None) -> dict[str, Array]:
+def _in_kind(
+    path: Path, tensors: Mapping[str, Array], kind: str | None, told: Told | None
+) -> dict[str, Array]:
+    """Arrays of files of plain arrays. Those of more dims than a matrix, whose last one need not be
+    what is summed over, stay.
+    """
+    if kind is None or kind in PLAIN:
+        return {name: _cast(name, array, kind) for name, array in tensors.items()}
+    flat = {name: array for name, array in tensors.items() if array.ndim < 3}
+    found = dict(tensors)
+    for name, stored in _all_stored(path, flat, kind, told).items():
+        del found[name]
+        key, data = named(name, stored.data) if stored.kind in BLOCKS else (name, stored.data)
+        found[key] = data
+    return found
+
+
+def _arrays(
+    path: Path, checkpoint: Checkpoint, kind: str | None, told: Told | None
+) -> dict[str, Array]:
     """All weights in one dtype; a folder's in their own unless another is asked for."""
     tensors = checkpoint.tensors
     if kind is None and checkpoint.path.name != "config.json":
         each = {n: StoredTensor(NAMES[a.dtype], a.shape, a) for n, a in tensors.items()}
         kind = _most(each)
-    return {name: _cast(name, array, kind) for name, array in tensors.items()}
+    return _in_kind(path, tensors, kind, told)
 
 
 # --- what goes with them
@@ -257,14 +280,20 @@ def _tokenizer_text(checkpoint: Checkpoint, path: Path, given: bool) -> str:
 
 
 def _write_folder(
-    place: Path, checkpoint: Checkpoint, path: Path, kind: str | None, given: bool
+    place: Path,
+    checkpoint: Checkpoint,
+    path: Path,
+    kind: str | None,
+    weights: Mapping[str, Array],
+    given: bool,
 ) -> None:
     """A folder; what a folder has beside its weights comes along."""
-    weights = _floats(checkpoint, kind)
     config = dict(checkpoint.config)
-    dtypes = Counter(array.dtype.name for array in weights.values())
+    dtypes = Counter(a.dtype.name for a in weights.values() if a.dtype in _FLOATS)
     config["torch_dtype"] = max(dtypes, key=dtypes.__getitem__, default="float32")
     config.pop("dtype", None)  # as newer files call it
+    if kind is not None and kind not in PLAIN:
+        config["quantization_config"] = {"quant_method": METHOD, "type": kind.lower()}
     with new_folder(place) as folder:
         if path.is_dir():
             for file in sorted(path.iterdir()):

@@ -382,16 +382,16 @@ def load(
     model has none; `context`: see LanguageModel; `compute_dtype`: what its products multiply, by
     default bfloat16 where the matrices are, else float32 (docs/models.md). Language models alone
     take these three. `keep_quantized`:
-    matrices of a `.gguf` stay packed as in the file, which is mapped, and are decoded wherever they
-    are read; else they become float32. Raises LoadError,
-    CompileError for a mode or backend that is not here, and InputError for one of the three
-    with another model.
+    packed matrices stay as in the file, which is mapped, and are decoded wherever they are read;
+    else they become float32. Raises LoadError, CompileError for a mode or backend that is not
+    here, and InputError for one of the four with another model, or with a file that has none.
     """
     start = time.perf_counter()
     mode, backend = mode_of(mode), registry.find(chosen_device(backend)).name
     place = locate(path)
     if place.is_dir() and family_of(folder_config(place)) is not None:
         own = {"tokenizer": tokenizer, "context": context, "compute_dtype": compute_dtype}
+        own["keep_quantized"] = keep_quantized or None
         for name, value in own.items():
             if value is not None:
                 raise InputError(

@@ -341,7 +341,7 @@ class Module:
         if strict and missing:
             problems.append(f"missing: {_listed(missing)}")
         if strict and unexpected:
-            problems.append(f"unexpected: {_listed(unexpected)}")
+            problems.append(f"unexpected: {_listed(unexpected)}{_hint(wanted, unexpected)}")
         misfits = []
         for path, held in wanted.items():
             shape = getattr(state.get(path), "shape", held.shape)
@@ -378,6 +378,15 @@ class Module:
         ]
         inside = ", ".join(own) + "".join(f"\n  {row}" for row in rows) + ("\n" if rows else "")
         return f"{type(self).__name__}({inside})"
+
+
+def _hint(wanted: Mapping[str, Holder], unexpected: list[str]) -> str:
+    """What to do, if the state_dict has packed data (`W.int8.codes`) of what is floats here."""
+    for name in unexpected:
+        path, _, kind = name.rpartition(".")[0].rpartition(".")
+        if path in wanted and not isinstance(wanted[path], Packed):
+            return f"; {path} is packed as {kind} there: lm.quantize(module, {kind!r}) first"
+    return ""
 
 
 def _with_packed(wanted: Mapping[str, Holder], state: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from luminal.frontend.packed import Format, Packed
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import Parameter
 from luminal.loaders.ggml.fitting import inverse
-from luminal.loaders.ggml.mixes import CHOICES, no_whole_blocks, types_of
+from luminal.loaders.ggml.mixes import CHOICES, types_of, why_not
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.ggml.quantize import QUANTIZERS, beyond, quantized
 from luminal.loaders.ggml.types import BLOCKS
@@ -147,7 +147,7 @@ def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> 
     for parameter, name in names.items():
         why = _refusal(parameter, name, skip)
         if why is None and name not in kinds:
-            why = no_whole_blocks(parameter.shape[-1], GROUP if kind == "int4" else 32)
+            why = why_not(name, parameter.shape[-1], GROUP if kind == "int4" else 32)
         if why is not None:
             kept[name] = why
             continue

@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 import luminal as lm
 from luminal.cli.main import app
 from luminal.errors import InputError, LoadError
+from luminal.frontend.packed import Packed
 from luminal.loaders.checkpoint import load_checkpoint, read_tokenizer
 from luminal.loaders.ggml.k_quantizers import QUANTIZERS as FITTED
 from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
 from luminal.loaders.ggml.types import BLOCKS
-from luminal.loaders.gguf import read_gguf
+from luminal.loaders.gguf import StoredTensor, read_gguf
 from luminal.loaders.gguf_tokenizer import WHOLE_FILE, gguf_tokenizer
 from luminal.loaders.write_gguf import save_gguf
 from luminal.loaders.write_safetensors import save_safetensors
@@ -187,6 +188,22 @@ def test_packing_is_that_of_the_gguf_package(kind: str) -> None:
         quantized("w", array, kind)
 
 
+@pytest.mark.parametrize("shape", [(30, 64), (64, 96), (64,)])
+def test_errors_of_weights_name_the_file(
+    shape: tuple[int, ...], folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.gguf"
+    convert(folder, path, "f32")
+    file, name = read_gguf(path), "blk.0.attn_q.weight"
+    damaged = StoredTensor("F32", shape, np.ones(shape, np.float32))
+    save_gguf(path, {**file.tensors, name: damaged}, file.metadata)
+    with pytest.raises(LoadError, match=r"m\.gguf: "):
+        decoder_of(load_checkpoint(path))
+    save_safetensors(folder / "model.safetensors", {"model.norm.weight": np.ones(3, np.float32)})
+    with pytest.raises(LoadError, match=r"/model: Decoder: the state_dict does not fit"):
+        decoder_of(load_checkpoint(folder))
+
+
 def test_dtypes(folder: Path, tmp_path: Path) -> None:
     convert(folder, tmp_path / "q.gguf", "q8_0")
     kinds = {name: each.kind for name, each in read_gguf(tmp_path / "q.gguf").tensors.items()}
@@ -230,7 +247,6 @@ def test_gguf_to_gguf_keeps_what_is_packed(folder: Path, tmp_path: Path) -> None
 def test_what_has_no_place_is_refused(folder: Path, tmp_path: Path) -> None:
     for target, dtype, message in (
         ("x.gguf", "f8", "dtype 'f8' is not known; it is one of f32, f16, bf16, q8_0, q4_0"),
-        ("x", "q8_0", "q8_0 goes into GGUF files alone"),
         ("x.pt", None, r"x\.pt: cannot be written; name a \.gguf"),
         ("model", None, "model: is there already; name a new folder"),
     ):
@@ -381,8 +397,6 @@ class TestQuantizeCommand:
         assert "it is one of q8_0, q4_0, q4_1" in str(
             quantize(source, target, "--type", "q9").exception
         )
-        refused = str(quantize(source, tmp_path / "m.safetensors", "--type", "q8_0").exception)
-        assert refused.endswith("packed weights go into GGUF files; name a .gguf")
 
     def test_rows_of_no_whole_blocks_are_told(self, tmp_path: Path) -> None:
         """Always, and by name where they are few."""
@@ -429,3 +443,69 @@ class TestQuantizeCommand:
         assert file.metadata["general.file_type"] == 15
         kinds = {name for name, each in file.tensors.items() if each.kind == "Q8_0"}
         assert kinds == {"token_embd.weight", "blk.1.attn_v.weight", "blk.1.ffn_down.weight"}
+
+    @pytest.mark.parametrize("target", ["packed", "packed.gguf"])
+    def test_folders_and_files_read_the_same(
+        self, target: str, shared_data: Path, tmp_path: Path
+    ) -> None:
+        """Packed or decoded, from a folder of blocks in safetensors as from a GGUF file."""
+        source, place = shared_data / "tinystories-656k", tmp_path / target
+        told = quantize(source, place, "--type", "q4_0").output
+        assert "15 weights as q4_0: 2,621,440 bytes to 368,640;" in told
+        texts = []
+        for keeps in (False, True):
+            model = lm.models.load(place, keep_quantized=keeps)
+            matrices = [each for each in model.model.parameters() if len(each.shape) == 2]
+            assert {isinstance(each, Packed) for each in matrices} == {keeps}
+            texts.append(model.generate("Once upon a time", max_tokens=20))
+        assert texts[0] == texts[1]
+        again = tmp_path / "floats"
+        convert(place, again)
+        assert "quantization_config" not in json.loads((again / "config.json").read_text())
+        floats = load_checkpoint(again).tensors
+        for name, array in load_checkpoint(place).tensors.items():
+            np.testing.assert_array_equal(floats[name], array)
+
+    def test_safetensors(self, tmp_path: Path) -> None:
+        """What a packed module's state_dict has; a module takes it, a GGUF file has its values."""
+        model = lm.nn.Sequential(lm.nn.Linear(256, 4), lm.nn.Linear(40, 4, bias=False))
+        wide, stack = np.ones((2, 3, 256), np.float32), tmp_path / "b.safetensors"
+        lm.save(tmp_path / "a.safetensors", model.state_dict() | {"stack": wide})
+        quantize(tmp_path / "a.safetensors", stack, "--type", "q6_k")
+        lm.quantize(model, "q6_k")
+        found = lm.load(stack)
+        assert {*found} == {*model.state_dict(), "stack"}
+        np.testing.assert_array_equal(found["stack"], wide)
+        np.testing.assert_array_equal(found["1.weight"], model[1].weight.numpy().astype("f2"))
+        blocks = found["0.weight.q6_k.blocks"]
+        np.testing.assert_array_equal(blocks, model.state_dict()["0.weight.q6_k.blocks"])
+        convert(stack, tmp_path / "c.gguf")
+        np.testing.assert_array_equal(
+            lm.load(tmp_path / "c.gguf")["0.weight"], model[0].weight.numpy()
+        )
+
+    def test_damaged_blocks(self, shared_data: Path, tmp_path: Path) -> None:
+        place = tmp_path / "packed"
+        quantize(shared_data / "tinystories-656k", place, "--type", "q4_0")
+        whole = dict(lm.load(place / "model.safetensors"))
+        name = "lm_head.weight.q4_0.blocks"
+        for damaged, message in (
+            (
+                {name: whole[name][..., :17].copy()},
+                r"is uint8\[2048, 4, 17\]; blocks of q4_0 are",
+            ),
+            ({name: whole[name].astype(np.int8)}, r"is int8\[2048, 4, 18\]; blocks of q4_0 are"),
+            ({name: whole[name][:, :3].copy()}, r"lm_head\.weight: expected shape|shape"),
+            ({"lm_head.weight": np.ones((2, 2), np.float32)}, "has both 'lm_head"),
+        ):
+            lm.save(place / "model.safetensors", whole | damaged)
+            for keeps in (False, True):
+                with pytest.raises(LoadError, match=message) as caught:
+                    lm.models.load(place, keep_quantized=keeps)
+                assert str(place) in str(caught.value)
+
+    def test_nothing_packed_to_keep(self, shared_data: Path, tmp_path: Path) -> None:
+        convert(shared_data / "tinystories-656k", tmp_path / "m.gguf")
+        for place in (shared_data / "tinystories-656k", tmp_path / "m.gguf"):
+            with pytest.raises(InputError, match="has no packed matrices that could be kept"):
+                lm.models.load(place, keep_quantized=True)

@@ -13,7 +13,7 @@ from luminal.frontend.packed import Packed
 from luminal.loaders.ggml.blocks import fields, packed_fields
 from luminal.loaders.ggml.fitting import centered, fitted, fitted_from_least
 from luminal.loaders.ggml.k_quantizers import QUANTIZERS
-from luminal.loaders.ggml.mixes import MIXES, types_of
+from luminal.loaders.ggml.mixes import MIXES, types_of, why_not
 from luminal.loaders.ggml.quantize import quantized
 from luminal.loaders.ggml.types import BLOCKS, unpacked
 
@@ -139,6 +139,13 @@ class TestMixes:
     )
     def test_rows_that_are_no_whole_blocks(self, choice: str, kind: str) -> None:
         assert types_of(choice, {"a": 96, "b": 100}) == {"a": kind}
+
+    def test_routers_stay(self) -> None:
+        names = "blk.0.ffn_gate_inp.weight", "model.layers.0.mlp.gate.weight", "a.mlp.router.weight"
+        assert types_of("Q4_K", dict.fromkeys([*names, "a.mlp.gate_proj.weight"], 256)) == {
+            "a.mlp.gate_proj.weight": "Q4_K"
+        }
+        assert why_not(names[0], 256) == "chooses experts"
 
     @pytest.mark.parametrize("choice", MIXES)
     def test_modules(self, choice: str) -> None:

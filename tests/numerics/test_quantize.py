@@ -192,8 +192,12 @@ def test_what_does_not_fit_packed_weights() -> None:
     lm.quantize(other, "q8_0")
     with pytest.raises(LoadError, match=r"missing: weight\.int8\.codes; unexpected: weight\.q8_0"):
         model.load_state_dict(other.state_dict())
-    with pytest.raises(LoadError, match=r"missing: weight; unexpected: weight\.int8\.codes"):
+    with pytest.raises(
+        LoadError, match=r"missing: weight; unexpected: weight\.int8\.codes"
+    ) as caught:
         lm.nn.Linear(64, 8).load_state_dict(state)
+    hint = "; weight is packed as int8 there: lm.quantize(module, 'int8') first"
+    assert str(caught.value).endswith(hint)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])

@@ -29,9 +29,17 @@ _OUTPUT = re.compile(r"(.*\.)?lm_head\.weight|output\.weight")
 _EMBEDDING = re.compile(r"(.*\.)?embed_tokens\.weight|token_embd\.weight")
 
 
+_ROUTER = re.compile(
+    r"(^|\.)(ffn_gate_inp(_shexp)?|mlp\.gate|block_sparse_moe\.gate|shared_expert_gate|router(\.layer)?)"
+    r"\.weight$"
+)
+
+
 def types_of(choice: str, rows: Mapping[str, int]) -> dict[str, str]:
-    """The type of each matrix by its name, of lengths of rows by theirs; those without whole blocks
-    are not in it. `choice`: one of CHOICES in capitals; names as in GGUF files or Hugging Face's.
+    """The type of each matrix by its name, of lengths of rows by theirs.
+
+    Those without whole blocks are not in it, nor those that choose experts: another expert is no
+    small error. `choice`: one of CHOICES in capitals; names as in GGUF files or Hugging Face's.
     """
     usual, finer = MIXES.get(choice, (choice, choice))
     layers = {name: _LAYER.search(name) for name in rows}
@@ -41,6 +49,8 @@ def types_of(choice: str, rows: Mapping[str, int]) -> dict[str, str]:
     outputs = outputs or [name for name in rows if _EMBEDDING.fullmatch(name)]
     found = {}
     for name, length in rows.items():
+        if _ROUTER.search(name):
+            continue
         costs = name in outputs or (
             name in numbers and _LAST.search(name) is not None and _matters(numbers[name], count)
         )
@@ -56,6 +66,8 @@ def _matters(layer: int, count: int) -> bool:
     return layer < eighth or layer >= count * 7 // 8 or (layer - eighth) % 3 == 2
 
 
-def no_whole_blocks(length: int, size: int = 32) -> str:
-    """Why a matrix is not packed."""
+def why_not(name: str, length: int, size: int = 32) -> str:
+    """Why a matrix has no type."""
+    if _ROUTER.search(name):
+        return "chooses experts"
     return f"its rows of {length} are no whole blocks of {size}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from luminal.errors import InputError, LoadError, ShapeError
 from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
-from luminal.loaders.fields import Fields
+from luminal.loaders.fields import Fields, naming
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.shown import shown
 from luminal.models.architectures.arcee import ARCEE
@@ -144,16 +144,17 @@ def decoder_of(checkpoint: Checkpoint, compute_dtype: Any = None) -> Decoder:
     """
     path = checkpoint.path
     architecture = architecture_of(checkpoint.config, path)
-    try:
-        config = architecture.config(Fields(checkpoint.config, path))
-        weights = architecture.weights(checkpoint.tensors, config)
-        if OUTPUT in weights:
-            config = replace(config, tie_word_embeddings=False)
-        model = Decoder(config)
-    except (InputError, ShapeError) as error:
-        raise LoadError(f"{path}: {error}") from error
-    kept = {name: packed(a, name) if a.dtype.names else a for name, a in weights.items()}
-    model.load_state_dict(kept, adopt_dtypes=True)
+    with naming(checkpoint.place):
+        try:
+            config = architecture.config(Fields(checkpoint.config, path))
+            weights = architecture.weights(checkpoint.tensors, config)
+            if OUTPUT in weights:
+                config = replace(config, tie_word_embeddings=False)
+            model = Decoder(config)
+        except (InputError, ShapeError) as error:
+            raise LoadError(f"{path}: {error}") from error
+        kept = {name: packed(a, name) if a.dtype.names else a for name, a in weights.items()}
+        model.load_state_dict(kept, adopt_dtypes=True)
     model.eval()
     model.computing(compute_dtype_of(model, compute_dtype))
     return model

@@ -8,7 +8,7 @@ from typing import Any
 
 from luminal.errors import InputError, LoadError, ShapeError
 from luminal.loaders.checkpoint import folder_config, folder_tensors
-from luminal.loaders.fields import Fields
+from luminal.loaders.fields import Fields, naming
 from luminal.loaders.shown import shown
 from luminal.models.families.bert import BERT, DISTILBERT, ROBERTA
 from luminal.models.families.clip import CLIP
@@ -85,5 +85,6 @@ def _read(folder: Path) -> tuple[Family, Module]:
         model = family.model(fields)
     except (InputError, ShapeError) as error:
         raise LoadError(f"{path}: {error}") from error
-    model.load_state_dict(family.weights(folder_tensors(folder), fields), adopt_dtypes=True)
+    with naming(folder):
+        model.load_state_dict(family.weights(folder_tensors(folder), fields), adopt_dtypes=True)
     return family, model.eval()
