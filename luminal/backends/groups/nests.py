@@ -9,6 +9,7 @@ beside it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.lanes import Lanes as Judge
@@ -20,9 +21,11 @@ from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
 from luminal.shape.expression import Symbol
 
 STREAMS = 4  # positions of a lane at once: loads under way while others are waited for
+SUMS = 8  # likewise of sums, where lanes are a vector's: so many lines of a row side by side
 LINE = 32  # lanes that read a whole line of memory side by side
 MOST = 1 << 30
 STEPS = 4  # tiles of a chunk, where there are many
+IDLE = 4  # chunks for each unit, at least, if they can be had
 TURNS = 64  # chunks for each unit, which leave none of them idle for long
 ROW_STEPS = 8  # of each lane along a row, from which on a group shares no rows
 
@@ -33,16 +36,17 @@ def can_share(facts: Facts) -> bool:
     return not panels and bool(facts.grid or facts.sequential)
 
 
-def chosen(facts: Facts, choices: Choices, group: int) -> Schedule:
-    """The schedule of these choices, for groups of so many lanes."""
-    return _Rules(facts, choices, group).schedule()
+def chosen(facts: Facts, choices: Choices, group: int, *, in_vectors: bool) -> Schedule:
+    """The schedule of these choices, for groups of so many lanes, which may be a vector's."""
+    return _Rules(facts, choices, group, in_vectors).schedule()
 
 
 class _Rules:
-    def __init__(self, facts: Facts, choices: Choices, group: int) -> None:
+    def __init__(self, facts: Facts, choices: Choices, group: int, in_vectors: bool) -> None:
         self.facts = facts
         self.pick = choices.pick
         self.group = group
+        self.in_vectors = in_vectors
         self.tiles: dict[Symbol, TileChoice] = {}
         self.left = group  # lanes that have no positions of their own yet
 
@@ -86,9 +90,15 @@ class _Rules:
         return facts.axes[self.pick("along", rule, others)]
 
     def streams(self, along: LoopAxis) -> tuple[int, Sequence[int]]:
-        """Positions of a lane at once: results that are sums need registers for one each."""
+        """Positions of a lane at once: results that are sums need registers for one each. A vector
+        that sums columns reads a line of each row; beside it lie the next ones, on the same page.
+        """
         most = max(1, along.estimate // self.group)
-        rule = 1 if self.facts.reductions else min(STREAMS, most)
+        rule = min(STREAMS, most)
+        if self.facts.reductions:
+            others = prod(x.estimate for x in self.facts.grid if x is not along)
+            spare = most * others // (IDLE * self.facts.target.cores)
+            rule = max(1, min(SUMS, most, spare)) if self.in_vectors else 1
         return floor(rule), [n for n in (1, 2, 4, 8) if n <= most]
 
     def few(self, grid: Sequence[LoopAxis]) -> bool:

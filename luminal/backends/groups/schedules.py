@@ -99,7 +99,7 @@ class GroupSchedules:
             return blocking, choices
         group = self.group(choices, step, facts)
         if group > 1:
-            made = _by_groups(step, facts, choices, group)
+            made = self.shared(step, facts, choices, group)
         else:
             made = self.alone(step, facts, choices)
         choices.finish()
@@ -122,6 +122,19 @@ class GroupSchedules:
                 return scalar_cascades.plan(fused, cascade, self.target, choices)
             case ScanStep() | SortStep():
                 return None
+
+    def shared(self, step: Step, facts: Facts | None, choices: Choices, group: int) -> Made:
+        """What is chosen for groups of so many lanes."""
+        match step:
+            case NestStep():
+                assert facts is not None
+                return nests.chosen(facts, choices, group, in_vectors=self.groups.in_vectors)
+            case CascadeStep():
+                return "steps", cascades.blocks(step.cascade, choices, group)
+            case ScanStep():
+                return rows.scan(step.fused, choices, group)
+            case SortStep():
+                return rows.SortChoice(group)
 
     def pays(self, step: Step) -> bool:
         """Do groups pay by rule? Lanes that share a sort, a scan along a row, or the steps of a few
@@ -147,19 +160,6 @@ class GroupSchedules:
             return choices.pick("group", 1, sizes)
         long = isinstance(step, SortStep) and rows.is_long(step.fused, max(sizes))
         return choices.pick("group", max(sizes) if long else usual, [*sizes, 1])
-
-
-def _by_groups(step: Step, facts: Facts | None, choices: Choices, group: int) -> Made:
-    match step:
-        case NestStep():
-            assert facts is not None
-            return nests.chosen(facts, choices, group)
-        case CascadeStep():
-            return "steps", cascades.blocks(step.cascade, choices, group)
-        case ScanStep():
-            return rows.scan(step.fused, choices, group)
-        case SortStep():
-            return rows.SortChoice(group)
 
 
 def _placed(step: Step, made: Made) -> Placed:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+import luminal as lm
 from luminal import compiler
+from luminal.backends.groups.facts import Groups
 from luminal.compiler import lower_by_stages
+from luminal.kernel.schedule import Schedule
+from luminal.program.steps import NestStep
 from luminal.runtime.executable import Executable, Variant
 from tests.backends.cpu.knob_choices import sample
 from tests.backends.cpu.test_schedule_space import GRAPHS, case, choices
@@ -43,3 +49,20 @@ def test_some_schedules_of_each_kernel(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in GRAPHS if name not in LANE_BY_LANE])
 def test_more_schedules_of_each_kernel(name: str) -> None:
     check(name, 3)
+
+
+@pytest.mark.parametrize(("in_vectors", "columns", "streams"), [
+    (True, 4096, 8), (True, 256, 2), (True, 16, 1), (False, 4096, 1),
+])  # fmt: skip
+def test_a_vector_sums_columns_by_several_lines_of_a_row(
+    in_vectors: bool, columns: int, streams: int
+) -> None:
+    cx = lm.Graph()
+    (cx.tensor((1, 64), name="x") @ cx.tensor((64, columns), name="w")).output("y")
+    groups = Groups(16, 16, 20 << 10, is_rule=True, in_vectors=in_vectors)
+    device = replace(backend(), groups=groups)  # of two units
+    (step,) = lower_by_stages(cx.graph(), device).partition.steps
+    assert isinstance(step, NestStep)
+    made, _ = device.schedules.explored(step, device.schedules.facts(step), ())
+    assert isinstance(made, Schedule)
+    assert max(tile.unroll for tile in made.tiles.values()) == streams
