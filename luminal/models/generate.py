@@ -289,12 +289,13 @@ class LanguageModel:
         draft: Draft | None = None,
         resume: bool = False,
     ) -> Iterator[list[tuple[int, str]]]:
-        """Steps of these texts; what one text alone needs is compiled now."""
+        """Steps of these texts; what reads the prompt of one text alone is compiled now."""
         features = features_of(text.draw for text in texts)
         if logprobs:
             features = *features, "top_logprobs"
         if len(texts) == 1:
-            self.compile(features)
+            self.programs.reader(features, len(texts[0].unread))
+            self.stats.compile = self.programs.seconds
         return self._steps(texts, features, draft, resume)
 
     def _steps(

@@ -97,10 +97,9 @@ class Programs:
         if len(texts) > 1:
             return self._read_batch(texts, features)
         (text,) = texts
-        prefill, decode = self.pair(features)
         ids = text.unread
         inputs = self._choices([text.draw], features)
-        program = decode if len(ids) == 1 else prefill
+        program = self.reader(features, len(ids))
         with self.filling(text):
             found = program({"ids": ids, **inputs}, dims={"past": text.read})
             text.read = len(text.draw.tokens)
@@ -169,14 +168,15 @@ class Programs:
     # --- compiling
 
     def pair(self, features: Features = ()) -> tuple[Executable, Executable]:
-        """For one text: what reads a prompt, and what reads one token. They share a budget."""
-        prefill = self.program(
-            ("prefill", features), lambda: self._record("prefill", (1, self.context), features), 2
-        )
-        decode = self.program(
-            ("decode", features), lambda: self._record("decode", (1, 1), features), 2
-        )
-        return prefill, decode
+        """For one text: what reads a prompt, and what reads one token."""
+        return self.reader(features, self.context), self.reader(features, 1)
+
+    def reader(self, features: Features, tokens: int) -> Executable:
+        """What reads so many tokens of one text: the prompt's program, or that of single ones, each
+        made when it is first wanted: the first token waits for one. They share a budget.
+        """
+        name, most = ("decode", 1) if tokens == 1 else ("prefill", self.context)
+        return self.program((name, features), lambda: self._record(name, (1, most), features), 2)
 
     @property
     def compiled(self) -> bool:

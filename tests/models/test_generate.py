@@ -75,6 +75,20 @@ def test_backends_agree(shared_data: Path) -> None:
     assert len(texts["cpu"]) > 20
 
 
+def test_the_first_token_waits_for_one_program_only(shared_data: Path) -> None:
+    model = load(shared_data / "tinystories-656k")
+    tokens = model.tokens(model.encode("Once upon"), 3)
+    first = model.stats.compile
+    assert first > 0
+    next(tokens)
+    assert model.stats.compile == first
+    next(tokens)
+    both = model.stats.compile
+    assert both > first
+    assert next(tokens) >= 0
+    assert model.stats.compile == both
+
+
 def test_an_interrupt_ends_the_searches_of_both_programs(
     shared_data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
