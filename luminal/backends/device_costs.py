@@ -28,8 +28,9 @@ GPU = Speed(lanes=128, hertz=1.5e9, memory=25e9, cache=75e9, launch=5e-6)
 usual of such drivers, not measured here.
 """
 CORES = Speed(lanes=8, hertz=2e9, memory=10e9, cache=40e9, launch=10e-6)
-"""CPUs through OpenCL. Launches of 64 elements each that follow one another take 13 us on Intel's
-runtime with 2 busy cores; 2.5 are the queue's, the rest arguments set through Python.
+"""CPUs through OpenCL. A core of a Zen 4 on Intel's runtime: products 35e9 flops, chains 38e9,
+4.6e9 bytes of memory, 29e9 of cache, launches in 11 us, of which 2.5 are the queue's and the rest
+arguments set through Python.
 """
 
 

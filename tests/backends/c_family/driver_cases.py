@@ -14,6 +14,7 @@ from luminal.dtypes import float32, int64
 from luminal.expand.expand import expand
 from luminal.expand.ir import Carry, Loop
 from luminal.kernel.tile_ir import Role
+from luminal.kernel.tile_text import to_text
 from luminal.runtime.driver import Array, DeviceError, Driver, Place
 from tests.backends.c_family.kernels import Writer, constant, index, tile_kernel
 from tests.expand.test_groups import row_sums as group_sums
@@ -104,7 +105,7 @@ class DriverCases:
         kernel = group_sums(5, 37, lanes=8, shared_rows=2, unroll=1)
         values = np.arange(5 * 37, dtype=np.float32).reshape(5, 37)
         source, target = placed(driver, values), Place(driver.allocate(20))
-        code = driver.compile(tile_kernel(expand(kernel)), kernel.text)
+        code = driver.compile(tile_kernel(expand(kernel)), to_text(kernel))
         assert code.lanes == 16 <= driver.most_lanes
         assert driver.workers_of(code) == driver.groups
         driver.enqueue(code, 3, groups, [source, target], [], None)

@@ -83,7 +83,7 @@ class BothMeanings(InterpretedDriver):
                     try:
                         check(buffer.name, other[buffer.name], own[buffer.name])
                     except AssertionError as error:
-                        error.add_note(f"{kernel.text}\n{expanded.text}")
+                        error.add_note(f"{to_text(kernel)}\n{expanded.text}")
                         raise
 
         self._queue.append(before)
