@@ -20,15 +20,17 @@ class Genome:
     """Choices that differ from those of `fast`, each a sorted tuple.
 
     `spellings`: (e-class, spelling) by fingerprint. `residences`: (term, residence). `layouts`:
-    (weight, layout as text). `apart`: stored terms that join no merge. `tuned`: (kernel, knobs as
-    JSON), the kernel named by the text that its default schedule makes; `call=LIBRARY` in the place
-    of knobs has the library compute it. `unrolled`: Loops are written out in the launch list.
+    (weight, layout as text). `apart`: stored terms that join no merge. `joined`: (stored term,
+    another one whose kernel it shares). `tuned`: (kernel, knobs as JSON), the kernel named by the
+    text that its default schedule makes; `call=LIBRARY` in the place of knobs has the library
+    compute it. `unrolled`: Loops are written out in the launch list.
     """
 
     spellings: Pairs = ()
     residences: Pairs = ()
     layouts: Pairs = ()
     apart: tuple[str, ...] = ()
+    joined: Pairs = ()
     tuned: Pairs = ()
     unrolled: bool = False
 
@@ -68,7 +70,7 @@ class Genome:
 
     def to_json(self) -> str:
         """One line of text that `parse` reads."""
-        fields = ("spellings", "residences", "layouts", "apart", "tuned", "unrolled")
+        fields = ("spellings", "residences", "layouts", "apart", "joined", "tuned", "unrolled")
         return json.dumps({name: getattr(self, name) for name in fields})
 
     @classmethod
@@ -78,7 +80,7 @@ class Genome:
             fields: dict[str, Any] = json.loads(text)
             pairs = {
                 name: tuple((str(key), str(value)) for key, value in fields[name])
-                for name in ("spellings", "residences", "layouts", "tuned")
+                for name in ("spellings", "residences", "layouts", "joined", "tuned")
             }
             apart = tuple(map(str, fields["apart"]))
             made = cls(**pairs, apart=apart, unrolled=bool(fields["unrolled"]))

@@ -7,6 +7,7 @@ the kernels get their schedules. Every step is total, so every genome is a right
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,7 @@ from luminal.hlir.ops import Value
 from luminal.kernel.knobs import Knobs
 from luminal.numerics import Numerics
 from luminal.program import launch_text
+from luminal.program.kernel_graph import kernel_reads
 from luminal.program.launch_list import Program
 from luminal.program.selection import Residence, Selection
 from luminal.program.steps import CallStep, CustomStep, LoopStep, NestStep
@@ -37,11 +39,13 @@ from luminal.select.bodies import is_weight, weights_of
 from luminal.select.calls import with_calls
 from luminal.select.rewrite import Respelled
 from luminal.select.stored import stored_anyway
+from luminal.shape.expression import Symbol
 
 Choice = tuple[str, str, str | None]
 """Kind, key and value of one choice in a genome (None: as `fast` does it)."""
 
 
+JOINS = 4  # kernels that one may join, at most
 MOST_DECODED = 512  # a pass over all moves orders them first and then times them
 
 
@@ -189,6 +193,7 @@ class Space:
         wishes = fast.Wishes(
             {terms[k]: Residence(v) for k, v in genome.residences if k in terms},
             frozenset(terms[k] for k in genome.apart if k in terms),
+            tuple((terms[k], terms[v]) for k, v in genome.joined if k in terms and v in terms),
         )
         loops = {id(t.attrs.body): t.attrs.body for t in names if t.op == "Loop"}
         known = weights_of(names, partial(is_weight, arguments=weights))
@@ -215,6 +220,7 @@ class Space:
             found += self._spellings(body, genome)
             found += _residences(spelled, genome, self.costs.weights)
             found += _merges(spelled, genome)
+            found += _joins(spelled, genome)
         found += self._layouts(candidate, done[id(self.lowered)].names)
         return found
 
@@ -321,3 +327,24 @@ def _merges(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
     for term in spelled.selection.stored():
         if spelled.names[term] in apart:
             yield _move("apart", spelled.names[term], None, "merged as fast has it")
+
+
+def _joins(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
+    """Stored values over the same axes that have something of a run in common and kernels of their
+    own, joined, the nearest pairs first; and back.
+    """
+    selection, names, joined = spelled.selection, spelled.names, dict(genome.joined)
+    together = {term: merge for merge in selection.merges for term in merge}
+    touching: defaultdict[tuple[frozenset[Symbol], Term], list[Term]] = defaultdict(list)
+    for term, reads in kernel_reads([*selection.choices], selection.is_stored).items():
+        if names[term] in joined:
+            yield _move("joined", names[term], None, "a kernel that fast has apart")
+        touched = [term, *sorted(reads, key=lambda read: read.id)]
+        near = {other for read in touched for other in touching[term.axes, read]}
+        others = [t for t in near if t not in together.get(term, ()) and t.phase is term.phase]
+        for other in sorted(others, key=lambda t: -t.id)[: JOINS if not term.is_opaque else 0]:
+            if joined.get(names[term]) != names[other]:
+                yield _move("joined", names[term], names[other], "one kernel with another")
+        for read in touched if not term.is_opaque else ():
+            if read is term or read.is_run:
+                touching[term.axes, read].append(term)

@@ -57,12 +57,13 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a genome asks for, followed where it is legal: the residence of some terms, and stored
-    terms that stay out of merges.
+    """What a genome asks for, followed where it is legal: the residence of some terms, stored terms
+    that stay out of merges, and pairs of stored terms that share a kernel.
     """
 
     residences: Mapping[Term, Residence] = field(default_factory=dict)
     apart: frozenset[Term] = frozenset()
+    joined: tuple[tuple[Term, Term], ...] = ()
 
 
 NO_WISHES = Wishes()
@@ -158,7 +159,10 @@ class _Fast:
         sizes = {term: kernel.terms for term, kernel in self.kernels.items()}
         together = tuple(frozenset(p.roots) for p in self.passes if len(p.roots) > 1)
         streams = self.costs.streams
-        joined = merges(self.order, self.is_stored, self.grids(), sizes, together, streams)
+        alone, wished = self.alone(), self.wished()
+        joined = merges(
+            self.order, self.is_stored, self.grids(), sizes, together, streams, alone, wished
+        )
         inner = {term for merge in joined for term in self.inner(merge)}
         self.choices |= dict.fromkeys(inner, Choice(Residence.INLINE))
         joined = tuple(merge - inner for merge in joined if len(merge - inner) > 1)
@@ -189,15 +193,24 @@ class _Fast:
         return {t for t in merge - self.forced if all(map(stays, self.uses[t]))}
 
     def grids(self) -> dict[Term, frozenset[Symbol] | None]:
-        """The grids of row reductions and of what is computed beside them; others run alone."""
+        """By kernel: its grid, where others may share its loops."""
         found: dict[Term, frozenset[Symbol] | None] = {}
         for term, kernel in self.kernels.items():
-            contracts = any(is_contraction(r) for r in kernel.reductions)
             grid = kernel.grid if kernel.reductions else term.axes
-            alone = term.is_opaque or contracts or term in self.leaders
-            alone = alone or term in self.wishes.apart
-            found[term] = None if alone else grid
+            found[term] = None if term.is_opaque or term in self.leaders else grid
         return found
+
+    def alone(self) -> set[Term]:
+        """Contractions, which want all registers, and what a genome wants apart."""
+        kernels = self.kernels.items()
+        contracts = {t for t, kernel in kernels if any(map(is_contraction, kernel.reductions))}
+        return contracts | self.wishes.apart
+
+    def wished(self) -> list[tuple[Term, Term]]:
+        """The pairs of kernels that a genome wants to be one."""
+        apart = self.wishes.apart
+        known = [pair for pair in self.wishes.joined if all(t in self.kernels for t in pair)]
+        return [pair for pair in known if apart.isdisjoint(pair)]
 
     def frame(self, term: Term) -> Frame:
         """The order of a stored term's axes: that of the tensor it was first."""

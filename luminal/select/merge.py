@@ -1,8 +1,12 @@
-"""Merges: stored values of equal grid that share what they read become one kernel."""
+"""Merges: stored values of equal grid that share what they read become one kernel.
+
+A genome may part what the rule joins, and join what it leaves apart: contractions of one grid too,
+which the rule gives all registers to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from luminal.algebra.terms import At, Phase, Term
 from luminal.program.kernel_graph import kernel_reads, kernels
@@ -19,6 +23,8 @@ def merges(
     sizes: Mapping[Term, int],
     together: Iterable[Iterable[Term]],
     most: int,
+    alone: Set[Term] = frozenset(),
+    wished: Iterable[tuple[Term, Term]] = (),
 ) -> tuple[frozenset[Term], ...]:
     """Disjoint sets of two or more stored terms. `grids`: of the kernels whose loops may be shared,
     `sizes`: terms in each kernel, `together`: stored terms that are one kernel already, `most`:
@@ -26,7 +32,8 @@ def merges(
 
     Two groups join if their grids and phases are equal, one reads the other or both read the same
     value over the same axes, neither moves a value of the other (an At), and no path between them
-    leaves their union (see `kernel_graph`). Earlier groups first.
+    leaves their union (see `kernel_graph`). Earlier groups first. By rule those `alone` join none.
+    Then come pairs that are `wished`, in their order, whatever they read, where that is legal.
     """
     reads = kernel_reads(order, is_stored)
     graph = kernels(reads, together)
@@ -35,7 +42,7 @@ def merges(
     touching: dict[tuple[Grid, Phase, Term], list[int]] = {}  # groups that read or hold a value
     for term in reads:
         grid = grids.get(term)
-        if grid is None:
+        if grid is None or term in alone:
             continue
         near = {g for read in reads[term] for g in touching.get((grid, term.phase, read), ())}
         for place in sorted(near):
@@ -52,7 +59,19 @@ def merges(
             places = touching.setdefault((grid, term.phase, touched), [])
             if place not in places[-1:]:
                 places.append(place)
-    return tuple(frozenset(group) for group in groups if len(group) > 1)
+    home = {term: group for group in groups for term in group}
+    for pair in wished:
+        one, other = (home.setdefault(term, [term]) for term in pair)
+        union = [*one, *other]
+        fits = len(union) <= most and sum(sizes[term] for term in union) <= KERNEL_TERMS
+        alike = (
+            len({(grids[term], term.phase) for term in union}) == 1 and grids[pair[0]] is not None
+        )
+        still = all(moves[term].isdisjoint(union) for term in union)
+        if one is not other and fits and alike and still and graph.merge(pair, REACH):
+            home |= dict.fromkeys(union, union)
+    found = {id(group): group for group in home.values() if len(group) > 1}
+    return tuple(map(frozenset, found.values()))
 
 
 def _long(group: Sequence[Term], term: Term, sizes: Mapping[Term, int]) -> bool:

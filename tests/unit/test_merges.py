@@ -56,13 +56,18 @@ class Graph:
         alone: Iterable[Term] = (),
         sizes: Mapping[Term, int] | None = None,
         together: Iterable[Iterable[Term]] = (),
+        left: Iterable[Term] = (),
+        wished: Iterable[tuple[Term, Term]] = (),
     ) -> list[set[Term]]:
-        """The groups, where all kernels but those `alone` have rows as their grid."""
+        """The groups, where all kernels but those `alone` have rows as their grid, and the rule has
+        those `left` alone.
+        """
         grids = {t: None if t in alone else frozenset((I,)) for t in self.stored}
         all_sizes = dict.fromkeys(self.stored, 1) | dict(sizes or {})
         found = merges(
-            self.order, self.stored.__contains__, grids, all_sizes, together, COSTS.streams
-        )
+            self.order, self.stored.__contains__, grids, all_sizes, together, COSTS.streams,
+            frozenset(left), wished,
+        )  # fmt: skip
         return [set(group) for group in found]
 
 
@@ -192,3 +197,43 @@ def test_a_kernel_is_so_long_at_most() -> None:
         one, other = g.sum(g.x), g.sum(g.op("Exp", g.x))
         sizes = {one: KERNEL_TERMS - 10, other: 10 + extra}
         assert len(g.merged(sizes=sizes)) == count
+
+
+# --- what a genome joins --------------------------------------------------------------------------
+
+
+def test_what_the_rule_leaves_apart_is_joined_where_wished() -> None:
+    g = Graph()
+    one, other = g.sum(g.x), g.sum(g.op("Exp", g.x))
+    third = g.store(g.op("Exp", g.b))  # it has nothing in common with the sums
+    assert g.merged(left=(one,)) == []
+    assert g.merged(left=(one,), wished=[(other, one)]) == [{one, other}]
+    assert g.merged(wished=[(third, one)]) == [{one, other, third}]
+    assert g.merged(left=(one, other), wished=[(third, one), (other, third)]) == [
+        {one, other, third}
+    ]
+
+
+def test_wishes_that_are_not_legal_are_passed_over() -> None:
+    g = Graph()
+    one = g.sum(g.x)
+    moved = g.store(g.op("Exp", g.at(one)))
+    assert g.merged(wished=[(moved, one)]) == []
+    later = g.sum(g.op("Mul", g.x, moved))
+    assert g.merged(left=g.stored, wished=[(later, one)]) == []  # `moved` would wait for itself
+    constant = g.sum(g.w)
+    assert g.merged(left=g.stored, wished=[(constant, one), (one, one)]) == []  # another phase
+    alike = g.sum(g.op("Exp", g.x))
+    assert g.merged(alone=(alike,), left=g.stored, wished=[(alike, one)]) == []
+    long = {one: KERNEL_TERMS}
+    assert g.merged(left=g.stored, sizes=long, wished=[(alike, one)]) == []
+
+
+def test_no_more_values_are_joined_than_a_kernel_may_store() -> None:
+    g = Graph()
+    sums = [g.sum(g.op("Mul", g.x, g.store(g.op("Exp", g.b))))]
+    for _ in range(COSTS.streams):
+        sums.append(g.sum(g.op("Exp", sums[-1].args[0])))
+    wished = [(each, sums[0]) for each in sums[1:]]
+    (found,) = g.merged(left=sums, wished=wished)
+    assert len(found) == COSTS.streams

@@ -27,6 +27,7 @@ GENOME = Genome(
     residences=(("t1", "stored"),),
     apart=("t3",),
     tuned=(("k1", '[["rows", 8]]'),),
+    joined=(("t4", "t3"),),
     unrolled=True,
 )
 
@@ -48,6 +49,7 @@ def test_choices_are_made_and_taken_back() -> None:
         ("spellings", "c1", "s2"),
         ("residences", "t1", "stored"),
         ("apart", "t3", "yes"),
+        ("joined", "t4", "t3"),
         ("unrolled", "", "yes"),
     ):
         made = made.with_choice(kind, key, value)

@@ -118,7 +118,7 @@ def test_moves_of_every_kind_come_early(tmp_path: Path) -> None:
     ordered = in_turns(moves)
     assert sorted(map(id, ordered)) == sorted(map(id, moves))
     kinds = {move.choices[0][0] for move in moves}
-    assert len(kinds) == 3
+    assert len(kinds) == 4
     assert {move.choices[0][0] for move in ordered[: len(kinds)]} == kinds
 
 
