@@ -1,4 +1,6 @@
-"""A small Llama from a real checkpoint: how fast it writes, how long its compile takes."""
+"""A small Llama from a real checkpoint: how fast it writes, how long its compile takes; thin layers
+of a 1.1B Llama beside llama.cpp, of the same GGUF file.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,23 @@ import transformers
 from bench.pair import in_pairs
 from bench.row import Row, Rows, Skipped, duration
 from luminal import config, models
+from luminal.loaders.checkpoint import load_checkpoint
+from luminal.models import Llama, LlamaConfig
+from luminal.models.architectures import decoder_of
+from luminal.models.peer import Peer
+from luminal.models.speed import Programs, Work, filled, measured
+from luminal.models.write_folder import write_folder
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared/data/tinystories-656k"
 PROMPT = "Once upon a time, there was a little girl"
 TOKENS = 200
 COMPILES = 3  # processes, each with an empty cache and then with the one it has filled
+
+THIN = LlamaConfig(2048, 5632, 2, 32, 4, 64, 2048, 2048)  # two layers of 1.1B's 22
+KINDS = {"bf16": (1.2, 1.0)}  # of weights in GGUF: what prompts and single tokens should reach
+CONTEXT = 300
+WORKS = Work(128, 0), Work(1, 128)
+BLOCKS = 6
 
 PROGRAM = """
 import pathlib, sys
@@ -38,6 +52,7 @@ def rows() -> Rows:
         return
     yield _generate()
     yield from _compile()
+    yield from _thin()
 
 
 def _generate() -> Row:
@@ -79,3 +94,31 @@ def _compile() -> Rows:
                 times.append(float(done.stdout))
     yield duration("lm.compile tinystories-656k, empty cache", cold, 5, "s")
     yield duration("lm.compile tinystories-656k, warm cache", warm, 1, "s")
+
+
+def _thin() -> Rows:
+    """A prompt and single tokens of two layers, in blocks that take turns with llama.cpp's."""
+    if not Peer.installed("llama.cpp"):
+        yield Skipped("two layers of 1.1B", "llama-cpp-python is not installed")
+        return
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "thin"
+        tokenizer = (FOLDER / "tokenizer.json").read_text("utf-8")
+        write_folder(folder, filled(Llama(THIN, "bfloat16")), tokenizer, "bfloat16")
+        for kind, targets in KINDS.items():
+            file = Path(place) / f"{kind}.gguf"
+            models.convert(folder, file, kind)
+            yield from _beside_llama_cpp(file, targets)
+
+
+def _beside_llama_cpp(file: Path, targets: tuple[float, ...]) -> Rows:
+    model = decoder_of(load_checkpoint(file, keep_quantized=file.stem != "bf16"))
+    threads = config.get("LUMINAL_THREADS")
+    spec = {"path": str(file), "threads": threads, "context": CONTEXT}
+    with Peer("llama.cpp", spec) as peer:
+        speed = measured(Programs(model, CONTEXT, "fast", "cpu"), WORKS, [peer], BLOCKS)
+    for work, target in zip(WORKS, targets, strict=True):
+        own, other = speed.seconds[work], speed.peers["llama.cpp"][work]
+        detail = f"{work.tokens / own:.0f} against {work.tokens / other:.0f} tokens/s"
+        name = f"two layers of 1.1B, {file.stem}, {work}"
+        yield Row(name, other / own, target, "x", (other / own, other / own), detail)
