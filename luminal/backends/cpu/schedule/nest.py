@@ -393,8 +393,8 @@ class _Rules:
         tall = max(1, min(tall, self.target.registers // (4 * vectors)))
         sizes = [_rows(x.estimate, tall * (3 - len(shared))) for x in shared]
         sums = len(self.reductions)
-        if sums > 1:
-            sizes = [max(1, size // 2) for size in sizes]
+        if sums > 1:  # fewer columns: each sum has its own, and all share the rows
+            sizes[0] = max(1, sizes[0] // 2)
         most = [x.estimate for x in shared] + [1]
         others = []
         for text in DOT_TILES:
