@@ -104,7 +104,9 @@ def _thin() -> Rows:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "thin"
         tokenizer = (FOLDER / "tokenizer.json").read_text("utf-8")
-        write_folder(folder, filled(Llama(THIN, "bfloat16")), tokenizer, "bfloat16")
+        model = Llama(THIN, "bfloat16")
+        filled(model)
+        write_folder(folder, model, tokenizer, "bfloat16")
         for kind, targets in KINDS.items():
             file = Path(place) / f"{kind}.gguf"
             models.convert(folder, file, kind)
