@@ -15,7 +15,7 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import DTypeError, InputError, LoadError
-from luminal.hlir.memory import Array, Buffer, HostBuffer
+from luminal.hlir.memory import Array, Buffer, HostBuffer, MemorySpace
 from luminal.hlir.state import Parameter
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class Packed(Parameter):
         self._data = {part: _kept(array) for part, array in data.items()}
         parts = format.parts(self._data)
         self.parts = {part: Parameter(array, name=part) for part, array in parts.items()}
+        for held in self.parts.values():
+            held.is_part = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Packed, (self.format, self.shape, self._data, self.name, self.dtype)
@@ -128,9 +130,11 @@ class Packed(Parameter):
         )
 
     def to(self, device: Any) -> Packed:
-        """Moves its parts."""
-        for part in self.parts.values():
-            part.to(device)
+        """Its data stay on the host, of which programs of a device share one copy there.
+
+        Raises InputError for a device that cannot be used.
+        """
+        MemorySpace.by_name(device)
         return self
 
     def rounded(self, dtype: dtypes.DType) -> Packed:

@@ -213,6 +213,8 @@ class Parameter(_Held):
     """
 
     newest = 0
+    is_part = False
+    """Has it read-only bytes that others may read as another dtype? Devices copy them once."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from luminal import forks
 from luminal.dtypes import uint8
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
-from luminal.hlir.memory import B, MemorySpace
+from luminal.hlir.memory import Array, B, MemorySpace, address
 from luminal.hlir.state import Parameter
 from luminal.kernel.tile_ir import Role
 from luminal.program.buffers import BufferKind
@@ -33,13 +33,16 @@ Derive: TypeAlias = Callable[[tuple[Launch, ...], Mapping[int, B]], None]
 
 
 class Derived(Generic[B]):
-    """One derived buffer and the versions of the Parameters it was made from."""
+    """One derived buffer and the versions of the Parameters it was made from; or a copy of an
+    array, which it holds: no other array has its address meanwhile.
+    """
 
-    __slots__ = ("__weakref__", "buffer", "versions")
+    __slots__ = ("__weakref__", "buffer", "source", "versions")
 
     def __init__(self) -> None:
         self.buffer: B | None = None
         self.versions: tuple[int, ...] | None = None
+        self.source: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class Prologue(Generic[B]):
     @property
     def nbytes(self) -> int:
         """Bytes of derived buffers, and of copies of weights."""
-        held = [*self._derived.values(), *self._copies.values()]
+        held = dict.fromkeys([*self._derived.values(), *self._copies.values()])
         return sum(each.buffer.nbytes for each in held if each.buffer is not None)
 
     def refresh(self) -> int:
@@ -139,11 +142,16 @@ class Prologue(Generic[B]):
         if stored.space is self._space:
             self._copies.pop(number, None)
             return stored  # type: ignore[no-any-return]
-        copy = self._copies[number] = self._shared(("parameter", parameter.id))
-        if copy.buffer is None or copy.versions != (parameter.version,):
+        array = stored.array
+        key: Key = ("parameter", parameter.id)
+        versions: tuple[int, ...] = (parameter.version,)
+        if parameter.is_part:  # one copy for all that read these bytes, whatever their dtypes
+            key, versions = ("memory", address(array), array.nbytes), ()
+        copy = self._copies[number] = self._shared(key)
+        if copy.buffer is None or copy.versions != versions:
             made = self._space.empty(parameter.shape, parameter.dtype)
-            made.write(stored.array)
-            copy.buffer, copy.versions = made, (parameter.version,)
+            made.write(array)
+            copy.buffer, copy.versions, copy.source = made, versions, array
         return copy.buffer
 
     def _literal(self, attrs: ConstantAttrs) -> B:
