@@ -27,7 +27,7 @@ from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Reduction
 from luminal.kernel.cascade import Member, Rate
 from luminal.kernel.cascade_sweep import Sweep
-from luminal.kernel.cascade_work import Workspace
+from luminal.kernel.cascade_work import Workspace, contiguous
 from luminal.kernel.evaluate import Env, Placed
 from luminal.kernel.guards import Box, Range, alternatives, relaxed_range, strict_range
 from luminal.kernel.schedule import TileChoice
@@ -89,6 +89,7 @@ class Pass:
             along.move_maximum(each, inside)
         along.fold(sweep, inside)
         for member in sweep.wide:
+            self.turn_factors(member.term, inside)
             self.accumulate_tiles(member, inside)
         while work.blocks.depth > outside:
             work.blocks.close()
@@ -187,6 +188,29 @@ class Pass:
 
     def box(self, lanes: Range) -> Box:
         return {} if self.work.lane is None else {self.work.lane: lanes}
+
+    def turn_factors(self, term: Reduction, env: Env) -> None:
+        """Copies what is multiplied with a block and lies along the steps, in squares that are
+        transposed in registers, to lie along the last further axis: for vectors of lanes to share.
+        """
+        work = self.work
+        width = work.blocking.width
+        along = work.extra(term)[-1]
+        if work.blocking.lane_block < width or width == 1 or term.args[0].op != "Mul":
+            return
+        for factor in term.args[0].args:
+            turned = not contiguous(work.fused, factor, along)
+            if along not in factor.axes or factor in work.values.rows or not turned:
+                continue
+            axes = tuple(a for a in (work.step, *work.extra(term)) if a in factor.axes)
+            if axes[0] is not work.step or not contiguous(work.fused, factor, work.step):
+                continue
+            strip = work.row(axes, factor.dtype)
+            with work.loops(axes[1:], env, TileChoice(1, width)) as columns:
+                inside = work.open(work.step, columns, TileChoice(width))
+                work.write(strip, inside, work.values.evaluate(factor, inside))
+                work.blocks.close()
+            work.keep({factor: strip})
 
     def accumulate_tiles(self, member: Member, env: Env) -> None:
         """A result with further axes: tiles of lanes by its last axis, each over its own steps."""

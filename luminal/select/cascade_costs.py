@@ -74,7 +74,9 @@ def _flops(contraction: Reduction) -> int:
 
 
 def _lies(member: Reduction, rows: frozenset[Symbol]) -> bool:
-    """Does what is multiplied with a block lie along the axes that the block lacks?"""
+    """Does what is multiplied with a block lie along the axes that the block lacks, or along the
+    steps, to be turned?
+    """
     (x,) = member.args
     own = member.axes - rows
     for factor in x.args if own and x.op == "Mul" else ():
@@ -83,5 +85,5 @@ def _lies(member: Reduction, rows: frozenset[Symbol]) -> bool:
         if not factor.axes.isdisjoint(own) and source is not None and source.term.is_leaf:
             inner = [a for dimension in source.renamed(source.term.attrs.frame) for a in dimension]
             is_copied = source.term.phase is Phase.WEIGHT and upper(factor.axes) >= COPIED
-            return is_copied or not inner or inner[-1] in own
+            return is_copied or not inner or inner[-1] in own.union(member.attrs)
     return True

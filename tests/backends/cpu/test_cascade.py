@@ -122,6 +122,25 @@ def test_log_sum_exp_is_a_second_root_of_the_same_kernel() -> None:
     check(build, {**operands(), "bias": bias}, kernels=1)
 
 
+@pytest.mark.parametrize("keys", [90, 64, 300])
+@pytest.mark.parametrize("name", ["softmax", "causal", "relu"])
+def test_values_that_lie_along_the_keys(name: str, keys: int) -> None:
+    """A block of them is turned in scratch."""
+    inputs = operands(QUERIES, keys)
+    inputs["v"] = np.ascontiguousarray(inputs["v"].swapaxes(1, 2))
+
+    def build(cx: lm.Graph) -> None:
+        q, k, v = qkv(cx, inputs)
+        scores = q @ k.transpose(-1, -2) * 0.2
+        if name == "causal":
+            i, j = cx.arange(QUERIES).reshape(QUERIES, 1), cx.arange(keys).reshape(1, keys)
+            scores = lm.where(j <= i, scores, -np.inf)
+        weights = scores.relu() if name == "relu" else scores.softmax(-1)
+        (weights @ v.transpose(-1, -2)).output("y")
+
+    check(build, inputs, kernels=1)
+
+
 def test_scores_that_something_else_needs_are_stored() -> None:
     def build(cx: lm.Graph) -> None:
         q, k, v = qkv(cx, operands())
@@ -150,3 +169,14 @@ def test_memory_does_not_grow_with_the_scores() -> None:
     memory = exe.memory_report()
     assert memory.arena_bytes <= HEADS * length * WIDTH * 4
     assert memory.scratch_bytes < 1 << 20
+
+
+@pytest.mark.parametrize("length", [1024, 16384])
+def test_statistics_of_long_rows_do_not_store_them(length: int) -> None:
+    """Contractions that are done in each sweep anew, where they are too many to keep."""
+    cx = lm.Graph()
+    q, k = (cx.tensor((8, length, 64), name=name) for name in "qk")
+    (q @ k.mT).argmax(-1).output("y")
+    exe = lm.compile(cx)
+    assert len(exe.report().kernels) == 1
+    assert exe.memory_report().scratch_bytes < 1 << 22

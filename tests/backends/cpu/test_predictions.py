@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,17 @@ def test_a_transpose_in_registers_is_no_gather() -> None:
     square = work(kernel(transpose), {}, CORE)
     apart = work(kernel(transpose, ("lines", 8)), {}, CORE)
     assert square.cycles < 0.6 * apart.cycles
+
+
+def test_a_pass_turns_what_lies_along_its_steps() -> None:
+    def attend(cx: lm.Graph, turned: bool) -> Any:
+        q, k = (cx.tensor((1, 512, 64), name=name) for name in "qk")
+        v = cx.tensor((1, 64, 512) if turned else (1, 512, 64), name="v")
+        return (q @ k.mT * 0.125).softmax(-1) @ (v.mT if turned else v)
+
+    plain = work(kernel(partial(attend, turned=False)), {}, CORE)
+    turned = work(kernel(partial(attend, turned=True)), {}, CORE)
+    assert turned.cycles < 1.3 * plain.cycles
 
 
 def test_what_fits_a_cache_comes_once() -> None:
