@@ -25,17 +25,24 @@ _ENDS = ("eos", "eot", "eom")
 
 
 def tokenizer_metadata(
-    text: str, path: Path, bos: int | None, ends: Sequence[int], framed: Sequence[int]
+    text: str,
+    path: Path,
+    bos: int | None,
+    ends: Sequence[int],
+    framed: Sequence[int],
+    rows: int = 0,
 ) -> dict[str, Any]:
     """Of the `text` of a tokenizer.json; `framed`: the ids that it makes of an empty text.
 
-    `ends`: what ends a text, and otherwise an answer. Readers without `tokenizer.huggingface.json`
-    cut texts by the names in `pre_tokenizers`, where the pattern has one.
+    `ends`: what ends a text, and otherwise an answer. `rows`: those of the model's embedding, which
+    other readers take to be as many as tokens are listed: unused ones fill the list. Readers
+    without `tokenizer.huggingface.json` cut texts by the names in `pre_tokenizers`, where the
+    pattern has one.
     """
     settings = parse_object(text.encode(), str(path))
     model = settings["model"]
     added = {each["id"]: each for each in settings.get("added_tokens") or []}
-    tokens, scores = _tokens(model, added)
+    tokens, scores = _tokens(model, added, rows)
     types = [_type(number, token, model, added) for number, token in enumerate(tokens)]
     found: dict[str, Any] = {WHOLE_FILE: text, "tokenizer.ggml.token_type": types}
     parts = list(_parts(settings))
@@ -71,8 +78,10 @@ def tokenizer_metadata(
     return found
 
 
-def _tokens(model: Mapping[str, Any], added: Mapping[int, Any]) -> tuple[list[str], list[float]]:
-    """All tokens by their ids, and scores; ids that no token has get one."""
+def _tokens(
+    model: Mapping[str, Any], added: Mapping[int, Any], least: int
+) -> tuple[list[str], list[float]]:
+    """At least so many tokens by their ids, and scores; ids that no token has get one."""
     vocabulary = model["vocab"]
     pairs = vocabulary.items()
     scores = [0.0] * len(vocabulary)
@@ -81,7 +90,7 @@ def _tokens(model: Mapping[str, Any], added: Mapping[int, Any]) -> tuple[list[st
         scores = [float(score) for _, score in vocabulary]
     by_id = {number: token for token, number in pairs}
     by_id |= {number: each["content"] for number, each in added.items()}
-    count = max(by_id, default=-1) + 1
+    count = max(max(by_id, default=-1) + 1, least)
     tokens = [by_id.get(number, f"[PAD{number}]") for number in range(count)]
     return tokens, scores + [0.0] * (count - len(scores))
 

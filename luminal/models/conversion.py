@@ -93,7 +93,8 @@ def convert(
     if place.suffix == ".gguf":
         metadata, tensors = gguf_model(checkpoint)
         stored = _all_stored(path, tensors, kind, told)
-        words = _tokenizer_metadata(checkpoint, path, given=tokenizer is not None)
+        rows = len(tensors["token_embd.weight"])
+        words = _tokenizer_metadata(checkpoint, path, rows, given=tokenizer is not None)
         metadata |= {"general.name": path.stem} | _general(stored, kind) | words
         save_gguf(place, stored, metadata)
     elif place.suffix == ".safetensors":
@@ -251,7 +252,9 @@ def _arrays(
 # --- what goes with them
 
 
-def _tokenizer_metadata(checkpoint: Checkpoint, path: Path, given: bool) -> dict[str, Any]:
+def _tokenizer_metadata(
+    checkpoint: Checkpoint, path: Path, rows: int, given: bool
+) -> dict[str, Any]:
     """The tokenizer and the template."""
     found: dict[str, Any] = {}
     tokenizer = checkpoint.tokenizer
@@ -261,7 +264,8 @@ def _tokenizer_metadata(checkpoint: Checkpoint, path: Path, given: bool) -> dict
         ends = [number for number in first if number in tokenizer.eos_ids]
         ends += sorted(tokenizer.eos_ids - {*ends})
         text = _tokenizer_text(checkpoint, path, given)
-        found = tokenizer_metadata(text, path, tokenizer.bos_id, ends, tokenizer.encode(""))
+        framed = tokenizer.encode("")
+        found = tokenizer_metadata(text, path, tokenizer.bos_id, ends, framed, rows)
     if checkpoint.chat_template is not None:
         found["tokenizer.chat_template"] = checkpoint.chat_template
     return found

@@ -23,7 +23,7 @@ from luminal.loaders.ggml.k_quantizers import QUANTIZERS as FITTED
 from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
 from luminal.loaders.ggml.types import BLOCKS
 from luminal.loaders.gguf import StoredTensor, read_gguf
-from luminal.loaders.gguf_tokenizer import WHOLE_FILE, gguf_tokenizer
+from luminal.loaders.gguf_tokenizer import UNUSED, WHOLE_FILE, gguf_tokenizer
 from luminal.loaders.write_gguf import save_gguf
 from luminal.loaders.write_safetensors import save_safetensors
 from luminal.models import conversion
@@ -363,6 +363,23 @@ def test_tokenizers_in_the_terms_of_the_format(kind: str, tmp_path: Path) -> Non
     for text in TEXTS:
         assert ours.encode(text) == theirs.encode(text), text
         assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text)), text
+
+
+def test_a_gguf_lists_as_many_tokens_as_the_embedding_has_rows(tmp_path: Path) -> None:
+    """Other readers size the model's matrices by the list, and refuse the file else."""
+    path = tmp_path / "tokenizer.json"
+    path.write_text(tokenizer_json())
+    count = read_tokenizer(path).vocab_size
+    model = Llama(LlamaConfig(16, 32, 1, 2, 1, 8, count + 7, 32))
+    write_folder(tmp_path / "model", model, tokenizer_json())
+    convert(tmp_path / "model", tmp_path / "model.gguf")
+    metadata = read_gguf(tmp_path / "model.gguf").metadata
+    assert len(metadata["tokenizer.ggml.tokens"]) == count + 7
+    assert len(metadata["tokenizer.ggml.token_type"]) == count + 7
+    assert {*metadata["tokenizer.ggml.token_type"][count:]} == {UNUSED}
+    again = load_checkpoint(tmp_path / "model.gguf").tokenizer_for(count + 7)
+    assert again is not None
+    assert again.encode("a b") == read_tokenizer(path).encode("a b")
 
 
 def quantize(*words: object) -> Any:
