@@ -72,4 +72,5 @@ def _left(names: list[str], kept: Mapping[str, str]) -> str:
     """One line, with names where they are few."""
     shown = [f"{name}: {kept[name]}" for name in names[:FEW]]
     further = [f"and {len(names) - FEW} more"] if len(names) > FEW else []
-    return f"not packed: {len(names)} matrices ({'; '.join([*shown, *further])})"
+    many = "1 matrix" if len(names) == 1 else f"{len(names)} matrices"
+    return f"not packed: {many} ({'; '.join([*shown, *further])})"

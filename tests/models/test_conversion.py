@@ -422,7 +422,7 @@ class TestQuantizeCommand:
         lm.save(source, {"w": np.ones((2, 64), np.float32), "w0": arrays["w0"]})
         assert quantize(source, target, "--type", "q8_0").output.splitlines() == [
             "1 weights as q8_0: 512 bytes to 136; rms errors up to 0.01% of a weight's",
-            "not packed: 1 matrices (w0: its rows of 40 are no whole blocks of 32; is F16)",
+            "not packed: 1 matrix (w0: its rows of 40 are no whole blocks of 32; is F16)",
         ]
         lm.save(source, {"w": np.ones((2, 64), np.float32), **arrays})
         told = quantize(source, target, "--type", "q4_k").output
