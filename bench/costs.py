@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from luminal.backends.cpu import costs, target
 from luminal.backends.cpu.core import Core
 from luminal.backends.cpu.work import seconds
 from luminal.errors import CompileError
+from luminal.hlir.graph import Graph
 from luminal.nn import functional as F
 from luminal.program.launch_list import Program, walk
 from luminal.search.cost_model import MOST_LINES, cost
@@ -96,25 +97,37 @@ def _ranks(values: Sequence[float]) -> Any:
 # --- measuring
 
 
-def space_of(name: str, backend: Backend | None = None) -> Space:
-    """The programs of a subject, on this machine or another."""
+def graph_of(name: str) -> Graph:
+    """A subject."""
     cx = lm.Graph(name)
     SUBJECTS[name](cx).output("y")
-    return Space(cx.graph(), backend or registry.compiling("cpu"))
+    return cx.graph()
+
+
+def space_of(name: str, backend: Backend | None = None) -> Space:
+    """The programs of a subject, on this machine or another."""
+    return Space(graph_of(name), backend or registry.compiling("cpu"))
+
+
+@contextmanager
+def timing(space: Space) -> Iterator[Runner]:
+    """A process that times programs, on arrays drawn for them."""
+    with ExitStack() as stack:
+        shared = share(space.graph, draw(space.graph, {}, {}, SEED))
+        stack.callback(shared.close)
+        runner = Runner(space.backend.name, shared, RUN_SECONDS)
+        stack.callback(runner.close)
+        yield runner
 
 
 def measure(space: Space, count: int, seed: int = SEED) -> list[Sample]:
     """The fast program and random others, timed in a process of their own."""
     drawn = programs(space, count, random.Random(seed))
-    arrays = draw(space.graph, {}, {}, seed)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        stack.enter_context(config.override(LUMINAL_CACHE_DIR=folder))
-        shared = share(space.graph, arrays)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        stack.enter_context(config.override(LUMINAL_CACHE_DIR=Path(folder)))
         builders = Builders(space.backend.name, 2, BUILD_SECONDS)
-        runner = Runner(space.backend.name, shared, RUN_SECONDS)
-        for owner in (shared, builders, runner):
-            stack.callback(owner.close)
+        stack.callback(builders.close)
+        runner = stack.enter_context(timing(space))
         return list(_timed(space, drawn, builders, runner))
 
 

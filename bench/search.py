@@ -1,4 +1,6 @@
-"""Searches: the e-graph of a Llama block, what a search gains, and the same compile once more."""
+"""Searches: the e-graph of a Llama block, what a search gains, the same compile once more, and how
+near `fast` comes to what searches find.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
+from bench import costs
+from bench.block import EFFORT
 from bench.pair import REPEATS, in_pairs
 from bench.row import Row, Rows, duration
 from luminal import config, nn
 from luminal.backends import registry
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.runtime.executable import Executable
+from luminal.search.genome import Genome
+from luminal.search.search import search
 from luminal.search.space import Space
 
 SECONDS = 30.0  # for each search
@@ -33,6 +39,7 @@ def rows() -> Rows:
         yield _egraph()
         yield from _searched("digits, two pools", *_digits())
         yield from _searched("Llama decode step", *_decode())
+        yield from _fast_share()
 
 
 def _egraph() -> Row:
@@ -62,6 +69,35 @@ def _searched(name: str, cx: lm.Graph, given: dict[str, Any], dims: dict[str, in
     lm.compile(cx, mode=lm.TimeBudget(SECONDS), search=options)
     again = time.perf_counter() - start
     yield duration(f"searched again, {name}", [again], 2, "s")
+
+
+def _fast_share() -> Rows:
+    """How near the fast program of each subject comes to the best one that a search finds."""
+    found = []
+    for name in costs.QUICK if EFFORT.quick else costs.SUBJECTS:
+        row = fast_share(name)
+        found.append(row.measured)
+        yield row
+    spread = min(found), max(found)
+    detail = f"geometric mean of {len(found)}"
+    yield Row("fast / searched", statistics.geometric_mean(found), 0.85, "x", spread, detail)
+
+
+def fast_share(name: str, seconds: float = SECONDS) -> Row:
+    """The searched program's time over the fast one's, in turns: below 1 where a search pays."""
+    graph, backend = costs.graph_of(name), registry.compiling("cpu")
+    options = lm.SearchOptions(stop_below_us=0, progress=False)
+    stages, found = search(graph, backend, lm.TimeBudget(seconds), options)
+    space = Space(graph, backend)
+    with costs.timing(space) as runner:
+        numbers = [runner.add(p) for p in (stages.program, space.decode(Genome()).program)]
+        runner.pairs(numbers[0], numbers[1], 3)
+        pairs = runner.pairs(numbers[0], numbers[1], REPEATS)
+    ratios = [best / fast for best, fast in zip(*pairs, strict=True)]
+    detail = f"{min(pairs.first) * 1e6:.4g} of {min(pairs.second) * 1e6:.4g} us; {found.decision}"
+    spread = min(ratios), max(ratios)
+    share = min(pairs.first) / min(pairs.second)
+    return Row(f"fast / searched, {name}", min(1.0, share), 0.7, "x", spread, detail)
 
 
 def _runs(exe: Executable, given: dict[str, Any], dims: dict[str, int]) -> Callable[[], Any]:

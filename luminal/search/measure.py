@@ -15,20 +15,46 @@ from luminal.assemble import text_key
 from luminal.errors import CompileError
 from luminal.kernel.knobs import Knobs
 from luminal.program.launch_list import Program, walk
+from luminal.search.cost_model import PREDICTED_SLOW, CostModel
 from luminal.search.database import Database
 from luminal.search.log import SCHEDULES, Log
 from luminal.search.process import Builders, Lost, Refused
 from luminal.search.runner import Runner
 from luminal.search.space import Candidate, Space
 
-ROUNDS_AT_ONCE = 6  # schedules of each kernel that are built before any is timed,
-BUILDS_AT_ONCE = 12  # or fewer where there are many kernels: the other side waits for its turn
+ROUNDS_AT_ONCE = 6  # schedules of a kernel that are built before any is timed,
+BUILDS_AT_ONCE = 12  # or of several kernels: the other side waits for its turn
 RIVALS = 3  # schedules of a kernel that are timed again before one is taken
 CONFIRM_ROUNDS = 3
 WIN = 0.02  # a challenger must be faster by this share
 
 Choice = dict[str, Knobs]
 """A schedule for some kernels, by their names under the default schedule."""
+NO_SHARES: Mapping[str, float] = {}
+
+
+def batches(
+    sizes: Mapping[str, int], shares: Mapping[str, float] = NO_SHARES
+) -> Iterator[list[dict[str, int]]]:
+    """The numbers of all schedules, so many of each kernel, in rounds of one of each at most and
+    batches of rounds that are built together. A kernel of twice the share gets twice as many at a
+    time (without shares all get the same), after the first ones of all.
+    """
+    most = max(len(sizes), min(ROUNDS_AT_ONCE * len(sizes), BUILDS_AT_ONCE))
+    due = [
+        (k / shares.get(key, 1.0), place, key, k)
+        for place, (key, size) in enumerate(sizes.items())
+        for k in range(size)
+    ]
+    due.sort()
+    for start in range(0, len(due), most):
+        rounds: list[dict[str, int]] = []
+        for _, _, key, k in due[start : start + most]:
+            free = next((each for each in rounds if key not in each), None)
+            if free is None:
+                rounds.append(free := {})
+            free[key] = k
+        yield rounds
 
 
 @dataclass(slots=True)
@@ -48,11 +74,13 @@ class Measurements:
     context: str
     is_over: Callable[[], bool] = field(init=False)
     slow: float = math.inf  # seconds of a run: such a program is timed once
+    model: CostModel = field(init=False)
     prices: dict[str, float] = field(init=False)
     built: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)  # kernels without code, and why
 
     def __post_init__(self) -> None:
+        self.model = CostModel(self.dims, self.space.backend)
         self.prices = self.database.prices()
 
     # --- building
@@ -90,21 +118,23 @@ class Measurements:
         return found
 
     def ranked(
-        self, candidate: Candidate, spaces: Mapping[str, tuple[Knobs, ...]]
+        self,
+        candidate: Candidate,
+        spaces: Mapping[str, tuple[Knobs, ...]],
+        shares: Mapping[str, float] = NO_SHARES,
     ) -> Iterator[dict[str, list[Knobs]]]:
         """The schedules of each kernel, the fastest first: those timed so far, again and again.
 
-        `spaces`: of at least one kernel.
+        `spaces`: of at least one kernel; `shares`: of the run's time, which a kernel gets of this
+        series too.
         """
         prices: dict[str, list[tuple[float, int]]] = {key: [] for key in spaces}
-        longest = max(map(len, spaces.values()))
-        at_once = max(1, min(ROUNDS_AT_ONCE, BUILDS_AT_ONCE // len(spaces)))
-        for start in range(0, longest, at_once):
-            numbers = range(start, min(start + at_once, longest))
-            rounds = [{key: s[k] for key, s in spaces.items() if k < len(s)} for k in numbers]
+        sizes = {key: len(schedules) for key, schedules in spaces.items()}
+        for batch in batches(sizes, shares):
+            rounds = [{key: spaces[key][k] for key, k in numbers.items()} for numbers in batch]
             for number, found in self.price(candidate, rounds):
                 for key, seconds in found.items():
-                    prices[key].append((seconds, start + number))
+                    prices[key].append((seconds, batch[number][key]))
             yield {key: [spaces[key][k] for _, k in sorted(found)] for key, found in prices.items()}
 
     def confirmed(self, candidate: Candidate, ranked: Mapping[str, list[Knobs]]) -> Choice:
@@ -137,6 +167,8 @@ class Measurements:
         From the database where it has them, unless they must be `fresh`.
         """
         variants = [self.variant(candidate, choice) for choice in rounds]
+        if not fresh:
+            rounds, variants = self.promising(candidate, rounds, variants)
         self.build([variant for variant in variants if variant is not None])
         for number, (variant, choice) in enumerate(zip(variants, rounds, strict=True)):
             if variant is None:
@@ -149,6 +181,35 @@ class Measurements:
                 yield number, prices
             if self.is_over():
                 return
+
+    def promising(
+        self,
+        candidate: Candidate,
+        rounds: Sequence[Choice],
+        variants: Sequence[Candidate | None],
+    ) -> tuple[list[Choice], list[Candidate | None]]:
+        """Rounds without the schedules that are predicted to be slow; each of these is a record."""
+        present = self.predicted(candidate)
+        kept: list[Choice] = []
+        made: list[Candidate | None] = []
+        for choice, variant in zip(rounds, variants, strict=True):
+            found = {} if variant is None else self.predicted(variant)
+            slow = {
+                key
+                for key in choice.keys() & found.keys()
+                if found[key] > PREDICTED_SLOW * present[key] > 0
+            }
+            for key in sorted(slow):
+                self.log.reject("predicted to be slow", f"schedule {choice[key]}")
+            rest = {key: knobs for key, knobs in choice.items() if key not in slow}
+            kept.append(rest)
+            made.append((self.variant(candidate, rest) if rest else None) if slow else variant)
+        return kept, made
+
+    def predicted(self, candidate: Candidate) -> dict[str, float]:
+        """Seconds of each kernel in a run."""
+        program, origins = candidate.program, candidate.stages.origins
+        return {o.name: self.model.kernel(program, k) for k, o in enumerate(origins)}
 
     def variant(self, candidate: Candidate, choice: Choice) -> Candidate | None:
         """The candidate with other schedules; an illegal one is a record."""

@@ -1,7 +1,8 @@
 """The strategy: which candidates to build and time next, and which one wins.
 
 A search has two sides, which share its budget from the start. One takes the schedules of the
-program's kernels: one run of the program prices one schedule of every kernel, each in its place.
+program's kernels, of slow kernels more: one run of the program prices one schedule of each of them,
+in its place.
 The other changes the structure (spellings, residences, merges), one move at a time from the best
 program so far, the most promising by the cost model first, then pairs of moves. What either gains
 the other goes on from. At the end the best program meets the fast one in interleaved pairs.
@@ -15,11 +16,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import combinations, count
 
 from luminal.errors import CompileError
-from luminal.kernel.knobs import Knobs
-from luminal.search.cost_model import MOST_FLOPS, MOST_LINES, Cost, CostModel
+from luminal.kernel.knobs import Knobs, as_knobs
+from luminal.search.cost_model import MOST_FLOPS, MOST_LINES, PREDICTED_SLOW, Cost
 from luminal.search.genome import Genome
 from luminal.search.log import SCHEDULES, STRUCTURE
 from luminal.search.measure import WIN, Choice, Measurements
@@ -34,10 +35,10 @@ TIME_ROUNDS = 7
 LEAST_PAIRS, MOST_PAIRS = 7, 41
 PAIRS_SECONDS = 0.15  # for one comparison of two programs
 SMALL_SHARE = 0.01  # of a run's time: kernels below it are not tuned
+CROSSED = 6  # fastest schedules of a kernel that are tried together, two by two
 STALE_DRAWS = 40  # random pairs of moves without a gain after which a search has converged
 SLOW = 1.5  # times as long: needs no second look
 GLANCE = 3  # pairs that show what is slow
-PREDICTED_SLOW = 2.0  # times the best program's predicted cost: not built
 END = object()
 
 
@@ -79,7 +80,8 @@ class Strategy:
         self.rng = random.Random(options.seed)
         self.seen: set[str] = set()
         self.tuned: set[str] = set()  # kernels whose schedules were all timed
-        self.model = CostModel(measurements.dims, self.space.backend)
+        self.crosses: dict[str, tuple[Knobs, ...]] = {}  # of their fastest schedules, to be timed
+        self.shares: dict[str, float] = {}  # of the kernels to be tuned, of a run's time
         self.fast = self.first()
         self.best = self.fast
         self.most_flops = MOST_FLOPS * max(self.cost(self.fast.candidate).flops, 1.0)
@@ -134,21 +136,44 @@ class Strategy:
     # --- schedules
 
     def tune(self) -> Iterator[None]:
-        """Times the schedules of the best program's kernels, and takes the fastest of each."""
+        """Times the schedules of the best program's kernels, then what pairs of the fastest make
+        together, and takes the fastest of each.
+        """
         while spaces := self.untuned():
             structure, candidate = self.structure, self.best.candidate
             leading: Choice = {}
-            for ranked in self.measurements.ranked(candidate, spaces):
+            ranked: dict[str, list[Knobs]] = {}
+            for ranked in self.measurements.ranked(candidate, spaces, self.shares):
                 yield
                 self.take_leading(ranked, leading)
                 yield
                 if self.structure != structure:
                     break  # what was priced so far is known for the kernels that are still there
             else:
+                for key in spaces:
+                    first = key not in self.tuned
+                    self.crosses[key] = self.crossed(candidate, key, ranked[key]) if first else ()
                 self.tuned |= spaces.keys()
 
+    def crossed(self, candidate: Candidate, key: str, ranked: Sequence[Knobs]) -> tuple[Knobs, ...]:
+        """What each two of a kernel's fastest schedules choose, together: gains of two choices add
+        up where neither hides the other's, and the fastest are few.
+        """
+        texts: dict[str, Knobs] = {}
+        pairs = combinations(ranked[:CROSSED], 2)
+        for knobs in (*ranked, *(as_knobs(dict(other) | dict(one)) for one, other in pairs)):
+            try:
+                made = self.space.decode(candidate.genome.with_tuned({key: knobs}))
+            except CompileError:  # what one chooses is not there with the other's choice
+                continue
+            text = next((o.text for o in made.stages.origins if o.name == key), "")
+            texts.setdefault(text, knobs)
+        return tuple(knobs for knobs in texts.values() if knobs not in ranked)
+
     def untuned(self) -> dict[str, tuple[Knobs, ...]]:
-        """The schedules of those of the best program's kernels that matter, once for each."""
+        """The schedules of those of the best program's kernels that matter, once for each, then
+        their crosses.
+        """
         candidate = self.best.candidate
         try:
             seconds = self.measurements.profile(self.best.number, candidate.program)
@@ -158,11 +183,14 @@ class Strategy:
         total = sum(seconds.values())
         origins = candidate.stages.origins
         slow = sorted((-taken, k) for k, taken in seconds.items() if taken > SMALL_SHARE * total)
-        return {
-            origins[kernel].name: self.space.knobs(candidate, kernel)
-            for _, kernel in slow
-            if origins[kernel].name not in self.tuned
-        }
+        spaces: dict[str, tuple[Knobs, ...]] = {}
+        for taken, kernel in slow:
+            name = origins[kernel].name
+            is_new = name not in self.tuned
+            found = self.space.knobs(candidate, kernel) if is_new else self.crosses.get(name, ())
+            if found:
+                spaces[name], self.shares[name] = found, -taken / total
+        return spaces
 
     def take_leading(self, ranked: Mapping[str, list[Knobs]], leading: Choice) -> None:
         """Lets the fastest schedules that are new in `leading` meet the present ones."""
@@ -250,7 +278,7 @@ class Strategy:
         return known
 
     def cost(self, candidate: Candidate) -> Cost:
-        return self.model.cost(candidate.program)
+        return self.measurements.model.cost(candidate.program)
 
     def decode(self, genome: Genome, note: str) -> Candidate | None:
         """The candidate of a genome; None for one seen before, too large or not to be compiled."""

@@ -221,7 +221,10 @@ def test_kernels_of_one_percent_are_not_tuned(tmp_path: Path) -> None:
     assert list(strategy.untuned()) == [strategy.fast.candidate.stages.origins[0].name]
 
 
-def test_so_many_schedules_are_timed_at_once_and_confirmed(tmp_path: Path) -> None:
+def test_so_many_schedules_are_timed_at_once_and_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("luminal.search.measure.PREDICTED_SLOW", float("inf"))
     strategy = make(product(), tmp_path, runner := Runner(lambda p: 1.0))
     key, schedules = only_key(strategy.space), strategy.space.knobs(strategy.fast.candidate, 0)
     assert len(schedules) > 20
@@ -256,7 +259,10 @@ def test_many_kernels_are_timed_in_shorter_steps(tmp_path: Path) -> None:
     assert max(map(len, first.values())) == 3
 
 
-def test_a_schedule_without_code_costs_no_other_kernel_its_time(tmp_path: Path) -> None:
+def test_a_schedule_without_code_costs_no_other_kernel_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("luminal.search.measure.PREDICTED_SLOW", float("inf"))
     strategy = make(layers(), tmp_path, runner := Runner(lambda p: 1.0))
     candidate, spaces = strategy.fast.candidate, strategy.untuned()
     refused = next(key for key, schedules in spaces.items() if len(schedules) > 2)

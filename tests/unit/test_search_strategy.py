@@ -171,7 +171,8 @@ def test_the_same_seed_and_measurements_choose_the_same_program(tmp_path: Path) 
     assert found[0] == found[1]
 
 
-def test_prices_are_asked_for_once(tmp_path: Path) -> None:
+def test_prices_are_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("luminal.search.measure.PREDICTED_SLOW", float("inf"))
     first = make(product(), tmp_path, Runner(lambda p: 1.0))
     first.run()
     first.measurements.database.close()

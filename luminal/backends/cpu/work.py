@@ -10,7 +10,7 @@ at the middle of the loop, or at several places where loops inside are longer or
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2, prod
 
@@ -39,17 +39,17 @@ from luminal.kernel.tile_ir import (
 from luminal.shape.expression import TRUE, Expression, Symbol
 
 SHORT_STEP = 4  # elements from lane to lane that shuffles bridge
-PARTS = 6
-SAMPLES = (1, 3, 5)  # of a loop's positions, in such parts
+SAMPLES = 4  # steps of a loop that are looked at where they differ
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """Of one launch, all chunks together: cycles if nothing is ever waited for, bytes that come
-    into each level of the cache, and chunks.
+    into each level of the cache, and chunks; `longest`: the cycles of one.
     """
 
     cycles: float
+    longest: float
     into_first: float
     into_second: float
     into_third: float
@@ -61,7 +61,8 @@ def seconds(kernel: Kernel, params: Mapping[str, int], size: float, core: Core) 
     found = work(kernel, params, core)
     moving = found.into_first * core.into_first + found.into_second * core.into_second
     cycles = max(found.cycles, moving) + core.late * min(found.cycles, moving)
-    share = -(-found.chunks // core.target.cores) / found.chunks  # of who has the most chunks
+    longest = found.longest / found.cycles  # chunks may differ
+    share = max(longest, -(-found.chunks // core.target.cores) / found.chunks)  # of who has most
     stays = size < core.kept * core.target.l3_bytes  # in the cache, from the run before
     waits = 0.0 if stays else found.into_third * core.into_third
     return max(cycles * share, waits) / core.hertz
@@ -92,6 +93,7 @@ class _Count:
         self.vector: defaultdict[Symbol, int] = defaultdict(lambda: 1)
         self.levels: list[Level] = []
         self.accesses: list[Access] = []
+        self.longest = 0.0
         self.is_noted = False  # are the accesses of what is counted known?
 
     def work(self) -> Work:
@@ -102,18 +104,20 @@ class _Count:
             traffic(self.accesses, cache, core)
             for cache in (target.l1_bytes, target.l2_bytes, target.l3_bytes)
         )
-        return Work(cycles, first, second, third, chunks)
+        return Work(cycles, self.longest, first, second, third, chunks)
 
     def grid(self, axes: Sequence[Grid]) -> float:
         """The mean cycles of a chunk."""
         if not axes:
-            return self.body(self.kernel.body)
-        count = max(1, self.value(axes[0].count))
-        self.values[axes[0].axis.name] = count // 2
-        self.levels.append(Level(axes[0].axis.name, None, count, count, 1))
-        if len(axes) > 1:
-            return self.grid(axes[1:])
-        return self.sampled(self.kernel.body, (), axes[0].axis, 0, count)
+            cycles = self.body(self.kernel.body)
+            self.longest = max(self.longest, cycles)
+            return cycles
+        axis, count = axes[0].axis, max(1, self.value(axes[0].count))
+        self.values[axis.name] = count // 2
+        self.levels.append(Level(axis.name, None, count, count, 1))
+        cycles = self.sampled(lambda: self.grid(axes[1:]), self.kernel.body, axis, range(count))
+        self.levels.pop()
+        return cycles
 
     def value(self, e: Expression) -> int:
         """At the point that stands for all."""
@@ -192,7 +196,8 @@ class _Count:
         self.enter(loop, start, positions)
         cycles, core = 0.0, self.core
         if whole:
-            each = self.sampled(loop.body, carried, loop.axis, start, positions)
+            steps = range(start, start + whole * loop.tile, loop.tile)
+            each = self.sampled(lambda: self.body(loop.body, carried), loop.body, loop.axis, steps)
             cycles += whole * (each + core.step)
         if rest:
             pieces = -(-rest * loop.unroll // loop.tile)
@@ -205,25 +210,27 @@ class _Count:
 
     def sampled(
         self,
+        cycles: Callable[[], float],
         body: Sequence[Statement],
-        carried: Sequence[Tile],
         axis: Symbol,
-        start: int,
-        positions: int,
+        steps: Sequence[int],
     ) -> float:
-        """The mean cycles of a step: at some places where what loops inside do depends on it."""
+        """The mean cycles of a body's steps: at some of them where what loops inside do depends on
+        them. Accesses are those of the middle.
+        """
         inside = (each for each in every_statement(body) if isinstance(each, Loop))
         if not any(axis in (loop.stop - loop.start).symbols() for loop in inside):
-            return self.body(body, carried)
+            return cycles()
+        known, present, count = self.is_noted, self.values[axis.name], len(steps)
+        middles = (count * (2 * k + 1) // (2 * SAMPLES) for k in range(SAMPLES))
+        places = range(count) if count <= SAMPLES else [*middles]
         total = 0.0
-        before = self.is_noted
-        for part in SAMPLES:
-            self.values[axis.name] = start + part * positions // PARTS
-            self.is_noted = before or part != PARTS // 2
-            total += self.body(body, carried)
-        self.is_noted = before
-        self.values[axis.name] = start + positions // 2
-        return total / len(SAMPLES)
+        for place in places:
+            self.values[axis.name] = steps[place]
+            self.is_noted = known or place != places[len(places) // 2]
+            total += cycles()
+        self.is_noted, self.values[axis.name] = known, present
+        return total / len(places)
 
     def vectors(self, tile: Tile, size: int = 0) -> float:
         """The vectors (or scalars) that a tile fills."""

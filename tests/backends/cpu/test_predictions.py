@@ -87,6 +87,14 @@ def test_a_product_takes_its_multiplications() -> None:
     assert twice.cycles == pytest.approx(2 * found.cycles, rel=0.05)
 
 
+def test_chunks_that_differ_are_all_counted() -> None:
+    """Of three strips one chunk has two, and the last strip is a third as wide."""
+    least = 256 * 192 * 224 / 16 * CORE.multiply
+    found = work(kernel(product(256, 192, 224), ("pack", 1), ("tile", "4x6")), {}, CORE)
+    assert least < found.cycles < 1.6 * least
+    assert found.longest > 1.3 * found.cycles / found.chunks
+
+
 def test_rows_share_what_is_loaded() -> None:
     tall = work(kernel(product(512, 512, 512), ("tile", "8x2")), {}, CORE)
     narrow = work(kernel(product(512, 512, 512), ("tile", "1x8")), {}, CORE)
