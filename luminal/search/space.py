@@ -37,9 +37,9 @@ from luminal.search.genome import Genome, called_by
 from luminal.select import fast, layouts
 from luminal.select.bodies import is_weight, weights_of
 from luminal.select.calls import with_calls
+from luminal.select.columns import columns, share_columns
 from luminal.select.rewrite import Respelled
 from luminal.select.stored import stored_anyway
-from luminal.shape.expression import Symbol
 
 Choice = tuple[str, str, str | None]
 """Kind, key and value of one choice in a genome (None: as `fast` does it)."""
@@ -188,7 +188,7 @@ class Space:
             lowered = self.classes(body).spell(dict(genome.spellings))
         else:
             lowered = self._default(body).lowered
-        names = fingerprints(lowered)
+        lowered, names = _with_columns(lowered, genome)
         terms = by_fingerprint(names)
         wishes = fast.Wishes(
             {terms[k]: Residence(v) for k, v in genome.residences if k in terms},
@@ -288,6 +288,22 @@ class Space:
         return tuple(total.values())
 
 
+def _with_columns(lowered: Lowered, genome: Genome) -> tuple[Lowered, dict[Term, str]]:
+    """The program with products along the columns of those that they are joined with, and the names
+    of its terms: those of the program before, which such a choice does not change.
+    """
+    names = fingerprints(lowered)
+    terms = by_fingerprint(names)
+    pairs = [(terms[k], terms[v]) for k, v in genome.joined if k in terms and v in terms]
+    program, made = share_columns(Respelled(lowered, {}), pairs)
+    if not made:
+        return lowered, names
+    known = {program.same[term]: name for term, name in names.items() if term not in made}
+    known |= {now: names[term] for term, now in made.items()}
+    own = fingerprints(program.lowered)
+    return program.lowered, {term: known.get(term, name) for term, name in own.items()}
+
+
 def _residences(spelled: _Spelled, genome: Genome, weights: Weights) -> Iterator[Move]:
     """Values stored that could be computed in their users, and the other way round."""
     selection = spelled.selection
@@ -330,21 +346,23 @@ def _merges(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
 
 
 def _joins(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
-    """Stored values over the same axes that have something of a run in common and kernels of their
-    own, joined, the nearest pairs first; and back.
+    """Stored values over the same axes, or along as many columns, that have something of a run in
+    common and kernels of their own, joined, the nearest pairs first; and back.
     """
     selection, names, joined = spelled.selection, spelled.names, dict(genome.joined)
     together = {term: merge for merge in selection.merges for term in merge}
-    touching: defaultdict[tuple[frozenset[Symbol], Term], list[Term]] = defaultdict(list)
+    touching: defaultdict[Term, list[Term]] = defaultdict(list)
     for term, reads in kernel_reads([*selection.choices], selection.is_stored).items():
         if names[term] in joined:
             yield _move("joined", names[term], None, "a kernel that fast has apart")
         touched = [term, *sorted(reads, key=lambda read: read.id)]
-        near = {other for read in touched for other in touching[term.axes, read]}
-        others = [t for t in near if t not in together.get(term, ()) and t.phase is term.phase]
+        near = {other for read in touched for other in touching[read]}
+        near -= together.get(term, frozenset())
+        others = [t for t in near if t.phase is term.phase]
+        others = [t for t in others if t.axes == term.axes or columns(term, t)]
         for other in sorted(others, key=lambda t: -t.id)[: JOINS if not term.is_opaque else 0]:
             if joined.get(names[term]) != names[other]:
                 yield _move("joined", names[term], names[other], "one kernel with another")
         for read in touched if not term.is_opaque else ():
             if read is term or read.is_run:
-                touching[term.axes, read].append(term)
+                touching[read].append(term)

@@ -7,13 +7,15 @@ of chunks is fixed by the extents, so the bits do not depend on how many units w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from luminal.algebra.frames import upper
-from luminal.algebra.reductions import Cut, cut, longest, only_inside
+from luminal.algebra.reductions import cut, longest, only_inside
 from luminal.algebra.terms import Reduction, Term, Terms, term_order
 from luminal.costs import Costs, Shares
 from luminal.select.kinds import is_contraction
 from luminal.select.rewrite import Respelled
-from luminal.shape.expression import Symbol
+from luminal.shape.expression import Expression, Symbol
 
 TRIES = 256  # chunk sizes looked at for one that divides the extent
 MAX_CHUNK = 1 << 16  # positions: extents without a useful bound are cut all the same
@@ -72,17 +74,18 @@ def _split(terms: Terms, reduction: Reduction, costs: Costs) -> Term:
     if found[0] not in x.axes:
         return reduction  # a broadcast: nothing to share out
     parts = cut(*found)
-    inside = only_inside(terms, parts.inside, _at(terms, x, parts), reduction.monoid)
+    x = factors_at(terms, x, {parts.along: parts.position})
+    inside = only_inside(terms, parts.inside, x, reduction.monoid)
     sums = terms.reduce(reduction.op, parts.inner(reduction.attrs), inside)
     return terms.reduce(reduction.op, (parts.chunk,), sums, merge=False)
 
 
-def _at(terms: Terms, x: Term, parts: Cut) -> Term:
-    """`x` in chunks; a product moves factor by factor, so that it stays a contraction."""
+def factors_at(terms: Terms, x: Term, positions: Mapping[Symbol, Expression]) -> Term:
+    """`x` at other positions; a product moves factor by factor, so that it stays a contraction."""
     moved: dict[Term, Term] = {}
     for term in term_order((x,), lambda t: t.op != "Mul"):
         if term.op == "Mul":
             moved[term] = terms.pointwise("Mul", [moved[arg] for arg in term.args], term.dtype)
         else:
-            moved[term] = terms.at(term, {parts.along: parts.position})
+            moved[term] = terms.at(term, positions)
     return moved[x]
