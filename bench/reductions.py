@@ -35,8 +35,16 @@ def _works() -> Iterator[Work]:
     )
     yield _work("cumsum of rows of 1024x4096", wide, lambda x: x.cumsum(-1))
     yield _work("cumsum of columns of 1024x4096", wide, lambda x: x.cumsum(0))
+    row, odd = {"x": normal(1 << 24)}, {"x": normal(1_000_003)}
+    yield _work("cumsum of 16777216", row, lambda x: x.cumsum(0))
+    yield _work("cumsum of 1000003", odd, lambda x: x.cumsum(0))
+    yield _work("cummax of 1000003", odd, lambda x: x.cummax(0)[0])
+    yield _work("sum of 1000003", odd, lambda x: x.sum(), numpy=lambda x: x.sum())
+    yield _work("argmax of 1000003", odd, lambda x: x.argmax(), numpy=lambda x: x.argmax())
     yield _work("sort of rows of 1024x4096", wide, lambda x: x.sort(-1)[0], quick=True)
     yield _work("topk(10) of rows of 1024x4096", wide, lambda x: x.topk(10)[0])
+    logits = {"x": normal(50_257)}
+    yield _work("topk(50) of 50257", logits, lambda x: x.topk(50)[0])
     yield _work(
         "median of rows of 1024x4096",
         wide,
