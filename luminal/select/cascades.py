@@ -109,7 +109,7 @@ class _Neighbours:
 
     def together(self, first: Reduction) -> tuple[Pass, ...] | Refusal:
         """The pass of a reduction, and those of all that needs what it computes in each step."""
-        if first in self.taken or first in self.stored:
+        if first in self.taken:
             return Refusal(first, "it is computed elsewhere")
         streams = Streams(self, first)
         refusal = streams.follow()

@@ -109,7 +109,7 @@ class Streams:
         begin = starts(first, self.is_read)
         above = self.around.above(begin)
         reductions, after = self._members(first, begin, above)
-        found = derive(first, reductions, after, self.is_read)
+        found = derive(first, reductions, after, lambda t: self.is_read(t) and t not in reductions)
         if isinstance(found, Refusal) or found.first is first:
             return found
         same = self._derived(found.first) == found
@@ -133,8 +133,10 @@ class Streams:
             is_near = term is first or not near.isdisjoint(term.args)
             if not beyond.isdisjoint(term.args):
                 beyond.add(term)
-            elif is_near and isinstance(term, Reduction) and not self.is_read(term):
-                if {*term.attrs} == steps and term.axes >= rows:
+            elif is_near and isinstance(term, Reduction) and term not in self.results:
+                # One that is read at other positions is stored: a root of the pass.
+                alike = {*term.attrs} == steps and term.axes >= rows
+                if alike and term.is_run is self.first.is_run:
                     found.append(term)
                     near.add(term)
                     after.add(term)
