@@ -21,7 +21,7 @@ from luminal.frontend.handle import Array
 from luminal.frontend.packed import Format, Packed
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import Parameter
-from luminal.loaders.ggml.fitting import inverse
+from luminal.loaders.ggml.fitting import inverse, lasting
 from luminal.loaders.ggml.mixes import CHOICES, types_of, why_not
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.ggml.quantize import QUANTIZERS, beyond, quantized
@@ -236,7 +236,7 @@ def _int4(name: str, values: Array) -> Packed:
     grouped = values.reshape(len(values), -1, GROUP)
     at = np.abs(grouped).argmax(-1)[..., None]
     with np.errstate(over="ignore"):
-        scales = (np.take_along_axis(grouped, at, -1) / np.float32(-8)).astype(np.float16)
+        scales = lasting(np.take_along_axis(grouped, at, -1) / np.float32(-8)).astype(np.float16)
     if not np.isfinite(scales).all():
         raise beyond(name, values, "int4", "groups have half-precision ones, at most 65504")
     codes = np.clip(np.rint(grouped * inverse(scales.astype(np.float32))) + 8, 0, 15)
