@@ -12,6 +12,7 @@ import numpy as np
 from luminal import dtypes
 from luminal.errors import DimError, GraphError, ShapeError
 from luminal.frontend import creation
+from luminal.frontend.codes import Codes
 from luminal.frontend.derivatives import Derivative
 from luminal.frontend.foreign import check_device
 from luminal.frontend.handle import Array, Extent, Shape, describe
@@ -60,6 +61,7 @@ class Recorder:
         self.gradients: dict[Value, Tensor] = {}  # what `backward` found so far
         self._weights: dict[Parameter, Value] = {}
         self._packed: dict[Packed, Tensor] = {}
+        self._codes: dict[Packed, Codes] = {}
         self._numbers: dict[str, itertools.count[int]] = {}  # of names by their stems
 
     def __repr__(self) -> str:
@@ -180,9 +182,17 @@ class Recorder:
         """The one value of a packed Parameter in this graph, as `weight_of`."""
         found = self._packed.get(parameter)
         if found is None:
+            value = self.codes(parameter, name).decoded().reshape(*parameter.shape)
+            found = self._packed[parameter] = value.cast(parameter.dtype)
+        return found
+
+    def codes(self, parameter: Packed, name: str | None = None) -> Codes:
+        """What a packed Parameter is made of in this graph, of Weights that begin with `name`."""
+        found = self._codes.get(parameter)
+        if found is None:
             paths = parameter_names.get() or {}
             name = name or paths.get(parameter, parameter.name)
-            found = self._packed[parameter] = parameter.recorded(self, name)
+            found = self._codes[parameter] = parameter.codes(self, name)
         return found
 
     def state(

@@ -19,6 +19,7 @@ from luminal.hlir.memory import Array, Buffer, HostBuffer, MemorySpace
 from luminal.hlir.state import Parameter
 
 if TYPE_CHECKING:
+    from luminal.frontend.codes import Codes
     from luminal.frontend.graph import Recorder
     from luminal.frontend.tensor import Tensor
 
@@ -33,12 +34,12 @@ def _as_they_are(data: Arrays) -> Arrays:
 class Format:
     """How weights are packed: what makes float32 values of a shape of arrays by name, its data.
 
-    `decode` records it, of Weights that hold what `parts` gives for the data (the same memory);
+    `codes` records it, of Weights that hold what `parts` gives for the data (the same memory);
     `unpack` gives the same as an array, bit for bit. Functions of modules: weights are pickled.
     """
 
     kind: str
-    decode: Callable[[Mapping[str, Tensor], tuple[int, ...]], Tensor]
+    codes: Callable[[Mapping[str, Tensor]], Codes]
     unpack: Callable[[Arrays, tuple[int, ...]], Array]
     parts: Callable[[Arrays], Arrays] = _as_they_are
 
@@ -97,10 +98,21 @@ class Packed(Parameter):
         for part, array in self.format.parts(data).items():
             self.parts[part].set(array)
 
-    def recorded(self, graph: Recorder, name: str) -> Tensor:
-        """Its value in a graph, where its parts are Weights called `name` and what they are."""
+    def codes(self, graph: Recorder, name: str) -> Codes:
+        """What it is made of in a graph, where its parts are Weights called `name` and what they
+        are.
+        """
         parts = {part: graph.weight_of(held, f"{name}.{part}") for part, held in self.parts.items()}
-        return self.format.decode(parts, self.shape).cast(self.dtype)
+        return self.format.codes(parts)
+
+    def product(self, x: Tensor) -> Tensor:
+        """`x @ value.mT` by bytes, to which x is rounded; of decoded values where rows are no whole
+        blocks.
+        """
+        codes = x.graph.codes(self)
+        if codes.has_products:
+            return codes.product(x).cast(dtypes.promote(x.dtype, self.dtype))
+        return x @ x.graph.packed(self).mT
 
     @property
     def has_value(self) -> bool:

@@ -68,11 +68,22 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
             node = block.nodes[first[m]]
             decoding[m] = any(decoding[user] for user in users[m]) or is_packed(node)
             # What is cheap stays for a reader that stays; what only the others read goes with them.
-            stays = decoding[m] or not costs.is_load(node)
+            stays = decoding[m] or _widens(node) or not costs.is_load(node)
+            if not decoding[m] and (node.types[0].dtype.is_int or node.op.name == "Bitcast"):
+                # Bytes and scales that sums of dots cast are laid out for them, as they are.
+                stays = stays and not any(_widens(block.nodes[first[user]]) for user in users[m])
             kept[m] = stays and any(kept[user] for user in users[m])
     if all(kept):
         return layers.iterations
     return [[n for n, keep in zip(nodes, kept, strict=True) if keep] for nodes in layers.iterations]
+
+
+def _widens(node: Node) -> bool:
+    """Is it a Cast, of numbers that take fewer bytes?"""
+    if node.op.name != "Cast":
+        return False
+    (value,) = node.args
+    return value.type.dtype.size < node.types[0].dtype.size
 
 
 def _is_static(node: Node) -> bool:

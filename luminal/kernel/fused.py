@@ -123,6 +123,14 @@ class Fused:
         """The reductions computed, operands first."""
         return tuple(t for t in self.terms if isinstance(t, Reduction) and t not in self.reads)
 
+    def nested(self, reduction: Term) -> bool:
+        """Is it computed anew in every step of another one's loops?"""
+        return not self._bound.isdisjoint(reduction.axes)
+
+    @cached_property
+    def _bound(self) -> frozenset[Symbol]:
+        return frozenset(a for reduction in self.reductions for a in reduction.attrs)
+
     @cached_property
     def form(self) -> Form:
         """See `Form`. Axes and terms are named by their ranks: orders of loops follow these."""

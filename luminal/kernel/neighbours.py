@@ -44,6 +44,15 @@ def refusal(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> str | N
     return found if isinstance(found, str) else None
 
 
+def in_order(factors: Sequence[Term], dot: Dot) -> Sequence[Term]:
+    """The factors as a dot takes them: where it tells them apart, by what they are cast from."""
+    first = factors[0]
+    while first.op == "At":
+        first = first.args[0]
+    turned = first.op == "Cast" and first.args[0].dtype is dot.b is not dot.a
+    return factors[::-1] if turned else factors
+
+
 def walked(fused: Fused) -> Mapping[Term, Symbol]:
     """The axis along which neighbours are multiplied together, of each contraction by a dot."""
     found: dict[Term, Symbol] = {}
@@ -88,7 +97,7 @@ def _walked(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> Symbol 
     if product.op != "Mul" or product in reads:
         return "what it sums is no product of its own"
     found: list[tuple[Source, Place]] = []
-    for factor, dtype in zip(product.args, (dot.a, dot.b), strict=True):
+    for factor, dtype in zip(in_order(product.args, dot), (dot.a, dot.b), strict=True):
         source = source_of(factor, reads.__contains__)
         if source is None or source.casts != 1 or source.term not in reads:
             return f"the factor {factor!r} is no {dtype} in memory"

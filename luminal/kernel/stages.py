@@ -17,7 +17,7 @@ from luminal.kernel.evaluate import Env, Evaluator, Row
 from luminal.kernel.fused import Fused
 from luminal.kernel.guards import Range, factors, guarded, ranges
 from luminal.kernel.loops import LoopAxis
-from luminal.kernel.neighbours import walked
+from luminal.kernel.neighbours import in_order, walked
 from luminal.kernel.schedule import Schedule
 from luminal.kernel.tile_ir import Contract, Map, Tile
 from luminal.shape.expression import Expression, Symbol, const
@@ -36,7 +36,7 @@ class Stages:
         self.blocks = values.blocks
         self.along = walked(fused)
         self.strips: dict[tuple[Term, Dot], Row] = {}  # factors of dots that were packed
-        self.pending = [*fused.reductions]
+        self.pending = [r for r in fused.reductions if not fused.nested(r)]
         self.run_starts: dict[Symbol, Expression] = {}  # the rows' axes at the first of a run
 
     def run(self, env: Env) -> None:
@@ -54,6 +54,16 @@ class Stages:
         stage = [r for r in ready if self.walk(r) == self.walk(ready[0])]
         self.pending = [r for r in self.pending if r not in stage]
         return stage
+
+    def run_nested(self, x: Term, env: Env) -> None:
+        """The sums inside of what is reduced, at a point of its loops."""
+        found = below((x,), self.fused.reads.__contains__)
+        inner = [r for r in self.fused.reductions if r in found and self.fused.nested(r)]
+        inner = [r for r in inner if self.blocks.find(self.values.key(r, env)) is None]
+        if inner:
+            outside, self.pending = self.pending, inner
+            self.run(env)
+            self.pending = outside
 
     def walk(self, reduction: Reduction) -> object:
         """What the loops of a reduction follow from."""
@@ -127,7 +137,7 @@ class Stages:
         """The reduced value, or the two factors of a contraction."""
         dot = self.fused.dots.get(reduction)
         if dot is not None:
-            return tuple(self.factor(each, dot, env) for each in x.args)
+            return tuple(self.factor(each, dot, env) for each in in_order(x.args, dot))
         read = x.args if self.is_fused(reduction, x) else (x,)
         return tuple(self.operand(term, env) for term in read)
 
@@ -201,6 +211,7 @@ class Stages:
         last: dict[Term, Tile] = {}
         for point in points:
             for reduction, x in zip(stage, reduced, strict=True):
+                self.run_nested(x, point)
                 operands, mask = self.masked_operands(reduction, x, point)
                 if reduction not in first:
                     # One accumulator for all points, so with every tiled axis that any of them has.

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from luminal.dtypes import DType, bfloat16, dtype_of, float32, promote
+from luminal.dtypes import DType, bfloat16, dtype_of, float32, int8, promote
+from luminal.errors import DTypeError
+from luminal.frontend.packed import Packed
 from luminal.frontend.tensor import Tensor
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 from luminal.models.layer_inputs import LayerInputs
@@ -243,8 +245,7 @@ class Decoder(Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """What `self.model` gives, (..., hidden), to logits (..., vocab_size)."""
         if self.lm_head is None:
-            table = self.rounded(self.read(self.model.embed_tokens.weight, hidden))
-            logits: Tensor = self.rounded(hidden) @ table.mT
+            logits: Tensor = self.product(hidden, self.model.embed_tokens.weight)
         else:
             logits = self.lm_head(hidden)
         if self.logit_scale is not None:
@@ -274,9 +275,17 @@ class Decoder(Module):
 def compute_dtype_of(model: Decoder, wanted: Any = None) -> DType | None:
     """What a model rounds the factors of its products to (`Module.computing`): a dtype that is
     wanted, else bfloat16 where all its matrices are. None for float32, as which products are added
-    up; float16's values are float32's, which is as fast and overflows later.
+    up; float16's values are float32's, which is as fast and overflows later. Raises DTypeError for
+    int8 where no matrix is packed.
     """
     matrices = [held for held in model.parameters() if len(held.shape) > 1]
+    if wanted is not None and dtype_of(wanted) is int8:
+        if not any(isinstance(held, Packed) for held in matrices):
+            raise DTypeError(
+                "compute_dtype: int8 is for matrices that are packed, and none of the model's is; "
+                "open a quantised file with keep_quantized=True, or give bfloat16"
+            )
+        return int8
     narrow = bool(matrices) and all(held.dtype is bfloat16 for held in matrices)
     found = (bfloat16 if narrow else float32) if wanted is None else dtype_of(wanted)
     return None if found is float32 else found

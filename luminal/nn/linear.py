@@ -43,7 +43,7 @@ class Linear(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""
-        y = self.rounded(x) @ self.rounded(self.read(self.weight, x)).mT
+        y = self.product(x, self.weight)
         return y if self.bias is None else (y + self.read(self.bias, x)).cast(y.dtype)
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from luminal.dtypes import DType, bfloat16, dtype_of, float16, float32, float64
+from luminal.dtypes import DType, bfloat16, dtype_of, float16, float32, float64, int8
 from luminal.errors import DTypeError, InputError, LoadError
 from luminal.frontend.foreign import absent, type_and_device
 from luminal.frontend.generator import checked_seed
@@ -74,9 +74,19 @@ class Module:
     def rounded(self, x: Tensor) -> Tensor:
         """x as a factor of a product: with no more precision than `compute_dtype` has, in its own
         dtype. Products of such factors are exact and summed in x's dtype, on machines that
-        multiply pairs of bfloat16 by these.
+        multiply pairs of bfloat16 by these. For bytes, which want scales, see `product`.
         """
-        return x if self.compute_dtype is None else x.cast(self.compute_dtype).cast(x.dtype)
+        if self.compute_dtype is None or self.compute_dtype is int8:
+            return x
+        return x.cast(self.compute_dtype).cast(x.dtype)
+
+    def product(self, x: Tensor, parameter: Parameter) -> Tensor:
+        """`x @ parameter.mT` of factors that are `rounded`; where `compute_dtype` is int8 and the
+        Parameter is packed, of its codes and x's (see `luminal.frontend.codes`).
+        """
+        if self.compute_dtype is int8 and isinstance(parameter, Packed) and is_tensor(x):
+            return parameter.product(x)
+        return self.rounded(x) @ self.rounded(self.read(parameter, x)).mT
 
     # --- parts
 
@@ -175,12 +185,14 @@ class Module:
     # --- dtypes
 
     def computing(self: Self, dtype: Any) -> Self:
-        """Sets `compute_dtype` here and below, for graphs recorded from now on. Raises DTypeError
-        for a dtype that is no float.
+        """Sets `compute_dtype` here and below, for graphs recorded from now on: a float, or int8,
+        which is for weights that are packed. Raises DTypeError for another one.
         """
         found = None if dtype is None else dtype_of(dtype)
-        if found is not None and not found.is_float:
-            raise DTypeError(f"compute_dtype: {found.name} is no float; give one, as bfloat16")
+        if found is not None and not found.is_float and found is not int8:
+            raise DTypeError(
+                f"compute_dtype: {found.name} is neither a float nor int8; give bfloat16, say"
+            )
         for module in self.modules():
             module.compute_dtype = found
         return self

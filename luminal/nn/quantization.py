@@ -17,11 +17,12 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import DTypeError, InputError
+from luminal.frontend.codes import Codes
 from luminal.frontend.handle import Array
 from luminal.frontend.packed import Format, Packed
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import Parameter
-from luminal.loaders.ggml.fitting import inverse, lasting
+from luminal.loaders.ggml.fitting import inverse
 from luminal.loaders.ggml.mixes import CHOICES, types_of, why_not
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.ggml.quantize import QUANTIZERS, beyond, quantized
@@ -225,8 +226,8 @@ def _unpack_int8(data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
     return data["codes"] * data["scales"]
 
 
-def _read_int8(parts: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
-    return parts["codes"].cast(dtypes.float32) * parts["scales"]
+def _int8_codes(parts: Mapping[str, Tensor]) -> Codes:
+    return Codes(parts["codes"], parts["scales"])
 
 
 def _int4(name: str, values: Array) -> Packed:
@@ -236,7 +237,7 @@ def _int4(name: str, values: Array) -> Packed:
     grouped = values.reshape(len(values), -1, GROUP)
     at = np.abs(grouped).argmax(-1)[..., None]
     with np.errstate(over="ignore"):
-        scales = lasting(np.take_along_axis(grouped, at, -1) / np.float32(-8)).astype(np.float16)
+        scales = (np.take_along_axis(grouped, at, -1) / np.float32(-8)).astype(np.float16)
     if not np.isfinite(scales).all():
         raise beyond(name, values, "int4", "groups have half-precision ones, at most 65504")
     codes = np.clip(np.rint(grouped * inverse(scales.astype(np.float32))) + 8, 0, 15)
@@ -251,15 +252,14 @@ def _unpack_int4(data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
     return ((found.astype(np.float32) - np.float32(8)) * scales).reshape(shape)
 
 
-def _read_int4(parts: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
-    pairs, scales = parts["codes"], parts["scales"]
+def _int4_codes(parts: Mapping[str, Tensor]) -> Codes:
+    pairs, scales = parts["codes"].unsqueeze(2), parts["scales"]
     shifts = (pairs.graph.arange(2) * 4).cast(dtypes.uint8).reshape(2, 1)
-    codes = ((pairs.unsqueeze(2) >> shifts) & 15).cast(dtypes.int8) - 8
-    return (codes.cast(dtypes.float32) * scales.cast(dtypes.float32).unsqueeze(3)).reshape(*shape)
+    return Codes((pairs >> shifts) & 15, scales.cast(dtypes.float32).unsqueeze(3), 8)
 
 
-_INT8 = Format("int8", _read_int8, _unpack_int8)
-_INT4 = Format("int4", _read_int4, _unpack_int4)
+_INT8 = Format("int8", _int8_codes, _unpack_int8)
+_INT4 = Format("int4", _int4_codes, _unpack_int4)
 KINDS: Mapping[str, Kind] = {
     **{name.lower(): Kind(BLOCKS[name].size, partial(_blocks, name)) for name in QUANTIZERS},
     "int8": Kind(1, _int8),

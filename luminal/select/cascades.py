@@ -14,7 +14,7 @@ from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade import Cascade, Refusal
 from luminal.program.kernel_graph import KernelGraph
 from luminal.select.cascade_costs import pay
-from luminal.select.kinds import is_product
+from luminal.select.kinds import is_product, sums_of_dots
 from luminal.select.limits import REACH
 from luminal.select.streams import Stream, Streams
 from luminal.shape.expression import Symbol
@@ -70,11 +70,13 @@ def _firsts(order: Sequence[Term]) -> list[Reduction]:
     """
     found: list[Reduction] = []
     axes: dict[Term, frozenset[Symbol]] = {}  # of the contractions that a term is computed of
+    of_dots = sums_of_dots(order)
     for term in order:
         below = frozenset[Symbol]().union(*(axes[arg] for arg in term.args))
         if isinstance(term, Reduction):
             maximum = term.monoid is MAXIMUM and term.dtype in (float32, float64)
-            found += [term] if maximum or below.issuperset(term.attrs) else []
+            streams = below.issuperset(term.attrs) and term not in of_dots
+            found += [term] if maximum or streams else []
             below = term.axes if is_product(term) else frozenset()
         axes[term] = frozenset() if term.is_opaque else below
     return found

@@ -21,7 +21,7 @@ from luminal.numerics import DOMAIN, ROUNDING, Numerics
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.select import cascades
 from luminal.select.bodies import is_weight, weights_of
-from luminal.select.kinds import is_contraction, is_product
+from luminal.select.kinds import is_contraction, is_product, step_operands, sums_of_dots
 from luminal.select.limits import KERNEL_TERMS
 from luminal.select.merge import merges
 from luminal.select.nested import nest
@@ -124,7 +124,9 @@ class _Fast:
         self.uses: dict[Term, set[Use]] = {term: set() for term in self.order}
         self.kernels: dict[Term, Kernel] = {}
         self.choices: dict[Term, Choice] = {}
-        self.forced = stored_anyway(lowered.roots, self.order) | lowered.kept
+        self.of_dots = sums_of_dots(self.order)
+        self.of_steps = {t for s, dots in self.of_dots.items() for t in step_operands(s, dots)}
+        self.forced = stored_anyway(lowered.roots, self.order) | lowered.kept | self.of_steps
         self.rounded = rounded_factors(self.order)
         self.inlined: dict[Term, tuple[int, frozenset[Term]]] = {}
         for term in self.order:
@@ -223,7 +225,8 @@ class _Fast:
         """(weight of the operations, distinct loads) if all below but reductions is inlined."""
         if term.op == "Literal" or term.op == "Index":
             return 0, frozenset()
-        if term.is_leaf or term.is_reduction or term.is_opaque or term in self.rounded:
+        is_stored = term in self.rounded or term in self.of_steps
+        if term.is_leaf or term.is_reduction or term.is_opaque or is_stored:
             return 0, frozenset((term,))
         if term.op == "At" and not self.cheap(term.args[0]) and not _injective(term):
             return 0, frozenset((term.args[0],))  # read several times, so it will be stored
@@ -294,6 +297,9 @@ class _Fast:
             return Residence.STORED
         (root,) = kernels
         kernel = self.kernels[root]
+        if all(self.is_step(term, use.reduction) for use in self.uses[term]):
+            kernel.reductions.append(term)
+            return Residence.LOCAL
         points = upper(term.axes)
         work = max(points * upper(term.attrs), upper(root.axes))
         idle = self.costs.shares.leave_idle(points, work)
@@ -308,6 +314,10 @@ class _Fast:
         kernel.grid = term.axes
         kernel.reductions.append(term)
         return Residence.LOCAL
+
+    def is_step(self, term: Term, above: Term | None) -> bool:
+        """Is a contraction no more than a step of the sum around it?"""
+        return above is not None and term in self.of_dots.get(above, ())
 
     def pointwise(self, term: Term) -> Residence:
         uses = self.uses[term]

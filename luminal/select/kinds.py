@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from luminal.algebra.terms import Term
+from collections.abc import Iterable, Iterator, Mapping, Set
+
+from luminal.algebra.terms import Phase, Term
 
 
 def is_contraction(reduction: Term) -> bool:
@@ -17,3 +19,45 @@ def is_product(reduction: Term) -> bool:
         return False
     a, b = (factor.axes & reduction.axes for factor in reduction.args[0].args)
     return bool(a - b) and bool(b - a)
+
+
+def sums_of_dots(order: Iterable[Term]) -> Mapping[Term, frozenset[Term]]:
+    """Sums of floats each of whose steps adds a contraction of integers of its own, scaled (blocks
+    of quantised values), and these: they are no more than steps of that sum.
+    """
+    found: dict[Term, frozenset[Term]] = {}
+    dots: dict[Term, frozenset[Term]] = {}  # that a value is computed of, element by element
+    none = frozenset[Term]()
+    for term in order:
+        if term.is_pointwise:
+            dots[term] = none.union(*(dots.get(arg, none) for arg in term.args))
+        elif term.is_reduction and not term.dtype.is_float:
+            dots[term] = frozenset((term,) if is_contraction(term) else ())
+        elif term.op == "Sum":
+            steps = term.axes.union(term.attrs)
+            own = frozenset(d for d in dots.get(term.args[0], none) if d.axes == steps)
+            if own:
+                found[term] = own
+    return found
+
+
+def step_operands(total: Term, dots: Set[Term]) -> Iterator[Term]:
+    """What the steps of such a sum read, stored before: bytes, which dots take from memory, what
+    is made of weights, which the prologue can lay out, and what is the same for rows or columns.
+
+    Below Casts to wider numbers: memory holds the narrow ones.
+    """
+    stack = [(dot.args[0], dot.args[0].axes) for dot in dots]
+    stack.append((total.args[0], total.args[0].axes))
+    while stack:
+        term, axes = stack.pop()
+        for arg in term.args:
+            if arg in dots:
+                continue
+            if arg.axes == axes and arg.phase is Phase.RUN:
+                stack.append((arg, axes))
+                continue
+            while arg.op in ("Cast", "At") and arg.args[0].dtype.is_int is arg.dtype.is_int:
+                arg = arg.args[0]
+            if arg.is_pointwise and arg.phase is not Phase.LITERAL:
+                yield arg

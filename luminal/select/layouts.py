@@ -19,12 +19,14 @@ from luminal.algebra.terms import Axes, Frame, Phase, Term
 from luminal.dots import Dot
 from luminal.hlir.ops import Value
 from luminal.kernel.layout import ROW_MAJOR, Layout, Panels, filled
-from luminal.kernel.neighbours import last_axis, with_neighbours
+from luminal.kernel.neighbours import in_order, last_axis, with_neighbours
 from luminal.kernel.source import Source, source_of, unmasked
 from luminal.numerics import Numerics
 from luminal.program.selection import Selection
 from luminal.select import dots
 from luminal.select.bodies import is_weight, weights_of
+from luminal.select.kinds import sums_of_dots
+from luminal.shape.expression import Symbol
 
 Edge = tuple[Term, int]  # (user, argument)
 NO_WISHES: Mapping[Term, str] = {}
@@ -34,7 +36,7 @@ NO_WISHES: Mapping[Term, str] = {}
 class Gene:
     """A weight, the edges through which contractions read it, the layouts these may read, as it is
     first, and the one they read now. `rows`: how many results share an element of the weight;
-    `read`: how many of its elements the edges read, together.
+    `read`: how many of its elements the edges read, together; `steps`: in steps of sums of dots.
     """
 
     weight: Term
@@ -43,6 +45,7 @@ class Gene:
     now: Layout
     rows: int
     read: int
+    steps: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +82,13 @@ def by_rule(
     bodies = dict(selection.bodies)
     for number, weights in weights_of_bodies(selection, arguments).items():
         bodies[number] = by_rule(bodies[number], panels, numerics, wishes, weights)
+    selection = _made_for_loops(replace(selection, bodies=bodies))
     chosen: dict[Gene, Layout] = {}
     for gene in genes(selection, panels, numerics, arguments):
         rule = gene.layouts[-1 if _pays(gene, panels) else 0]
         wish = wishes.get(gene.weight)
         chosen[gene] = next((each for each in gene.layouts if str(each) == wish), rule)
-    selection = with_layouts(replace(selection, bodies=bodies), chosen)
+    selection = with_layouts(selection, chosen)
     return dots.by_rule(selection, dots.usable(panels.dots, numerics))
 
 
@@ -92,8 +96,11 @@ def _pays(gene: Gene, panels: Panels) -> bool:
     """Is reading in panels worth the copy's memory?
 
     Measured (docs/design.md). A single row of results streams the weight once: as it is, if
-    neighbours along the sum lie together; else from far apart, which only a cache hides.
+    neighbours along the sum lie together; else from far apart, which only a cache hides. But not in
+    steps of a sum of dots: the lanes of each would have to be folded.
     """
+    if gene.steps:
+        return True
     elements = upper(gene.weight.axes)
     # The copy is of the whole weight, however little of it is read.
     if elements < panels.smallest or 2 * gene.read < elements:
@@ -138,12 +145,15 @@ def genes(
         return ()
     usable = dots.usable(panels.dots, numerics)
     users = _users(selection)
+    of_dots = sums_of_dots(selection.choices)
+    around = {dot: term for term, dots in of_dots.items() for dot in dots}
     found: dict[tuple[Term, Layout], Gene] = {}
     for term in selection.choices:
         if term.op == "Sum" and term.phase is Phase.RUN and term.args[0].op == "Mul":
             columns = _columns(term, selection, users)
+            outer = around.get(term, term)
             for read in _reads(term, selection, arguments):
-                layout = _panels(read, term, columns, panels)
+                layout = _panels(read, term, {*term.attrs, *outer.attrs}, columns, panels)
                 if layout is not None:
                     key = (read.weight, layout)
                     rows = upper(term.axes - {a for dimension in read.frame for a in dimension})
@@ -156,7 +166,7 @@ def genes(
                         if along is not None:
                             offered += (with_neighbours(layout, along, dot.k),)
                     # One copy serves all edges: it pays for all where it pays for one.
-                    old = found.get(key, Gene(read.weight, (), offered, now, 0, 0))
+                    old = found.get(key, Gene(read.weight, (), offered, now, 0, 0, False))
                     edges = tuple(dict.fromkeys((*old.edges, read.edge)))
                     # Edges that share a copy are offered what all
                     # of them can read: neighbours to all or to none.
@@ -167,6 +177,7 @@ def genes(
                         layouts=offered,
                         rows=max(old.rows, rows),
                         read=old.read + read.elements * (read.edge not in old.edges),
+                        steps=old.steps or outer in of_dots,
                     )
     # A body's argument lies one way for all who read it: the Loop outside makes the copy.
     return tuple(gene for gene in found.values() if not arguments or _covers(gene, users))
@@ -199,6 +210,25 @@ def weights_of_bodies(
     return weights_of(selection.choices, lambda term: _is_weight(term, selection, arguments))
 
 
+def _made_for_loops(selection: Selection) -> Selection:
+    """What is computed of weights for one Loop alone is made as its body reads it, not copied."""
+    users = _users(selection)
+    choices = dict(selection.choices)
+    for loop in (term for term in selection.choices if term.op == "Loop"):
+        body = loop.attrs.body
+        inside = selection.bodies[id(body)].choices.items()
+        wanted = {t.attrs.value: choice.layouts[0] for t, choice in inside if t.is_leaf}
+        initial, streams, invariants = loop.attrs.hlir.split(loop.args)
+        operands = [*((each,) for each in initial), *streams, *((each,) for each in invariants)]
+        for argument, leaves in zip(body.arguments, operands, strict=True):
+            layout = wanted.get(argument, ROW_MAJOR)
+            for term in leaves:
+                is_early = term.phase is Phase.WEIGHT and not term.is_leaf
+                if is_early and selection.is_stored(term) and len(users[term]) == 1:
+                    choices[term] = replace(choices[term], layouts=(layout,))
+    return replace(selection, choices=choices)
+
+
 def _users(selection: Selection) -> dict[Term, list[Edge]]:
     """The edges that read each term; what a root reads has none for it."""
     found: dict[Term, list[Edge]] = {term: [] for term in selection.choices}
@@ -225,7 +255,8 @@ def _neighbours(contraction: Term, dot: Dot, read: _Read, selection: Selection) 
     """
     if contraction.dtype is not dot.accumulator:
         return None
-    sources = [source_of(factor, selection.is_stored) for factor in contraction.args[0].args]
+    order = in_order(contraction.args[0].args, dot)
+    sources = [source_of(factor, selection.is_stored) for factor in order]
     for each, dtype in zip(sources, (dot.a, dot.b), strict=False):
         if each is None or each.casts != 1 or each.term.dtype is not dtype:
             return None
@@ -280,12 +311,13 @@ def _columns(contraction: Term, selection: Selection, users: Mapping[Term, list[
     return next((dimension for dimension in reversed(frame) if dimension), ())
 
 
-def _panels(read: _Read, contraction: Term, columns: Axes, panels: Panels) -> Layout | None:
+def _panels(
+    read: _Read, contraction: Term, bound: Set[Symbol], columns: Axes, panels: Panels
+) -> Layout | None:
     """Panels along the dimension of the weight that runs along the columns, if one does; else, of
     columns that leave lanes idle (a picture's 28 or 56), along the only one of its own that is not
     summed. One where integers choose the positions has no neighbours.
     """
-    bound = set(contraction.attrs)
     # What all factors have is no column of a product: it chooses a product.
     common = frozenset.intersection(*(factor.axes for factor in contraction.args[0].args))
     frame = [*enumerate(read.frame)]

@@ -76,8 +76,10 @@ def test_what_is_rounded_follows_the_file_and_can_be_chosen(tmp_path: Path) -> N
     made.bfloat16().save_pretrained(tmp_path)
     model = read_decoder(tmp_path, lm.float32)
     assert all(module.compute_dtype is None for module in model.modules())
-    with pytest.raises(DTypeError, match="compute_dtype: int8 is no float; give one, as bfloat16"):
+    with pytest.raises(DTypeError, match=r"int8 is for matrices that are packed, and none .* open"):
         read_decoder(tmp_path, "int8")
+    with pytest.raises(DTypeError, match="compute_dtype: int16 is neither a float nor int8"):
+        read_decoder(tmp_path, "int16")
 
 
 def test_what_products_multiply_is_stored_rounded(tmp_path: Path) -> None:

@@ -89,6 +89,28 @@ def test_perplexity_beside_the_floats(kind: str, source: Path, tmp_path: Path) -
     assert np.exp(loss() - before) < WORSE[kind]
 
 
+BY_BYTES = {"q8_0": 0.005, "q4_0": 0.01, "q5_1": 0.01, "iq4_nl": 0.01, "q4_k": 0.01, "q6_k": 0.01}
+"""How much the perplexity may change where activations are rounded to bytes. It was at most 0.0051
+of all kinds, of Q4_0.
+"""
+
+
+@pytest.mark.parametrize("kind", BY_BYTES)
+def test_perplexity_by_bytes(kind: str, source: Path, shared_data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    if BLOCKS[kind.upper()].size > 128:
+        source = widened(source, tmp_path / "wide")
+    lm.models.convert(source, path, kind)
+    floats, by_bytes = (
+        lm.models.load(path, keep_quantized=True, compute_dtype=dtype) for dtype in (None, "int8")
+    )
+    text = (shared_data / "text" / "tinyshakespeare.txt").read_text()
+    ids = np.array([floats.tokenizer.encode(text[:2000])[:LENGTH]], np.int32)
+    want, found = (logits_of(each.model, ids)[0] for each in (floats, by_bytes))
+    assert np.abs(found - want).max() > 1e-3 * np.abs(want).max()  # it does round
+    assert abs(np.exp(loss_of(found, ids) - loss_of(want, ids)) - 1) < BY_BYTES[kind]
+
+
 def test_text_is_the_same(source: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     lm.models.convert(source, path, "q8_0")

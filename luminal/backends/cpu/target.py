@@ -11,11 +11,15 @@ from pathlib import Path
 from luminal import config
 from luminal.backends.cpu import libraries, machine_code
 from luminal.backends.cpu.schedule.vector_target import VectorTarget
-from luminal.dots import BF16_PAIRS, INT8_FOURS
+from luminal.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8
 from luminal.errors import CompileError
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-DOTS = ((BF16_PAIRS, "avx512bf16"), (INT8_FOURS, "avx512vnni"))
+DOTS = (
+    (BF16_PAIRS, "avx512bf16"),
+    (INT8_FOURS, "avx512vnni"),
+    (UINT8_BY_INT8, "avx512vnni"),
+)
 # Stand-ins where sysfs says nothing (some containers): small, so that tiles still fit.
 DEFAULT_CACHE_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import InputError
+from luminal.frontend.codes import Codes
 from luminal.frontend.packed import Format, Packed, read_only
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.ggml.simple import UNEVEN
@@ -59,13 +60,8 @@ def _f32(codes: Tensor) -> Tensor:
     return codes.cast(dtypes.float32)
 
 
-def _signed(codes: Tensor, less: int) -> Tensor:
-    """Codes less a number, which bytes with a sign hold."""
-    return _f32(codes.cast(dtypes.int8) - less)
-
-
-def _q8_0(b: _Blocks) -> Tensor:
-    return b.scale(0, 1) * _f32(b.bytes(2, 32).bitcast(dtypes.int8))
+def _q8_0(b: _Blocks) -> Codes:
+    return Codes(b.bytes(2, 32).bitcast(dtypes.int8), b.scale(0, 1))
 
 
 def _halves(b: _Blocks, first: int) -> Tensor:
@@ -80,38 +76,38 @@ def _fifths(b: _Blocks, first: int) -> Tensor:
     return _halves(b, first + 4) | (high << 4)
 
 
-def _q4_0(b: _Blocks) -> Tensor:
-    return b.scale(0, 2) * _signed(_halves(b, 2), 8)
+def _q4_0(b: _Blocks) -> Codes:
+    return Codes(_halves(b, 2), b.scale(0, 2), 8)
 
 
-def _q4_1(b: _Blocks) -> Tensor:
-    return b.scale(0, 2) * _f32(_halves(b, 4)) + b.scale(2, 2)
+def _q4_1(b: _Blocks) -> Codes:
+    return Codes(_halves(b, 4), b.scale(0, 2), more=b.scale(2, 2))
 
 
-def _q5_0(b: _Blocks) -> Tensor:
-    return b.scale(0, 2) * _signed(_fifths(b, 2), 16)
+def _q5_0(b: _Blocks) -> Codes:
+    return Codes(_fifths(b, 2), b.scale(0, 2), 16)
 
 
-def _q5_1(b: _Blocks) -> Tensor:
-    return b.scale(0, 2) * _f32(_fifths(b, 4)) + b.scale(2, 2)
+def _q5_1(b: _Blocks) -> Codes:
+    return Codes(_fifths(b, 4), b.scale(0, 2), more=b.scale(2, 2))
 
 
-def _iq4_nl(b: _Blocks) -> Tensor:
-    return b.scale(0, 2) * b.table(_halves(b, 2), UNEVEN)
+def _iq4_nl(b: _Blocks) -> Codes:
+    return Codes(b.table(_halves(b, 2), UNEVEN.astype(np.int8)), b.scale(0, 2))
 
 
 # --- 256 values, of which groups have scales that are themselves integers
 
 
-def _q2_k(b: _Blocks) -> Tensor:
+def _q2_k(b: _Blocks) -> Codes:
     """(2, 4, 2, 16): runs of 32 bytes, of which all have four codes, in two groups each."""
     codes = (b.bytes(16, 2, 1, 2, 16) >> b.count(2, 4, 1, 1)) & 3
     scales = b.bytes(0, 2, 4, 2, 1)
     scale, least = b.scale(80, 4) * _f32(scales & 15), b.scale(82, 4) * _f32(scales >> 4)
-    return scale * _f32(codes) - least
+    return Codes(codes, scale, less=least)
 
 
-def _q3_k(b: _Blocks) -> Tensor:
+def _q3_k(b: _Blocks) -> Codes:
     """(2, 2, 2, 2, 16): as before, the four codes in two pairs.
 
     The third bit of a code is in a byte of its place in the run, at the run's and the code's
@@ -123,8 +119,8 @@ def _q3_k(b: _Blocks) -> Tensor:
     low_4 = (b.bytes(96, 1, 2, 2, 2, 1) >> b.count(4, 2, 1, 1, 1, 1)) & 15
     high_2 = b.bytes(104, 1, 1, 2, 2, 1) >> b.count(4, 2, 1, 1, 1, 1)
     high_2 = (high_2 >> b.count(2, 2, 1, 1, 1)) & 3
-    scales = _signed(low_4 | (high_2 << 4), 32)
-    return b.scale(108, 5) * scales * _signed(low | (high << 2), 4)
+    scales = _f32((low_4 | (high_2 << 4)).cast(dtypes.int8) - 32)
+    return Codes(low | (high << 2), b.scale(108, 5) * scales, 4)
 
 
 def _scales_of_8(b: _Blocks) -> tuple[Tensor, Tensor]:
@@ -136,23 +132,23 @@ def _scales_of_8(b: _Blocks) -> tuple[Tensor, Tensor]:
     return b.scale(0, 4) * _f32(scales), b.scale(2, 4) * _f32(least)
 
 
-def _q4_k(b: _Blocks) -> Tensor:
+def _q4_k(b: _Blocks) -> Codes:
     """(2, 2, 2, 32): four runs of 32 bytes, of which all have two codes."""
     codes = (b.bytes(16, 2, 2, 1, 32) >> b.count(4, 2, 1)) & 15
     scale, least = _scales_of_8(b)
-    return scale * _f32(codes) - least
+    return Codes(codes, scale, less=least)
 
 
-def _q5_k(b: _Blocks) -> Tensor:
+def _q5_k(b: _Blocks) -> Codes:
     """The same; the fifth bits of a place in the eight groups are a byte."""
     low = (b.bytes(48, 2, 2, 1, 32) >> b.count(4, 2, 1)) & 15
     high = b.bytes(16, 1, 1, 1, 32) >> b.count(4, 2, 1, 1, 1)
     high = (high >> b.count(2, 2, 1, 1) >> b.count(1, 2, 1)) & 1
     scale, least = _scales_of_8(b)
-    return scale * _f32(low | (high << 4)) - least
+    return Codes(low | (high << 4), scale, less=least)
 
 
-def _q6_k(b: _Blocks) -> Tensor:
+def _q6_k(b: _Blocks) -> Codes:
     """(2, 2, 2, 2, 16): two runs of 64 bytes with two codes each; the upper two bits of four codes
     are a byte.
     """
@@ -160,10 +156,10 @@ def _q6_k(b: _Blocks) -> Tensor:
     high = b.bytes(128, 2, 1, 1, 2, 16) >> b.count(4, 2, 1, 1, 1)
     high = (high >> b.count(2, 2, 1, 1)) & 3
     scales = _f32(b.bytes(192, 2, 2, 2, 2, 1).bitcast(dtypes.int8))
-    return b.scale(208, 5) * scales * _signed(low | (high << 4), 32)
+    return Codes(low | (high << 4), b.scale(208, 5) * scales, 32)
 
 
-RECORDED: Mapping[str, Callable[[_Blocks], Tensor]] = {
+RECORDED: Mapping[str, Callable[[_Blocks], Codes]] = {
     "Q8_0": _q8_0,
     "Q4_0": _q4_0,
     "Q4_1": _q4_1,
@@ -193,8 +189,8 @@ def packed(blocks: Array, name: str | None = None) -> Packed:
     return Packed(FORMATS[kind], shape, {"blocks": data}, name)
 
 
-def _recorded(kind: str, parts: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
-    return RECORDED[kind](_Blocks(parts["bytes"], parts["words"])).reshape(*shape)
+def _codes(kind: str, parts: Mapping[str, Tensor]) -> Codes:
+    return RECORDED[kind](_Blocks(parts["bytes"], parts["words"]))
 
 
 def _unpacked(kind: str, data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
@@ -207,6 +203,5 @@ def _parts(data: Mapping[str, Array]) -> Mapping[str, Array]:
 
 
 FORMATS: Mapping[str, Format] = {
-    kind: Format(kind, partial(_recorded, kind), partial(_unpacked, kind), _parts)
-    for kind in RECORDED
+    kind: Format(kind, partial(_codes, kind), partial(_unpacked, kind), _parts) for kind in RECORDED
 }

@@ -1,0 +1,134 @@
+"""Products of packed weights with activations in bytes: what NumPy computes of the same bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.backends import registry
+from luminal.compiler import lower_by_stages
+from luminal.dots import UINT8_BY_INT8
+from luminal.errors import DTypeError
+from luminal.frontend.packed import Packed
+from luminal.kernel.tile_ir import Contract
+from luminal.loaders.ggml.packed import RECORDED, packed
+from luminal.nn.quantization import KINDS
+from tests.numerics.test_packed_weights import blocks_of, values_of
+
+Array = np.ndarray[Any, Any]
+
+
+def in_bytes(x: Array) -> Array:
+    """x as blocks of 32 are rounded to bytes, each by its float32 scale: in float64."""
+    blocks = x.reshape(*x.shape[:-1], -1, 32)
+    scale = np.abs(blocks).max(-1, keepdims=True) / np.float32(127)
+    codes = np.rint(blocks / np.where(scale == 0, np.float32(1), scale)).clip(-127, 127)
+    return (codes.astype(np.float64) * scale).reshape(x.shape)
+
+
+def some(*shape: int) -> Array:
+    """Values of all sizes, a block of zeros among them."""
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal(shape) * 10.0 ** rng.uniform(-3, 3, (*shape[:-1], 1))
+    x[..., 32:64] = 0
+    return x.astype(np.float32)
+
+
+def recorded(weight: Packed, shape: tuple[int, ...]) -> lm.Graph:
+    cx = lm.Graph()
+    weight.product(cx.tensor(shape, name="x")).output("y")
+    return cx
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize("kind", RECORDED)
+def test_products_are_those_of_the_bytes(kind: str, rows: int) -> None:
+    blocks = blocks_of(kind, 77, 1024)
+    x = some(rows, 1024)
+    want = in_bytes(x) @ values_of(kind, blocks).T.astype(np.float64)
+    cx = recorded(packed(blocks), x.shape)
+    for backend in ("cpu", "reference"):
+        found = np.asarray(lm.compile(cx, backend=backend)({"x": x})["y"])
+        # K kinds take least values off again: what is left is as exact as what it was taken from.
+        size = in_bytes(np.abs(x)) @ np.abs(values_of(kind, blocks)).T.astype(np.float64)
+        np.testing.assert_array_less(np.abs(found - want), 1e-5 * size + 1e-30)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_take_any_shape(kind: str) -> None:
+    lm.manual_seed(1)
+    layer = lm.nn.Linear(256, 70)
+    lm.quantize(layer, kind)
+    layer.computing("int8")
+    values = layer.weight.numpy().T.astype(np.float64)
+    cx = lm.Graph()
+    layer(cx.tensor((2, cx.dim("n", 1, 9), 256), name="x")).output("y")
+    exe = lm.compile(cx)
+    for length in (1, 6):
+        x = some(2, length, 256)
+        want = in_bytes(x) @ values + layer.bias.numpy()
+        np.testing.assert_allclose(
+            exe({"x": x})["y"], want, rtol=1e-5, atol=1e-5 * np.abs(want).max()
+        )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_stays_so(value: float) -> None:
+    x = some(3, 256)
+    x[1, 100] = value
+    exe = lm.compile(recorded(packed(blocks_of("Q8_0", 8, 256)), x.shape))
+    assert np.isfinite(np.asarray(exe({"x": x})["y"])).all(-1).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q6_K"])
+def test_sums_of_dots_are_one_kernel(kind: str, rows: int) -> None:
+    """Bytes are read from memory and multiplied four at a time; no sums of blocks are stored."""
+    weight = packed(blocks_of(kind, 96, 2048))
+    cx = recorded(weight, (rows, 2048))
+    backend = registry.compiling("cpu")
+    kernels = lower_by_stages(cx.graph(), backend).program.kernels
+    found = [s.dot for k in kernels for s in k.statements() if isinstance(s, Contract)]
+    if UINT8_BY_INT8 in backend.target.dots:
+        assert UINT8_BY_INT8 in found
+    report = lm.compile(cx).memory_report()
+    assert report.arena_bytes <= rows * (2048 + 4 * 2048 // 8 + 4 * 96) + 4096
+    assert report.derived_bytes <= 96 * 2048 * 5 // 4 + 4096
+
+
+def test_who_takes_bytes_is_chosen() -> None:
+    lm.manual_seed(0)
+    model = lm.nn.Sequential(lm.nn.Linear(64, 32), lm.nn.Linear(32, 32))
+    lm.quantize(model, "q8_0", skip=["1.weight"])
+    with pytest.raises(DTypeError, match="compute_dtype: bool is neither a float nor int8"):
+        model.computing("bool")
+    x = some(5, 64)
+
+    def computed() -> Array:
+        cx = lm.Graph()
+        model(cx.tensor(x.shape, name="x")).output("y")
+        return np.asarray(lm.compile(cx)({"x": x})["y"])
+
+    floats, in_8_bits = computed(), in_bytes(x) @ model[0].weight.numpy().T.astype(np.float64)
+    model.computing("int8")
+    first = in_8_bits + model[0].bias.numpy()
+    want = first @ model[1].weight.numpy().T.astype(np.float64) + model[1].bias.numpy()
+    np.testing.assert_allclose(computed(), want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+    assert np.abs(floats - want).max() > 1e-4 * np.abs(want).max()
+
+
+def test_rows_of_no_whole_blocks_are_decoded() -> None:
+    lm.manual_seed(0)
+    layer = lm.nn.Linear(40, 8, bias=False)
+    lm.quantize(layer, "int8")
+    layer.computing(lm.int8)
+    x = some(5, 40)
+    cx = lm.Graph()
+    layer(cx.tensor(x.shape, name="x")).output("y")
+    want = x.astype(np.float64) @ layer.weight.numpy().T
+    np.testing.assert_allclose(
+        lm.compile(cx)({"x": x})["y"], want, rtol=1e-5, atol=1e-5 * np.abs(want).max()
+    )
