@@ -23,8 +23,17 @@ from luminal.expand.tiles import Elements, Position, Tiles
 from luminal.kernel.loops import SHORT_STEP
 from luminal.kernel.neighbours import word_offset
 from luminal.kernel.tile_ir import Load, Store
-from luminal.shape.expression import ONE, TRUE, ZERO, Expression, Symbol, const
-from luminal.shape.prove import simplify
+from luminal.shape.expression import (
+    ONE,
+    TRUE,
+    ZERO,
+    Expression,
+    Symbol,
+    all_of,
+    axis,
+    const,
+)
+from luminal.shape.prove import prove, simplify
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +294,8 @@ def _place(
         guard = simplify(guard, tiles.holds)
     if guard is not TRUE:
         guard = tiles.moved(guard, position)
-        if lanes is None and tiles.whole:
-            guard = simplify(guard, tuple(tiles.whole.values()))
+        if tiles.whole:
+            guard = _in_whole_tiles(tiles, guard, lanes)
         if lanes is None or not by_lane:
             masks.append(tiles.index.condition(guard) if lanes is None else lanes.mask(guard))
             guard = TRUE
@@ -294,3 +303,13 @@ def _place(
         masks.append(also)
     mask = tiles.b.both([mask for mask in masks if uniform(mask) != 1])
     return _Place(*tiles.reach(offset, position), mask, lanes, guard)
+
+
+def _in_whole_tiles(tiles: Tiles, guard: Expression, lanes: Lanes | None) -> Expression:
+    """What is left to ask where tiles end before their loops do: of lanes, what not all know."""
+    facts = tuple(tiles.whole.values())
+    if lanes is None:
+        return simplify(guard, facts)
+    any_lane = {lanes.axis: lanes.axis + axis("lane", lanes.count)}
+    parts = guard.args if guard.op == "and" else (guard,)
+    return all_of(part for part in parts if not prove(part.substitute(any_lane), facts))

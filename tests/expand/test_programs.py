@@ -91,6 +91,53 @@ def test_convolutions_in_two_versions(padding: int, stride: int) -> None:
     np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_depthwise_convolution_whose_rows_are_whole_tiles() -> None:
+    graph, width = lm.Graph(), 64
+    x, w = graph.tensor((1, 2, 9, width), name="x"), graph.weight((2, 1, 3, 3), name="w")
+    functional.conv2d(x, w, padding=1, groups=2).output("y")
+    rng = np.random.default_rng(0)
+    given, weight = (rng.standard_normal(s, np.float32) for s in ((1, 2, 9, width), (2, 1, 3, 3)))
+    with compared() as launches:
+        found = lm.compile(graph)({"x": given, "w": weight})["y"]
+    assert launches.count
+    wide = np.pad(given[0].astype(np.float64), [(0, 0), (1, 1), (1, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))
+    expected = np.einsum("cyxij,cij->cyx", windows, weight[:, 0])
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
+
+
+RAGGED = 70_001  # no chunk size divides it
+
+
+def test_a_ragged_sum_has_masks_in_its_tail_alone() -> None:
+    graph = lm.Graph()
+    graph.tensor((RAGGED,), name="x").sum().output("y")
+    text = Dump(graph.graph(), registry.find("cpu")).text("expanded")
+    kernel = next(k for k in text.split("kernel()") if f"[{RAGGED}]" in k)
+    loops = [part for part in re.split(r"\n +for ", kernel)[1:] if "= load b0" in part]
+    masks = [len(re.findall(r"= load b0.* if ", part)) for part in loops]
+    assert len(masks) == 2
+    assert (masks[0], masks[1]) == (0, 1)
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_ragged_reductions(is_dynamic: bool) -> None:
+    graph = lm.Graph()
+    x = graph.tensor((graph.dim("n", 1, 1 << 18) if is_dynamic else RAGGED,), name="x")
+    x.sum().output("sum")
+    x.amax().output("max")
+    given = np.random.default_rng(0).standard_normal(RAGGED, np.float32)
+    given[-1] = 9  # the last position of the last chunk counts
+    with compared() as launches:
+        executable = lm.compile(graph)
+        found = executable({"x": given})
+    assert launches.count
+    np.testing.assert_allclose(found["sum"], given.astype(np.float64).sum(), rtol=1e-4, atol=1e-2)
+    assert found["max"] == 9
+    given[RAGGED // 2] = np.nan
+    assert np.isnan(executable({"x": given})["max"])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
