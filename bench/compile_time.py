@@ -76,11 +76,11 @@ def _ratio(name: str, pairs: list[tuple[float, float]], target: float) -> Row:
 
 def _roll() -> Row:
     """Per 10,000 nodes of HLIR."""
-    graph, weights = decoder(96).graph(), registry.compiling("cpu").costs.weights
+    graph, costs = decoder(96).graph(), registry.compiling("cpu").costs
     count, times = len(graph.nodes()), []
     for _ in range(REPEATS):
         start = time.thread_time()
-        roll(graph, weights)
+        roll(graph, costs)
         times.append((time.thread_time() - start) * 10_000 / count)
     spread = (min(times), max(times))
     return Row("roll 10,000 nodes", statistics.median(times), 2, "s", spread, f"{count} nodes")

@@ -67,7 +67,7 @@ def lower_to_algebra(graph: Graph, backend: Backend) -> tuple[Graph, Lowered]:
     if config.get("LUMINAL_VERIFY"):
         hlir_verify.verify(graph)
     with tracing.span("roll"):
-        rolled = roll(pruned(graph), backend.costs.weights)
+        rolled = roll(pruned(graph), backend.costs)
     if config.get("LUMINAL_VERIFY") and rolled is not graph:
         hlir_verify.verify(rolled)
     with tracing.span("lower"):

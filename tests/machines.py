@@ -28,4 +28,3 @@ def vectors(bits: int, registers: int) -> Cpu:
 
 COSTS = vectors(512, 32).costs
 """Of one whose registers hold 16 floats."""
-WEIGHTS = COSTS.weights

@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from luminal.costs import Weights
+from luminal.costs import Costs
 from luminal.hlir.attributes import Body, LoopAttrs
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, copied, topological
 from luminal.hlir.ops import Node, Value
@@ -31,17 +31,17 @@ TRIED = 8  # places in the period where iterations may begin
 SAMPLE = LAGS + 1  # iterations looked at to choose that place
 
 
-def roll(graph: Graph, weights: Weights) -> Graph:
-    """`graph` with repeated layers as Loops; the same object if there are none. `weights`: of what
-    bodies would compute again.
+def roll(graph: Graph, costs: Costs) -> Graph:
+    """`graph` with repeated layers as Loops; the same object if there are none. `costs` say what
+    bodies compute again.
     """
-    sinks = _rolled(graph.sinks, weights, graph.nodes(), graph.trained)
+    sinks = _rolled(graph.sinks, costs, graph.nodes(), graph.trained)
     return graph if sinks is graph.sinks else replace(graph, sinks=tuple(sinks))
 
 
 def _rolled(
     sinks: Sequence[Sink],
-    weights: Weights,
+    costs: Costs,
     nodes: Sequence[Node] | None = None,
     trained: Set[Parameter] = frozenset(),
 ) -> Sequence[Sink]:
@@ -49,27 +49,27 @@ def _rolled(
     roots = [sink.value for sink in sinks]
     nodes = topological(roots) if nodes is None else nodes
     if any(node.op.name == "Loop" for node in nodes):
-        sinks = _with_rolled_bodies(nodes, sinks, weights)
+        sinks = _with_rolled_bodies(nodes, sinks, costs)
         roots = [sink.value for sink in sinks]
         nodes = topological(roots)
     for _ in range(REGIONS):
         if sum(node.op.group != "leaf" for node in nodes) <= SAVED:
             break
-        found = _once(Block.of(roots, weights, nodes, trained), sinks)
+        found = _once(Block.of(roots, costs, nodes, trained), sinks)
         if found is None:
             break
         sinks, roots = found, [sink.value for sink in found]
         nodes = topological(roots)
-    return _with_families(sinks, weights, nodes, trained)
+    return _with_families(sinks, costs, nodes, trained)
 
 
 def _with_families(
-    sinks: Sequence[Sink], weights: Weights, nodes: Sequence[Node], trained: Set[Parameter]
+    sinks: Sequence[Sink], costs: Costs, nodes: Sequence[Node], trained: Set[Parameter]
 ) -> Sequence[Sink]:
     """Loops over what is done alike to many States; the same sequence if there is no such thing."""
     if sum(isinstance(sink, Assign) for sink in sinks) < 2:
         return sinks
-    block = Block.of([sink.value for sink in sinks], weights, nodes, trained)
+    block = Block.of([sink.value for sink in sinks], costs, nodes, trained)
     for iterations in families(block, sinks):
         if (len(iterations) - 1) * len(iterations[0]) < ALIKE:
             break
@@ -78,18 +78,18 @@ def _with_families(
             continue
         here = [sink for sink in sinks if sink.value.node in block.number]
         loops = [sink for sink in sinks if sink.value.node not in block.number]
-        found = replaced(block, here, layers, partial(_shrunk, weights=weights), loops) or here
+        found = replaced(block, here, layers, partial(_shrunk, costs=costs), loops) or here
         if found is here:
             continue
         sinks = [*found, *loops]
         if any(s.value.node not in block.number and s.value.node.op.name != "Loop" for s in found):
             nodes = topological([sink.value for sink in sinks])
-            return _with_families(sinks, weights, nodes, trained)
+            return _with_families(sinks, costs, nodes, trained)
     return sinks
 
 
 def _with_rolled_bodies(
-    nodes: Sequence[Node], sinks: Sequence[Sink], weights: Weights
+    nodes: Sequence[Node], sinks: Sequence[Sink], costs: Costs
 ) -> Sequence[Sink]:
     """Rolls inside the Loops that are there already; they go on sharing bodies."""
     bodies: dict[Body, Body] = {}
@@ -99,7 +99,7 @@ def _with_rolled_bodies(
         attrs = node.attrs
         if isinstance(attrs, LoopAttrs):
             if attrs.body not in bodies:
-                bodies[attrs.body] = _shrunk(attrs.body, weights)
+                bodies[attrs.body] = _shrunk(attrs.body, costs)
             attrs = attrs._replace(body=bodies[attrs.body])
         if attrs != node.attrs or any(arg in values for arg in node.args):
             args = [values.get(arg, arg) for arg in node.args]
@@ -108,14 +108,14 @@ def _with_rolled_bodies(
     return [replace(s, value=values.get(s.value, s.value)) for s in sinks] if values else sinks
 
 
-def _shrunk(body: Body, weights: Weights) -> Body:
+def _shrunk(body: Body, costs: Costs) -> Body:
     """A Loop body with what repeats in it as Loops; one that updates a State stays as it is, since
     a State in two Loops at once would be copied.
     """
     if any(node.op.name == "Scatter" for node in topological(body.results)):
         return body
     sinks = [Output(value, str(k)) for k, value in enumerate(body.results)]
-    rolled = _rolled(sinks, weights)
+    rolled = _rolled(sinks, costs)
     return body if rolled is sinks else Body(body.arguments, tuple(s.value for s in rolled))
 
 
@@ -127,7 +127,7 @@ def _once(block: Block, sinks: Sequence[Sink]) -> list[Sink] | None:
             break
         layers = _layers(block, slices, run)
         if layers is not None and _is_worth(block, layers):
-            found = replaced(block, sinks, layers, partial(_shrunk, weights=block.weights))
+            found = replaced(block, sinks, layers, partial(_shrunk, costs=block.costs))
             if found is not None:
                 return found
     return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from types import FunctionType
 from typing import Any
 
-from luminal.costs import Weights
+from luminal.costs import Costs
 from luminal.hlir.attributes import Body, ConstantAttrs, CustomAttrs, LoopAttrs, ViewAttrs
 from luminal.hlir.graph import topological
 from luminal.hlir.ops import Node, Value
@@ -25,7 +25,7 @@ class Block:
     number: dict[Node, int]
     args: list[list[int]]  # numbers of the operands' nodes
     is_leaf: list[bool]  # Constants and Iotas are leaves, too, and slices that `roll` handed out
-    weights: Weights  # of operations, on the machine that Loops are for
+    costs: Costs  # on the machine that Loops are for
     kind: list[int] = field(default_factory=list)
     content: list[int] = field(default_factory=list)
     types: list[int] = field(default_factory=list)  # equal numbers: equal result types
@@ -35,7 +35,7 @@ class Block:
     def of(
         cls,
         roots: Sequence[Value],
-        weights: Weights,
+        costs: Costs,
         nodes: Sequence[Node] | None = None,
         trained: Set[Parameter] = frozenset(),
     ) -> Block:
@@ -44,7 +44,7 @@ class Block:
         number = dict(zip(nodes, range(len(nodes)), strict=True))
         args = [[number[arg.node] for arg in node.args] for node in nodes]
         is_leaf = [node.op.group == "leaf" or is_slice(node) for node in nodes]
-        block = cls(tuple(roots), nodes, number, args, is_leaf, weights, trained=trained)
+        block = cls(tuple(roots), nodes, number, args, is_leaf, costs, trained=trained)
         block._compare()
         return block
 

@@ -13,7 +13,7 @@ from luminal.hlir.attributes import Body, LoopAttrs, Shape
 from luminal.hlir.graph import Assign, Builder, Output, Sink, copied
 from luminal.hlir.ops import TensorType, Value
 from luminal.hlir.roll_block import Block, is_slice
-from luminal.hlir.roll_cost import Costs
+from luminal.hlir.roll_cost import Inlining
 from luminal.hlir.roll_kept import Place, handed_out
 from luminal.hlir.roll_match import Again, Carried, Fixed, Inner, Layers, Ref, Stream
 from luminal.hlir.state import Assignable
@@ -53,7 +53,7 @@ def replaced(
         return None
     demand = _demand(block, sinks, inside, late)
     again = _computed_again(block, layers, inside, demand)
-    loop = _Loop(block, layers, inside, demand, shrink, Costs(block.weights))
+    loop = _Loop(block, layers, inside, demand, shrink, Inlining(block.costs.weights))
     loop.build()
     for value in again:
         args = [loop.values.get(arg, arg) for arg in value.node.args]
@@ -165,7 +165,7 @@ class _Loop:
     inside: Mapping[int, Location]
     demand: _Demand
     shrink: Callable[[Body], Body]
-    costs: Costs
+    inlining: Inlining
     outer: Builder = field(default_factory=Builder)  # of all that depends on the Loop
     inner: Builder = field(default_factory=Builder)  # of the body
     streams: dict[Value | tuple[Value, ...], Value] = field(default_factory=dict)
@@ -344,7 +344,7 @@ class _Loop:
             top = stack[-1]
             if top in self.again:
                 stack.pop()
-            elif self.costs.is_load(top.node):
+            elif self.inlining.is_load(top.node):
                 self.again[top] = self.invariants[top] = self._argument(top.type)
             elif waiting := [arg for arg in top.node.args if arg not in self.again]:
                 stack += reversed(waiting)

@@ -9,7 +9,7 @@ from luminal.hlir.roll_block import Block, is_recorded_anew
 from luminal.hlir.roll_match import Again, Fixed, Inner, Iteration, Layers, Ref, Stream
 
 
-class Costs:
+class Inlining:
     """What values cost that are computed where they are used, as `select.fast` counts."""
 
     def __init__(self, weights: Weights) -> None:
@@ -51,7 +51,7 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
     """
     # What a body computes is computed in every run. Cheap values stay there all the same: outside
     # they would be stored once for each layer, and loaded again.
-    costs, first = Costs(block.weights), layers.iterations[0]
+    inlining, first = Inlining(block.costs.weights), layers.iterations[0]
     early: list[bool] = []
     users: list[list[int]] = [[] for _ in first]
     for m, (n, refs) in enumerate(zip(first, layers.refs, strict=True)):
@@ -68,7 +68,7 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
             node = block.nodes[first[m]]
             decoding[m] = any(decoding[user] for user in users[m]) or is_packed(node)
             # What is cheap stays for a reader that stays; what only the others read goes with them.
-            stays = decoding[m] or _widens(node) or not costs.is_load(node)
+            stays = decoding[m] or _widens(node) or not inlining.is_load(node)
             if not decoding[m] and (node.types[0].dtype.is_int or node.op.name == "Bitcast"):
                 # Bytes and scales that sums of dots cast are laid out for them, as they are.
                 stays = stays and not any(_widens(block.nodes[first[user]]) for user in users[m])

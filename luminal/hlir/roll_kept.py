@@ -5,19 +5,30 @@ Gradients read much of what the layers before them computed. A value that is che
 element, or a view) is computed again by its reader, unless what it is computed from, as far as that
 is not handed out anyway, is more bytes than itself: so the products that a matrix product sums over
 are never handed out, nor is any of a chain of activations but its beginning.
+
+What is large and made of little by short sums of products, as an attention's weights are of
+queries, keys and statistics of rows, is computed again, too: its reader may then do so a block at a
+time (`select/streams.py`), so that nobody stores it or what is computed of it alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from luminal.costs import Weights
+from luminal.costs import Costs, Weights
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.roll_block import Block, is_recorded_anew
 from luminal.hlir.roll_match import Carried, Inner, Layers
 from luminal.hlir.roll_runs import size_of
 
 CHAIN = 8  # loads: operations by element that cost about as much as storing and loading the result
+STREAMED = (
+    4  # values of its size that need not be stored: it, what it is made of, gradients of both
+)
+MOVES = (
+    3  # of a value that is stored: its lines come from memory before they go there, then to readers
+)
+SMALLER = 2  # times is what such a value is made of, at least
 Place = tuple[int, int]
 """(node m of the body, result): a value of every iteration."""
 
@@ -31,16 +42,19 @@ def handed_out(block: Block, layers: Layers, demanded: Iterable[Place]) -> set[P
     for m in reversed(range(len(first))):
         for place in [place for place in wanted if place[0] == m]:
             wanted.discard(place)
-            new = _beginnings(block.weights, first, layers, m, wanted | kept)
+            new = _beginnings(block.costs.weights, first, layers, m, wanted | kept)
             added = sum(_bytes(first[k], r) for k, r in new)
-            before = {(k, r) for k, r in new if k >= m}  # of the iteration before
             saved = _bytes(first[m], place[1]) - added
             is_free = not added or first[m].op.group == "view"
-            if is_cheap(first[m]) and (saved > 0 or (is_free and saved == 0)):
-                wanted |= new - before
-                kept |= before
-            else:
-                kept.add(place)
+            if not is_cheap(first[m]) or saved < 0 or (saved == 0 and not is_free):
+                little = _little(block.costs, first, layers, place, wanted | kept)
+                if little is None:
+                    kept.add(place)
+                    continue
+                new = little
+            before = {(k, r) for k, r in new if k >= m}  # of the iteration before
+            wanted |= new - before
+            kept |= before
     return kept
 
 
@@ -68,6 +82,37 @@ def _beginnings(
         weight += _weight(weights, first[k])
         stack += _operands(layers, k)
     return found if weight <= CHAIN * weights.load else operands
+
+
+def _little(
+    costs: Costs, first: Sequence[Node], layers: Layers, place: Place, known: set[Place]
+) -> set[Place] | None:
+    """What a place that leaves the caches is made of that is not known, through sums of products:
+    with what is known, so much smaller. None if it is not, or dear to compute from that.
+    """
+    size = _bytes(first[place[0]], place[1])
+    if STREAMED * size < costs.cache_bytes:
+        return None
+    found, seen, stack, flops = set[Place](), {place}, [place], 0
+    while stack:
+        top = m, _ = stack.pop()
+        node = first[m]
+        if top != place and SMALLER * _bytes(node, top[1]) <= size:
+            found.add(top)
+            continue
+        if node.op.group == "reduce":
+            flops += 2 * size_of(node.args[0].shape)
+        elif not is_cheap(node):
+            return None
+        operands = _operands(layers, m) - seen
+        if any(k >= m and SMALLER * _bytes(first[k], r) > size for k, r in operands):
+            return None  # it leads on into the iteration before
+        seen |= operands
+        stack += operands
+    made_of = sum(_bytes(first[k], r) for k, r in found)
+    moving = STREAMED * MOVES * size / costs.memory
+    is_soon = flops / costs.contraction_flops <= moving
+    return found - known if SMALLER * made_of <= size and is_soon else None
 
 
 def _weight(weights: Weights, node: Node) -> int:

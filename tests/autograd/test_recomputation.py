@@ -23,7 +23,7 @@ from luminal.hlir.roll import roll
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.nn import functional as F
 from luminal.program import selection_text
-from tests.machines import WEIGHTS
+from tests.machines import COSTS
 
 Array = np.ndarray[Any, Any]
 Wrap = Callable[[Any], Any]
@@ -41,7 +41,7 @@ def drawn(*shape: int, seed: int = 0) -> Array:
 
 
 def loops(graph: lm.Graph) -> list[Node]:
-    rolled = roll(pruned(graph.graph()), WEIGHTS)
+    rolled = roll(pruned(graph.graph()), COSTS)
     return [node for node in rolled.nodes() if isinstance(node.attrs, LoopAttrs)]
 
 

@@ -22,7 +22,7 @@ from luminal.hlir.verify import verify
 from luminal.shape import view as views
 from luminal.shape.expression import const
 from tests.long_share import mostly_long
-from tests.machines import WEIGHTS
+from tests.machines import COSTS
 
 WIDTH = 4
 LAYERS = 6
@@ -32,7 +32,7 @@ Run = tuple[dict[str, Any], dict[Any, Any]]
 
 def rolled(graph: Graph, **dims: int) -> list[Node]:
     """The graph's Loops after rolling, outermost ones only; the outcome is the same."""
-    made = roll(graph, WEIGHTS)
+    made = roll(graph, COSTS)
     if made is not graph:
         verify(made)
     rng = np.random.default_rng(0)
@@ -114,12 +114,12 @@ def test_small_graphs_and_graphs_without_layers_stay_the_same_object() -> None:
     linear(cx, x).output("y")
     graph = cx.graph()
     assert len(graph.nodes()) < 10
-    assert roll(graph, WEIGHTS) is graph
+    assert roll(graph, COSTS) is graph
     cx, x = start()
     layer(cx, x).output("y")
     graph = cx.graph()
-    assert roll(graph, WEIGHTS) is graph
-    assert roll(Graph(()), WEIGHTS) == Graph(())
+    assert roll(graph, COSTS) is graph
+    assert roll(Graph(()), COSTS) == Graph(())
 
 
 def test_chains_of_pointwise_operations_are_left_to_the_rules() -> None:
@@ -128,7 +128,7 @@ def test_chains_of_pointwise_operations_are_left_to_the_rules() -> None:
         x = x * 2.0 + 1.0
     x.output("y")
     graph = cx.graph()
-    assert roll(graph, WEIGHTS) is graph
+    assert roll(graph, COSTS) is graph
 
 
 def test_a_few_small_products_are_left_to_the_rules() -> None:
@@ -137,7 +137,7 @@ def test_a_few_small_products_are_left_to_the_rules() -> None:
         x = linear(cx, x)
     x.output("y")
     graph = cx.graph()
-    assert roll(graph, WEIGHTS) is graph
+    assert roll(graph, COSTS) is graph
 
 
 def cached(cx: lm.Graph, x: Tensor, *states: lm.State) -> Tensor:
@@ -159,7 +159,7 @@ def test_states_per_layer_are_streams_and_assigned_lists(count: int) -> None:
     (loop,) = rolled(cx.graph())
     found = [states_ for states_ in loop.attrs.assigned if states_ is not None]
     assert found == [tuple(own[k] for own in states) for k in range(count)]
-    assert not any(type(sink).__name__ == "Assign" for sink in roll(cx.graph(), WEIGHTS).sinks)
+    assert not any(type(sink).__name__ == "Assign" for sink in roll(cx.graph(), COSTS).sinks)
 
 
 def test_a_loop_that_only_updates_states_still_runs() -> None:
@@ -169,7 +169,7 @@ def test_a_loop_that_only_updates_states_still_runs() -> None:
     graph = cx.graph()
     (loop,) = rolled(graph)
     assert loop.attrs.trips.value == LAYERS - 1  # of the last layer only the State is needed
-    assert [sink.hidden for sink in roll(graph, WEIGHTS).sinks if isinstance(sink, Output)] in (
+    assert [sink.hidden for sink in roll(graph, COSTS).sinks if isinstance(sink, Output)] in (
         [],
         [True],
     )
@@ -436,7 +436,7 @@ def test_thousands_of_nodes_roll_in_no_time() -> None:
         times = []
         for _ in range(3):  # other processes and the garbage collector disturb some
             began = time.thread_time()
-            made = roll(graph, WEIGHTS)
+            made = roll(graph, COSTS)
             times.append(time.thread_time() - began)
         seconds[len(graph.nodes())] = min(times)
         assert len(made.nodes()) < len(graph.nodes()) / 8

@@ -17,7 +17,7 @@ from luminal.hlir.prune import pruned
 from luminal.hlir.roll import roll
 from luminal.hlir.verify import verify
 from luminal.models.llama import Llama, LlamaConfig
-from tests.machines import WEIGHTS
+from tests.machines import COSTS
 
 F = nn.functional
 VOCABULARY, LENGTH, BATCH = 16, 6, 2
@@ -54,7 +54,7 @@ def test_a_rolled_step_does_what_the_step_does(clip_norm: float | None) -> None:
     model = decoder(5)
     twin = copy.deepcopy(model)
     graph = pruned(step_of(model, clip_norm).graph())
-    rolled = roll(pruned(step_of(twin, clip_norm).graph()), WEIGHTS)
+    rolled = roll(pruned(step_of(twin, clip_norm).graph()), COSTS)
     verify(rolled)
     assert all(node.attrs.trips.value == 5 for node in loops(rolled))
     for _ in range(2):
@@ -77,7 +77,7 @@ def test_only_small_values_leave_the_layers() -> None:
     """No product that a matrix product sums over, no view of one; of the gradients, the weights'
     own shapes. The longest value is then a layer's widest activation, or a weight.
     """
-    rolled = roll(pruned(step_of(decoder(6), 1.0).graph()), WEIGHTS)
+    rolled = roll(pruned(step_of(decoder(6), 1.0).graph()), COSTS)
     widest = BATCH * LENGTH * 12
     for node in loops(rolled):
         for result in node.types[node.attrs.carried :]:
@@ -86,7 +86,7 @@ def test_only_small_values_leave_the_layers() -> None:
 
 def test_of_a_gated_layer_only_gate_and_other_factor_leave() -> None:
     """Not the sigmoid, nor its product with the gate: both are computed again from the gate."""
-    forward = loops(roll(pruned(step_of(decoder(6)).graph()), WEIGHTS))[0]
+    forward = loops(roll(pruned(step_of(decoder(6)).graph()), COSTS))[0]
     extents = [[n.value for n in r.shape[1:]] for r in forward.types[forward.attrs.carried :]]
     assert sum(shape[-1] == 12 for shape in extents) == 2
 
@@ -114,7 +114,7 @@ def residual(layers: int, trained: bool) -> lm.Graph:
 @pytest.mark.parametrize("trained", [True, False], ids=["trained", "gradients alone"])
 def test_no_product_passes_between_loops(trained: bool) -> None:
     """Neither the view of a carried value or of Weights that a product reads, nor the product."""
-    rolled = roll(pruned(residual(8, trained).graph()), WEIGHTS)
+    rolled = roll(pruned(residual(8, trained).graph()), COSTS)
     assert len(loops(rolled)) >= 2
     for node in loops(rolled):
         body = node.attrs.body
@@ -124,7 +124,7 @@ def test_no_product_passes_between_loops(trained: bool) -> None:
 
 def test_slices_are_walked_backwards_not_copied() -> None:
     cx = step_of(decoder(6))
-    backward = loops(roll(pruned(cx.graph()), WEIGHTS))[-1]
+    backward = loops(roll(pruned(cx.graph()), COSTS))[-1]
     _, streams, _ = backward.attrs.split(backward.args)
     lists = [s for s, count in zip(streams, backward.attrs.streams, strict=True) if count]
     assert all(value.node.op.group == "leaf" for values in lists for value in values)
@@ -159,7 +159,7 @@ def test_states_with_one_formula_are_one_loop_each_kind() -> None:
             cx.assign(mean, moved)
             cx.assign(weight, weight - moved / (moved * moved + 1).sqrt())
             states += [mean.state, weight.state]
-    rolled = roll(cx.graph(), WEIGHTS)
+    rolled = roll(cx.graph(), COSTS)
     verify(rolled)
     assert [node.attrs.trips.value for node in loops(rolled)] == [6, 6, 6]
     rng = np.random.default_rng(0)
