@@ -30,7 +30,8 @@ TOKENS = 200
 COMPILES = 3  # processes, each with an empty cache and then with the one it has filled
 
 THIN = LlamaConfig(2048, 5632, 2, 32, 4, 64, 2048, 2048)  # two layers of 1.1B's 22
-KINDS = {"bf16": (1.2, 1.0)}  # of weights in GGUF: what prompts and single tokens should reach
+# Of weights in GGUF: what prompts and single tokens should reach.
+KINDS = {"bf16": (1.2, 1.0), "q8_0": (2.2, 1.3), "q4_0": (1.3, 1.25)}
 CONTEXT = 300
 WORKS = Work(128, 0), Work(1, 128)
 BLOCKS = 6
@@ -114,7 +115,8 @@ def _thin() -> Rows:
 
 
 def _beside_llama_cpp(file: Path, targets: tuple[float, ...]) -> Rows:
-    model = decoder_of(load_checkpoint(file, keep_quantized=file.stem != "bf16"))
+    packed = file.stem != "bf16"  # which llama.cpp multiplies by bytes
+    model = decoder_of(load_checkpoint(file, keep_quantized=packed), "int8" if packed else None)
     threads = config.get("LUMINAL_THREADS")
     spec = {"path": str(file), "threads": threads, "context": CONTEXT}
     with Peer("llama.cpp", spec) as peer:
