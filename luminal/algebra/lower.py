@@ -19,9 +19,11 @@ from luminal.algebra.axes import Atom, Dimension
 from luminal.algebra.frames import linear, spread
 from luminal.algebra.index_form import index_form
 from luminal.algebra.ranges import Ranges
+from luminal.algebra.reductions import without_points
 from luminal.algebra.terms import Axes, Frame, Literal, OpaqueAttrs, Term, Terms, term_order
 from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph, Sink, topological
+from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import OPS, Node, Value
 from luminal.hlir.state import Parameter
 from luminal.shape.arithmetic import CACHE
@@ -353,7 +355,8 @@ class _Lowering:
         """A reduction; it stays one along an axis that the operand lacks (a broadcast)."""
         edge = self.edges[node][0]
         x = self.term(edge)
-        bound = self.named(edge.frame)[node.attrs.axis]
+        monoid = REDUCTIONS[node.op.name]
+        bound, x = without_points(self.terms, self.named(edge.frame)[node.attrs.axis], x, monoid)
         return self.terms.reduce(node.op.name, bound, x)
 
     def gather(self, node: Node) -> Term:

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from luminal.algebra.frames import upper
-from luminal.algebra.terms import Axes, Term, Terms
-from luminal.hlir.monoid import Monoid
-from luminal.shape.expression import TRUE, Expression, Symbol, axis, ceil_div
+from luminal.algebra.terms import Axes, Index, Literal, Term, Terms
+from luminal.hlir.monoid import SUM, Monoid
+from luminal.shape.expression import TRUE, Expression, Symbol, all_of, axis, ceil_div, const
 
 
 def around(inner: Collection[Symbol], outer: Axes) -> Axes | None:
@@ -72,6 +72,51 @@ def cut(along: Symbol, size: int, number: int | None = None) -> Cut:
     own = size if number is None else number
     chunk = axis(f"{along.name}.chunk{own}", ceil_div(along.extent, size))
     return Cut(along, chunk, axis(f"{along.name}.in{own}", size))
+
+
+def without_points(terms: Terms, bound: Axes, x: Term, monoid: Monoid) -> tuple[Axes, Term]:
+    """The axes that a reduction of x over `bound` walks, and what it reduces: not those of which a
+    mask leaves one position, as in `Select(a == i + 2 & rest, x, empty)`. There x is read.
+
+    Transposed views are full of these: the gradient of one element that was read is such a sum.
+    """
+    if x.op != "Select" or not isinstance(x.args[0], Index) or not isinstance(x.args[2], Literal):
+        return bound, x
+    if x.args[2].value != monoid.identity(x.dtype):
+        return bound, x
+    condition, walked, found = x.args[0].attrs, [*bound], x.args[1]
+    for a in bound:
+        position = _only_position(condition, a, walked)
+        if position is not None:
+            assert a.extent is not None
+            walked.remove(a)
+            there = {a: position}
+            inside = (const(-1) < position, position < a.extent)
+            condition = all_of((condition.substitute(there), *inside))
+            found = terms.at(found, there)
+    if len(walked) == len(bound):
+        return bound, x
+    found = only_inside(terms, condition, found, monoid)
+    if not walked and monoid is SUM and x.dtype.is_float:  # -0 among others sums up to 0
+        found = terms.pointwise("Add", (found, x.args[2]), x.dtype)
+    return tuple(walked), found
+
+
+def _only_position(condition: Expression, a: Symbol, walked: Iterable[Symbol]) -> Expression | None:
+    """Where alone on `a` the condition may hold, if a bound from below is one from above: the same
+    on all axes that are walked.
+    """
+    bounds: dict[int, list[Expression]] = {1: [], -1: []}
+    for part in condition.args if condition.op == "and" else (condition,):
+        if part.op in ("eq", "le", "lt"):
+            low, high = part.args
+            slack = high - low - (part.op == "lt")  # at least 0 where it holds
+            factor = slack.coefficient(a)
+            if factor is not None and factor.is_const and factor.value in bounds:
+                bound = a - slack * factor
+                for sign in (1, -1) if part.op == "eq" else (factor.value,):
+                    bounds[sign] += [bound] if bound.symbols().isdisjoint(walked) else []
+    return next((bound for bound in bounds[1] if bound in bounds[-1]), None)
 
 
 def only_inside(terms: Terms, inside: Expression, x: Term, monoid: Monoid) -> Term:

@@ -7,11 +7,19 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from luminal.algebra.reductions import around, cut, longest, may_leave, only_inside
+from luminal.algebra.evaluate import Evaluator
+from luminal.algebra.reductions import (
+    around,
+    cut,
+    longest,
+    may_leave,
+    only_inside,
+    without_points,
+)
 from luminal.algebra.terms import Terms
-from luminal.dtypes import float32
+from luminal.dtypes import float32, int64
 from luminal.hlir.monoid import MAXIMUM, SUM, Monoid
-from luminal.shape.expression import TRUE, Symbol, axis, symbol
+from luminal.shape.expression import TRUE, Expression, Symbol, all_of, axis, const, symbol
 
 A, B, C = axis("a", 2), axis("b", 3), axis("c", 5)
 X = np.random.default_rng(0).integers(-9, 9, (2, 3, 5))
@@ -84,3 +92,46 @@ def test_outside_stands_what_adds_nothing(monoid: Monoid) -> None:
     condition, then, other = masked.args
     assert (masked.op, condition.attrs, then) == ("Select", A < 1, x)
     assert other.attrs.data == monoid.identity_bytes(float32)
+
+
+POINTS = [
+    (C.eq(3), (C,), ()),
+    (all_of((const(2).eq(C), A < B)), (C,), ()),
+    (all_of((C.eq(B + 1), B.eq(A))), (B, C), ()),
+    ((A + C).eq(4), (C,), ()),  # on which side of the other axis it stands
+    (C.eq(B + 4), (C,), ()),  # outside for most B
+    (C.eq(A * 7 - 2), (C,), ()),
+    (C.eq(B), (B, C), (B, C)),  # one of two walked axes: neither is known
+    ((C * 2).eq(B), (C,), (C,)),  # every other: not one position
+    (C < 3, (C,), (C,)),
+    (all_of((A + 1 <= C, C < A + 2)), (C,), ()),
+    (all_of((A + 1 <= C, C < A + 3)), (C,), (C,)),  # two positions
+    (all_of((A <= C, B >= C)), (C,), (C,)),
+]
+
+
+@pytest.mark.parametrize("monoid", [SUM, MAXIMUM], ids=lambda monoid: monoid.combine)
+@pytest.mark.parametrize(("condition", "bound", "left"), POINTS, ids=str)
+def test_what_a_mask_fixes_is_read_not_walked(
+    condition: Expression, bound: tuple[Symbol, ...], left: tuple[Symbol, ...], monoid: Monoid
+) -> None:
+    terms = Terms()
+    x = terms.index(A * 100 + B * 10 + C + 1, int64)
+    nothing = terms.literal(monoid.identity_bytes(int64), int64)
+    masked = terms.pointwise("Select", (terms.boolean(condition), x, nothing), int64)
+    walked, found = without_points(terms, bound, masked, monoid)
+    assert walked == left
+    evaluator = Evaluator({}, {}, wide=False)
+    frame = tuple((a,) for a in (A, B, C) if a not in bound)
+    want = evaluator.tensor(terms.reduce(monoid.reduction, bound, masked), frame)
+    got = evaluator.tensor(terms.reduce(monoid.reduction, walked, found), frame)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_sum_of_minus_zero_is_zero() -> None:
+    terms = Terms()
+    data = np.array(-0.0, np.float32)
+    masked = only_inside(terms, C.eq(3), terms.literal(data.tobytes(), float32), SUM)
+    walked, found = without_points(terms, (C,), masked, SUM)
+    assert not walked
+    assert not np.signbit(Evaluator({}, {}, wide=False).value(found))
