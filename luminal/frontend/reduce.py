@@ -16,6 +16,8 @@ from luminal.shape.expression import Expression, const, product_of
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
+LAST_I32 = (1 << 31) - 1
+
 Dims: TypeAlias = int | Sequence[int] | None
 Reduction: TypeAlias = Callable[[Any, Any, bool], Any]
 
@@ -166,8 +168,11 @@ def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     if x.dtype.is_float:
         hit = hit | (x != x)
     last = x.extents[axis] - 1
-    from_end = sub(last, x.graph.iota(x.extents, axis))
-    return sub(last, _reduced(where(hit, from_end, 0), "max", (axis,), keepdim))
+    # Twice as many positions to a vector where 32 bits hold them all.
+    positions = dtypes.int32 if last.interval.at_most(LAST_I32) else dtypes.int64
+    from_end = sub(last, x.graph.iota(x.extents, axis, positions))
+    found = _reduced(where(hit, from_end, 0), "max", (axis,), keepdim)
+    return sub(last, found.cast(dtypes.int64))
 
 
 @numpy_names

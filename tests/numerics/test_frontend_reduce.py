@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+import luminal as lm
 from luminal.errors import ShapeError
+from luminal.hlir.printer import to_text
 from tests.numerics.recording import close, run
 
 rng = np.random.default_rng(0)
@@ -96,6 +98,16 @@ def test_symbolic_extents() -> None:
 # --- extremes -------------------------------------------------------------------------------------
 
 TIES = np.array([[1, 3, 3, 0], [np.nan, 7, np.nan, 9], [-0.0, 0.0, -1, 0.0]], np.float32)
+
+
+@pytest.mark.parametrize(("length", "dtype"), [(1 << 31, "i32"), ((1 << 31) + 1, "i64")])
+def test_argmax_looks_for_positions_that_fit(length: int, dtype: str) -> None:
+    graph = lm.Graph()
+    found = graph.tensor((2, length), name="x").argmax(1)
+    found.output("y")
+    greatest = [line for line in to_text(graph.graph()).splitlines() if " = Max" in line]
+    assert greatest[-1].count(dtype) == 1
+    assert found.dtype is lm.int64
 
 
 @pytest.mark.parametrize("keep", [False, True])
