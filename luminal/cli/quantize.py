@@ -1,16 +1,13 @@
-"""`luminal quantize`: a model's matrices packed in fewer bits, in a GGUF file."""
+"""`luminal quantize`: a model's matrices packed in fewer bits, in files of either kind."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from luminal.cli.console import console, progress
 from luminal.errors import InputError
-
-FEW = 3  # names in a line
 
 
 def command(
@@ -34,7 +31,7 @@ def command(
     ] = False,
 ) -> None:
     """Pack the matrices of the model in IN as OUT, and tell bytes and errors."""
-    from luminal.loaders.ggml.mixes import CHOICES
+    from luminal.loaders.ggml.mixes import CHOICES, few_of
     from luminal.models.conversion import Written, convert
     from luminal.nn.quantization import PackedWeight, QuantizationReport
 
@@ -65,12 +62,6 @@ def command(
     found = QuantizationReport(kind, tuple(rows), kept)
     console().print(str(found) if report else found.total, soft_wrap=True)
     if wide:
-        console().print(_left(wide, kept), soft_wrap=True)
-
-
-def _left(names: list[str], kept: Mapping[str, str]) -> str:
-    """One line, with names where they are few."""
-    shown = [f"{name}: {kept[name]}" for name in names[:FEW]]
-    further = [f"and {len(names) - FEW} more"] if len(names) > FEW else []
-    many = "1 matrix" if len(names) == 1 else f"{len(names)} matrices"
-    return f"not packed: {many} ({'; '.join([*shown, *further])})"
+        many = "1 matrix" if len(wide) == 1 else f"{len(wide)} matrices"
+        reasons = few_of({name: kept[name] for name in wide})
+        console().print(f"not packed: {many} ({reasons})", soft_wrap=True)

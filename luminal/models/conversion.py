@@ -15,7 +15,7 @@ import numpy as np
 
 from luminal.errors import InputError
 from luminal.loaders.checkpoint import Checkpoint, load_checkpoint, locate
-from luminal.loaders.ggml.mixes import CHOICES, MIXES, types_of, why_not
+from luminal.loaders.ggml.mixes import CHOICES, MIXES, few_of, types_of, why_not
 from luminal.loaders.ggml.named_blocks import METHOD, named, with_blocks
 from luminal.loaders.ggml.quantize import quantized
 from luminal.loaders.ggml.types import BLOCKS, PLAIN
@@ -38,7 +38,6 @@ _FILE_TYPES = {
 }  # fmt: skip
 """`general.file_type` by the mix, or the type of most weights."""
 _WEIGHTS = "model.safetensors"
-FEW = 3  # names in an error
 _OTHER_FILES = (".bin", ".onnx", ".pt", ".pth")
 
 
@@ -154,14 +153,21 @@ def _all_stored(
     tensors: Mapping[str, Array | StoredTensor],
     kind: str | None,
     told: Told | None,
+    stay: Mapping[str, Array] | None = None,
 ) -> dict[str, StoredTensor]:
-    """The tensors of a GGUF file, one after the other."""
+    """The tensors of a GGUF file, one after the other. `stay`: others, of which it is told."""
     if kind is None or kind in PLAIN:
         return {name: _stored(name, _values(each), kind) for name, each in tensors.items()}
     rows = {name: each.shape[-1] for name, each in tensors.items() if len(each.shape) > 1}
     types = types_of(kind, rows)
     found: dict[str, StoredTensor] = {}
-    reasons: dict[str, str] = {}
+    stay = stay or {}
+    count = len(tensors) + len(stay)
+    reasons = dict.fromkeys(stay, "is no matrix of floats")
+    for name, array in stay.items():
+        if told is not None:
+            same = StoredTensor(array.dtype.name, array.shape, array)
+            told(Written(name, array, array.nbytes, same, reasons[name], count))
     for name, each in tensors.items():
         array, kept = _values(each), _refusal(name, each, types)
         if kept is None:
@@ -175,10 +181,9 @@ def _all_stored(
         found[name] = stored
         if told is not None:
             before = each.data if isinstance(each, StoredTensor) else each
-            told(Written(name, array, before.nbytes, stored, kept, len(tensors)))
+            told(Written(name, array, before.nbytes, stored, kept, count))
     if not any(each.kind in types.values() for each in found.values()):
-        few = dict([*reasons.items()][:FEW])
-        raise InputError(f"{path}: nothing in it can be {kind.lower()}: {few}")
+        raise InputError(f"{path}: nothing in it can be {kind.lower()}: {few_of(reasons)}")
     return found
 
 
@@ -224,15 +229,14 @@ def _most(tensors: Mapping[str, StoredTensor]) -> str:
 def _in_kind(
     path: Path, tensors: Mapping[str, Array], kind: str | None, told: Told | None
 ) -> dict[str, Array]:
-    """Arrays of files of plain arrays. Those of more dims than a matrix, whose last one need not be
-    what is summed over, stay.
+    """Arrays of files of plain arrays. What is no float stays, and what has more dims than a
+    matrix, whose last one need not be what is summed over.
     """
     if kind is None or kind in PLAIN:
         return {name: _cast(name, array, kind) for name, array in tensors.items()}
-    flat = {name: array for name, array in tensors.items() if array.ndim < 3}
-    found = dict(tensors)
-    for name, stored in _all_stored(path, flat, kind, told).items():
-        del found[name]
+    flat = {n: each for n, each in tensors.items() if each.ndim < 3 and each.dtype in _FLOATS}
+    found = {name: array for name, array in tensors.items() if name not in flat}
+    for name, stored in _all_stored(path, flat, kind, told, dict(found)).items():
         key, data = named(name, stored.data) if stored.kind in BLOCKS else (name, stored.data)
         found[key] = data
     return found

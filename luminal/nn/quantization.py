@@ -22,8 +22,8 @@ from luminal.frontend.handle import Array
 from luminal.frontend.packed import Format, Packed
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import Parameter
-from luminal.loaders.ggml.fitting import inverse
-from luminal.loaders.ggml.mixes import CHOICES, types_of, why_not
+from luminal.loaders.ggml.fitting import inverse, lasting
+from luminal.loaders.ggml.mixes import CHOICES, few_of, types_of, why_not
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.ggml.quantize import QUANTIZERS, beyond, quantized
 from luminal.loaders.ggml.types import BLOCKS
@@ -163,7 +163,7 @@ def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> 
         nbytes = values.nbytes, found.nbytes
         weights.append(PackedWeight.of(name, found.kind, values, found.numpy(), nbytes))
     if not made:
-        raise InputError(f"quantize: nothing of this module can be {kind}: {kept}")
+        raise InputError(f"quantize: nothing of this module can be {kind}: {few_of(kept)}")
     module.exchange(made)
     return QuantizationReport(kind, tuple(weights), kept)
 
@@ -237,7 +237,7 @@ def _int4(name: str, values: Array) -> Packed:
     grouped = values.reshape(len(values), -1, GROUP)
     at = np.abs(grouped).argmax(-1)[..., None]
     with np.errstate(over="ignore"):
-        scales = (np.take_along_axis(grouped, at, -1) / np.float32(-8)).astype(np.float16)
+        scales = lasting(np.take_along_axis(grouped, at, -1) / np.float32(-8)).astype(np.float16)
     if not np.isfinite(scales).all():
         raise beyond(name, values, "int4", "groups have half-precision ones, at most 65504")
     codes = np.clip(np.rint(grouped * inverse(scales.astype(np.float32))) + 8, 0, 15)

@@ -20,6 +20,7 @@ from luminal.errors import InputError, LoadError
 from luminal.frontend.packed import Packed
 from luminal.loaders.checkpoint import load_checkpoint, read_tokenizer
 from luminal.loaders.ggml.k_quantizers import QUANTIZERS as FITTED
+from luminal.loaders.ggml.named_blocks import with_blocks
 from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
 from luminal.loaders.ggml.types import BLOCKS
 from luminal.loaders.gguf import StoredTensor, read_gguf
@@ -436,9 +437,33 @@ class TestQuantizeCommand:
         found = quantize(source, target, "--type", "q8_0")
         assert found.exit_code != 0
         told = str(found.exception)
-        assert "a.safetensors: nothing in it can be q8_0: {" in told
-        assert "'w': 'its rows of 40 are no whole blocks of 32'" in told
+        assert "a.safetensors: nothing in it can be q8_0: b: is no matrix of floats; w:" in told
+        assert told.endswith("w: its rows of 40 are no whole blocks of 32")
         assert not target.exists()
+
+    def test_all_arrays_of_a_file_are_packed_or_told(self, tmp_path: Path) -> None:
+        """Also those of other dims and dtypes, and those without elements."""
+        source, target = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+        stay = {
+            "s": np.array([True, False]),
+            "n": np.arange(64, dtype=np.int64).reshape(2, 32),
+            "d": np.ones((2, 3, 32), np.float32),
+        }
+        packed = {"w": np.ones((2, 64), np.float32), "z": np.zeros((0, 64), np.float32)}
+        lm.save(source, {**stay, **packed})
+        told = quantize(source, target, "--type", "q4_0", "--report").output
+        assert "2 weights as q4_0" in told
+        for name, dtype in (("s", "bool"), ("n", "int64"), ("d", "float32")):
+            assert f"kept {name}: is no matrix of floats; is {dtype}\n" in told
+        assert "not packed: 2 matrices (" in told
+        found = with_blocks(lm.load(target), False, target)
+        assert {*found} == {*stay, *packed}
+        for name, array in {**stay, **packed}.items():
+            assert found[name].dtype == array.dtype
+            np.testing.assert_array_equal(found[name], array)
+        lm.save(source, stay)
+        refused = str(quantize(source, tmp_path / "c.safetensors", "--type", "q4_0").exception)
+        assert all(f"{name}: is no matrix of floats" in refused for name in stay)
 
     def test_bytes_of_what_is_packed_are_its_own(self, tmp_path: Path) -> None:
         values = np.random.default_rng(0).standard_normal((4, 256)).astype(np.float32)

@@ -19,6 +19,25 @@ Levels = Callable[[Array], Array]
 """Rounds values in units of a scale to what codes can stand for."""
 
 
+SMALL = np.finfo(np.float16).tiny
+"""Below it half precision has ever fewer bits, and 0 at last."""
+
+
+def rounded_down(numbers: Array) -> Array:
+    """Half-precision numbers that are not greater, as float32."""
+    found = numbers.astype(np.float16)
+    lower = np.nextafter(found, np.float16(-np.inf))
+    return np.where(found.astype(np.float32) > numbers, lower, found).astype(np.float32)
+
+
+def lasting(scale: Array) -> Array:
+    """Scales that half precision keeps to 2 ** -11 of them: small ones are the next of its numbers
+    of no less size, with which codes reach the greatest value.
+    """
+    away = np.copysign(rounded_down(-np.abs(scale)), scale)
+    return np.where(np.abs(scale) < SMALL, away, scale)
+
+
 def inverse(scale: Array) -> Array:
     """1 / scale, and 0 where that or the scale is no normal number: then codes are 0."""
     is_tiny = np.abs(scale) < np.finfo(np.float32).tiny

@@ -19,6 +19,7 @@ from luminal.loaders.ggml.fitting import (
     fitted_from_least,
     greatest,
     inverse,
+    lasting,
 )
 from luminal.loaders.ggml.k_quants import TYPES
 from luminal.loaders.mapped import Array
@@ -34,7 +35,7 @@ def _around(half: int) -> list[float]:
 
 def _halved(scale: Array) -> tuple[Array, Array]:
     """Scales as they are stored, and as they are read."""
-    stored = scale.astype(np.float16)
+    stored = lasting(scale).astype(np.float16)
     return stored, stored.astype(np.float32)
 
 
@@ -55,18 +56,30 @@ def _from_least(
     split = values.reshape(len(values), groups, -1)
     top = (1 << bits) - 1
     ends = [*np.linspace(top - 0.75, top + 1, _TRIES)]
-    fits = [each[..., 0] for each in fitted_from_least(split, top, ends)]
-    most = np.float32((1 << scale_bits) - 1)
-    stored, read, numbers = [], [], []
-    for each in fits:
-        half, scale = _halved(each.max(1, keepdims=True) / most)
-        number = np.rint(each * inverse(scale)).clip(0, most)
-        stored.append(half[:, 0])
-        read.append((scale * number)[..., None])
-        numbers.append(number.astype(np.uint8))
-    codes = np.rint((split + read[1]) * inverse(read[0])).clip(0, top)
+    scale, least = fitted_from_least(split, top, ends)
+    scale_numbers, half, scale = _numbered(scale, scale_bits)
+    least = _best_least(split, _codes(split, scale, least, top) * scale)
+    least_numbers, half_least, least = _numbered(least, scale_bits)
+    codes = _codes(split, scale, least, top)
     codes = codes.reshape(len(values), -1).astype(np.uint8)
-    return codes, numbers[0], numbers[1], stored[0], stored[1]
+    return codes, scale_numbers, least_numbers, half, half_least
+
+
+def _codes(groups: Array, scale: Array, least: Array, top: int) -> Array:
+    return np.rint((groups + least) * inverse(scale)).clip(0, top)
+
+
+def _best_least(groups: Array, turned: Array) -> Array:
+    """For values as their codes' multiples of the scale."""
+    return (turned - groups).mean(-1, keepdims=True).clip(0, None)
+
+
+def _numbered(numbers: Array, bits: int) -> tuple[Array, Array, Array]:
+    """Of numbers (blocks, groups, 1) the groups' integers, the block's scale, and what is read."""
+    most = np.float32((1 << bits) - 1)
+    stored, scale = _halved(numbers[..., 0].max(1, keepdims=True) / most)
+    found = np.rint(numbers[..., 0] * inverse(scale)).clip(0, most)
+    return found.astype(np.uint8), stored[:, 0], (scale * found)[..., None]
 
 
 def _record(kind: str, **fields: Array) -> Array:
@@ -119,13 +132,22 @@ def _uneven_codes(turned: Array) -> Array:
 
 
 def _iq4(values: Array) -> Array:
-    """The greatest value is tried as the greatest level of either side."""
+    """The greatest value is tried as the greatest level of either side. No level is 0: of small
+    scales the next one above is not always better than the nearest, which may be 0.
+    """
     ends = (e * f for e in (simple.UNEVEN[0], simple.UNEVEN[-1]) for f in np.linspace(0.9, 1.1, 7))
+    unit = inverse(greatest(values))
     scales = fitted(values, lambda turned: simple.UNEVEN[_uneven_codes(turned)], [*ends])
     found = np.zeros(len(values), simple.TYPES["IQ4_NL"].record)
-    stored, scale = _halved(scales)
-    codes = _uneven_codes(values * inverse(scale)).astype(np.uint8)
-    found["scale"], found["codes"] = stored[:, 0], packed_fields(codes, 4, 16)
+    found["scale"], best = scales[:, 0], np.full_like(scales, np.inf)
+    for stored in (scales.astype(np.float16), lasting(scales).astype(np.float16)):
+        scale = stored.astype(np.float32)
+        codes = _uneven_codes(values * inverse(scale)).astype(np.uint8)
+        error = np.square((values - scale * simple.UNEVEN[codes]) * unit).sum(-1, keepdims=True)
+        is_better = error < best
+        best = np.where(is_better, error, best)
+        found["scale"] = np.where(is_better, stored, found["scale"][:, None])[:, 0]
+        found["codes"] = np.where(is_better, packed_fields(codes, 4, 16), found["codes"])
     return found
 
 

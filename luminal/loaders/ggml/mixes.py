@@ -71,3 +71,10 @@ def why_not(name: str, length: int, size: int = 32) -> str:
     if _ROUTER.search(name):
         return "chooses experts"
     return f"its rows of {length} are no whole blocks of {size}"
+
+
+def few_of(reasons: Mapping[str, str], few: int = 3) -> str:
+    """Of names and why they are not packed, in a line."""
+    shown = [f"{name}: {why}" for name, why in [*reasons.items()][:few]]
+    further = [f"and {len(reasons) - few} more"] if len(reasons) > few else []
+    return "; ".join([*shown, *further])

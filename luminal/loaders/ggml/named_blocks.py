@@ -25,7 +25,8 @@ _NAME = re.compile(rf"(.+)\.({'|'.join(RECORDED).lower()})\.blocks")
 def named(name: str, blocks: Array) -> tuple[str, Array]:
     """The name and the bytes (..., blocks, bytes) of an array of records (..., blocks)."""
     data = np.ascontiguousarray(blocks).view(np.uint8)
-    return f"{name}.{kind_of(blocks).lower()}.blocks", data.reshape(*blocks.shape, -1)
+    shape = *blocks.shape, blocks.itemsize  # also of no elements
+    return f"{name}.{kind_of(blocks).lower()}.blocks", data.reshape(shape)
 
 
 def with_blocks(arrays: Mapping[str, Array], keep: bool, source: object) -> dict[str, Array]:

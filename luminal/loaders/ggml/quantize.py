@@ -14,7 +14,7 @@ import numpy as np
 from luminal.errors import InputError
 from luminal.loaders.ggml import k_quantizers, simple
 from luminal.loaders.ggml.blocks import VALUES_AT_ONCE
-from luminal.loaders.ggml.fitting import inverse
+from luminal.loaders.ggml.fitting import SMALL, inverse, lasting, rounded_down
 from luminal.loaders.ggml.types import BLOCKS
 from luminal.loaders.mapped import Array
 
@@ -22,7 +22,7 @@ from luminal.loaders.mapped import Array
 def _q8_0(values: Array) -> Array:
     """Codes from -127 to 127, halves away from 0."""
     found = np.zeros(len(values), simple.TYPES["Q8_0"].record)
-    scale = np.abs(values).max(1, keepdims=True) / np.float32(127)
+    scale = lasting(np.abs(values).max(1, keepdims=True) / np.float32(127))
     turned = values * inverse(scale)
     size = np.floor(np.abs(turned))
     codes = np.copysign(size + (np.abs(turned) - size >= 0.5), turned)
@@ -34,15 +34,21 @@ def _centered(kind: str, bits: int, values: Array) -> Array:
     """Codes around 0; the lowest is the value of the greatest size, whatever its sign."""
     half = 1 << (bits - 1)
     greatest = np.take_along_axis(values, np.abs(values).argmax(1)[:, None], 1)
-    scale = greatest / np.float32(-half)
+    scale = lasting(greatest / np.float32(-half))
     codes = _rounded(values * inverse(scale) + np.float32(half), bits)
     return _record(kind, codes, scale=scale)
 
 
 def _from_least(kind: str, bits: int, values: Array) -> Array:
     """Codes from the least value, which is 0, to the greatest."""
-    least = values.min(1, keepdims=True)
-    scale = (values.max(1, keepdims=True) - least) / np.float32((1 << bits) - 1)
+    least, most = values.min(1, keepdims=True), values.max(1, keepdims=True)
+    steps = np.float32((1 << bits) - 1)
+    scale = (most - least) / steps
+    is_small = scale < SMALL
+    if is_small.any():  # the least value is rounded, downwards, then the steps from there
+        least = np.where(is_small, rounded_down(least), least)
+        above = np.abs(rounded_down((least - most) / steps))
+        scale = np.where(is_small, above, scale)
     codes = _rounded((values - least) * inverse(scale), bits)
     return _record(kind, codes, scale=scale, least=least)
 

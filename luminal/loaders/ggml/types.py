@@ -41,8 +41,9 @@ def unpacked(array: Array) -> Array:
     """Blocks (..., n), which are records of a type, as float32 (..., n * size); numbers stay."""
     if array.dtype.names is None:
         return array
-    found = BLOCKS[kind_of(array)].decoded(array.reshape(-1))
-    return found.reshape(*array.shape[:-1], -1)
+    kind = BLOCKS[kind_of(array)]
+    length = array.shape[-1] * kind.size  # said, as there may be no rows
+    return kind.decoded(array.reshape(-1)).reshape(*array.shape[:-1], length)
 
 
 NUMBERS: Mapping[str, int] = {
