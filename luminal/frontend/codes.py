@@ -74,10 +74,10 @@ class Codes:
         steps = dots.squeeze(-2).cast(dtypes.float32) * scale_x.unsqueeze(-1)
         over = tuple(range(-len(groups) - 1, -1))
         y = (steps * _rows_last(self.scale, groups)).sum(over)
-        x_sums = scale_x * sums.cast(dtypes.float32)
         for each, sign in ((self.more, 1), (self.less, -1)):
             if each is not None:
-                added = (x_sums.unsqueeze(-1) * _rows_last(each, groups)).sum(over)
+                x_sums = (scale_x * sums.cast(dtypes.float32)).unsqueeze(-1)
+                added = (x_sums * _rows_last(each, groups)).sum(over)
                 y = y + added if sign > 0 else y - added
         return y
 

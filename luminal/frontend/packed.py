@@ -15,6 +15,7 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.errors import DTypeError, InputError, LoadError
+from luminal.frontend.derivatives import differentiated
 from luminal.hlir.memory import Array, Buffer, HostBuffer, MemorySpace
 from luminal.hlir.state import Parameter
 
@@ -42,6 +43,11 @@ class Format:
     codes: Callable[[Mapping[str, Tensor]], Codes]
     unpack: Callable[[Arrays, tuple[int, ...]], Array]
     parts: Callable[[Arrays], Arrays] = _as_they_are
+
+
+def _as_unrounded(g: Tensor, y: Tensor, weight: Packed, x: Tensor) -> Tensor:
+    """The gradient of x where its rounding, whose own is zero, is passed over."""
+    return (g @ g.graph.packed(weight)).cast(x.dtype)
 
 
 class Packed(Parameter):
@@ -105,6 +111,7 @@ class Packed(Parameter):
         parts = {part: graph.weight_of(held, f"{name}.{part}") for part, held in self.parts.items()}
         return self.format.codes(parts)
 
+    @differentiated(_as_unrounded)
     def product(self, x: Tensor) -> Tensor:
         """`x @ value.mT` by bytes, to which x is rounded; of decoded values where rows are no whole
         blocks.

@@ -132,3 +132,15 @@ def test_rows_of_no_whole_blocks_are_decoded() -> None:
     np.testing.assert_allclose(
         lm.compile(cx)({"x": x})["y"], want, rtol=1e-5, atol=1e-5 * np.abs(want).max()
     )
+
+
+@pytest.mark.parametrize("kind", ["q8_0", "q4_1", "int4"])
+def test_gradients_pass_over_the_rounding(kind: str) -> None:
+    """Whose own are zero: what is trained below a packed matrix would learn nothing."""
+    lm.manual_seed(0)
+    layer = lm.nn.Linear(64, 8)
+    lm.quantize(layer, kind)
+    layer.computing("int8")
+    found = lm.grad(lambda x: layer(x).sum())(lm.tensor(some(3, 64)))
+    want = np.broadcast_to(layer.weight.numpy().sum(0), (3, 64))
+    np.testing.assert_allclose(np.asarray(found), want, rtol=1e-5, atol=1e-5)
