@@ -82,6 +82,17 @@ def test_what_is_rounded_follows_the_file_and_can_be_chosen(tmp_path: Path) -> N
         read_decoder(tmp_path, "int16")
 
 
+def test_both_factors_are_rounded() -> None:
+    """Weights of float32 too; sums are float32's."""
+    rng = np.random.default_rng(4)
+    x, weight = (rng.standard_normal((n, 64), np.float32) for n in (3, 5))
+    layer = lm.nn.Linear(64, 5, bias=False).computing("bfloat16")
+    layer.weight.set(weight)
+    near = [each.astype(lm.bfloat16.numpy) for each in (x, weight)]
+    exact = near[0].astype(np.float64) @ near[1].astype(np.float64).T
+    np.testing.assert_allclose(lm.jit(layer)(x), exact, rtol=0, atol=1e-5)
+
+
 def test_what_products_multiply_is_stored_rounded(tmp_path: Path) -> None:
     """By the kernel that makes it, so that pairs are multiplied and no launch is added."""
     saved("llama", tmp_path)

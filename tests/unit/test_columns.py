@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,19 @@ def test_two_products_of_one_factor_are_one_kernel(width: int) -> None:
         assert own & now
     assert merged
     assert all(len({term.axes for term in merge}) == 1 for merge in merged)
+
+
+def test_what_is_apart_joins_nothing() -> None:
+    """A genome may hold both choices: two of its moves, tried together."""
+    cx, _, _ = heads(16, 16)
+    space = Space(cx.graph(), backend.current())
+    merges = 0
+    for genome in joins(space, space.decode(Genome())):
+        merges += len(space.decode(genome).stages.selection.merges)
+        for name in genome.joined[0]:
+            both = replace(genome, apart=(name,))
+            assert not space.decode(both).stages.selection.merges
+    assert merges
 
 
 def test_other_widths_have_no_columns_in_common() -> None:
