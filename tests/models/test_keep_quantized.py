@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from tests.models.widened import widened
 
 Array = np.ndarray[Any, Any]
 LENGTH = 256
+SHORT = ("q8_0", "q4_0", "q3_k", "q4_k", "q4_k_m")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def source(shared_data: Path) -> Path:
     return shared_data / "tinystories-656k"
 
@@ -35,12 +37,18 @@ def logits_of(model: Any, ids: Array) -> tuple[Array, Any]:
 
 def loss_of(logits: Array, ids: Array) -> float:
     """The mean of -log p(next token), whose exponential is the perplexity."""
-    wide = logits[0, :-1].astype(np.float64)
+    wide = logits[:, :-1].astype(np.float64)
     total = np.log(np.exp(wide - wide.max(-1, keepdims=True)).sum(-1)) + wide.max(-1)
-    return float((total - wide[np.arange(len(wide)), ids[0, 1:]]).mean())
+    return float((total - np.take_along_axis(wide, ids[:, 1:, None], -1)[..., 0]).mean())
 
 
-@pytest.mark.parametrize("kind", [name.lower() for name in QUANTIZERS])
+def some_at_length(kinds: Iterable[str]) -> list[Any]:
+    """Every kind, those that are like another one only among the long tests."""
+    marks = {False: [pytest.mark.long], True: []}
+    return [pytest.param(kind, marks=marks[kind in SHORT]) for kind in kinds]
+
+
+@pytest.mark.parametrize("kind", some_at_length(name.lower() for name in QUANTIZERS))
 def test_perplexity_is_that_of_the_values(
     kind: str, source: Path, shared_data: Path, tmp_path: Path
 ) -> None:
@@ -73,20 +81,26 @@ WORSE = {
 Q6_K, 1.023, 1.060 and 1.250 for Q3_K; of llama.cpp's blocks 1.004, 1.023, 1.073 and 1.294."""
 
 
-@pytest.mark.parametrize("kind", WORSE)
-def test_perplexity_beside_the_floats(kind: str, source: Path, tmp_path: Path) -> None:
-    wide = widened(source, tmp_path / "wide")
+@pytest.fixture(scope="module")
+def stories(source: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Array]:
+    """The widened model, and tokens of what it writes."""
+    wide = widened(source, tmp_path_factory.mktemp("wide") / "model")
     model = lm.models.load(wide)
     starts = enumerate(("Once upon a time", "Tom had a", "The little girl", "One day a dog"))
     texts = [model.generate(x, max_tokens=100, temperature=0.8, seed=n) for n, x in starts]
-    ids = [np.array([model.tokenizer.encode(str(text))[:100]], np.int32) for text in texts]
+    tokens = [model.tokenizer.encode(str(text))[:100] for text in texts]
+    length = min(map(len, tokens))
+    assert length > 50
+    return wide, np.array([each[:length] for each in tokens], np.int32)
 
-    def loss() -> float:
-        return float(np.mean([loss_of(logits_of(model.model, each)[0], each) for each in ids]))
 
-    before = loss()
-    lm.quantize(model.model, kind)
-    assert np.exp(loss() - before) < WORSE[kind]
+@pytest.mark.parametrize("kind", some_at_length(WORSE))
+def test_perplexity_beside_the_floats(kind: str, stories: tuple[Path, Array]) -> None:
+    wide, ids = stories
+    model = lm.models.load(wide).model
+    before = loss_of(logits_of(model, ids)[0], ids)
+    lm.quantize(model, kind)
+    assert np.exp(loss_of(logits_of(model, ids)[0], ids) - before) < WORSE[kind]
 
 
 BY_BYTES = {"q8_0": 0.005, "q4_0": 0.01, "q5_1": 0.01, "iq4_nl": 0.01, "q4_k": 0.01, "q6_k": 0.01}
@@ -95,7 +109,7 @@ of all kinds, of Q4_0.
 """
 
 
-@pytest.mark.parametrize("kind", BY_BYTES)
+@pytest.mark.parametrize("kind", some_at_length(BY_BYTES))
 def test_perplexity_by_bytes(kind: str, source: Path, shared_data: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     if BLOCKS[kind.upper()].size > 128:
