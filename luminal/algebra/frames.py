@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from luminal.algebra.terms import Axes, Frame
 from luminal.shape.expression import Expression, Symbol, const
@@ -44,6 +44,14 @@ def spread(position: Expression, dimension: Axes) -> dict[Symbol, Expression]:
         digit = position // stride
         out[axis] = digit % axis.extent if place else digit
         stride = stride * axis.extent
+    return out
+
+
+def spread_frame(frame: Frame, position: Sequence[Expression]) -> dict[Symbol, Expression]:
+    """The axes of a frame at a position: the digits in each of its dimensions."""
+    out: dict[Symbol, Expression] = {}
+    for dimension, index in zip(frame, position, strict=True):
+        out.update(spread(index, dimension))
     return out
 
 

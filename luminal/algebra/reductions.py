@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Axes, Index, Literal, Term, Terms
 from luminal.hlir.monoid import SUM, Monoid
+from luminal.shape.condition import linear_form
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of, axis, ceil_div, const
 
 
@@ -80,11 +81,10 @@ def without_points(terms: Terms, bound: Axes, x: Term, monoid: Monoid) -> tuple[
 
     Transposed views are full of these: the gradient of one element that was read is such a sum.
     """
-    if x.op != "Select" or not isinstance(x.args[0], Index) or not isinstance(x.args[2], Literal):
+    mask = masked(x, monoid)
+    if mask is None:
         return bound, x
-    if x.args[2].value != monoid.identity(x.dtype):
-        return bound, x
-    condition, walked, found = x.args[0].attrs, [*bound], x.args[1]
+    condition, walked, found = mask[0].attrs, [*bound], mask[1]
     for a in bound:
         position = _only_position(condition, a, walked)
         if position is not None:
@@ -109,14 +109,23 @@ def _only_position(condition: Expression, a: Symbol, walked: Iterable[Symbol]) -
     bounds: dict[int, list[Expression]] = {1: [], -1: []}
     for part in condition.args if condition.op == "and" else (condition,):
         if part.op in ("eq", "le", "lt"):
-            low, high = part.args
-            slack = high - low - (part.op == "lt")  # at least 0 where it holds
+            slack = linear_form(part)
             factor = slack.coefficient(a)
             if factor is not None and factor.is_const and factor.value in bounds:
                 bound = a - slack * factor
                 for sign in (1, -1) if part.op == "eq" else (factor.value,):
                     bounds[sign] += [bound] if bound.symbols().isdisjoint(walked) else []
     return next((bound for bound in bounds[1] if bound in bounds[-1]), None)
+
+
+def masked(x: Term, monoid: Monoid) -> tuple[Index, Term] | None:
+    """(condition, value) of what adds nothing to a reduction where an index condition fails."""
+    if x.op != "Select":
+        return None
+    condition, value, other = x.args
+    if not isinstance(condition, Index) or not isinstance(other, Literal):
+        return None
+    return (condition, value) if other.value == monoid.identity(other.dtype) else None
 
 
 def only_inside(terms: Terms, inside: Expression, x: Term, monoid: Monoid) -> Term:

@@ -195,6 +195,7 @@ def _store(tiles: Tiles, statement: Store, elements: Elements) -> None:
     axes = tuple(axis for axis in tiles.active if statement.add or axis in used)
     alone = tiles.is_first(axes)
     wide = tiles.wide_axis(axes)
+    # Integers that differ from lane to lane may lead two of them to one address.
     by_lane = wide is not None and any(wide in tile.axes for _, tile in statement.indices)
     for _, position in tiles.positions(axes):
         place = _place(tiles, statement, axes, position, alone, by_lane)
@@ -204,25 +205,20 @@ def _store(tiles: Tiles, statement: Store, elements: Elements) -> None:
             _write(tiles, statement, place.address(tiles), value, place.mask)
             continue
         step = lanes.step(place.offset)
-        if not _lie_apart(tiles, statement, axes, step):
+        if by_lane or not _lie_apart(statement, axes[-1] is wide, step):
             _write_by_lane(tiles, statement, place, value, lanes)
         else:
             at = place.address(tiles) if step is ONE else place.addresses(tiles)
             _write(tiles, statement, at, lanes.spread(value), place.mask)
 
 
-def _lie_apart(
-    tiles: Tiles, statement: Store, axes: Sequence[Symbol], step: Expression | None
-) -> bool:
+def _lie_apart(statement: Store, innermost: bool, step: Expression | None) -> bool:
     """May lanes that are `step` elements apart be stored together? Not where two could meet at one
     address, nor where a lane must come after another position's.
     """
-    wide = tiles.wide_axis(axes)
-    if any(wide in tile.axes for _, tile in statement.indices):
-        return False
     # Lanes come one after the other in row-major order where they are the innermost axis.
     if step is ONE:
-        return not statement.indices or axes[-1] is wide
+        return not statement.indices or innermost
     moves = step is not None and (step.interval.at_least(1) or step.interval.at_most(-1))
     return moves and not statement.indices and not statement.add
 

@@ -22,12 +22,10 @@ from luminal.hlir.roll_match import Carried, Inner, Layers
 from luminal.hlir.roll_runs import size_of
 
 CHAIN = 8  # loads: operations by element that cost about as much as storing and loading the result
-STREAMED = (
-    4  # values of its size that need not be stored: it, what it is made of, gradients of both
-)
-MOVES = (
-    3  # of a value that is stored: its lines come from memory before they go there, then to readers
-)
+STREAMED = 4
+"""Values of its size that need not be stored: it, what it is made of, and gradients of both."""
+MOVES = 3
+"""Of a value that is stored: its lines come from memory before they go there, then to readers."""
 SMALLER = 2  # times is what such a value is made of, at least
 Place = tuple[int, int]
 """(node m of the body, result): a value of every iteration."""

@@ -7,7 +7,7 @@ and Steele, Data parallel algorithms, 1986); then every lane knows what comes be
 
 from __future__ import annotations
 
-from luminal.algebra.frames import spread
+from luminal.algebra.frames import spread_frame
 from luminal.algebra.scans import block_size
 from luminal.hlir.monoid import SCANS, Monoid
 from luminal.kernel.evaluate import Env, Placed
@@ -55,10 +55,8 @@ class _Scan(GroupRow):
             return const(0), self.values.identity(self.monoid, self.dtype)
         block = self.values.grid_axis(ceil_div(self.extent, size))
         self.end = minimum(block * size + size, self.extent)
-        env: dict[Symbol, Expression] = {}
-        for dimension, index in zip(self.term.attrs.frames[1], self.with_(block), strict=True):
-            env.update(spread(index, dimension))
-        return block * size, self.values.evaluate(self.term.args[1], Env(env))
+        env = Env(spread_frame(self.term.attrs.frames[1], self.with_(block)))
+        return block * size, self.values.evaluate(self.term.args[1], env)
 
     @property
     def monoid(self) -> Monoid:
@@ -70,12 +68,8 @@ class _Scan(GroupRow):
         found: list[Tile] = []
         for position in positions:
             inside = self.inside(position)
-            env: dict[Symbol, Expression] = {}
-            for dimension, index in zip(
-                self.term.attrs.frames[0], self.with_(position), strict=True
-            ):
-                env.update(spread(index, dimension))
-            x = self.values.evaluate(self.term.args[0], Env(env, inside))
+            there = spread_frame(self.term.attrs.frames[0], self.with_(position))
+            x = self.values.evaluate(self.term.args[0], Env(there, inside))
             x = self.where(inside, x, none)
             found.append(self.apply(self.monoid.combine, found[-1], x) if found else x)
         return found

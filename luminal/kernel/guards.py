@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from luminal.algebra.reductions import masked
 from luminal.algebra.terms import Index, Literal, Reduction, Term
+from luminal.shape.condition import linear_form
 from luminal.shape.expression import (
     TRUE,
     Expression,
@@ -51,13 +53,7 @@ def factors(
 
 def guarded(reduction: Reduction) -> tuple[Index, Term] | None:
     """(condition, x) of a reduction over `Select(condition, x, empty)` with an index condition."""
-    (select,) = reduction.args
-    if select.op != "Select":
-        return None
-    condition, x, other = select.args
-    if not isinstance(condition, Index) or not isinstance(other, Literal):
-        return None
-    return (condition, x) if other.value == reduction.monoid.identity(other.dtype) else None
+    return masked(reduction.args[0], reduction.monoid)
 
 
 def ranges(
@@ -71,8 +67,7 @@ def ranges(
     for part in condition.args if condition.op == "and" else (condition,):
         if part.op not in ("le", "lt"):
             return None
-        low, high = part.args
-        slack = high - low - (part.op == "lt")  # the part holds where this is >= 0
+        slack = linear_form(part)  # the part holds where this is >= 0
         own = [symbol for symbol in out if symbol in slack.symbols()]
         # An inequality of two loops is a range of neither: i + j < n cuts a corner off.
         if len(own) != 1:
@@ -138,8 +133,7 @@ def _part_range(
     """Where one inequality holds for some position in the box (`most`), or for all."""
     if part.op not in ("le", "lt"):
         return None
-    low, high = part.args
-    slack = high - low - (part.op == "lt")
+    slack = linear_form(part)
     for symbol, (first, last) in box.items():
         tilt = slack.coefficient(symbol)
         if tilt is None or not tilt.is_const:
@@ -164,8 +158,7 @@ def cut_points(
     literal: set[int] = set()
     for condition in conditions:
         for part in _inequalities(condition):
-            low, high = part.args
-            slack = high - low - (part.op == "lt")  # the part holds where this is >= 0
+            slack = linear_form(part)  # the part holds where this is >= 0
             factor = slack.coefficient(loop)
             if factor is None or not factor.is_const or not factor.value:
                 continue

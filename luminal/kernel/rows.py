@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from luminal.algebra.frames import shape_of, spread
+from luminal.algebra.frames import shape_of, spread_frame
 from luminal.algebra.scans import block_size, may_regroup
-from luminal.algebra.terms import Frame, Term
+from luminal.algebra.terms import Term
 from luminal.dtypes import int64
 from luminal.hlir.monoid import SCANS, Monoid
 from luminal.kernel.evaluate import Env, Evaluator, Placed
@@ -79,13 +79,6 @@ class _Rows:
         self.blocks.open(symbol, chunk * count, stop, tile)
         return symbol
 
-    def at(self, frame: Frame, position: list[Expression]) -> dict[Symbol, Expression]:
-        """The axes of a frame at a position."""
-        env: dict[Symbol, Expression] = {}
-        for dimension, index in zip(frame, position, strict=True):
-            env.update(spread(index, dimension))
-        return env
-
     def scan(self) -> Placed:
         """The accumulator is carried along the row, or the block, and stored at each step."""
         (store,) = self.fused.stores
@@ -101,7 +94,7 @@ class _Rows:
             stop = minimum(start + self.size, stop)
         self.blocks.open(step, start, stop, along)
         position[self.axis] = step
-        env = Env(self.at(self.term.attrs.frames[0], position))
+        env = Env(spread_frame(self.term.attrs.frames[0], position))
         x = self.values.evaluate(self.term.args[0], env)
         axes = {a for index in position for a in index.symbols()} | set(x.axes)
         carried = axes - {step}
@@ -134,7 +127,7 @@ class _Rows:
         if not self.size:
             return self.values.identity(monoid, self.term.dtype)
         there = [self.blocked if k == self.axis else at for k, at in enumerate(position)]
-        env = Env(self.at(self.term.attrs.frames[1], there))
+        env = Env(spread_frame(self.term.attrs.frames[1], there))
         return self.values.evaluate(self.term.args[1], env)
 
     def sort(self) -> Placed:

@@ -7,14 +7,12 @@ register tiles reads x once. Names of axes change, values do not: what reads B r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from luminal.algebra.terms import Axes, Reduction, Term, axis_order
 from luminal.select.rewrite import Respelled
 from luminal.select.split import factors_at
 from luminal.shape.expression import Symbol
-
-Pairs = Sequence[tuple[Term, Term]]
 
 
 def columns(one: Term, other: Term) -> dict[Symbol, Symbol] | None:
