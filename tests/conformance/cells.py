@@ -6,6 +6,7 @@ PyTorch, within the tolerance table below; so is the reference.
 
 from __future__ import annotations
 
+import math
 import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -230,7 +231,12 @@ def _near(row: Row, value: Array, right: Array, operands: list[Array]) -> Array:
         rounded = right.astype(value.dtype).astype(np.float64)  # beyond the range it is inf
     units = np.abs(rounded)
     if row.largest:
-        units = np.full_like(units, max(map(_largest, (rounded, *operands))))
+        largest = max(map(_largest, (rounded, *operands)))
+        # Partial sums of n terms walk as far as sqrt(n) of one, and so do the errors of rounding
+        # them; those of 16 bits are summed in 32 and rounded once.
+        terms = max((x.size for x in operands), default=1) / max(rounded.size, 1)
+        walk = math.sqrt(max(terms, 1.0)) if limits.bits > 16 else 1.0
+        units = np.full_like(units, largest * walk)
     margin = ULP[name] * row.ulp * float(limits.eps) * units + float(limits.tiny)
     found = value.astype(np.float64)
     same = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
