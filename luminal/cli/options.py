@@ -19,8 +19,8 @@ ComputeDtype = Annotated[
     str | None,
     typer.Option(
         "--compute-dtype",
-        help="What products of a language model multiply: float32, bfloat16; int8 where "
-        "matrices stay packed.",
+        help="What products of a language model multiply: float32, bfloat16, float16; "
+        "int8 where matrices stay packed.",
         show_default="that of its matrices",
     ),
 ]

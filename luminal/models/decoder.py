@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from luminal.dtypes import DType, bfloat16, dtype_of, float32, int8, promote
+from luminal.dtypes import DType, bfloat16, float32, int8, promote
 from luminal.errors import DTypeError
 from luminal.frontend.packed import Packed
 from luminal.frontend.tensor import Tensor
@@ -28,6 +28,7 @@ from luminal.nn import (
 )
 from luminal.nn.attention import soft_capped
 from luminal.nn.cache import Passing, Positions
+from luminal.nn.module import factors_dtype
 from luminal.nn.rotary import Angles
 
 
@@ -279,7 +280,8 @@ def compute_dtype_of(model: Decoder, wanted: Any = None) -> DType | None:
     int8 where no matrix is packed.
     """
     matrices = [held for held in model.parameters() if len(held.shape) > 1]
-    if wanted is not None and dtype_of(wanted) is int8:
+    asked = None if wanted is None else factors_dtype(wanted)
+    if asked is int8:
         if not any(isinstance(held, Packed) for held in matrices):
             raise DTypeError(
                 "compute_dtype: int8 is for matrices that are packed, and none of the model's is; "
@@ -287,5 +289,5 @@ def compute_dtype_of(model: Decoder, wanted: Any = None) -> DType | None:
             )
         return int8
     narrow = bool(matrices) and all(held.dtype is bfloat16 for held in matrices)
-    found = (bfloat16 if narrow else float32) if wanted is None else dtype_of(wanted)
+    found = asked or (bfloat16 if narrow else float32)
     return None if found is float32 else found

@@ -188,11 +188,7 @@ class Module:
         """Sets `compute_dtype` here and below, for graphs recorded from now on: a float, or int8,
         which is for weights that are packed. Raises DTypeError for another one.
         """
-        found = None if dtype is None else dtype_of(dtype)
-        if found is not None and not found.is_float and found is not int8:
-            raise DTypeError(
-                f"compute_dtype: {found.name} is neither a float nor int8; give bfloat16, say"
-            )
+        found = None if dtype is None else factors_dtype(dtype)
         for module in self.modules():
             module.compute_dtype = found
         return self
@@ -390,6 +386,19 @@ class Module:
         ]
         inside = ", ".join(own) + "".join(f"\n  {row}" for row in rows) + ("\n" if rows else "")
         return f"{type(self).__name__}({inside})"
+
+
+def factors_dtype(dtype: Any) -> DType:
+    """What products may be asked to multiply: a float, or int8. DTypeError for anything else."""
+    known = float32, bfloat16, float16, float64, int8
+    try:
+        found = dtype_of(dtype)
+    except DTypeError:
+        found = None
+    if found not in known:
+        names = ", ".join(each.name for each in known)
+        raise DTypeError(f"compute_dtype: {dtype!s} is not known; it is one of {names}")
+    return found
 
 
 def _hint(wanted: Mapping[str, Holder], unexpected: list[str]) -> str:
