@@ -20,6 +20,7 @@ from luminal.program.buffers import BufferKind
 from luminal.program.in_place import calls_python
 from luminal.program.launch_list import ProgramOutput
 from luminal.program.memory import Memory
+from luminal.program.order import ordered
 from luminal.program.scope import Scope
 from luminal.program.selection import Selection
 from luminal.program.steps import (
@@ -29,7 +30,6 @@ from luminal.program.steps import (
     SortStep,
     Unit,
     leaves_of,
-    ordered,
     state_of,
 )
 from luminal.shape.expression import axis

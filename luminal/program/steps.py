@@ -1,4 +1,4 @@
-"""Steps: the kernels and Loops of a program in the making, and the order they run in."""
+"""Steps: the kernels and Loops of a program in the making."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from luminal.algebra.terms import Term
-from luminal.errors import VerifyError
 from luminal.hlir.attributes import CustomAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Assignable
@@ -142,46 +141,3 @@ def state_of(term: Term) -> Assignable | None:
 
 def leaves_of(reads: Iterable[Term]) -> frozenset[Value]:
     return frozenset(term.attrs.value for term in reads if term.is_leaf)
-
-
-def ordered(units: list[Unit]) -> list[Unit]:
-    """Stable topological order: makers before readers, readers of old values before overwriters.
-
-    A copy that several units read may be given several times. Raises VerifyError where units wait
-    for each other.
-    """
-    makers = {term: unit for unit in units for term in unit.makes}
-    number = {id(unit): k for k, unit in enumerate(units)}
-    readers: dict[Value, list[Unit]] = {leaf: [] for unit in units for leaf in unit.overwrites}
-    for unit in units:
-        for leaf in unit.leaves & readers.keys():
-            readers[leaf].append(unit)
-    needs: dict[int, list[Unit]] = {}
-    for unit in units:
-        waits = [makers[t] for t in unit.reads if t in makers and makers[t] is not unit]
-        waits += [u for leaf in unit.overwrites for u in readers[leaf] if u is not unit]
-        waits += unit.before
-        needs[id(unit)] = sorted(waits, key=lambda u: number[id(u)])
-    order: list[Unit] = []
-    done: set[int] = set()
-    begun: set[int] = set()  # and not done: what the unit at hand is waited for by
-    for first in units:
-        stack = [first]
-        while stack:
-            unit = stack[-1]
-            waiting = [u for u in needs[id(unit)] if id(u) not in done]
-            if id(unit) in done or not waiting:
-                if id(unit) not in done:
-                    done.add(id(unit))
-                    order.append(unit)
-                stack.pop()
-            elif id(unit) in begun:
-                raise VerifyError(f"partition: kernels wait for each other: {_circle(waiting)}")
-            else:
-                begun.add(id(unit))
-                stack.extend(reversed(waiting))
-    return order
-
-
-def _circle(units: list[Unit]) -> str:
-    return ", ".join(repr(term) for unit in units for term in unit.makes)

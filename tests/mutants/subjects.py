@@ -34,6 +34,7 @@ SUBJECTS = (
             ("tests/unit/test_barriers.py", "tests/unit/test_memory_plan.py", _EXECUTABLE)),
     Subject("memory_plan", ("luminal/program/memory_plan.py",),
             ("tests/unit/test_memory_plan.py", _EXECUTABLE)),
+    Subject("order", ("luminal/program/order.py",), ("tests/unit/test_order.py",)),
     Subject("in_place", ("luminal/program/in_place.py",),
             ("tests/backends/cpu/test_in_place.py", "tests/unit/test_partition.py")),
     Subject("prologue", ("luminal/runtime/prologue.py",),

@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import dtypes
 from luminal.algebra.lower import lower
-from luminal.algebra.terms import Terms
-from luminal.errors import VerifyError
 from luminal.hlir.prune import pruned
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Operand
 from luminal.program.partition import partition
 from luminal.program.scope import Scope
-from luminal.program.steps import KernelStep, LoopStep, Partition, Unit, ordered
+from luminal.program.steps import KernelStep, LoopStep, Partition
 from luminal.select.fast import select
 from tests.fuzz.graphs import random_case
 from tests.machines import COSTS
@@ -166,14 +163,6 @@ def test_an_empty_output_is_not_a_home() -> None:
     (y.expand((3,)) * np.float32(2)).output("y")
     found = parts(cx)
     assert kinds(found).count("arena") == 1
-
-
-def test_kernels_that_wait_for_each_other_are_an_error() -> None:
-    terms = Terms()
-    one, other = (terms.literal(bytes([n, 0, 0, 0]), dtypes.float32) for n in (1, 2))
-    units = [Unit((one,), frozenset((other,)), ()), Unit((other,), frozenset((one,)), ())]
-    with pytest.raises(VerifyError, match="kernels wait for each other"):
-        ordered(units)
 
 
 def test_a_copy_for_a_loop_runs_before_it_however_early_that_is_needed() -> None:

@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.backends.cpu.backend import current
 from luminal.backends.reference import evaluate_with_bounds
+from luminal.compiler import lower_by_stages
 from luminal.hlir.graph import Graph
+from luminal.models.llama import Llama, LlamaConfig
+from luminal.program.launch_list import barriers
 from luminal.runtime.executable import Executable
 from tests.numerics.tolerance import compare
 
@@ -146,3 +150,16 @@ def test_a_row_is_written_where_the_old_rows_are_still_read() -> None:
         result = exe({"row": np.float32([[100 + k, 200]])}, dims={"at": k})
         np.testing.assert_array_equal(result["y"], expected - before[::-1])
         np.testing.assert_array_equal(cache.numpy(), expected)
+
+
+def test_products_of_one_row_run_side_by_side() -> None:
+    """q, k and v wait for one norm and nothing for k alone: 8 barriers a layer."""
+    counts = []
+    for layers in (1, 2):
+        model = Llama(LlamaConfig(64, 128, layers, 4, 2, 16, 96, 64))
+        caches, cx = model.make_caches(32), lm.Graph()
+        past, ids = cx.dim("past", 0, 31), cx.tensor((1,), lm.int32, "ids")
+        model(ids, caches, past).output("logits")
+        program = lower_by_stages(cx.graph(), current()).program
+        counts.append(sum(barriers(program, program.launches)))
+    assert counts[1] - counts[0] == 8
