@@ -18,6 +18,7 @@ from luminal.loaders.gguf_tokenizer import gguf_tokenizer
 from luminal.loaders.json_file import MAX_BYTES, read_json
 from luminal.loaders.llama2c import read_llama2c, read_llama2c_tokenizer
 from luminal.loaders.mapped import Array, given_path, is_there, open_file
+from luminal.loaders.read_ahead import read_ahead
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import HuggingFaceTokenizer, read_tokenizer_json
@@ -73,9 +74,9 @@ def load_checkpoint(
 def _read(path: Path, tokenizer: str | Path | None, keep_quantized: bool) -> Checkpoint:
     other = None if tokenizer is None else read_tokenizer(given_path(tokenizer))
     if path.is_dir():
-        config = folder_config(path)
+        config, tensors = folder_config(path), folder_tensors(path, keep_quantized)
+        read_ahead(tensors.values())
         own, template = other or _own_tokenizer(path), folder_chat_template(path)
-        tensors = folder_tensors(path, keep_quantized)
         return Checkpoint(config, tensors, own, path / "config.json", template)
     if path.suffix == ".gguf":
         file = read_split_gguf(path)
@@ -84,6 +85,7 @@ def _read(path: Path, tokenizer: str | Path | None, keep_quantized: bool) -> Che
         heads = heads_of(file, architecture, path)
         with naming(path):
             tensors = hugging_face_tensors(file.tensors, architecture, heads, keep_quantized)
+        read_ahead(tensors.values())
         own = other or (
             gguf_tokenizer(file.metadata, path) if "tokenizer.ggml.model" in file.metadata else None
         )

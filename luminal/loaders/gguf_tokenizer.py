@@ -12,14 +12,13 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
-from luminal.loaders.json_file import parse_object
 from luminal.loaders.pre_tokenizers import CUTS
 from luminal.loaders.sentencepiece import SPACE, Kind, Piece, sentencepiece
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import (
     HuggingFaceTokenizer,
-    check_growth,
     library_errors,
+    of_settings,
     panics_unheard,
 )
 
@@ -50,9 +49,7 @@ def gguf_tokenizer(metadata: Mapping[str, Any], path: Path) -> HuggingFaceTokeni
 def _of_whole_file(fields: Fields) -> HuggingFaceTokenizer:
     text = fields.text(WHOLE_FILE, "")
     what = f"{fields.path}: {WHOLE_FILE}"
-    check_growth(parse_object(text.encode("utf-8", "surrogateescape"), what), what)
-    with library_errors(fields.path):
-        inner = tokenizers.Tokenizer.from_str(text)
+    inner = of_settings(text.encode("utf-8", "surrogateescape"), fields.path, what)
     return _finished(fields, inner, fields.listed("tokenizer.ggml.tokens", str), ())
 
 

@@ -20,15 +20,16 @@ T = TypeVar("T")
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in `path`. Raises LoadError where it cannot be read or holds something else."""
-    return parse_object(_read(path), str(path))
+    return parse_object(read_bytes(path), str(path))
 
 
 def read_json_list(path: Path) -> list[Any]:
     """The same of a list."""
-    return _parsed(_read(path), str(path), list, "a list")
+    return _parsed(read_bytes(path), str(path), list, "a list")
 
 
-def _read(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """What is in a file of JSON. Raises LoadError where it cannot be read, or is far too long."""
     with open_file(path) as file:
         if os.fstat(file.fileno()).st_size > MAX_BYTES:
             raise LoadError(f"{path}: more than {MAX_BYTES} bytes; the file is damaged")

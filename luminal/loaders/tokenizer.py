@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ import tokenizers
 
 from luminal.errors import InputError, LoadError
 from luminal.loaders.fields import MAX_SIZE
-from luminal.loaders.json_file import read_json
+from luminal.loaders.json_file import parse_object, read_bytes, read_json
 from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown
 
@@ -197,27 +198,36 @@ class HuggingFaceTokenizer:
 
 def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
     """The tokenizer of a `tokenizer.json`; the files beside it say what begins and ends a text."""
-    settings = read_json(path)  # the library's own message for a broken file names no file
-    check_growth(settings, str(path))
+    data = read_bytes(path)
     beside = [place for place in map(path.with_name, SETTINGS) if is_there(place)]
     sources = [(place, read_json(place)) for place in beside]
     with panics_unheard():
-        with library_errors(path):
-            inner = tokenizers.Tokenizer.from_file(str(path))
+        inner = of_settings(data, path, str(path))
         bos, eos = (_special_ids(role, sources, inner) for role in ("bos", "eos"))
         found = HuggingFaceTokenizer(inner, min(bos, default=None), eos, path)
         found.encode("")  # what it adds to every text
     return found
 
 
-def check_growth(settings: Mapping[str, Any], what: str) -> None:
-    """Raises LoadError, which names `what`, for a tokenizer.json that makes texts far longer."""
+def of_settings(data: bytes, path: Path, what: str) -> tokenizers.Tokenizer:
+    """What the library makes of the bytes of a tokenizer.json. Raises LoadError, which names
+    `what`, for what is none, and for one that makes texts far longer.
+    """
+    try:
+        with library_errors(path):
+            inner = tokenizers.Tokenizer.from_buffer(data)
+    except LoadError:
+        parse_object(data, what)  # says more of what is no JSON at all
+        raise
     for part in ("normalizer", "decoder"):
-        if (growth := _growth(settings.get(part))) > MAX_GROWTH:
+        made = getattr(inner, part)
+        growth = 1 if made is None else _growth(json.loads(made.__getstate__()))
+        if growth > MAX_GROWTH:
             raise LoadError(
                 f"{what}: its {part} may make a text {growth} times as long; at most {MAX_GROWTH} "
                 "times is supported: the library would take all memory"
             )
+    return inner
 
 
 def _growth(part: Any) -> int:

@@ -10,6 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from luminal import garbage
 from luminal.backends import registry
 from luminal.errors import InputError, LoadError
 from luminal.frontend.generator import checked_seed
@@ -366,6 +367,7 @@ def _checked_ids(ids: Any, model: Decoder) -> list[int]:
     return [int(each) for each in ids]
 
 
+@garbage.held()  # nearly all that is made stays
 def load(
     path: str | Path,
     tokenizer: str | Path | None = None,

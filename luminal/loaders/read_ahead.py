@@ -1,0 +1,62 @@
+"""The pages of mapped arrays brought into this process while it does something else.
+
+A mapped file costs a fault for every few pages where it is first read, though the file be in the
+page cache: 0.1 s for 2 GB, on the way to a model's first token. The kernel maps them for the
+asking, in a thread that needs neither Python nor the time of the caller: a program is compiled or
+loaded meanwhile. Pages that are only on disk are read so, too, one after the other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+from collections.abc import Iterable, Iterator
+
+from luminal.hlir.memory import address
+from luminal.loaders.mapped import Array
+
+POPULATE_READ = 22  # of madvise, since Linux 5.14; elsewhere it is refused, and pages fault
+PIECE = 32 << 20  # bytes a call: what allocates memory meanwhile waits for no more
+SHARE = 0.5  # of the machine's memory: more would push out what is still to be read
+
+
+def read_ahead(arrays: Iterable[Array]) -> threading.Thread | None:
+    """Starts to map the pages of read-only arrays, which stay alive until that is done.
+
+    None where there are no such arrays, or more than memory holds.
+    """
+    held = [array for array in arrays if not array.flags.writeable and array.nbytes]
+    memory = mmap.PAGESIZE * os.sysconf("SC_PHYS_PAGES")
+    if not held or sum(array.nbytes for array in held) > SHARE * memory:
+        return None
+    # The arrays are an argument: what they look into is there as long as the thread is.
+    thread = threading.Thread(target=_populate, args=(held,), name="read ahead", daemon=True)
+    thread.start()
+    return thread
+
+
+def runs(arrays: Iterable[Array]) -> Iterator[tuple[int, int]]:
+    """The pages of the arrays as ranges [start, stop) of addresses, neighbours as one."""
+    page = mmap.PAGESIZE
+    ends = sorted((address(array), address(array) + array.nbytes) for array in arrays)
+    start = stop = 0
+    for first, last in ends:
+        first, last = first // page * page, -(-last // page) * page
+        if first > stop:
+            if stop > start:
+                yield start, stop
+            start = first
+        stop = max(stop, last)
+    if stop > start:
+        yield start, stop
+
+
+def _populate(arrays: list[Array]) -> None:
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    for start, stop in runs(arrays):
+        for begin in range(start, stop, PIECE):
+            if madvise(begin, min(PIECE, stop - begin), POPULATE_READ) != 0:
+                return  # an older kernel, or a file that was cut short: whoever reads it will see

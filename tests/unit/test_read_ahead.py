@@ -1,0 +1,55 @@
+"""Pages of mapped arrays are there before they are read."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from luminal.hlir.memory import address
+from luminal.loaders import read_ahead as subject
+from luminal.loaders.mapped import array_at, map_file
+from luminal.loaders.read_ahead import read_ahead, runs
+
+PAGES = 3000
+
+
+@pytest.fixture
+def mapped(tmp_path: Path) -> np.ndarray:
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(range(256)) * (PAGES * mmap.PAGESIZE // 256))
+    return array_at(map_file(path), 0, np.uint8, (PAGES * mmap.PAGESIZE,))
+
+
+def present(array: np.ndarray) -> int:
+    """How many of its pages this process has mapped."""
+    with open("/proc/self/pagemap", "rb") as file:
+        file.seek(address(array) // mmap.PAGESIZE * 8)
+        entries = np.frombuffer(file.read(array.nbytes // mmap.PAGESIZE * 8), np.uint64)
+    return int((entries >> np.uint64(63)).sum())
+
+
+def test_pages_are_mapped_before_they_are_read(mapped: np.ndarray) -> None:
+    assert present(mapped) == 0
+    thread = read_ahead([mapped])
+    assert thread is not None
+    thread.join()
+    assert present(mapped) == PAGES
+
+
+def test_neighbours_are_one_run_and_gaps_are_left_out(mapped: np.ndarray) -> None:
+    page = mmap.PAGESIZE
+    start = address(mapped)
+    parts = [mapped[7 * page + 5 : 8 * page], mapped[: page - 1], mapped[page : 3 * page + 1]]
+    assert [*runs(parts)] == [(start, start + 4 * page), (start + 7 * page, start + 8 * page)]
+    assert [*runs([])] == []
+
+
+def test_arrays_of_the_process_and_more_than_memory_are_left_alone(
+    mapped: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_ahead([np.zeros(10), mapped[:0]]) is None
+    monkeypatch.setattr(subject, "SHARE", 0.0)
+    assert read_ahead([mapped]) is None
