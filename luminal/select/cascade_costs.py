@@ -14,6 +14,7 @@ from luminal.shape.expression import Symbol
 
 COPIED = 1 << 15  # elements of a weight, from which it is copied so that it lies as it is read
 WRITTEN = 2  # a line that is written comes from memory before it goes there
+OWN = 4  # of the largest rows fill a unit's own cache
 LIGHTER = 4 / 3  # times as long may be what holds no value that leaves the caches
 
 
@@ -35,7 +36,13 @@ def _saves(cascade: Cascade, costs: Costs) -> bool:
     others = summed + sum(upper(m.term.axes - cascade.rows) for m in cascade.members)
     lie = all(_lies(m.term, cascade.rows) for m in cascade.members)
     # A row of the block that is shorter than what is read and made for it saves little.
-    return lie and others <= steps and steps * others * size <= costs.cache_bytes
+    if not lie or others > steps or steps * others * size > costs.cache_bytes:
+        return False
+    # Where the last cache holds what would be stored, that is written and read there; so are the
+    # other factors, for each block, if a unit's own cache does not hold them.
+    stored = sum(upper(r.axes) for r in cascade.inner) * size
+    far = steps * others * size > OWN * costs.row_bytes and stored < costs.cache_bytes
+    return not far or others <= (WRITTEN + 1) * len(cascade.inner) * costs.shares.lanes
 
 
 def _worth(cascades: Collection[Cascade], costs: Costs) -> bool:
@@ -66,7 +73,7 @@ def _walks(cascade: Cascade, costs: Costs) -> int:
     """
     size, steps = cascade.inner[0].dtype.size, estimate(extent_of(axis_order(cascade.steps)))
     block = costs.shares.lanes * steps * size * len(cascade.inner)
-    return 1 if block <= 4 * costs.row_bytes else cascade.sweeps
+    return 1 if block <= OWN * costs.row_bytes else cascade.sweeps
 
 
 def _flops(contraction: Reduction) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import pytest
@@ -213,6 +214,15 @@ def test_a_depthwise_convolution_of_channels_that_lie_together() -> None:
     (kernel,) = lower_to_program(cx.graph(), MACHINE).kernels
     assert kernel.scratch
     assert not any(isinstance(s, Reduce) for s in kernel.statements())
+
+
+@pytest.mark.parametrize(("stride", "extent"), [(1, 56), (1, 112), (2, 113)])
+def test_a_depthwise_tile_leaves_registers_for_its_window(stride: int, extent: int) -> None:
+    """Nine taps stay in registers, beside a sum and a factor for each vector of a tile."""
+    options = {"stride": stride, "padding": 1, "groups": 16}
+    _, loops = tiles((1, 16, extent, extent), (16, 1, 3, 3), **options)
+    size = prod(unroll for _, unroll, _ in loops)
+    assert 6 <= size <= (32 - 9) // 2
 
 
 @pytest.mark.parametrize(

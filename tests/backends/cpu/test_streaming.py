@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.compiler import lower_to_program
+from tests.machines import vectors
 
 Array = np.ndarray[Any, Any]
 WIDTH, ERROR = 16, 1e-5  # relative, of norms
@@ -229,3 +231,17 @@ def test_what_something_else_needs_or_what_does_not_pay_is_stored() -> None:
     )
     ((x @ w).relu() @ u).output("y")
     assert len(lm.compile(cx).report().kernels) == 2
+
+
+@pytest.mark.parametrize(("rows", "kernels"), [(256, 2), (8192, 1)])
+def test_what_caches_hold_is_stored_where_weights_are_read_for_each_block(
+    rows: int, kernels: int
+) -> None:
+    """3 MiB of weights are more than a core's own cache: blocks of 32 rows read them from the last
+    one, which would rather hold 1 MiB that is made once. 32 MiB it would not.
+    """
+    cx = lm.Graph()
+    shapes = ((rows, 256), (256, 1024), (1024, 512))
+    x, w, u = (cx.tensor(shape, name=n) for n, shape in zip("xwu", shapes, strict=True))
+    ((x @ w).relu() @ u).output("y")
+    assert len(lower_to_program(cx.graph(), vectors(512, registers=32)).kernels) == kernels

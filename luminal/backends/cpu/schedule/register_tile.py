@@ -21,18 +21,27 @@ WIDTHS = (1, 2, 3, 4, 6, 8)
 
 
 def register_tiles(
-    rows: int, columns: int, lanes: int, sums: int, loads: int, target: VectorTarget, strip: int = 0
+    rows: int,
+    columns: int,
+    lanes: int,
+    sums: int,
+    loads: int,
+    target: VectorTarget,
+    strip: int = 0,
+    kept: int = 0,
 ) -> list[tuple[int, int]]:
     """Tiles for an extent of `rows` by `columns`, with so many sums at once: the best first.
 
     `loads`: factors that are read anew for each column only, a register for each of its vectors.
-    `strip`: bytes of each column of a packed strip; 0 where columns are read in place.
+    `strip`: bytes of each column of a packed strip; 0 where columns are read in place. `kept`:
+    registers that hold the same all over the extent.
     """
     vectors = -(-columns // lanes)
     usual: list[tuple[float, int, int]] = []
     tall: list[tuple[int, int]] = []
     for width in (w for w in WIDTHS if w <= vectors):
-        most = max(1, (target.registers - 1 - width * loads) // (width * sums))
+        free = target.registers - 1 - kept - width * loads
+        most = max(1, free // (width * sums))
         heights = range(1, min(most, rows, MOST_ROWS) + 1)
         far = strip * width * lanes > target.l1_bytes * ROOM
         slow = 1 + FAR * far
