@@ -113,16 +113,24 @@ def test_a_check_takes_the_median_of_blocks_and_fails_below_its_threshold() -> N
     ]
     for threshold, passed in ((0.85, True), (0.95, False)):
         (row,) = judged(blocks, {"ratio": threshold})
+        assert isinstance(row, Row)
         assert row.passed == passed
         assert (row.measured, row.target, row.spread) == (0.9, threshold, (0.5, 5.0))
     for threshold, passed in ((0.65, True), (0.55, False)):  # a share is to stay below
         (row,) = judged(blocks, {"share": threshold})
+        assert isinstance(row, Row)
         assert row.passed == passed
 
 
 def test_a_measurement_that_went_away_passes_nothing() -> None:
     with pytest.raises(KeyError, match="gone: recorded in"):
         judged([[Row("ratio", 1.0, 0.9, "x", (1, 1))]], {"gone": 0.5})
+
+
+def test_what_a_peer_is_missing_for_is_told() -> None:
+    row, missing = Row("ratio", 1.0, 0.9, "x", (1, 1)), Skipped("layers", "no peer is installed")
+    thresholds = {"ratio": 0.5, "layers, a": 0.5, "layers, b": 0.5}
+    assert judged([[row, missing]], thresholds) == [replace(row, target=0.5), missing]
 
 
 @pytest.mark.parametrize(("ratio", "status"), [(0.9, 0), (0.8, 1)])
