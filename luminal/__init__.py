@@ -14,6 +14,28 @@ from luminal.autograd.transforms import (
     value_and_grad,
     vjp,
 )
+from luminal.default_recorder import (
+    arange,
+    assign,
+    constant,
+    dim,
+    empty,
+    eye,
+    full,
+    iota,
+    linspace,
+    logspace,
+    ones,
+    read,
+    require,
+    tensor,
+    tri,
+    tril_indices,
+    triu_indices,
+    weight,
+    zeros,
+)
+from luminal.device_choice import device, devices
 from luminal.dtypes import (
     DType,
     bfloat16,
@@ -76,36 +98,7 @@ from luminal.seeded import (
     randn_like,
     randperm,
 )
-from luminal.session import (
-    Graph,
-    arange,
-    assign,
-    compile,
-    compile_count,
-    constant,
-    default_graph,
-    device,
-    devices,
-    dim,
-    empty,
-    execute,
-    eye,
-    full,
-    iota,
-    linspace,
-    logspace,
-    ones,
-    read,
-    recording,
-    require,
-    reset,
-    tensor,
-    tri,
-    tril_indices,
-    triu_indices,
-    weight,
-    zeros,
-)
+from luminal.session import Graph, compile, compile_count, default_graph, execute, recording, reset
 from luminal.shape.expression import Expression
 
 GraphTensor = Tensor

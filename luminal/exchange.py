@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from luminal import dtypes
+from luminal.default_recorder import tensor
 from luminal.errors import DTypeError
 from luminal.frontend.foreign import placed
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.data import array_of
 from luminal.hlir.dlpack import Holder
-from luminal.session import tensor
 
 
 def from_dlpack(x: Any) -> Tensor:

@@ -16,6 +16,7 @@ import numpy as np
 
 from luminal import forks
 from luminal.closure import Closed, Recording, values_of
+from luminal.device_choice import default_device
 from luminal.dtypes import DType, dtype_of
 from luminal.errors import DTypeError, InputError
 from luminal.frontend.handle import is_tensor
@@ -26,7 +27,7 @@ from luminal.hlir.data import array_of, is_array, is_list_of_numbers
 from luminal.hlir.state import Parameter, State
 from luminal.runtime.arrays import Array
 from luminal.runtime.executable import Executable
-from luminal.session import Graph, compile, default_device, recording
+from luminal.session import Graph, compile, recording
 
 RECOMPILES_BEFORE_WARNING = 3
 

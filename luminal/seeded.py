@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from luminal import dtypes
+from luminal.default_recorder import tensor
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, GraphError, ShapeError
 from luminal.frontend.foreign import placed
 from luminal.frontend.generator import Array, Rng, draw
 from luminal.frontend.handle import listed
 from luminal.frontend.tensor import Tensor
-from luminal.session import default_graph, tensor
+from luminal.session import default_graph
 
 Shape = tuple[int, ...]
 

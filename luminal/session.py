@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -14,18 +13,14 @@ from luminal.autograd import transforms
 from luminal.backends import registry
 from luminal.backends.backend import Backend, Interpreter
 from luminal.backends.reference.device import OpTrace, ReferenceRunner
-from luminal.dtypes import float32, int64
-from luminal.errors import CompileError, DeviceError, DimError, GraphError, InputError
-from luminal.frontend.foreign import placed
+from luminal.device_choice import chosen_device
+from luminal.dim_choices import DimChoice, DimChoices, narrowed_to
+from luminal.errors import CompileError, DimError, GraphError, InputError
 from luminal.frontend.graph import Recorder
-from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
-from luminal.hlir.memory import DeviceMemory
 from luminal.hlir.ops import Value
-from luminal.hlir.state import Assignable, State
-from luminal.hlir.substitute import substitute_dims
 from luminal.numerics import Numerics
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Interval
@@ -35,13 +30,10 @@ from luminal.runtime.report import CompileSummary, SearchSummary
 from luminal.runtime.results import Results
 from luminal.runtime.runner import Runner
 from luminal.search.options import CompilationMode, SearchOptions, mode_of
-from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
+from luminal.shape.expression import MAX_DIM
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from luminal.compiler import Stages
-
-DimChoice: TypeAlias = "int | Interval | Sequence[Interval]"
-"""An int or one interval narrows a dim; a list of intervals compiles a program for each as well."""
 
 _Intervals: TypeAlias = Mapping[str, Interval]
 
@@ -101,7 +93,7 @@ class Graph(Recorder):
     def _compiled_part(self, part: hlir.Graph) -> Executable:
         backend = _backend_of(self, self._backend)
         plan = _Plan(backend, Numerics.STANDARD, mode_of("fast"), SearchOptions(), {})
-        return _compiled(self, part, _Choices({}, {}), plan)
+        return _compiled(self, part, DimChoices({}, {}), plan)
 
     def execute(self, dims: Mapping[str, int] | None = None) -> Results:
         """Runs the compiled graph on the values set; afterwards `t.numpy()` gives each output.
@@ -173,13 +165,13 @@ def compile(
         )
     chosen = _backend_of(graph, backend)
     frozen = graph.graph()
-    choices = _Choices.of(frozen, dims or {})
+    choices = DimChoices.of(frozen, dims or {})
     options = _options(frozen, choices.narrow, search)
     plan = _Plan(chosen, _numerics(numerics), mode_of(mode), options, graph.values, memory_limit)
     return _compiled(graph, frozen, choices, plan)
 
 
-def _compiled(graph: Graph, frozen: hlir.Graph, choices: _Choices, plan: _Plan) -> Executable:
+def _compiled(graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Plan) -> Executable:
     # a search takes long and leaves cycles behind
     with nullcontext() if plan.mode.searches else garbage.held():
         made = _executable(graph, frozen, choices, plan)
@@ -193,7 +185,7 @@ def _compiled(graph: Graph, frozen: hlir.Graph, choices: _Choices, plan: _Plan) 
 def narrowed(graph: Graph, dims: Mapping[Any, DimChoice] | None = None) -> hlir.Graph:
     """What is recorded so far, with dims narrowed as `compile` does it; buckets are left out."""
     frozen = graph.graph()
-    return _narrowed(frozen, _Choices.of(frozen, dims or {}).narrow)
+    return narrowed_to(frozen, DimChoices.of(frozen, dims or {}).narrow)
 
 
 def stages(
@@ -247,7 +239,7 @@ class _Plan:
             raise CompileError(f"memory_limit: backend {backend.name!r} has no arena to limit")
 
         def arena(candidate: hlir.Graph) -> int:
-            return memory_limit.arena_bytes(_narrowed(candidate, narrow), backend, self.numerics)
+            return memory_limit.arena_bytes(narrowed_to(candidate, narrow), backend, self.numerics)
 
         with tracing.span("memory limit"):
             return memory_limit.fitting(frozen, graph.pulled, graph.cotangents, limit, arena)
@@ -297,12 +289,12 @@ def _options(graph: hlir.Graph, narrow: Mapping[str, Interval], given: Any) -> S
     return given
 
 
-def _executable(graph: Graph, frozen: hlir.Graph, choices: _Choices, plan: _Plan) -> Executable:
+def _executable(graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Plan) -> Executable:
     variants = []
     all_intervals = list(choices.variants())
     chosen = plan.within_limit(graph, frozen, choices.narrow)
     for intervals in all_intervals:
-        narrowed = _narrowed(chosen, choices.narrow | intervals)
+        narrowed = narrowed_to(chosen, choices.narrow | intervals)
         with tracing.record() as spans:
             runner, found = plan.runner(narrowed, len(all_intervals))
         tracing.debug(1, f"compiled {graph.name} for {plan.backend.name}\n{tracing.summary(spans)}")
@@ -319,64 +311,16 @@ def _executable(graph: Graph, frozen: hlir.Graph, choices: _Choices, plan: _Plan
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Choices:
-    """`dims=` of a compile: intervals that hold for all runs, and buckets by dim."""
-
-    narrow: dict[str, Interval]
-    buckets: dict[str, list[Interval]]
-
-    @classmethod
-    def of(cls, graph: hlir.Graph, dims: Mapping[Any, DimChoice]) -> _Choices:
-        """Raises DimError for an unknown dim or an interval outside the declared one."""
-        if not isinstance(dims, Mapping):
-            raise DimError(f'dims: takes a dict, as {{"s": (1, 64)}}; got a {type(dims).__name__}')
-        declared = {dim.name: dim for dim in graph.dims}
-        choices = cls({}, {})
-        for key, choice in dims.items():
-            name = key.name if isinstance(key, Symbol) else key
-            if name not in declared:
-                raise DimError(f"{name}: no such dim; the dims are {', '.join(declared) or 'none'}")
-            if isinstance(choice, list):
-                choices.buckets[name] = [_interval(declared[name], each) for each in choice]
-            else:
-                choices.narrow[name] = _interval(declared[name], choice)
-        return choices
-
-    def variants(self) -> Iterable[dict[str, Interval]]:
-        """Every combination of buckets, then the general program."""
-        if self.buckets:
-            for combination in itertools.product(*self.buckets.values()):
-                yield dict(zip(self.buckets, combination, strict=True))
-        yield {}
-
-
-def _interval(dim: Symbol, choice: Any) -> Interval:
-    try:
-        lo, hi = (choice, choice) if isinstance(choice, int) else choice
-        inside = (dim.lo or 0) <= lo <= hi and (dim.hi is None or hi <= dim.hi)
-    except (TypeError, ValueError):
-        raise DimError(f"dims: {dim.name}: {choice!r} is not an interval (lo, hi)") from None
-    if not inside:
-        raise DimError(f"dims: {dim.name}: ({lo}, {hi}) is not within its {dim.lo}..{dim.hi}")
-    return int(lo), int(hi)
-
-
-def _narrowed(graph: hlir.Graph, intervals: Mapping[str, Interval]) -> hlir.Graph:
-    """The graph with dims of smaller intervals; a dim with one value left becomes that literal."""
-    replaced: dict[Symbol, Expression] = {}
-    for dim in graph.dims:
-        if dim.name in intervals:
-            lo, hi = intervals[dim.name]
-            replaced[dim] = const(lo) if lo == hi else symbol(dim.name, lo, hi)
-    return substitute_dims(graph, replaced) if replaced else graph
-
-
 def _sink_names(graph: hlir.Graph) -> str:
     return ", ".join(
         sink.name if isinstance(sink, Output) else f"assign {sink.state.name}"
         for sink in graph.sinks
     )
+
+
+def _backend_of(graph: Recorder, backend: str | None) -> Backend | Interpreter:
+    """The backend that a compile names, or the graph's, or the default one."""
+    return registry.find(chosen_device(backend or graph.device))
 
 
 # --- the default graph ----------------------------------------------------------------------------
@@ -411,199 +355,3 @@ def reset() -> None:
 def execute(dims: Mapping[str, int] | None = None) -> Results:
     """Runs the default graph (see `Graph.execute`)."""
     return default_graph().execute(dims)
-
-
-@placed
-def tensor(
-    shape_or_data: Any, dtype: Any = None, name: str | None = None, *, copy: bool = True
-) -> Tensor:
-    """An Input of the default graph: a tuple is a shape, a list, number or array is its value.
-
-    An array is copied, unless told not to.
-    """
-    return default_graph().tensor(shape_or_data, dtype, name, copy=copy)
-
-
-def weight(shape: Sequence[int], dtype: Any = float32, name: str = "") -> Tensor:
-    """A Weight of the default graph."""
-    return default_graph().weight(shape, dtype, name)
-
-
-def read(state: State) -> Tensor:
-    """The value of a State at the start of a run of the default graph."""
-    return default_graph().read(state)
-
-
-def assign(state: Assignable | Tensor, value: Tensor) -> None:
-    """`state`, which may be a Parameter, holds `value` at the end of a run."""
-    value.graph.assign(state, value)
-
-
-def dim(name: str, lo: int = 1, hi: int = MAX_DIM) -> Symbol:
-    """A dim of the default graph, with values lo..hi."""
-    return default_graph().dim(name, lo, hi)
-
-
-def require(condition: Expression | bool) -> None:
-    """A condition that every run of the default graph must meet."""
-    default_graph().require(condition)
-
-
-def constant(value: Any, dtype: Any = None) -> Tensor:
-    """Exactly this number, list or array, in the default graph."""
-    return default_graph().constant(value, dtype)
-
-
-@placed
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
-    """`start, start + step, ...` below `stop`, in the default graph."""
-    return default_graph().arange(start, stop, step, dtype)
-
-
-def iota(shape: Sequence[Extent], dim: int = -1, dtype: Any = int64) -> Tensor:
-    """Each element's position along `dim`, in the default graph."""
-    return default_graph().iota(shape, dim, dtype)
-
-
-@placed
-def zeros(*shape: Any, dtype: Any = None) -> Tensor:
-    """All zeros, in the default graph."""
-    return default_graph().zeros(*shape, dtype=dtype)
-
-
-@placed
-def ones(*shape: Any, dtype: Any = None) -> Tensor:
-    """All ones, in the default graph."""
-    return default_graph().ones(*shape, dtype=dtype)
-
-
-@placed
-def full(shape: Sequence[Extent], value: Any, dtype: Any = None) -> Tensor:
-    """All `value`, in the default graph."""
-    return default_graph().full(shape, value, dtype)
-
-
-@placed
-def eye(rows: Extent, columns: Extent | None = None, dtype: Any = float32) -> Tensor:
-    """Ones on the main diagonal, in the default graph."""
-    return default_graph().eye(rows, columns, dtype)
-
-
-@placed
-def empty(*shape: Any, dtype: Any = None) -> Tensor:
-    """All zeros, in the default graph: nothing is uninitialised here."""
-    return default_graph().empty(*shape, dtype=dtype)
-
-
-@placed
-def linspace(
-    start: float, stop: float, num: Extent, dtype: Any = None, endpoint: bool = True
-) -> Tensor:
-    """`num` numbers at even distances from start to stop, in the default graph."""
-    return default_graph().linspace(start, stop, num, dtype, endpoint)
-
-
-@placed
-def logspace(
-    start: float, stop: float, num: Extent, base: float = 10.0, dtype: Any = None
-) -> Tensor:
-    """`base` to the powers that `linspace` gives, in the default graph."""
-    return default_graph().logspace(start, stop, num, base, dtype)
-
-
-def tri(
-    rows: Extent, columns: Extent | None = None, diagonal: int = 0, dtype: Any = float32
-) -> Tensor:
-    """Ones at and below a diagonal, zeros above it, in the default graph."""
-    return default_graph().tri(rows, columns, diagonal, dtype)
-
-
-@placed
-def tril_indices(rows: int, columns: int, offset: int = 0, dtype: Any = int64) -> Tensor:
-    """The positions (2, count) at and below a diagonal, in the default graph."""
-    return default_graph().tril_indices(rows, columns, offset, dtype)
-
-
-@placed
-def triu_indices(rows: int, columns: int, offset: int = 0, dtype: Any = int64) -> Tensor:
-    """The positions (2, count) at and above a diagonal, in the default graph."""
-    return default_graph().triu_indices(rows, columns, offset, dtype)
-
-
-# --- devices --------------------------------------------------------------------------------------
-
-
-_device: ContextVar[str | None] = ContextVar("luminal_device", default=None)
-
-
-class device:
-    """Makes a device the default of compiles in this context: from now on, or in a `with` block.
-
-    `lm.device("opencl:0")`; compiles that name a backend, and graphs that were moved (`graph.to`),
-    keep theirs. Raises InputError for a device that cannot be used.
-    """
-
-    def __init__(self, device: Any) -> None:
-        self.name = registry.usable("device", device).name
-        self._token = _device.set(self.name)
-
-    def __enter__(self) -> device:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        _device.reset(self._token)
-
-    def __repr__(self) -> str:
-        return f"device({self.name!r})"
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def default_device() -> str | None:
-    """The name that `lm.device` gave in this context."""
-    return _device.get()
-
-
-def chosen_device(device: str | None) -> str:
-    """The name that is given, else that of this context, else the CPU's: for what compiles later,
-    perhaps in another context.
-    """
-    return device or _device.get() or "cpu"
-
-
-def _backend_of(graph: Recorder, backend: str | None) -> Backend | Interpreter:
-    """The backend that a compile names, or the graph's, or the default one."""
-    return registry.find(chosen_device(backend or graph.device))
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """One device as this machine has it; `memory` in bytes, where it says."""
-
-    name: str
-    summary: str
-    usable: bool
-    reason: str | None  # why it is not usable
-    memory: DeviceMemory | None = None
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.summary}" if self.usable else f"{self.name}: {self.reason}"
-
-
-def devices() -> list[Device]:
-    """Every device that programs can be compiled for, and why the rest is not usable."""
-    rows = []
-    for row in registry.BACKENDS.values():
-        reason = row.unavailable()
-        if reason is not None:
-            rows.append(Device(row.name, row.summary, False, reason))
-            continue
-        for backend in map(row.current, range(row.count())):
-            try:
-                memory = backend.memory.memory()
-            except DeviceError as error:  # that of a parent process, or one that has failed
-                rows.append(Device(backend.name, row.summary, False, str(error)))
-            else:
-                rows.append(Device(backend.name, row.summary, True, None, memory))
-    return rows

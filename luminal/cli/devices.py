@@ -7,10 +7,10 @@ from luminal.cli.console import console, table
 
 def command() -> None:
     """List the usable devices with their memory, and the reason where one is not."""
-    from luminal import session
+    from luminal import device_choice
 
     shown = table("device", "what it is", "usable", "memory", "free")
-    for device in session.devices():
+    for device in device_choice.devices():
         usable = "yes" if device.usable else f"no: {device.reason}"
         memory = device.memory or (None, None)
         shown.add_row(device.name, device.summary, usable, *map(_size, memory))

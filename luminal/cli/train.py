@@ -28,14 +28,14 @@ def command(
     """
     from dataclasses import replace
 
-    from luminal import session
+    from luminal import device_choice
     from luminal.models.train import TextRun, train_text
     from luminal.training.settings import read_settings
 
     run = read_settings(config, TextRun)
     if output is not None:
         run = replace(run, output=str(output.absolute()))
-    with session.device(backend):
+    with device_choice.device(backend):
         trained = train_text(run, config.parent, resume=resume)
     typer.echo()
     typer.echo(trained.sample)

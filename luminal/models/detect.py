@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from luminal import dtypes
+from luminal.device_choice import chosen_device
 from luminal.errors import InputError, LoadError
 from luminal.frontend.detection import nms
 from luminal.frontend.tensor import Tensor
@@ -23,7 +24,7 @@ from luminal.models.sampling import is_number
 from luminal.models.yolo import STRIDES, Yolo
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
-from luminal.session import Graph, chosen_device, compile
+from luminal.session import Graph, compile
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from luminal import dtypes
+from luminal.device_choice import chosen_device
 from luminal.errors import InputError, LoadError
 from luminal.frontend.binary import where
 from luminal.frontend.tensor import Tensor
@@ -23,7 +24,7 @@ from luminal.models.architectures.settings import refuse
 from luminal.models.encoder import Encoder, within
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
-from luminal.session import Graph, chosen_device, compile
+from luminal.session import Graph, compile
 
 Array = np.ndarray[Any, Any]
 BATCH = 32  # texts at once: more gains nothing on a CPU, and padding grows

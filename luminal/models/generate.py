@@ -12,6 +12,7 @@ import numpy as np
 
 from luminal import garbage
 from luminal.backends import registry
+from luminal.device_choice import chosen_device
 from luminal.errors import InputError, LoadError
 from luminal.frontend.generator import checked_seed
 from luminal.frontend.handle import Array
@@ -31,7 +32,6 @@ from luminal.models.text import Completion, Constraint, Ranked, Text
 from luminal.runtime.executable import Executable
 from luminal.runtime.results import Results
 from luminal.search.options import CompilationMode, mode_of
-from luminal.session import chosen_device
 
 MOST_ROWS = 64  # texts of a batch: each has caches of the whole context
 MAX_CONTEXT = 4096  # positions the caches hold by default: more costs memory few prompts need

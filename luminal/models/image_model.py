@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from luminal import dtypes
+from luminal.device_choice import chosen_device
 from luminal.errors import InputError, LoadError
 from luminal.loaders.checkpoint import folder_config, folder_processor
 from luminal.loaders.fields import Fields
@@ -20,7 +21,7 @@ from luminal.models.sampling import checked_count
 from luminal.nn import Module
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
-from luminal.session import Graph, chosen_device, compile
+from luminal.session import Graph, compile
 
 if TYPE_CHECKING:
     from PIL.Image import Image
