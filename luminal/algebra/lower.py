@@ -1,14 +1,13 @@
 """HLIR to the axis algebra: every value lowered once, under axes of its own.
 
-First pass: each value gets a frame (the atoms of each dimension), and every edge unites the atoms
-that it says are the same. Views, iotas and scalar constants are instantiated per use, since a
-shared one would unite unrelated axes of its users. Second pass, when no axis can split any more:
+First pass (`lower_frames.py`): each value gets a frame (the atoms of each dimension), and every
+edge unites the atoms that it says are the same. Second pass, here, when no axis can split any more:
 terms, with an At on each edge whose operand must be read at other indices than its own axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,16 +17,17 @@ from luminal.algebra import axes
 from luminal.algebra.axes import Atom, Dimension
 from luminal.algebra.frames import linear, spread
 from luminal.algebra.index_form import index_form
+from luminal.algebra.lower_frames import Edge, Frames
 from luminal.algebra.ranges import Ranges
 from luminal.algebra.reductions import without_points
 from luminal.algebra.terms import Axes, Frame, Literal, OpaqueAttrs, Term, Terms, term_order
 from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph, Sink, topological
 from luminal.hlir.monoid import REDUCTIONS
-from luminal.hlir.ops import OPS, Node, Value
+from luminal.hlir.ops import Node, Value
 from luminal.hlir.state import Parameter
 from luminal.shape.arithmetic import CACHE
-from luminal.shape.expression import TRUE, Expression, Symbol, all_of, axis, const
+from luminal.shape.expression import Expression, Symbol, all_of, axis, const
 from luminal.shape.view import index
 
 
@@ -49,19 +49,6 @@ class Lowered:
     shapes: dict[Term, Frame]  # the frame under which each term was first met
     arguments: tuple[Value, ...] = ()
     kept: frozenset[Term] = frozenset()  # terms that are worth storing whatever they cost
-
-
-@dataclass(slots=True)
-class Edge:
-    """An operand as its user sees it: dimension k of `value` is read at map[k], an Expression in
-    the indices of `frame`, or a tensor (for Gather); None: at the frame's own indices.
-    """
-
-    value: Value
-    frame: list[Dimension]
-    shape: Shape
-    map: tuple[Any, ...] | None = None
-    domain: Expression = TRUE
 
 
 def lower(graph: Graph) -> Lowered:
@@ -106,24 +93,21 @@ class _Lowering:
         self.trained = trained
         self.terms = Terms()
         self.ranges = Ranges()
-        self.frames: dict[Value, list[Dimension]] = {}
-        self.edges: dict[Node, list[Edge]] = {}
+        self.first = Frames()
         self.built: dict[Value, Term] = {}
         self.shapes: dict[Term, Frame] = {}
         self.symbols: dict[Atom, Symbol] = {}
         self.names: dict[int, Frame] = {}  # by id of a frame, all of which edges keep
-        self.members = 0
         self.sites = 0
 
     def run(
         self, sinks: Sequence[tuple[Sink | None, Value]], arguments: tuple[Value, ...]
     ) -> Lowered:
-        # Two passes: a later union may still split an axis of an earlier value, so no axis has a
-        # name before all of them are made.
+        first = self.first
         nodes = topological([value for _, value in sinks])
         for node in nodes:
-            _UNIFY[node.op.group](self, node)
-        edges = [self.see(value) for _, value in sinks]
+            first.add(node)
+        edges = [first.see(value) for _, value in sinks]
         for node in nodes:
             if node.op.name not in ("View", "Iota"):
                 self.build(node)
@@ -133,98 +117,6 @@ class _Lowering:
             self.shapes.setdefault(term, frame)
             roots.append(Root(sink, term, frame))
         return Lowered(self.terms, tuple(roots), self.shapes, arguments)
-
-    # --- first pass: frames
-
-    def member(self) -> int:
-        self.members += 1
-        return self.members
-
-    def fresh(self, shape: Shape) -> list[Dimension]:
-        member = self.member()
-        return [axes.fresh(extent, member) for extent in shape]
-
-    def see(self, value: Value, frame: list[Dimension] | None = None) -> Edge:
-        """`value` in `frame` (None: in its own, or a fresh one for a View or Iota)."""
-        # A View or Iota has a frame for each use: shared, it would unite axes of users that have
-        # nothing else to do with each other.
-        node = value.node
-        if node.op.name == "View":
-            view, source = node.attrs.view, node.args[0]
-            edge = Edge(
-                source, frame or self.fresh(value.shape), value.shape, view.map, view.domain
-            )
-            if source.node.op.name != "Iota":
-                self.relate(source, edge)
-            return edge
-        if node.op.name == "Iota":
-            return Edge(value, frame or self.fresh(value.shape), value.shape)
-        own = self.frames[value]
-        if frame is not None:
-            for mine, theirs in zip(own, frame, strict=True):
-                # What cannot become one stays two, and the edge gets an At (`term`).
-                axes.unify(mine, theirs)
-        return Edge(value, own if frame is None else frame, value.shape)
-
-    def relate(self, source: Value, edge: Edge) -> None:
-        """Unites each source dimension with the output digits that its index consists of."""
-        assert edge.map is not None
-        for own, extent, entry in zip(self.frames[source], source.shape, edge.map, strict=True):
-            if isinstance(entry, Expression):
-                matched = _digits_of(entry, extent, edge.shape, edge.frame)
-                if matched is not None:
-                    axes.unify(own, matched)
-
-    def frame_leaf(self, node: Node) -> None:
-        if node.op.name != "Iota":
-            self.frames[node.value] = self.fresh(node.types[0].shape)
-
-    def frame_pointwise(self, node: Node) -> None:
-        # A View or Iota takes the frame that it is given; the first of the others has one to give.
-        plain = [a for a in node.args if a.node.op.name not in ("View", "Iota")]
-        if plain:
-            member = self.member()
-            frame = [axes.join(dimension, member) for dimension in self.frames[plain[0]]]
-        else:
-            frame = self.fresh(node.types[0].shape)
-        self.edges[node] = [self.see(arg, frame) for arg in node.args]
-        self.frames[node.value] = frame
-
-    def frame_reduce(self, node: Node) -> None:
-        edge = self.see(node.args[0])
-        self.edges[node] = [edge]
-        self.frames[node.value] = [d for k, d in enumerate(edge.frame) if k != node.attrs.axis]
-
-    def frame_memory(self, node: Node) -> None:
-        if node.op.name == "Scatter":
-            dest, source = self.see(node.args[0]), self.see(node.args[1])
-            maps = [self.see(arg, source.frame) for arg in node.args[2:]]
-            self.edges[node] = [dest, source, *maps]
-            self.frames[node.value] = self.fresh(node.types[0].shape)
-            return
-        shape, map_ = node.attrs
-        frame = self.fresh(shape)
-        source = self.see(node.args[0])
-        indices = [self.see(arg, frame) for arg in node.args[1:]]
-        read = Edge(node.args[0], frame, shape, map_)
-        for own, extent, entry in zip(source.frame, node.args[0].shape, map_, strict=True):
-            if isinstance(entry, Expression):
-                matched = _digits_of(entry, extent, shape, frame)
-                if matched is not None:
-                    axes.unify(own, matched)
-        self.edges[node] = [source, read, *indices]
-        self.frames[node.value] = frame
-
-    def frame_opaque(self, node: Node) -> None:
-        # It may read any position for any other, so its results share no axes with its operands.
-        self.edges[node] = [self.see(arg) for arg in node.args]
-        for k, result in enumerate(node.types):
-            self.frames[Value(node, k)] = self.fresh(result.shape)
-
-    def frame_none(self, node: Node) -> None:
-        """Views are instantiated per use."""
-
-    # --- second pass: terms
 
     def symbol(self, atom: Atom) -> Symbol:
         if atom not in self.symbols:
@@ -289,7 +181,7 @@ class _Lowering:
         if node.op.name == "Iota":
             return self.iota(edge, frame)
         x = self.built[edge.value]
-        own = self.named(self.frames[edge.value])
+        own = self.named(self.first.frames[edge.value])
         if edge.map is None:
             if own == frame:
                 return x
@@ -315,9 +207,9 @@ class _Lowering:
         if group == "leaf":
             self.built[node.value] = self.leaf(node)
         elif node.op.name == "Detach":
-            self.built[node.value] = self.term(self.edges[node][0])
+            self.built[node.value] = self.term(self.first.edges[node][0])
         elif node.op.is_pointwise:
-            args = [self.term(edge) for edge in self.edges[node]]
+            args = [self.term(edge) for edge in self.first.edges[node]]
             self.built[node.value] = self.pointwise(node.op.name, args, node.types[0].dtype)
         elif group == "reduce":
             self.built[node.value] = self.reduce(node)
@@ -327,7 +219,7 @@ class _Lowering:
             self.build_opaque(node)
         for k in range(len(node.types)):
             value = Value(node, k)
-            self.shapes.setdefault(self.built[value], self.named(self.frames[value]))
+            self.shapes.setdefault(self.built[value], self.named(self.first.frames[value]))
             self.ranges.note(self.built[value])
 
     def pointwise(self, op: str, args: Sequence[Term], dtype: dtypes.DType) -> Term:
@@ -348,19 +240,19 @@ class _Lowering:
         if node.op.name == "Constant" and attrs.shape == ():
             return self.terms.literal(attrs.data, attrs.dtype)
         is_trained = node.op.name == "Weight" and attrs.parameter in self.trained
-        frame = self.named(self.frames[node.value])
+        frame = self.named(self.first.frames[node.value])
         return self.terms.leaf(node.value, frame, is_trained=is_trained)
 
     def reduce(self, node: Node) -> Term:
         """A reduction; it stays one along an axis that the operand lacks (a broadcast)."""
-        edge = self.edges[node][0]
+        edge = self.first.edges[node][0]
         x = self.term(edge)
         monoid = REDUCTIONS[node.op.name]
         bound, x = without_points(self.terms, self.named(edge.frame)[node.attrs.axis], x, monoid)
         return self.terms.reduce(node.op.name, bound, x)
 
     def gather(self, node: Node) -> Term:
-        source, read, *indices = self.edges[node]
+        source, read, *indices = self.first.edges[node]
         x = self.term(source)
         frame = self.named(read.frame)
         where = self.positions(read.shape, frame)
@@ -396,7 +288,7 @@ class _Lowering:
         return [self.pointwise("LessThan", pair, dtypes.bool_) for pair in pairs]
 
     def build_opaque(self, node: Node) -> None:
-        edges = self.edges[node]
+        edges = self.first.edges[node]
         args = [self.term(edge) for edge in edges]
         frames = tuple(self.named(edge.frame) for edge in edges)
         for arg, frame in zip(args, frames, strict=True):
@@ -406,81 +298,6 @@ class _Lowering:
         if node.op.name == "Loop":
             body = lower_body(node.attrs.body.arguments, node.attrs.body.results)
         for k, result in enumerate(node.types):
-            frame = self.named(self.frames[Value(node, k)])
+            frame = self.named(self.first.frames[Value(node, k)])
             attrs = OpaqueAttrs(node.attrs, frames, frame, k, self.sites, body)
             self.built[Value(node, k)] = self.terms.opaque(node.op.name, args, attrs, result.dtype)
-
-
-_UNIFY: dict[str, Callable[[_Lowering, Node], None]] = {
-    "leaf": _Lowering.frame_leaf,
-    "unary": _Lowering.frame_pointwise,
-    "binary": _Lowering.frame_pointwise,
-    "ternary": _Lowering.frame_pointwise,
-    "reduce": _Lowering.frame_reduce,
-    "ordered": _Lowering.frame_opaque,
-    "memory": _Lowering.frame_memory,
-    "view": _Lowering.frame_none,
-    "other": _Lowering.frame_opaque,
-}
-"""How each group of HLIR's table is lowered."""
-assert {op.group for op in OPS.values()} == set(_UNIFY)
-
-
-def _digits_of(
-    entry: Expression, extent: Expression, shape: Shape, frame: list[Dimension]
-) -> Dimension | None:
-    """The atoms of `frame` that make up `entry`, if it is a mixed-radix number over `extent`."""
-    if entry == const(0) and extent == const(1):
-        return []
-    pending = []
-    for monomial, factor in entry.terms:
-        found = _digit(monomial, factor, shape)
-        if found is None:
-            return None
-        pending.append(found)
-    if entry.constant or not pending:
-        return None
-    # From the innermost digit out: each counts as much as all inside of it have positions.
-    radix, out = const(1), list[Atom]()
-    while pending:
-        place = next((k for k, digit in enumerate(pending) if digit[0] == radix), None)
-        if place is None:
-            return None
-        _, dimension, divisor, count = pending.pop(place)
-        atoms = axes.digits(frame[dimension], divisor, count)
-        if atoms is None:
-            return None
-        out = atoms + out
-        radix = radix * count
-    # A lesser radix, as an offset, reads a part of the dimension, which is no axis of the whole.
-    return out if radix == extent else None
-
-
-def _digit(
-    monomial: Expression, factor: int, shape: Shape
-) -> tuple[Expression, int, Expression, Expression] | None:
-    """`coefficient * ((i_d // divisor) % count)` as (coefficient, d, divisor, count)."""
-    parts = monomial.args if monomial.op == "mul" else (monomial,)
-    coefficient, digit = const(factor), None
-    for part in parts:
-        if any(s.extent is not None for s in part.symbols()):
-            if digit is not None:
-                return None
-            digit = part
-        else:
-            coefficient = coefficient * part
-    if digit is None:
-        return None
-    count = divisor = None
-    if digit.op == "mod":
-        digit, count = digit.args
-    if digit.op == "floordiv":
-        digit, divisor = digit.args
-    if not isinstance(digit, Symbol):
-        return None
-    # `index(d, n)` is named after its dimension.
-    dimension = int(digit.name[1:])
-    divisor = const(1) if divisor is None else divisor
-    if count is None:
-        count = shape[dimension].exact_div(divisor)
-    return None if count is None else (coefficient, dimension, divisor, count)
