@@ -13,7 +13,7 @@ from functools import partial
 
 from luminal.algebra.frames import upper
 from luminal.algebra.lower import Lowered
-from luminal.algebra.scatter import ordered_axes, read_back
+from luminal.algebra.scatter import ordered_axes
 from luminal.algebra.terms import Frame, Phase, Term, axis_order, term_order
 from luminal.costs import Costs
 from luminal.hlir.ops import Value
@@ -21,6 +21,7 @@ from luminal.numerics import DOMAIN, ROUNDING, Numerics
 from luminal.program.selection import Choice, Residence, Selection
 from luminal.select import cascades
 from luminal.select.bodies import is_weight, weights_of
+from luminal.select.inlining import Inlining, cuts, injective, unmoved
 from luminal.select.kinds import is_contraction, is_product, step_operands, sums_of_dots
 from luminal.select.limits import KERNEL_TERMS
 from luminal.select.merge import merges
@@ -128,10 +129,8 @@ class _Fast:
         self.of_steps = {t for s, dots in self.of_dots.items() for t in step_operands(s, dots)}
         self.forced = stored_anyway(lowered.roots, self.order) | lowered.kept | self.of_steps
         self.rounded = rounded_factors(self.order)
-        self.inlined: dict[Term, tuple[int, frozenset[Term]]] = {}
-        for term in self.order:
-            self.inlined[term] = self.cost(term)
-        self.forced |= self.cuts()
+        self.inlined = Inlining(self.order, self.rounded | self.of_steps, self.weights)
+        self.forced |= cuts(self.order, self.forced)
         self.forced |= {
             term
             for term, wish in wishes.residences.items()
@@ -221,53 +220,6 @@ class _Fast:
             return tuple((axis,) for axis in axis_order(term.axes))
         return tuple(tuple(a for a in d if a in term.axes) for d in known)
 
-    def cost(self, term: Term) -> tuple[int, frozenset[Term]]:
-        """(weight of the operations, distinct loads) if all below but reductions is inlined."""
-        if term.op == "Literal" or term.op == "Index":
-            return 0, frozenset()
-        is_stored = term in self.rounded or term in self.of_steps
-        if term.is_leaf or term.is_reduction or term.is_opaque or is_stored:
-            return 0, frozenset((term,))
-        if term.op == "At" and not self.cheap(term.args[0]) and not _injective(term):
-            return 0, frozenset((term.args[0],))  # read several times, so it will be stored
-        if _reads_rows(term):
-            return 0, self.inlined[term.args[1]][1]
-        load = self.weights.load
-        weight = 0 if term.op == "At" else self.weights.of(term.op)
-        loads: frozenset[Term] = frozenset()
-        for arg in set(term.args):
-            below, read = self.inlined[arg]
-            weight, loads = weight + below, loads | read
-            if weight > 4 * load or len(loads) > load:  # dear whatever else comes
-                return 4 * load, frozenset((term,))
-        return weight, loads
-
-    def cheap(self, term: Term) -> bool:
-        """Recomputing costs less than one load more than loading the result does."""
-        (weight, loads), load = self.inlined[term], self.weights.load
-        return weight + load * max(0, len(loads) - 1) < load
-
-    def cuts(self) -> set[Term]:
-        """Where long stretches without a reduction are stored: at their ends, not all over; of what
-        is larger than its operands, those.
-        """
-        found: set[Term] = set()
-        below: dict[Term, frozenset[Term]] = {}
-        for term in self.order:
-            ends = term.is_leaf or term.is_reduction or term.is_opaque or term in self.forced
-            inner = () if ends else (below[arg] for arg in term.args)
-            below[term] = frozenset((term,)).union(*inner)
-            if len(below[term]) > KERNEL_TERMS // 2 and term.is_pointwise:
-                cut = [term]
-                if all(upper(arg.axes) < upper(term.axes) for arg in term.args):
-                    operands = [_unmoved(arg) for arg in term.args]
-                    long = [x for x in operands if x.is_pointwise and len(below[x]) > 1]
-                    cut = long or cut
-                found.update(cut)
-                below |= {end: frozenset((end,)) for end in cut}
-                below[term] = frozenset((term,))
-        return found
-
     # --- decisions
 
     def residence(self, term: Term) -> Residence:
@@ -287,7 +239,7 @@ class _Fast:
 
     def belongs_to_prologue(self, term: Term) -> bool:
         """A costly value of Weights and literals only that a run would otherwise recompute."""
-        if term.phase is Phase.RUN or (not term.is_reduction and self.cheap(term)):
+        if term.phase is Phase.RUN or (not term.is_reduction and self.inlined.cheap(term)):
             return False
         return any(use.kernel.phase is Phase.RUN for use in self.uses[term])
 
@@ -328,7 +280,7 @@ class _Fast:
         unmoved = all(use.moved is None for use in uses)
         if wish is Residence.INLINE or (wish is Residence.LOCAL and len(kernels) == 1 and unmoved):
             return wish
-        if self.cheap(term):
+        if self.inlined.cheap(term):
             return Residence.INLINE
         if len(kernels) > 1 or any(use.repeated for use in uses):
             operands = self.expanded_operands(term)
@@ -351,9 +303,9 @@ class _Fast:
         """What to store instead of a term that is many times as large as its dear operands: a
         product of a gradient with a window's weights, of which each kernel then computes its own.
         """
-        found = set()
-        for arg in map(_unmoved, term.args):
-            if arg.is_pointwise and arg.op not in ("Literal", "Index") and not self.cheap(arg):
+        found, cheap = set(), self.inlined.cheap
+        for arg in map(unmoved, term.args):
+            if arg.is_pointwise and arg.op not in ("Literal", "Index") and not cheap(arg):
                 found.add(arg)
         times, points = self.costs.expansion, upper(term.axes)
         small = all(times * upper(arg.axes) <= points for arg in found)
@@ -374,7 +326,7 @@ class _Fast:
             return False
         if use.reduction is None and kernel.reductions:
             return False
-        again = upper(context) * self.inlined[term][0]
+        again = upper(context) * self.inlined.of[term][0]
         return again > self.costs.launch_work and upper(grid - term.axes) > 1
 
     def outer_axes(self, root: Term, term: Term) -> frozenset[Symbol]:
@@ -399,7 +351,7 @@ class _Fast:
         for use in {use.kernel for use in uses}:
             self.kernels[use].terms += 1
         if term.op == "At":
-            repeated = not _injective(term)
+            repeated = not injective(term)
             self.uses[term.args[0]] |= {
                 Use(u.kernel, u.reduction, term, u.repeated or repeated) for u in uses
             }
@@ -433,41 +385,3 @@ def _share_factor(a: Term, b: Term) -> bool:
 def _phase(use: Use) -> int:
     """Orders the uses of a kernel: its reductions in order, then its stores."""
     return 1 << 62 if use.reduction is None else use.reduction.id
-
-
-def _unmoved(term: Term) -> Term:
-    """What a term reads at other positions, or itself."""
-    while term.op == "At":
-        term = term.args[0]
-    return term
-
-
-def _reads_rows(term: Term) -> bool:
-    """Is it read from memory, whole rows at a time, where integers say, or 0 for some of the rows?
-    Then what decides on that is computed once for a row.
-    """
-    conditions: set[Symbol] = set()
-    while term.op == "Select" and term.args[2].op == "Literal":
-        conditions |= term.args[0].axes
-        term = term.args[1]
-    if not conditions or term.op != "At":
-        return False
-    source = _unmoved(term)
-    if not (source.is_leaf or source.is_opaque):
-        return False
-    frame = source.attrs.frame if source.is_leaf else source.attrs.result
-    within = set(frame[-1]) if frame else set()
-    return within.isdisjoint(conditions.union(a for a, _ in term.attrs))
-
-
-def _injective(at: Term) -> bool:
-    """Each element of the operand is read at most once: every index tells its own axes."""
-    seen: set[Symbol] = set()
-    for _, position in at.attrs:
-        if isinstance(position, int):
-            return False
-        axes = axis_order(s for s in position.symbols() if s.extent is not None)
-        if not seen.isdisjoint(axes) or read_back(position, (), axes) != set(axes):
-            return False
-        seen.update(axes)
-    return at.axes <= at.args[0].axes | seen
