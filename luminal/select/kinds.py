@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from luminal.algebra.terms import Phase, Term
 
@@ -25,9 +26,14 @@ def sums_of_dots(order: Iterable[Term]) -> Mapping[Term, frozenset[Term]]:
     """Sums of floats each of whose steps adds a contraction of integers of its own, scaled (blocks
     of quantised values), and these: they are no more than steps of that sum.
     """
+    order = [*order]
+    users: defaultdict[Term, list[Term]] = defaultdict(list)
     found: dict[Term, frozenset[Term]] = {}
     dots: dict[Term, frozenset[Term]] = {}  # that a value is computed of, element by element
     none = frozenset[Term]()
+    for term in order:
+        for arg in term.args:
+            users[arg].append(term)
     for term in order:
         if term.is_pointwise:
             dots[term] = none.union(*(dots.get(arg, none) for arg in term.args))
@@ -35,10 +41,26 @@ def sums_of_dots(order: Iterable[Term]) -> Mapping[Term, frozenset[Term]]:
             dots[term] = frozenset((term,) if is_contraction(term) else ())
         elif term.op == "Sum":
             steps = term.axes.union(term.attrs)
-            own = frozenset(d for d in dots.get(term.args[0], none) if d.axes == steps)
+            near = (d for d in dots.get(term.args[0], none) if d.axes == steps)
+            own = frozenset(d for d in near if _is_within(d, term, users))
             if own:
                 found[term] = own
     return found
+
+
+def _is_within(term: Term, total: Term, users: Mapping[Term, Sequence[Term]]) -> bool:
+    """Does all that reads a value end in one sum?"""
+    stack, seen = [term], {term, total}
+    while stack:
+        readers = users.get(stack.pop(), ())
+        if not readers:
+            return False
+        new = [each for each in readers if each not in seen]
+        if not all(each.is_pointwise for each in new):
+            return False
+        seen.update(new)
+        stack += new
+    return True
 
 
 def step_operands(total: Term, dots: Set[Term]) -> Iterator[Term]:

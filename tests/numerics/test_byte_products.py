@@ -144,3 +144,39 @@ def test_gradients_pass_over_the_rounding(kind: str) -> None:
     found = lm.grad(lambda x: layer(x).sum())(lm.tensor(some(3, 64)))
     want = np.broadcast_to(layer.weight.numpy().sum(0), (3, 64))
     np.testing.assert_allclose(np.asarray(found), want, rtol=1e-5, atol=1e-5)
+
+
+def _normed(y: Any) -> Any:
+    return y * ((y * y).mean(-1, keepdims=True) + 1e-5) ** -0.5
+
+
+CONSUMERS: dict[str, Any] = {
+    "norm": _normed,
+    "residual and norm": lambda y: (y + 1, _normed(y + 1)),
+    "sum of columns": lambda y: (y * y).sum(-1),
+    "sum of rows": lambda y: (y * y + y).sum(0),
+    "two sums": lambda y: (y.sum(-1), (y * 2).sum(-1)),
+    "sum and itself": lambda y: (y.sum(-1), y),
+    "mean beside": lambda y: y - y.mean(-1, keepdims=True),
+    "all": lambda y: (y * y).sum(),
+}
+
+
+@pytest.mark.parametrize("length", [32, 96])
+@pytest.mark.parametrize("consumer", CONSUMERS)
+def test_sums_over_products_of_bytes_leave_them_whole(consumer: str, length: int) -> None:
+    """A sum whose steps are products, and of which others read the products too: with one block
+    to a row the product is itself a contraction of integers, scaled.
+    """
+    rng = np.random.default_rng(3)
+    weight = packed(blocks_of("Q8_0", 48, length))
+    x = rng.standard_normal((5, length)).astype(np.float32)
+    cx = lm.Graph()
+    found = CONSUMERS[consumer](weight.product(cx.tensor(x.shape, name="x")))
+    for k, each in enumerate(found if isinstance(found, tuple) else (found,)):
+        each.output(f"y{k}")
+    wide = CONSUMERS[consumer](in_bytes(x) @ weight.numpy().T.astype(np.float64))
+    outputs = lm.compile(cx)({"x": x})
+    for k, want in enumerate(wide if isinstance(wide, tuple) else (wide,)):
+        close = 2e-5 * np.abs(want).max()
+        np.testing.assert_allclose(np.asarray(outputs[f"y{k}"]), want, rtol=2e-5, atol=close)
