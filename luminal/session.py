@@ -24,11 +24,12 @@ from luminal.hlir.ops import Value
 from luminal.numerics import Numerics
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Interval
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
 from luminal.runtime.on_demand import OnDemand
 from luminal.runtime.report import CompileSummary, SearchSummary
 from luminal.runtime.results import Results
 from luminal.runtime.runner import Runner
+from luminal.runtime.variants import Variant
 from luminal.search.options import CompilationMode, SearchOptions, mode_of
 from luminal.shape.expression import MAX_DIM
 

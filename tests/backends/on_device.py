@@ -6,7 +6,8 @@ from luminal.backends.backend import Backend
 from luminal.backends.reference import evaluate_with_bounds
 from luminal.compiler import lower_to_program
 from luminal.hlir.graph import Graph
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from tests.fuzz.graphs import Case
 from tests.numerics.tolerance import UNSTABLE_SHARE, compare
 

@@ -18,7 +18,8 @@ from luminal.compiler import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.hlir.state import State
 from luminal.hlir.substitute import all_nodes
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from tests.backends.cpu.skewed import TEAMS, both, skewed
 from tests.fuzz.graphs import Case
 from tests.numerics.tolerance import UNSTABLE_SHARE, compare

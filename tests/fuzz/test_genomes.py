@@ -15,7 +15,8 @@ from luminal.backends.cpu import backend
 from luminal.backends.reference import Bounded, Results, evaluate_with_bounds
 from luminal.hlir.substitute import all_nodes
 from luminal.numerics import Numerics
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from luminal.search.genome import Genome
 from luminal.search.space import Move, Space
 from tests.fuzz.cpu_run import check_run, run

@@ -11,7 +11,8 @@ import luminal as lm
 from luminal import compiler
 from luminal.backends import registry
 from luminal.compiler import Stages
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from luminal.select import dots, layouts
 from tests.long_share import mostly_long
 

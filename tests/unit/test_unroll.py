@@ -13,7 +13,8 @@ from luminal.hlir.graph import Graph
 from luminal.program import verify
 from luminal.program.launch_list import LoopLaunch, Program
 from luminal.program.unroll import unroll
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 
 
 def program(graph: Graph) -> Program:

@@ -19,7 +19,8 @@ from luminal.program.launch_list import (
     Program,
     ProgramOutput,
 )
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from luminal.shape.expression import Expression, Symbol, as_expression, ceil_div, minimum, symbol
 from tests.backends.cpu.tile_builder import TileBuilder
 

@@ -11,7 +11,8 @@ from luminal.compiler import Stages
 from luminal.kernel.knobs import Knobs
 from luminal.kernel.tile_text import to_text
 from luminal.program.steps import KernelStep
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from tests.fuzz.cpu_run import check_run
 from tests.fuzz.graphs import Case
 

@@ -17,7 +17,7 @@ import pytest
 import luminal as lm
 from luminal import config, forks, garbage
 from luminal.backends.cpu import device
-from luminal.runtime import executable
+from luminal.runtime import pauses
 
 # Forking a process that has threads is what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -180,7 +180,7 @@ def test_a_function_under_jit() -> None:
 
 def test_a_run_that_lasts_longer_than_a_fork_waits(monkeypatch: Any) -> None:
     """The child forgets it; a kernel in Python may be in the midst of it."""
-    monkeypatch.setattr(executable, "FORK_SECONDS", 0.1)
+    monkeypatch.setattr(pauses, "FORK_SECONDS", 0.1)
     inside, go_on = threading.Event(), threading.Event()
 
     def waits(x: Any, y: Any) -> None:

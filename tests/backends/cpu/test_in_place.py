@@ -13,7 +13,8 @@ from luminal.backends import reference
 from luminal.backends.cpu import backend, device, target
 from luminal.compiler import lower_to_program
 from luminal.hlir.graph import Assign
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from tests.backends.cpu.custom_samples import scale, square
 from tests.backends.cpu.skewed import both, skewed
 from tests.fuzz.cpu_run import cut_small

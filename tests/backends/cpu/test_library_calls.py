@@ -20,7 +20,8 @@ from luminal.kernel.tile_text import to_text
 from luminal.program import selection_text
 from luminal.program.selection import verify
 from luminal.program.steps import CallStep, NestStep
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from luminal.search.genome import Genome, called_by
 from luminal.search.space import Space
 from luminal.select.calls import with_calls

@@ -9,7 +9,8 @@ from luminal.compiler import lower_to_program
 from luminal.hlir.attributes import Body
 from luminal.hlir.graph import Builder, Graph, Output
 from luminal.hlir.state import State
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from luminal.shape.expression import const
 
 

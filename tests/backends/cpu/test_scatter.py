@@ -20,7 +20,8 @@ from luminal.backends.cpu import costs, device
 from luminal.backends.cpu.backend import current
 from luminal.numerics import Numerics
 from luminal.program import partition
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from luminal.select import private_sums
 from luminal.select.fast import respell
 from luminal.shape.expression import Expression

@@ -24,7 +24,8 @@ from luminal.numerics import Numerics
 from luminal.program.buffers import BufferKind
 from luminal.program.selection import Choice, verify
 from luminal.program.selection_text import parse, to_text
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from luminal.select import dots, layouts
 
 Array = np.ndarray[Any, Any]

@@ -21,7 +21,8 @@ from luminal.kernel.product_blocks import Blocking, Products
 from luminal.kernel.product_sides import sides_of
 from luminal.kernel.tile_text import to_text
 from luminal.program.steps import NestStep
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from luminal.shape.expression import TRUE
 from tests.backends.cpu.knob_choices import Choice, placed_choices, sample
 from tests.backends.groups.both_meanings import backend

@@ -12,7 +12,8 @@ from luminal.backends.groups.facts import Groups
 from luminal.compiler import lower_by_stages
 from luminal.kernel.schedule import Schedule
 from luminal.program.steps import NestStep
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from tests.backends.cpu.knob_choices import sample
 from tests.backends.cpu.test_schedule_space import GRAPHS, case, choices
 from tests.backends.groups.both_meanings import backend

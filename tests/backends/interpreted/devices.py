@@ -16,7 +16,8 @@ from luminal.hlir.graph import Graph
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
 from luminal.runtime.driver import Array, Place
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 
 
 def _broken() -> None:

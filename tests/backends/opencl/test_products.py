@@ -6,7 +6,8 @@ import pytest
 
 from luminal import compiler
 from luminal.compiler import lower_by_stages
-from luminal.runtime.executable import Executable, Variant
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from tests.backends.cpu.knob_choices import sample
 from tests.backends.cpu.test_schedule_space import GRAPHS, case
 from tests.backends.groups.test_products import products

@@ -1,0 +1,118 @@
+"""Inputs and weights by the names of callers, and what one call gives of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from luminal.errors import InputError
+from luminal.hlir.graph import Graph
+from luminal.hlir.ops import Value
+from luminal.hlir.state import Parameter
+from luminal.runtime.arrays import Array, Given, accept, fitting
+from luminal.runtime.binding import Signature, missing_input
+from luminal.runtime.dim_sources import DimSources, Shapes
+
+
+class Received(NamedTuple):
+    """What one call gives: the arrays of all slots so far, the slots it gave, weights to set."""
+
+    arrays: list[Array | None]
+    slots: set[int]
+    weights: list[tuple[Parameter, Array]]
+    shapes: Shapes
+
+    def kept(self) -> Received:
+        """What later calls find of it."""
+        return Received(self.arrays, set(), [], self.shapes)
+
+
+class Leaves:
+    """The leaves of a graph: its inputs and `weights`, and `sources`, inputs that only give dims.
+
+    `declared`: those of the graph that was recorded; what no output needs is left aside.
+    """
+
+    def __init__(self, graph: Graph, signature: Signature, declared: Mapping[str, Value]) -> None:
+        self._inputs = signature.inputs
+        self.slots: dict[Any, int] = {}  # of inputs, by name and by Value
+        self.weights: dict[str, Parameter] = {}
+        self._parameters: dict[Any, tuple[str, Parameter]] = {}  # by name, Value and Parameter
+        self._declared: frozenset[Any] = frozenset((*declared, *declared.values()))
+        self.sources = DimSources(signature, declared)
+        leaves = graph.by_op()
+        for slot, node in enumerate(leaves.get("Input", ())):  # as the signature lists them
+            self.slots[node.attrs.name] = self.slots[node.value] = slot
+        for node in leaves.get("Weight", ()):
+            name, parameter = found = node.attrs
+            self.weights[name] = parameter
+            for key in (name, node.value, parameter):
+                self._parameters[key] = found
+
+    @property
+    def nothing(self) -> Received:
+        """No call so far."""
+        return Received([None] * len(self._inputs), set(), [], self.sources.none)
+
+    def receive(self, before: Received, inputs: Given) -> Received:
+        """What calls have given with this one; checks dtypes and names, changes nothing."""
+        received = Received(before.arrays.copy(), set(), [], before.shapes)
+        for key, value in inputs.items():
+            leaf = key if isinstance(key, str) else getattr(key, "value", key)
+            slot = self.slots.get(leaf)
+            if slot is not None:
+                spec = self._inputs[slot]
+                received.arrays[slot] = accept(spec.name, value, spec.dtype)
+                received.slots.add(slot)
+            elif leaf in self._parameters or leaf not in self._declared:
+                name, parameter = self._parameter(key)
+                received.weights.append((parameter, fitting(name, parameter, value)))
+            elif shapes := self.sources.taken(received.shapes, leaf, value):
+                received = received._replace(shapes=shapes)
+        return received
+
+    def completed(self, arrays: list[Array | None], values: Mapping[str, Array]) -> list[Array]:
+        """`arrays`, with values by name in the open slots."""
+        used: list[Array] = []
+        for slot, array in enumerate(arrays):
+            if array is None:
+                spec = self._inputs[slot]
+                value = values.get(spec.name)
+                if value is None:
+                    raise missing_input(spec)
+                array = accept(spec.name, value, spec.dtype)
+            used.append(array)
+        return used
+
+    def check_weights(self, coming: list[tuple[Parameter, Array]]) -> None:
+        """Raises InputError where a weight has no value and gets none."""
+        set_now = [parameter for parameter, _ in coming]
+        missing = [
+            name for name, p in self.weights.items() if p.stored is None and p not in set_now
+        ]
+        if missing:
+            shown = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
+            raise InputError(
+                f"{len(missing)} weights have no value: {shown}; call exe.set({{name: array}}) or "
+                "exe.load_state_dict(...) first"
+            )
+
+    def check_names(self, weights: Mapping[str, Any], strict: bool) -> None:
+        """Raises InputError where names are not those of the weights, if `strict`."""
+        missing = [name for name in self.weights if name not in weights]
+        known = self._declared.union(self.weights)
+        unexpected = [name for name in weights if name not in known]
+        if strict and (missing or unexpected):
+            raise InputError(
+                "load_state_dict: the names differ from the graph's weights; "
+                f"missing: {', '.join(missing) or 'none'}; "
+                f"unexpected: {', '.join(unexpected) or 'none'}"
+            )
+
+    def _parameter(self, key: Any) -> tuple[str, Parameter]:
+        found = self._parameters.get(key if isinstance(key, str) else getattr(key, "value", key))
+        if found is None:
+            known = ", ".join([*(spec.name for spec in self._inputs), *self.weights]) or "none"
+            name = key if isinstance(key, str) else "this tensor"
+            raise InputError(f"{name}: no such input or weight; this graph takes {known}")
+        return found

@@ -1,0 +1,53 @@
+"""Runs and forks: a fork waits for runs in other threads, so that a child finds whole States."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+
+FORK_SECONDS = 1.0
+"""How long a fork waits for runs in other threads: what they change is whole in the child then."""
+
+
+_live: WeakKeyDictionary[Any, tuple[threading.RLock, Callable[[Any], None]]] = WeakKeyDictionary()
+_paused: dict[int, list[Any]] = {}  # by the thread that forks
+
+
+def register(each: T, lock: threading.RLock, abandon: Callable[[T], None]) -> None:
+    """Forks wait for `lock`, which `each` holds while it runs, as long as that lives. `abandon`: in
+    a child, forgets a run that another thread of the parent goes on with.
+    """
+    _live[each] = lock, abandon
+
+
+def _before_fork() -> None:
+    end = time.monotonic() + FORK_SECONDS
+    paused = _paused[threading.get_ident()] = []
+    for each, (lock, _) in list(_live.items()):
+        if lock.acquire(timeout=max(0.0, end - time.monotonic())):
+            paused.append(each)
+
+
+def _after_in_parent() -> list[Any]:
+    paused = _paused.pop(threading.get_ident(), [])
+    for each in paused:
+        _live[each][0].release()
+    return paused
+
+
+def _after_in_child() -> None:
+    whole = set(map(id, _after_in_parent()))
+    for each, (_, abandon) in list(_live.items()):
+        if id(each) not in whole:
+            abandon(each)
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+)

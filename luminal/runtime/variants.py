@@ -1,0 +1,95 @@
+"""Programs bound to shapes: of an executable's variants the one that takes them, kept for later."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from luminal.runtime.binding import Bound, Dims, Interval, Signature
+from luminal.runtime.dim_sources import DimSources, Shapes
+from luminal.runtime.outputs import OutputPlan, Outputs
+from luminal.runtime.report import CompileSummary
+from luminal.runtime.runner import BoundRunner, Runner
+
+MAX_BINDINGS = 64  # shapes whose bindings are kept, the least recently used go first
+
+_Key = tuple[tuple[tuple[int, ...], ...], Shapes, tuple[tuple[Any, int], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A runner and the dims it was compiled for; the empty mapping takes all."""
+
+    intervals: Mapping[str, Interval]
+    runner: Runner
+    compiled: CompileSummary = field(default_factory=CompileSummary)
+
+    def takes(self, dims: Dims) -> bool:
+        """Whether the dims lie in the intervals."""
+        return all(
+            name not in dims or lo <= dims[name] <= hi for name, (lo, hi) in self.intervals.items()
+        )
+
+
+class Binding(NamedTuple):
+    """All that a run needs beside arrays, for one set of input shapes and dims."""
+
+    key: _Key
+    dims: Dims
+    outputs: tuple[OutputPlan, ...]
+    bound: BoundRunner
+
+
+class Bindings:
+    """The bindings of a graph's variants, and which one the last run had."""
+
+    def __init__(
+        self,
+        variants: Sequence[Variant],
+        signature: Signature,
+        sources: DimSources,
+        outputs: Outputs,
+    ) -> None:
+        self._variants, self._signature, self._sources = variants, signature, sources
+        self._outputs = outputs
+        self._names = tuple(spec.name for spec in signature.inputs)
+        self._known: OrderedDict[_Key, Binding] = OrderedDict()
+        self.last: Binding | None = None
+
+    def clear(self) -> None:
+        """Forgets them all."""
+        self.last = None
+        self._known.clear()
+
+    def bind(
+        self, shapes: tuple[tuple[int, ...], ...], beside: Shapes, dims: Mapping[str, int] | None
+    ) -> Binding:
+        """That for inputs of these shapes; raises ShapeError, DimError where they do not fit."""
+        key = (shapes, beside, tuple(dims.items()) if dims else ())
+        last = self.last
+        if last is not None and last.key == key:
+            return last
+        found = self._known.get(key)
+        if found is None:
+            given = self._sources.given(beside)
+            found = self._new(key, self._signature.resolve(shapes, dims or {}, given))
+            if len(self._known) >= MAX_BINDINGS:
+                self._known.popitem(last=False)
+            self._known[key] = found
+        else:
+            self._known.move_to_end(key)
+        return found
+
+    def _new(self, key: _Key, bound: Bound) -> Binding:
+        dims, values = bound
+        return Binding(key, dims, self._outputs.plan(dims, values), self.bound(dims))
+
+    def bound(self, dims: Dims) -> BoundRunner:
+        """The runner for these dims."""
+        return self.variant(dims).runner.bind(dims, self._names, self._outputs.names)
+
+    def variant(self, dims: Dims) -> Variant:
+        """The first that takes these dims."""
+        return next(variant for variant in self._variants if variant.takes(dims))
