@@ -40,6 +40,7 @@ def _works() -> Iterator[Work]:
     yield _work("cumsum of 1000003", odd, lambda x: x.cumsum(0))
     yield _work("cummax of 1000003", odd, lambda x: x.cummax(0)[0])
     yield _work("sum of 1000003", odd, lambda x: x.sum(), numpy=lambda x: x.sum())
+    yield _work("greatest of 1000003", odd, lambda x: x.amax(), numpy=lambda x: x.max())
     yield _work("argmax of 1000003", odd, lambda x: x.argmax(), numpy=lambda x: x.argmax())
     yield _work("sort of rows of 1024x4096", wide, lambda x: x.sort(-1)[0], quick=True)
     yield _work("topk(10) of rows of 1024x4096", wide, lambda x: x.topk(10)[0])

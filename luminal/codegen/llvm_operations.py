@@ -14,7 +14,7 @@ from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_dots import bf16_pairs, bytes_by_signed
 from luminal.codegen.llvm_library import library
 from luminal.dots import BF16_PAIRS, UINT8_BY_INT8
-from luminal.dtypes import DType, bool_, float32, float64, int32, uint16
+from luminal.dtypes import DType, bool_, float32, float64, int32, int64, uint16
 from luminal.expand.builder import Instructions
 from luminal.expand.ir import Type
 
@@ -126,8 +126,11 @@ def _narrow_half(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Typ
 def instructions(features: tuple[str, ...]) -> Instructions:
     """The operations that only some machines have, of one with these features."""
     found = {(name, Type(float64, n)) for name in ("sin", "cos") for n in WIDTHS}
+    if "avx2" in features:
+        found |= {("max", Type(int32, n)) for n in WIDTHS[1:]}
     if "avx512f" in features:
         found.add(("scale", Type(float32, 16)))
+        found |= {("max", Type(int64, n)) for n in WIDTHS[1:]}
     if "avx512bf16" in features:
         found |= {(BF16_PAIRS.name, Type(float32, n)) for n in (1, *llvm_dots.WIDTHS)}
     if "avx512vnni" in features:

@@ -10,6 +10,7 @@ from luminal.errors import CompileError
 from luminal.expand import access, ir
 from luminal.expand.builder import Builder, Instructions
 from luminal.expand.casts import bitcast, cast, held_dtype, neighbours
+from luminal.expand.extremes import begun, ended, halves, has_integers, joined
 from luminal.expand.fold import constant
 from luminal.expand.groups import fold_over_lanes
 from luminal.expand.index import Indexer
@@ -22,6 +23,7 @@ from luminal.expand.runs import write_runs
 from luminal.expand.sort import working_memory, write_sort
 from luminal.expand.tiles import Elements, Tiles
 from luminal.expand.versions import write_versions
+from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel import tile_ir, tile_text
 from luminal.kernel.scratch import scratch_buffers, scratch_offsets
 from luminal.kernel.tile_ir import (
@@ -245,16 +247,23 @@ class _Expansion:
     def fold(
         self, statement: Reduce, left: Sequence[Operand], right: Sequence[Operand]
     ) -> list[Operand]:
-        combine, dtype = POINTWISE[statement.op], statement.out.dtype
-        return [combine(self.b, dtype, pair) for pair in zip(left, right, strict=True)]
+        return [self.both(statement, *pair) for pair in zip(left, right, strict=True)]
+
+    def both(self, statement: Reduce, x: Operand, y: Operand) -> Operand:
+        """Two values combined."""
+        if statement.op == MAXIMUM.combine and has_integers(self.b, x.type):
+            tiles = self.tiles
+            return ended(
+                tiles, joined(self.b, begun(tiles, x), begun(tiles, y)), statement.out.dtype
+            )
+        return POINTWISE[statement.op](self.b, statement.out.dtype, (x, y))
 
     def fold_lanes(self, statement: Reduce, value: Operand) -> Operand:
         """The lanes of a vector combined, halves at a time."""
         lanes = self.tiles.pieces[statement.axis].width
         while lanes > 1:
             lanes //= 2
-            halves = [self.b.op(name, value) for name in ("lower", "upper")]
-            (value,) = self.fold(statement, halves[:1], halves[1:])
+            value = self.both(statement, *halves(self.tiles, value))
         return value
 
     def prefix(self, statement: Prefix) -> None:

@@ -8,14 +8,16 @@ of a tile: 8, then 4, 2 and 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from luminal.expand.builder import integer
-from luminal.expand.ir import Operand
+from luminal.expand.extremes import begun, ended, greatest_of, has_integers, joined
+from luminal.expand.ir import Operand, Type
 from luminal.expand.lanes import Lanes
-from luminal.expand.tiles import Digits, Elements, Pieces, Tiles, is_divided
-from luminal.kernel.tile_ir import NESTED, Carry, Index, Load, Loop, Statement, Store
+from luminal.expand.tiles import Digits, Key, Pieces, Tiles, is_divided
+from luminal.kernel.tile_ir import NESTED, Carry, Index, Load, Loop, Map, Statement, Store
 from luminal.shape.expression import ZERO, Expression, Symbol, all_of, maximum, opaque
 
 Body = Callable[[tuple[Statement, ...]], None]
@@ -71,6 +73,63 @@ def _phases(loop: Loop, pieces: Pieces) -> Iterator[_Steps]:
         yield _Steps(whole, loop.stop, tail, (trips % tail.size) is not ZERO)
 
 
+Held = dict[Key, tuple[Operand, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    """A carry as it is held from step to step: as it is, or, where the greatest of floats is all
+    that becomes of it, in integers.
+    """
+
+    carry: Carry
+    greatest: Map | None
+
+    @classmethod
+    def of(cls, tiles: Tiles, loop: Loop, carry: Carry) -> _Carried:
+        held = Type(carry.inner.dtype, tiles.lanes(carry.inner.axes))
+        in_integers = held.dtype.is_float and has_integers(tiles.b, held)
+        return cls(carry, greatest_of(loop, carry) if in_integers else None)
+
+    def initial(self, tiles: Tiles) -> Held:
+        """The init, broadcast to all positions."""
+        axes = self.carry.inner.axes
+        lanes = tiles.lanes(axes)
+        values = {
+            key: tiles.element(self.carry.init, at, lanes) for key, at in tiles.positions(axes)
+        }
+        if self.greatest is None:
+            return {key: (value,) for key, value in values.items()}
+        return {key: begun(tiles, value) for key, value in values.items()}
+
+    def bind_inner(self, tiles: Tiles, held: Held) -> None:
+        if self.greatest is None:
+            tiles.values[self.carry.inner.id] = {key: value for key, (value,) in held.items()}
+
+    def next(
+        self, tiles: Tiles, loop: Loop, key: Key, held: tuple[Operand, ...]
+    ) -> Sequence[Operand]:
+        """What is held in the next step; dead positions keep theirs."""
+        axes = self.carry.inner.axes
+        position = dict(zip(axes, key, strict=True))
+        if self.greatest is None:
+            new: Sequence[Operand] = (tiles.element(self.carry.next, position, tiles.lanes(axes)),)
+        else:
+            (x,) = (arg for arg in self.greatest.args if arg != self.carry.inner)
+            new = joined(tiles.b, held, begun(tiles, tiles.element(x, position, tiles.lanes(axes))))
+        if loop.axis not in axes or loop.axis not in tiles.live:
+            return new
+        live = tiles.live[loop.axis][position[loop.axis]]
+        return [tiles.b.op("select", live, *pair) for pair in zip(new, held, strict=True)]
+
+    def bind_result(self, tiles: Tiles, held: Held) -> None:
+        dtype = self.carry.inner.dtype
+        tiles.values[self.carry.result.id] = {
+            key: parts[0] if self.greatest is None else ended(tiles, parts, dtype)
+            for key, parts in held.items()
+        }
+
+
 def write_loop(tiles: Tiles, loop: Loop, body: Body) -> None:
     """Write the loop; `body` writes its statements. The carries' results are bound after it."""
     whole = tiles.cut(loop)
@@ -78,49 +137,56 @@ def write_loop(tiles: Tiles, loop: Loop, body: Body) -> None:
     tiles.dealt.pop(loop.axis, None)
     if loop.lanes.count > 1:
         tiles.dealt[loop.axis] = loop.lanes
-    state = [_initial(tiles, carry) for carry in loop.carries]
+    carried = [_Carried.of(tiles, loop, carry) for carry in loop.carries]
+    state = [each.initial(tiles) for each in carried]
     in_run = loop.stop in tiles.ends and loop.vector == 1 and not loop.carries
     for steps in _halves(loop) if in_run else _phases(loop, whole):
         tiles.pieces[loop.axis] = steps.pieces
-        state = _phase(tiles, loop, steps, state, body)
+        state = _phase(tiles, loop, steps, carried, state, body)
     tiles.pieces[loop.axis] = whole
-    for carry, elements in zip(loop.carries, state, strict=True):
-        tiles.values[carry.result.id] = elements
-
-
-def _initial(tiles: Tiles, carry: Carry) -> Elements:
-    """The carry's init, broadcast to all its positions."""
-    axes = carry.inner.axes
-    lanes = tiles.lanes(axes)
-    return {key: tiles.element(carry.init, at, lanes) for key, at in tiles.positions(axes)}
+    for each, held in zip(carried, state, strict=True):
+        each.bind_result(tiles, held)
 
 
 def _phase(
-    tiles: Tiles, loop: Loop, steps: _Steps, state: list[Elements], body: Body
-) -> list[Elements]:
-    """Write some equal steps; gives the carried values after them."""
+    tiles: Tiles,
+    loop: Loop,
+    steps: _Steps,
+    carried: Sequence[_Carried],
+    state: list[Held],
+    body: Body,
+) -> list[Held]:
+    """Write some equal steps; gives what is held after them."""
     # The positions that these steps update; of the loop's own axis a tail takes the first only.
-    keys = [[key for key, _ in tiles.positions(carry.inner.axes)] for carry in loop.carries]
-    flat = [old[key] for old, own in zip(state, keys, strict=True) for key in own]
+    keys = [[key for key, _ in tiles.positions(each.carry.inner.axes)] for each in carried]
+    flat = [one for held, own in zip(state, keys, strict=True) for key in own for one in held[key]]
+    made = {each.greatest for each in carried}
+    rest = tuple(statement for statement in loop.body if statement not in made)
 
-    def step(base: Operand, carried: Sequence[Operand]) -> list[Operand]:
+    def again(values: Iterable[Operand]) -> list[Held]:
+        values = iter(values)
+        return [
+            {key: tuple(islice(values, len(held[key]))) for key in own}
+            for held, own in zip(state, keys, strict=True)
+        ]
+
+    def step(base: Operand, values: Sequence[Operand]) -> list[Operand]:
         _enter(tiles, loop, steps, base)
-        current = iter(carried)
-        for carry, own in zip(loop.carries, keys, strict=True):
-            tiles.values[carry.inner.id] = {key: next(current) for key in own}
-        body(loop.body)
+        now = again(values)
+        for each, held in zip(carried, now, strict=True):
+            each.bind_inner(tiles, held)
+        body(rest)
         following = [
-            _next(tiles, loop, carry, key)
-            for carry, own in zip(loop.carries, keys, strict=True)
-            for key in own
+            one
+            for each, held in zip(carried, now, strict=True)
+            for key in held
+            for one in each.next(tiles, loop, key, held[key])
         ]
         _leave(tiles, loop)
         return following
 
-    after = iter(_counted(tiles, steps, flat, step))
-    return [
-        {**old, **{key: next(after) for key in own}} for old, own in zip(state, keys, strict=True)
-    ]
+    after = again(_counted(tiles, steps, flat, step))
+    return [{**held, **new} for held, new in zip(state, after, strict=True)]
 
 
 def _counted(
@@ -204,14 +270,3 @@ def _leave(tiles: Tiles, loop: Loop) -> None:
     tiles.whole.pop(loop.axis, None)
     if loop.tile > 1:
         tiles.active.pop()
-
-
-def _next(tiles: Tiles, loop: Loop, carry: Carry, key: tuple[int, ...]) -> Operand:
-    """The carried value for the next step; dead positions keep theirs."""
-    axes = carry.inner.axes
-    position = dict(zip(axes, key, strict=True))
-    value = tiles.element(carry.next, position, tiles.lanes(axes))
-    if loop.axis in axes and loop.axis in tiles.live:
-        live = tiles.live[loop.axis][position[loop.axis]]
-        return tiles.b.op("select", live, value, tiles.values[carry.inner.id][key])
-    return value

@@ -88,6 +88,7 @@ class Tiles:
     dealt: dict[Symbol, Lanes] = field(default_factory=dict)  # how axes are dealt to lanes
     holds: tuple[Expression, ...] = ()  # what does, in this version of a loop
     whole: dict[Symbol, Expression] = field(default_factory=dict)  # tiles are before their stop
+    greatest: dict[int, tuple[Operand, ...]] = field(default_factory=dict)  # see `extremes`
 
     def cut(self, loop: Loop) -> Pieces:
         """The pieces of a whole step of a loop."""

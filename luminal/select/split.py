@@ -47,12 +47,29 @@ def _wanted(term: Term, costs: Costs) -> bool:
 
 
 def _chunk(reduction: Reduction, costs: Costs) -> tuple[Symbol, int] | None:
-    """The axis to cut and the positions per chunk."""
+    """The axis to cut and the positions per chunk.
+
+    That is the longest axis; where chunks do not fill it, rather one outside of it that they fill,
+    so that rows stay whole: a part of every row begins off a line, and ends in a tail. (Sums of
+    floats are nearer the truth by parts.)
+    """
     along = longest(reduction.attrs)
+    size = _size(reduction, along, costs)
+    if size is None:
+        return None
+    if upper((along,)) % size and reduction.monoid.is_exact(reduction.dtype):
+        for outer in reduction.attrs[: reduction.attrs.index(along)]:
+            rows = _size(reduction, outer, costs)
+            chunks, rest = divmod(upper((outer,)), rows or 1)
+            if rows is not None and not rest and chunks >= costs.shares.points:
+                return outer, rows
+    return along, size
+
+
+def _size(reduction: Reduction, along: Symbol, costs: Costs) -> int | None:
     each = upper(reduction.axes) * upper(reduction.attrs) // upper((along,))
     least = costs.long_sums.chunk * upper(reduction.axes) if is_contraction(reduction) else 1
-    size = chunk_size(upper((along,)), each, costs.shares, least)
-    return None if size is None else (along, size)
+    return chunk_size(upper((along,)), each, costs.shares, least)
 
 
 def chunk_size(length: int, each: int, shares: Shares, least: int = 1) -> int | None:

@@ -34,6 +34,7 @@ ROW_BLOCK = 512  # rows of a contraction per chunk, at most: these pay the packi
 SHARES = 8  # chunks of a contraction for each core, at least, where there are rows enough
 ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
+GREATEST = 3  # registers for the greatest of floats (`expand/extremes.py`)
 STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of a pointwise kernel
 STREAMED_CACHES = 4  # of a core's own size that a weight fills which is read from memory
 LONG_SUM = 256  # steps of a sum beside which stores across the lanes cost little
@@ -227,7 +228,8 @@ class _Rules:
         """Lanes are independent results: columns of a matrix product, column sums, convolutions."""
         lanes = self.lanes.width(vector)
         sums = len(self.reductions)
-        budget = max(2, (3 * self.target.registers // 4) // sums)
+        held = sum(GREATEST if r.op == "Max" and r.dtype.is_float else 1 for r in self.reductions)
+        budget = max(2, (3 * self.target.registers // 4) // held)
         order = [x for x in self.grid if x is not vector and x is not rows]
         if rows is None:
             most = max(1, min(COLUMNS, self.panel(vector) // lanes))

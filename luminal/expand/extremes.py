@@ -1,0 +1,114 @@
+"""The greatest of many floats by three integers, none of which waits for another.
+
+Processors' own maximum forgets NaN and takes either of two zeros, so that the right one is six
+operations in a row. But as signed integers the bits of floats have the order of what is not
+negative, NaN after infinity, all that is negative before it and the other way round: the greatest
+integer is the greatest float unless all are negative, the least one is it then (-0 the first of
+them), and the greatest unsigned one says whether there is a NaN among the negative ones. Three
+operations a vector, and what they mean is asked once, after the loop.
+"""
+
+from __future__ import annotations
+
+from luminal.dtypes import DType, dtype_of
+from luminal.expand.builder import Builder
+from luminal.expand.fold import constant
+from luminal.expand.ir import Operand, Type, Value
+from luminal.expand.tiles import Tiles
+from luminal.hlir.monoid import MAXIMUM
+from luminal.kernel.tile_ir import (
+    Carry,
+    Contract,
+    If,
+    Load,
+    Loop,
+    Map,
+    Prefix,
+    Reduce,
+    Runs,
+    Statement,
+    Store,
+    Tile,
+)
+
+Held = tuple[Operand, ...]
+"""The greatest signed integer, the least one, the greatest unsigned one."""
+
+
+def greatest_of(loop: Loop, carry: Carry) -> Map | None:
+    """The statement that makes of a carried value the greater of it and another, if the loop does
+    nothing else with it.
+    """
+    both = {carry.inner, carry.next}
+    uses = [each for each in loop.body if not both.isdisjoint(_read(each))]
+    made = next(
+        (each for each in loop.body if isinstance(each, Map) and each.out == carry.next), None
+    )
+    if made is None or made.op != MAXIMUM.combine or uses != [made]:
+        return None
+    return made if made.args.count(carry.inner) == 1 else None
+
+
+def _read(statement: Statement) -> tuple[Tile, ...]:
+    match statement:
+        case Map():
+            return statement.args
+        case Store():
+            return (statement.value, *(tile for _, tile in statement.indices))
+        case Load():
+            return tuple(tile for _, tile in statement.indices)
+        case Contract():
+            return statement.acc, statement.a, statement.b
+        case Reduce() | Prefix():
+            return (statement.value,)
+        case Loop() | Runs() | If():
+            inits = [carry.init for carry in getattr(statement, "carries", ())]
+            return (*inits, *(tile for each in statement.body for tile in _read(each)))
+    return ()
+
+
+def has_integers(b: Builder, type_: Type) -> bool:
+    """Is the greater of integers as wide as these floats one instruction?"""
+    dtype = type_.dtype
+    return dtype.is_float and b.has("max", Type(_integers(dtype)[0], type_.lanes))
+
+
+def _integers(dtype: DType) -> tuple[DType, DType]:
+    return dtype_of(f"int{dtype.bits}"), dtype_of(f"uint{dtype.bits}")
+
+
+def begun(tiles: Tiles, value: Operand) -> Held:
+    """Of one value, or of all that it is the greatest of."""
+    if isinstance(value, Value) and value.id in tiles.greatest:
+        return tiles.greatest[value.id]
+    signed, unsigned = (tiles.b.bitcast(value, dtype) for dtype in _integers(value.type.dtype))
+    return signed, signed, unsigned
+
+
+def joined(b: Builder, one: Held, other: Held) -> Held:
+    """Of the values of both."""
+    return tuple(b.op(*each) for each in zip(("max", "min", "max"), one, other, strict=True))
+
+
+def ended(tiles: Tiles, held: Held, dtype: DType) -> Operand:
+    """The greatest float, a NaN if there is one."""
+    b, (most, least, unsigned) = tiles.b, held
+    lowest = int.from_bytes(MAXIMUM.identity_bytes(dtype), "little")
+    is_nan = b.op("lt", constant(unsigned.type, lowest), unsigned)
+    number = b.op("select", b.op("lt", most, 0), least, most)
+    found = b.op("select", is_nan, b.bitcast(unsigned, dtype), b.bitcast(number, dtype))
+    assert isinstance(found, Value)
+    tiles.greatest[found.id] = held
+    return found
+
+
+def halves(tiles: Tiles, value: Operand) -> list[Operand]:
+    """The lanes of a vector in two, each known by the integers that the vector is known by."""
+    parts = [tiles.b.op(name, value) for name in ("lower", "upper")]
+    if isinstance(value, Value) and value.id in tiles.greatest:
+        for name, part in zip(("lower", "upper"), parts, strict=True):
+            assert isinstance(part, Value)
+            tiles.greatest[part.id] = tuple(
+                tiles.b.op(name, held) for held in tiles.greatest[value.id]
+            )
+    return parts
