@@ -28,7 +28,7 @@ from luminal.runtime.report_text import table_lines
 THRESHOLDS = Path(__file__).parent / "thresholds.json"
 BLOCKS = 3
 PAUSE = 3.0  # seconds before each block
-SAMPLED = ("search",)  # rows that take half a minute each: those that stand for others, once
+SAMPLED = ("convolution", "search")  # of whose many rows those that stand for others, once
 HEAD = ("what", "measured", "threshold", "", "blocks", "")
 
 
