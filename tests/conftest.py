@@ -17,9 +17,12 @@ from luminal import config, garbage
 from luminal.backends.cpu import ahead
 from luminal.backends.cpu.ahead import Ahead
 from tests import long_share
+from tests.crashes import pytest_xdist_make_scheduler
 from tests.long_share import pytest_collection_modifyitems, pytest_configure
 
-__all__ = ["pytest_collection_modifyitems", "pytest_configure"]  # hooks
+__all__ = [
+    "pytest_collection_modifyitems", "pytest_configure", "pytest_xdist_make_scheduler",
+]  # hooks  # fmt: skip
 
 SHARED_DATA = Path(__file__).resolve().parents[1] / "../shared/data"
 
