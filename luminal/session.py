@@ -22,6 +22,7 @@ from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.ops import Value
 from luminal.numerics import Numerics
+from luminal.runtime import program_cache
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Interval
 from luminal.runtime.executable import Executable
@@ -35,6 +36,7 @@ from luminal.shape.expression import MAX_DIM
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from luminal.compiler import Stages
+    from luminal.program.launch_list import Program
 
 _Intervals: TypeAlias = Mapping[str, Interval]
 
@@ -249,14 +251,31 @@ class _Plan:
         """The compiled graph; `share` programs divide the time."""
         if isinstance(self.backend, Interpreter):
             return self.backend.interpret(graph), None
-        from luminal.program import launch_text  # late, as the compiler
-
         with tracing.span("compiler"):
-            stages, summary = self.stages(graph, self.backend, share)
-        if config.get("LUMINAL_DEBUG") >= 3:
-            tracing.debug(3, launch_text.to_text(stages.program))
+            program, summary = self._program(graph, self.backend, share)
         with tracing.span("build"):
-            return self.backend.runner(stages.program), summary
+            return self.backend.runner(program), summary
+
+    def _program(
+        self, graph: hlir.Graph, backend: Backend, share: int
+    ) -> tuple[Program, SearchSummary | None]:
+        """As another process left it, or compiled."""
+        place, known = None, None
+        if not self.mode.searches:
+            with tracing.span("look up"):
+                place = program_cache.entry(graph, backend, str(self.numerics))
+                known = None if place is None else place.get()
+        if known is not None:
+            return known, None
+        stages, summary = self.stages(graph, backend, share)
+        if config.get("LUMINAL_DEBUG") >= 3:
+            from luminal.program import launch_text  # late, as the compiler
+
+            tracing.debug(3, launch_text.to_text(stages.program))
+        if place is not None:
+            with tracing.span("keep"):
+                place.put(stages.program)
+        return stages.program, summary
 
     def stages(
         self, graph: hlir.Graph, backend: Backend, share: int = 1

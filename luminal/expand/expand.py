@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from luminal.dots import UNSIGNED, Dot, Rounding
 from luminal.errors import CompileError
@@ -20,12 +19,12 @@ from luminal.expand.loops import write_loop
 from luminal.expand.pointwise import POINTWISE
 from luminal.expand.prefix import write_prefix
 from luminal.expand.runs import write_runs
-from luminal.expand.sort import working_memory, write_sort
+from luminal.expand.sort import write_sort
 from luminal.expand.tiles import Elements, Tiles
 from luminal.expand.versions import write_versions
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel import tile_ir, tile_text
-from luminal.kernel.scratch import scratch_buffers, scratch_offsets
+from luminal.kernel.scratch import scratch_buffers, scratch_offsets, with_sorting
 from luminal.kernel.tile_ir import (
     Barrier,
     Contract,
@@ -67,17 +66,6 @@ def expanded_text(kernel: tile_ir.Kernel, lanes: int = 1) -> str:
     return expand(kernel, lanes).text
 
 
-def scratch_bytes(kernel: tile_ir.Kernel) -> Expression:
-    """The working memory of a worker, as the expanded kernel has it."""
-    return _scratch(kernel)[1][-1]
-
-
-def _scratch(kernel: tile_ir.Kernel) -> tuple[tuple[tile_ir.Buffer, ...], tuple[Expression, ...]]:
-    """What lies in the working memory, and at which bytes; last the size of it all."""
-    kernel = replace(kernel, scratch=working_memory(kernel))
-    return scratch_buffers(kernel), scratch_offsets(kernel)
-
-
 class _Expansion:
     """Writes statements; one method per kind."""
 
@@ -98,7 +86,8 @@ class _Expansion:
         params = tuple(Param(symbol, b.value(INDEX)) for symbol in source.params)
         for param in params:
             self.index.bind(param.symbol, param.value)
-        memory, (*offsets, size) = _scratch(source)
+        sorting = with_sorting(source)
+        memory, (*offsets, size) = scratch_buffers(sorting), scratch_offsets(sorting)
         scratch = tuple(
             Scratch(buffer, self.index.scalar(offset))
             for buffer, offset in zip(memory, offsets, strict=True)

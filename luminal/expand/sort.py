@@ -9,45 +9,19 @@ so that equals keep it; bytes that all keys share move nothing (the same, 5.2.5)
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from luminal.dtypes import DType, dtype_of, int32, int64
+from luminal.dtypes import dtype_of, int32, int64
 from luminal.expand.access import read
 from luminal.expand.builder import Builder, integer
 from luminal.expand.fold import constant
 from luminal.expand.ir import INDEX, Constant, Operand, Type
 from luminal.expand.tiles import Tiles
-from luminal.kernel.tile_ir import Buffer, Kernel, Role, SortRow, Space
-from luminal.shape.expression import const
+from luminal.kernel.sort_memory import BUCKETS, COUNTS, LANES, key_dtype
+from luminal.kernel.tile_ir import SortRow
 
 RADIX_FROM = 256
 """Keys from which on clearing and summing 256 counters a byte costs less than all pairs do."""
-LANES = 16
-"""Keys that one is compared with at a time, where there are vectors."""
-BUCKETS = 256
-COUNTS = "sort_counts"
-
-
-def key_dtype(dtype: DType) -> DType:
-    """What keys are sorted as."""
-    return dtype_of(f"uint{dtype.bits}")
-
-
-def working_memory(kernel: Kernel) -> tuple[Buffer, ...]:
-    """The scratch memory of a kernel: what it sorts in holds keys as integers, and a vector more,
-    and there is a counter for each value of each byte of a key.
-    """
-    scratch = {buffer.name: buffer for buffer in kernel.scratch}
-    works = [scratch[s.work] for s in kernel.statements() if isinstance(s, SortRow)]
-    if works:
-        for work in works:
-            keys = replace(work, dtype=key_dtype(work.dtype), size=work.size + LANES)
-            scratch[work.name] = keys
-        counters = const(max(work.dtype.size for work in works) * BUCKETS)
-        scratch[COUNTS] = Buffer(COUNTS, int64, counters, Space.SCRATCH, Role.INOUT)
-    return tuple(scratch.values())
 
 
 def write_sort(tiles: Tiles, statement: SortRow) -> None:

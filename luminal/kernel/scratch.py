@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from luminal.hlir.alignment import ALIGNMENT
+from luminal.kernel.sort_memory import working_memory
 from luminal.kernel.tile_ir import Buffer, Kernel, Space
 from luminal.shape.expression import ZERO, Expression, ceil_div
 
@@ -19,3 +22,13 @@ def scratch_offsets(kernel: Kernel) -> tuple[Expression, ...]:
         size = ceil_div(buffer.size * buffer.dtype.size, ALIGNMENT) * ALIGNMENT
         offsets.append(offsets[-1] + size)
     return tuple(offsets)
+
+
+def with_sorting(kernel: Kernel) -> Kernel:
+    """The kernel with the working memory that its expansion has, in which it sorts."""
+    return replace(kernel, scratch=working_memory(kernel))
+
+
+def scratch_bytes(kernel: Kernel) -> Expression:
+    """The working memory of a worker, as the expanded kernel has it."""
+    return scratch_offsets(with_sorting(kernel))[-1]

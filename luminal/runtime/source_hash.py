@@ -63,3 +63,20 @@ def _file(module: str) -> str | None:
     """Where a module's or a package's text is; None where a name is neither."""
     place = os.path.join(ROOT, *module.split(".")[1:])
     return next(filter(os.path.isfile, (f"{place}.py", os.path.join(place, "__init__.py"))), None)
+
+
+@functools.cache
+def package_stamp() -> str:
+    """Says which sources of Luminal these are: their names, sizes and times, by which Python, too,
+    tells whether its compiled copy of one is still true. A quarter of the time that texts take.
+    """
+    found, waiting = [], [ROOT]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    status = entry.stat()
+                    found.append((entry.path, status.st_size, status.st_mtime_ns))
+                elif "." not in entry.name and entry.is_dir():
+                    waiting.append(entry.path)
+    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()

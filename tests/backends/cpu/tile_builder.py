@@ -15,8 +15,8 @@ from luminal.backends.cpu.target import cap, detect
 from luminal.codegen.llvm import render
 from luminal.dots import multiply_add
 from luminal.dtypes import DType
-from luminal.expand.expand import scratch_bytes
 from luminal.kernel import tile_interpreter
+from luminal.kernel.scratch import scratch_bytes
 from luminal.kernel.tile_ir import (
     Buffer,
     Carry,

@@ -1,0 +1,155 @@
+"""Programs kept between processes: a start that meets a graph again compiles nothing.
+
+An entry is a Program, pickled, in the object cache; its name is a hash over all that the compiler
+goes by: the graph, the backend with what it knows of its machine, the flags that enter keys, and
+the sources. A graph is written as rows, each operation with the numbers of its operands. The
+Parameters and States in it are numbered as they come, in the key with what a compiler may ask of
+them, and in the Program, which then gets those of the graph at hand: values are no part of either.
+
+Only what the compiler makes of files as they are is kept. A process that had parts of it loaded
+before it compiled anything may have changed them, as experiments and tests do with planted faults;
+and graphs that call hand-written code have parts that no text shows.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import pickle
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from luminal import config
+from luminal.hlir.attributes import Body, LoopAttrs
+from luminal.hlir.graph import Assign, Graph, topological
+from luminal.hlir.ops import Node, Value
+from luminal.hlir.state import Assignable, Parameter, State
+from luminal.program.launch_list import Program
+from luminal.runtime import object_cache
+from luminal.runtime.source_hash import package_stamp
+
+COMPILER = "luminal.algebra"
+"""All of the compiler stands on it, and nothing that runs programs does."""
+
+
+class Entry:
+    """The place of one graph's Program."""
+
+    def __init__(self, key: str, outside: list[Assignable]) -> None:
+        self._key = key
+        self._outside = outside
+
+    def get(self) -> Program | None:
+        """The Program, with this graph's Parameters and States, if it is there."""
+        data = object_cache.default().get(self._key)
+        if data is None:
+            return None
+        program: Program = _Reader(io.BytesIO(data), self._outside).load()
+        return program
+
+    def put(self, program: Program) -> None:
+        """Keeps it; one that holds what the graph has not is left out."""
+        written = _Writer(self._outside)
+        data = written.of(program)
+        if len(written.outside) == len(self._outside):
+            object_cache.default().put(self._key, data)
+
+
+def entry(graph: Graph, *made_by: Any) -> Entry | None:
+    """The place for what `made_by` (a backend and options, by their pickles) makes of a graph.
+
+    None where nothing is kept.
+    """
+    if not _is_as_in_files() or config.get("LUMINAL_VERIFY") or config.get("LUMINAL_DEBUG") >= 3:
+        return None
+    if "Custom" in graph.by_op():
+        return None
+    writer = _Writer([])
+    text = hashlib.sha256(writer.of((_Rows().graph(graph), made_by))).hexdigest()
+    versions = sys.version, np.__version__, package_stamp(), config.cache_key()
+    return Entry(object_cache.key("program", text, *versions), writer.outside)
+
+
+@functools.cache
+def _is_as_in_files() -> bool:
+    """Asked first before this process compiles anything."""
+    return COMPILER not in sys.modules
+
+
+class _Rows:
+    """Operations as rows of plain values."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Node, int] = {}
+
+    def graph(self, graph: Graph) -> tuple[Any, ...]:
+        rows = [*self._rows(graph.roots)]
+        sinks = [
+            (sink.state, *self._edge(sink.value))
+            if isinstance(sink, Assign)
+            else (sink.name, sink.hidden, *self._edge(sink.value))
+            for sink in graph.sinks
+        ]
+        return rows, sinks, graph.dims, graph.requirements
+
+    def _rows(self, roots: Iterable[Value]) -> Iterator[tuple[Any, ...]]:
+        for node in topological(roots):
+            if node not in self._numbers:
+                attrs = node.attrs
+                if isinstance(attrs, LoopAttrs):
+                    attrs = (*attrs._replace(body=self._body(attrs.body)),)  # type: ignore[arg-type]
+                args = [part for arg in node.args for part in self._edge(arg)]
+                self._numbers[node] = len(self._numbers)
+                yield node.op.name, args, attrs
+
+    def _body(self, body: Body) -> tuple[Any, ...]:
+        arguments = [argument.value for argument in body.arguments]
+        rows = [*self._rows((*arguments, *body.results))]
+        return rows, [*map(self._edge, arguments)], [*map(self._edge, body.results)]
+
+    def _edge(self, value: Value) -> tuple[int, int]:
+        return self._numbers[value.node], value.index
+
+
+class _Writer:
+    """Pickles of values that refer to Parameters and States by number."""
+
+    def __init__(self, outside: list[Assignable]) -> None:
+        self.outside = [*outside]
+        self._numbers = {each: number for number, each in enumerate(self.outside)}
+
+    def of(self, value: Any) -> bytes:
+        file = io.BytesIO()
+        pickler = pickle.Pickler(file, 5)
+        pickler.persistent_id = self._reference  # type: ignore[method-assign]
+        pickler.dump(value)
+        return file.getvalue()
+
+    def _reference(self, value: Any) -> tuple[Any, ...] | None:
+        if not _is_outside(value.__class__):
+            return None
+        number = self._numbers.setdefault(value, len(self.outside))
+        if number == len(self.outside):
+            self.outside.append(value)
+        return number, type(value).__name__, value.shape, value.dtype.name
+
+
+@functools.cache  # every value of a pickle is asked for
+def _is_outside(kind: type) -> bool:
+    return issubclass(kind, Parameter | State)
+
+
+class _Reader(pickle.Unpickler):
+    """Reads what a Writer wrote."""
+
+    def __init__(self, file: io.BytesIO, outside: list[Assignable]) -> None:
+        super().__init__(file)
+        self._outside = outside
+
+    def persistent_load(self, reference: Any) -> Assignable:
+        found: Assignable = self._outside[reference[0]]
+        return found
