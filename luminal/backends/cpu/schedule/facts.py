@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from luminal.algebra.terms import Term
 from luminal.backends.cpu.schedule.lanes import Lanes
@@ -65,3 +66,12 @@ class Facts:
             lanes=Lanes(most, grid, sequential),
             strips=Strips(fused, reads, grid, sequential, target),
         )
+
+    def row_bytes(self) -> int:
+        """About how many bytes of one operand a result of a contraction reads."""
+        return prod(loop.estimate for loop in self.sequential) * self.reductions[0].dtype.size
+
+    def is_read_once(self, access: Access) -> bool:
+        """Is it a factor whose every element is loaded for a single multiplication?"""
+        moved = (access.moves(x) or x.symbol in access.chosen for x in self.axes if x.estimate > 1)
+        return access.is_factor and all(moved)

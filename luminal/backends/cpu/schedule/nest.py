@@ -15,13 +15,14 @@ from math import prod
 
 from luminal.algebra.terms import Term
 from luminal.backends.cpu.schedule.facts import Facts
-from luminal.backends.cpu.schedule.lanes import DOT_TILE, FULL, IDLE, partly
+from luminal.backends.cpu.schedule.lanes import DOT_TILE, partly
 from luminal.backends.cpu.schedule.register_tile import register_tiles
 from luminal.backends.cpu.schedule.strips import PACK_ROWS
+from luminal.backends.cpu.schedule.vector_axis import ALIASING_BYTES, VectorAxis, positions
 from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices, Knobs
-from luminal.kernel.loops import UNKNOWN, Access, LoopAxis
+from luminal.kernel.loops import UNKNOWN, LoopAxis
 from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.stages import WRITTEN_OUT
 from luminal.shape.expression import Symbol
@@ -32,15 +33,12 @@ LARGE_CONTRACTION = 1 << 25  # each between these amounts of work
 CONTRACTION_CHUNKS = 32
 ROW_BLOCK = 512  # rows of a contraction per chunk, at most: these pay the packing of B
 SHARES = 8  # chunks of a contraction for each core, at least, where there are rows enough
-ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
 GREATEST = 3  # registers for the greatest of floats (`expand/extremes.py`)
 STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of a pointwise kernel
 STREAMED_CACHES = 4  # of a core's own size that a weight fills which is read from memory
-LONG_SUM = 256  # steps of a sum beside which stores across the lanes cost little
 TRIPS = 16  # of a pointwise kernel's loops, below which fewer at a time are less code, as fast
 
-NONE = -1  # in place of the number of a loop axis
 DOT_TILES = ("4x4", "4x2", "2x2", "2x4", "8x1", "4x1", "2x1", "1x1")
 
 
@@ -66,6 +64,7 @@ class _Rules:
     def __init__(self, facts: Facts, choices: Choices) -> None:
         self.facts = facts
         self.pick = choices.pick
+        self.along = VectorAxis(facts, choices)
         self.target = facts.target
         self.axes, self.accesses = facts.axes, facts.accesses
         self.reductions = facts.reductions
@@ -79,110 +78,23 @@ class _Rules:
         inside = [a for a in self.accesses if a.reduction is not None]
         shared = [x for x in self.grid if x.estimate > 1 and partly(x, inside)]
         touched = [*inside, *(a for a in self.accesses if a.is_store)]
-        vector = self.vector([*self.grid, *self.sequential], touched, self.packed_columns(inside))
+        vector = self.along.of([*self.grid, *self.sequential], touched, self.along.packed(inside))
         if vector in self.grid and vector is not None:
-            rows = self.pick_axis(
+            rows = self.along.pick(
                 "rows", self.lanes.rows(vector, inside), [x for x in shared if x is not vector]
             )
             return self.vector_over_grid(vector, rows)
         return self.vector_over_reduction(vector, shared)
 
-    # --- choices
-
-    def pick_axis(
-        self, name: str, rule: LoopAxis | None, others: Sequence[LoopAxis]
-    ) -> LoopAxis | None:
-        """A loop axis, by its number among the kernel's, or none."""
-
-        def number(loop: LoopAxis | None) -> int:
-            return NONE if loop is None else self.axes.index(loop)
-
-        chosen = self.pick(name, number(rule), [*map(number, others), NONE])
-        return None if chosen == NONE else self.axes[chosen]
-
-    def vector(
-        self,
-        candidates: Sequence[LoopAxis],
-        reads: Sequence[Access],
-        packed: Sequence[LoopAxis] = (),
-    ) -> LoopAxis | None:
-        """The axis of the lanes: where most accesses are contiguous, if any is. One of `packed`,
-        which strips make contiguous, where that would leave most lanes idle, or lets the lines of
-        the other factor meet in few sets of the cache.
-        """
-        contiguous = [x for x in candidates if any(a.contiguity(x) > 0 for a in reads)]
-        others = [x for x in contiguous if self.lanes.width(x) > 1]
-        others.sort(key=lambda x: -self.lanes.score(x, reads))
-        rule = self.lanes.best(candidates, reads)
-        used = 0.0 if rule is None else self.lanes.used(rule)
-        in_runs = next((x for x in packed if self.runs_along(x, reads)), None)
-        in_panels = [x for x in packed if any(access.panel(x) for access in reads)]
-        if in_runs is not None:
-            rule = in_runs
-        elif packed and used < IDLE:
-            rule = packed[0]
-        elif in_panels and used < FULL and rule in self.grid:
-            rule = in_panels[0]
-        elif rule in self.grid:
-            rule = self.uncollided(rule, packed) or rule
-        elif rule in self.sequential:
-            rule = self.beside(packed) or rule
-        return self.pick_axis("vector", rule, [*others, *packed])
-
-    def runs_along(self, columns: LoopAxis, reads: Sequence[Access]) -> bool:
-        """Do rows choose, by integers read for each, what would be packed for these columns?"""
-        rows = self.lanes.rows(columns, reads)
-        return rows is not None and bool(self.strips.in_runs(columns, rows))
-
-    def uncollided(self, vector: LoopAxis, packed: Sequence[LoopAxis]) -> LoopAxis | None:
-        """Another axis for the lanes, whose factor would push its own lines out of the cache when
-        read as rows, a few columns at a time. Results then lie across the lanes, so for long sums.
-        """
-        if _positions(self.sequential) < LONG_SUM or self.strips.collide(vector):
-            return None
-        return next((x for x in packed if x is not vector and self.strips.collide(x)), None)
-
-    def beside(self, packed: Sequence[LoopAxis]) -> LoopAxis | None:
-        """Where lanes would hold parts of one sum: an axis along which results lie side by side,
-        if sums are so short that adding up their lanes at the end takes long.
-        """
-        if self.row_bytes() >= ALIASING_BYTES:
-            return None
-        stores = [access for access in self.accesses if access.is_store]
-        return next((x for x in packed if all(s.contiguity(x) > 0 for s in stores)), None)
-
-    def packed_columns(self, reads: Sequence[Access]) -> list[LoopAxis]:
-        """Axes of the grid that fill vectors of strips: those first whose strips hold what is
-        computed, which else is for every tile of rows; then those with the least to pack, or of
-        equals those along which results lie side by side.
-        """
-        stores = [access for access in self.accesses if access.is_store]
-        found: list[tuple[bool, int, float, LoopAxis]] = []
-        for loop in self.grid:
-            rows = self.lanes.rows(loop, reads)
-            if rows is None or self.lanes.used(loop) < IDLE:
-                continue
-            in_panels = any(access.panel(loop) for access in reads)
-            if not in_panels and not self.strips.pay(loop, rows):
-                continue
-            if not partly(loop, reads) and not self.strips.leave_contiguous(loop, rows):
-                continue
-            packs = self.strips.factors(loop, rows)
-            read = [[x for x in self.axes if not f.axes.isdisjoint(x.members)] for f in packs]
-            size = sum(map(_positions, read))
-            side_by_side = sum(store.contiguity(loop) for store in stores)
-            found.append((self.strips.leave_computed(packs), size, -side_by_side, loop))
-        return [loop for *_, loop in sorted(found, key=lambda each: each[:3])]
-
     # --- kinds of kernels
 
     def map(self) -> Schedule:
         """No reduction: every axis is grid; the vector axis goes innermost."""
-        vector = self.vector(self.grid, self.accesses)
+        vector = self.along.of(self.grid, self.accesses)
         order = [x for x in self.grid if x is not vector]
         tiles = {}
         if vector is not None:
-            across = self.transposed(vector, order)
+            across = self.along.transposed(vector, order)
             if across is not None:
                 # as many lines as lanes: such a tile is transposed in registers
                 width = self.lanes.width(vector)
@@ -203,16 +115,6 @@ class _Rules:
                 tiles[vector.symbol] = self.stream_tile(vector, streams)
                 order.append(vector)
         return self.done(order, tiles, CHUNK_WORK)
-
-    def transposed(self, vector: LoopAxis, others: Sequence[LoopAxis]) -> LoopAxis | None:
-        """The axis along which an access is contiguous that jumps along the vector axis."""
-        for access in self.accesses:
-            if access.contiguity(vector) >= 0:
-                continue
-            for loop in others:
-                if access.contiguity(loop) > 0 and loop.estimate > 1:
-                    return loop
-        return None
 
     def stream_tile(
         self, loop: LoopAxis, streams: int = STREAMS, knob: str = "streams"
@@ -243,7 +145,7 @@ class _Rules:
         held = sums * (1 + full)  # a factor as large as the tile needs registers too
         loads = max(1, sum(not a.moves(rows) for a in across))
         packed = self.strips.pay(vector, rows)
-        strip = self.row_bytes() if packed else 0
+        strip = self.facts.row_bytes() if packed else 0
         extents = rows.estimate, self.panel(vector)
         kept = self.kept(vector, rows)
         ranked = register_tiles(*extents, lanes, held, loads, self.target, strip, kept)
@@ -262,11 +164,11 @@ class _Rules:
         convolution: one for each position that is summed, where all of these are written out and
         leave most registers to sums. Else they are read anew.
         """
-        positions = _positions(self.sequential)
+        steps = positions(self.sequential)
         factors = [a for a in self.accesses if a.is_factor]
         same = [a for a in factors if not (a.moves(vector) or a.moves(rows))]
-        held = len(same) * positions
-        return held if positions <= WRITTEN_OUT and 3 * held < self.target.registers else 0
+        held = len(same) * steps
+        return held if steps <= WRITTEN_OUT and 3 * held < self.target.registers else 0
 
     def panel(self, loop: LoopAxis) -> int:
         """How many positions along an axis a tile may hold: those of a panel, where one is read."""
@@ -298,15 +200,15 @@ class _Rules:
             free = self.strips.free(shared, pair)
             order = [x for x in order if x not in free]
             pair = [columns, *free, rows]
-            strips = -(-columns.estimate // tiles[columns.symbol].size) * _positions(order)
+            strips = -(-columns.estimate // tiles[columns.symbol].size) * positions(order)
             if free and strips >= SHARES * self.target.cores // 2:  # enough: none is packed twice
                 inside = [rows, *free, *self.sequential]
-                chunk = tiles[columns.symbol].size * _positions(inside) * self.facts.operations
+                chunk = tiles[columns.symbol].size * positions(inside) * self.facts.operations
         else:
-            if any(self.is_read_once(access) for access in self.accesses):
+            if any(self.facts.is_read_once(access) for access in self.accesses):
                 chunk = CHUNK_WORK
             # what is walked again for every step of the outer loop should stay in cache
-            stays = columns.estimate * self.row_bytes() <= self.target.l2_bytes // 2
+            stays = columns.estimate * self.facts.row_bytes() <= self.target.l2_bytes // 2
             outer = ("rows", "columns") if stays else ("columns", "rows")
             if self.pick("outer", outer[0], outer) == "rows":
                 pair = [rows, columns]
@@ -322,11 +224,6 @@ class _Rules:
             lines=self.strips.lines(packs, columns, lanes) if lanes > 1 else None,
         )
 
-    def is_read_once(self, access: Access) -> bool:
-        """Is it a factor whose every element is loaded for a single multiplication?"""
-        moved = (access.moves(x) or x.symbol in access.chosen for x in self.axes if x.estimate > 1)
-        return access.is_factor and all(moved)
-
     def row_block(
         self,
         order: Sequence[LoopAxis],
@@ -337,7 +234,7 @@ class _Rules:
         """Rows of a chunk that packs: many, as they pay for it, but chunks enough to share out.
         Runs of rows, each with strips of its own, are better not cut.
         """
-        strips = -(-columns.estimate // tiles[columns.symbol].size) * _positions(order)
+        strips = -(-columns.estimate // tiles[columns.symbol].size) * positions(order)
         block = max(ROW_BLOCK, rows.estimate if self.strips.in_runs(columns, rows) else 0)
         while (
             block > PACK_ROWS and strips * -(-rows.estimate // block) < SHARES * self.target.cores
@@ -347,7 +244,7 @@ class _Rules:
 
     def contraction_chunk(self) -> int:
         """The work of one chunk: small enough to share out, large enough to reuse what it loads."""
-        total = _positions(self.axes)
+        total = positions(self.axes)
         return max(SMALL_CONTRACTION, min(LARGE_CONTRACTION, total // CONTRACTION_CHUNKS))
 
     def vector_over_reduction(
@@ -374,7 +271,7 @@ class _Rules:
         if len(shared) < 2:
             return self.done([*order, *shared], tiles, CHUNK_WORK)
         columns, rows = shared
-        packed = self.row_bytes() >= ALIASING_BYTES and rows.estimate >= PACK_ROWS
+        packed = self.facts.row_bytes() >= ALIASING_BYTES and rows.estimate >= PACK_ROWS
         return self.contraction(order, columns, rows, tiles, packed)
 
     def whole_in_vectors(self, vector: LoopAxis, shared: Sequence[LoopAxis]) -> int:
@@ -392,8 +289,8 @@ class _Rules:
         """Do rows come from memory, each for one sum? Then one after the other: a core's prefetcher
         follows a row to its end, and loses its way among pages of which each is read in part.
         """
-        factors = (a for a in self.accesses if a.moves(rows) and self.is_read_once(a))
-        size = max((a.bytes for a in factors), default=0) * _positions([rows, *self.sequential])
+        factors = (a for a in self.accesses if a.moves(rows) and self.facts.is_read_once(a))
+        size = max((a.bytes for a in factors), default=0) * positions([rows, *self.sequential])
         return len(self.sequential) == 1 and size >= STREAMED_CACHES * self.target.l2_bytes
 
     def dot_tile(
@@ -421,13 +318,6 @@ class _Rules:
             sizes = [1]
         return self.pick_tile("x".join(map(str, [*sizes, 1][:2])), others)[: len(shared)]
 
-    def row_bytes(self) -> int:
-        """About how many bytes of one operand a result of a contraction reads."""
-        positions = 1
-        for loop in self.sequential:
-            positions *= loop.estimate
-        return positions * self.reductions[0].dtype.size
-
     # --- the record
 
     def done(
@@ -442,7 +332,7 @@ class _Rules:
         kept = dict(tiles)
         inner = list(self.inner)
         if inner and all(kept.get(x.symbol, TileChoice()).vector == 1 for x in order):
-            vector = self.inner_vector(inner, kept)
+            vector = self.along.of_stores(inner, kept)
             if vector is not None:
                 inner = [x for x in inner if x is not vector] + [vector]
                 if self.facts.ordered:
@@ -459,21 +349,6 @@ class _Rules:
         made = Schedule(self.axes, grid, sequential, tuple(inner), kept, packs, along)
         # Rows a power of two long would meet in the same sets of a cache.
         return replace(made, padding=self.target.line_bytes)
-
-    def inner_vector(
-        self, inner: list[LoopAxis], tiles: Mapping[Symbol, TileChoice]
-    ) -> LoopAxis | None:
-        """The vector axis of the stores. Loops nested in each other have one vector axis together:
-        an axis that a reduction runs over too keeps the choice made there.
-        """
-        wide = [x for x in self.sequential if tiles.get(x.symbol, TileChoice()).vector > 1]
-        for loop in inner:
-            if loop in wide:
-                return loop
-        free = [x for x in inner if not wide or x not in self.sequential]
-        free = inner[-1:] if self.facts.ordered else free
-        reads = [a for a in self.accesses if a.reduction is None]
-        return self.lanes.best(free, reads)
 
     def chunks(
         self,
@@ -510,10 +385,6 @@ class _Rules:
                 out.append((loop, count))
                 work *= count
         return tuple(reversed(out))
-
-
-def _positions(loops: Sequence[LoopAxis]) -> int:
-    return prod(loop.estimate for loop in loops)
 
 
 def _power_of_two(n: int) -> int:
