@@ -32,6 +32,8 @@ from luminal.dtypes import (
 
 Array = NDArray[Any]
 WORDS = {dtype.size: dtype for dtype in (uint16, uint32, uint64)}
+ON_BITS = frozenset(("And", "Or", "Xor", "Shl", "Shr"))
+"""Operations that a word does for all its neighbours at once, if these are unsigned."""
 
 
 class Rounding(enum.Enum):

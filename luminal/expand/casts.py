@@ -19,7 +19,9 @@ from luminal.dtypes import (
     uint32,
 )
 from luminal.expand.builder import Builder, truth
+from luminal.expand.fold import constant
 from luminal.expand.ir import Operand, Type, memory_dtype
+from luminal.expand.pointwise import POINTWISE
 
 
 def held_dtype(dtype: DType) -> DType:
@@ -54,6 +56,18 @@ def word_of(b: Builder, parts: Sequence[Operand], dtype: DType) -> Operand:
         lambda x, y: b.op("or", x, y),
         (b.op("shl", word, n * own.bits) if n else word for n, word in enumerate(words)),
     )
+
+
+def of_words(b: Builder, op: str, dtype: DType, word: Operand, by: Operand) -> Operand:
+    """An operation on bits of the unsigned numbers that a word holds, all by the same number: of
+    what is shifted, bits that come from the number beside it are masked.
+    """
+    wide, every = word.type.dtype, sum(1 << n for n in range(0, word.type.dtype.bits, dtype.bits))
+    if op in ("Shl", "Shr"):
+        kept = POINTWISE[op](b, dtype, (constant(by.type, -1), by))
+        word = POINTWISE[op](b, wide, (word, b.cast(by, wide)))
+        op, by = "And", kept
+    return b.op(op.lower(), word, b.op("mul", b.cast(by, wide), every))
 
 
 def bitcast(b: Builder, source: DType, value: Operand, target: DType) -> Operand:

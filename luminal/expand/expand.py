@@ -8,7 +8,7 @@ from luminal.dots import UNSIGNED, Dot, Rounding
 from luminal.errors import CompileError
 from luminal.expand import access, ir
 from luminal.expand.builder import Builder, Instructions
-from luminal.expand.casts import bitcast, cast, held_dtype, neighbours
+from luminal.expand.casts import bitcast, cast, held_dtype, neighbours, of_words
 from luminal.expand.extremes import begun, ended, halves, has_integers, joined
 from luminal.expand.fold import constant
 from luminal.expand.groups import fold_over_lanes
@@ -142,10 +142,14 @@ class _Expansion:
     def map(self, statement: Map) -> None:
         tiles, out = self.tiles, statement.out
         lanes = tiles.lanes(out.axes)
+        near = tiles.near_axis(out.axes)
         elements: Elements = {}
         for key, position in tiles.positions(out.axes):
             args = [tiles.element(tile, position, lanes) for tile in statement.args]
-            elements[key] = self.pointwise(statement, args)
+            if near is None:
+                elements[key] = self.pointwise(statement, args)
+            else:
+                elements[key] = of_words(self.b, statement.op, out.dtype, *args)
         tiles.values[out.id] = elements
 
     def pointwise(self, statement: Map, args: Sequence[Operand]) -> Operand:

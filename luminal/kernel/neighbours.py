@@ -98,13 +98,14 @@ def _walked(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> Symbol 
         return "what it sums is no product of its own"
     found: list[tuple[Source, Place]] = []
     for factor, dtype in zip(in_order(product.args, dot), (dot.a, dot.b), strict=True):
-        source = source_of(factor, reads.__contains__)
+        source = source_of(factor, reads.__contains__, bits=True)
         if source is None or source.casts != 1 or source.term not in reads:
             return f"the factor {factor!r} is no {dtype} in memory"
         if reads[source.term].dtype is not dtype:
             return f"the factor {factor!r} is no {dtype} in memory"
         found.append((source, reads[source.term]))
     shared = frozenset.intersection(*(factor.axes for factor in product.args))
+    shared = shared.difference(*(source.apart for source, _ in found))
     able = [a for a in contraction.attrs if a in shared and _is_whole(a, dot.k)]
     if not able:
         return f"no axis of the sum is made of whole words of {dot.k}"

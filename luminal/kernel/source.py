@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from luminal.algebra.terms import At, Frame, Literal, Term
+from luminal.algebra.terms import At, Frame, Literal, Phase, Term
+from luminal.dots import ON_BITS
 from luminal.shape.expression import Expression, Symbol, opaque
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -15,6 +15,7 @@ class Source:
 
     `reader` is the lowest of these operations, if there is one. `starts` are axes of the term of
     which it reads a part, and where that begins; `chosen` are those at which integers say where.
+    `apart` are axes along which the bits that it reads change from one position to the next.
     """
 
     term: Term
@@ -23,6 +24,7 @@ class Source:
     reader: Term | None = None
     starts: Mapping[Symbol, int] = field(default_factory=dict)
     chosen: frozenset[Symbol] = frozenset()
+    apart: frozenset[Symbol] = frozenset()
 
     def renamed(self, frame: Frame) -> Frame:
         """Dimensions of the term by the names that the product knows."""
@@ -30,16 +32,23 @@ class Source:
 
 
 def source_of(
-    factor: Term, is_read: Callable[[Term], bool], *, parts: bool = False
+    factor: Term, is_read: Callable[[Term], bool], *, parts: bool = False, bits: bool = False
 ) -> Source | None:
     """Down to what is read or computed; None where an At does more than rename, or with `parts`
-    than to take a part of an axis or what integers choose.
+    than to take a part of an axis or what integers choose. With `bits` below a choice of bits too.
     """
     names: dict[Symbol, Symbol] = {}
     reader, casts = None, 0
     starts: dict[Symbol, int] = {}
     chosen: set[Symbol] = set()
-    while factor.op in ("Cast", "At") and not is_read(factor):
+    apart: set[Symbol] = set()
+    while not is_read(factor):
+        if bits and chooses_bits(factor):
+            apart |= {names.get(a, a) for a in factor.args[1].axes}
+            reader, factor = factor, factor.args[0]
+            continue
+        if factor.op not in ("Cast", "At"):
+            break
         if isinstance(factor, At):
             for axis, index in factor.attrs:
                 if isinstance(index, int):
@@ -56,7 +65,21 @@ def source_of(
             return None
         casts += factor.op == "Cast"
         reader, factor = factor, factor.args[0]
-    return Source(factor, names, casts, reader, starts, frozenset(chosen))
+    return Source(factor, names, casts, reader, starts, frozenset(chosen), frozenset(apart))
+
+
+def chooses_bits(term: Term) -> bool:
+    """Is it a byte or word of which bits are moved or masked, by how many does not depend on data?
+
+    Where numbers of few bits lie in one byte, memory holds the byte, and words of neighbours give
+    words of numbers (`expand/casts.py`).
+    """
+    if term.op not in ON_BITS or term.dtype.is_signed or not term.dtype.is_int:
+        return False
+    x, count = term.args
+    while count.op == "Cast":
+        (count,) = count.args
+    return x.phase is not Phase.LITERAL and count.op in ("Literal", "Index")
 
 
 def _part(index: Expression) -> tuple[Symbol | None, int]:

@@ -163,17 +163,16 @@ class Stages:
         return next(r for r in self.fused.reductions if factor in r.args[0].args and dots(r) is dot)
 
     def factor(self, factor: Term, dot: Dot | None, env: Env) -> Tile:
-        """A factor as it is multiplied: by a dot what lies below its Cast, or was packed."""
+        """A factor as it is multiplied: by a dot what is below its Cast, or was packed."""
         if dot is None:
             return self.values.evaluate(factor, env)
         strip = self.strips.get((factor, dot))
         if strip is not None:
             return self.values.load_row(strip, env, dot.a)
-        while factor not in self.fused.reads:
-            if isinstance(factor, At):
-                env = self.values.move(factor, env)
-            factor = factor.args[0]
-        return self.values.evaluate(factor, env)
+        while isinstance(factor, At):
+            env, factor = self.values.move(factor, env), factor.args[0]
+        (narrow,) = factor.args
+        return self.values.evaluate(narrow, env)
 
     def is_fused(self, reduction: Reduction, x: Term) -> bool:
         """Is `x` a product that is multiplied and added in one step?"""

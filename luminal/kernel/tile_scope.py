@@ -100,11 +100,12 @@ class Checks:
         return buffer
 
     def apart(self, tiles: Iterable[Tile]) -> None:
-        """No tile of neighbours may be computed with, but by a dot."""
+        """No tile of neighbours may be computed with, but by a dot, or its bits alike."""
         for tile in tiles:
             near = self.near.keys() & set(tile.axes)
             if near:
-                self.fail(f"{tile} holds neighbours along {names_of(near)}; only a dot takes those")
+                self.fail(f"{tile} holds neighbours along {names_of(near)}; only a dot takes those, "
+                    "and operations on the bits of unsigned ones by what they share")
 
     def one_vector(self, what: str, axes: Iterable[Symbol]) -> None:
         vectors = [axis for axis in axes if self.tile_sizes[axis][1] > 1]

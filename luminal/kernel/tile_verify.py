@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from luminal import dtypes
+from luminal.dots import ON_BITS
 from luminal.hlir.attributes import CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS, TensorType
@@ -98,7 +99,8 @@ class _Verifier(Checks):
         if op is None or not op.is_pointwise:
             self.fail(f"{statement.op} is not a pointwise op of HLIR")
         args = [self.read(tile, scope) for tile in statement.args]
-        self.apart(args)
+        bits = op.name in ON_BITS and statement.out.dtype.is_int and not statement.out.dtype.is_signed
+        self.apart(args[bits:])
         if len(args) != op.arity:
             self.fail(f"{op.name} takes {op.arity} operands, got {len(args)}")
         for tile in args[1:] if op.name == "Select" else args:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
+from luminal.algebra.frames import upper
 from luminal.algebra.terms import Phase, Term
+from luminal.kernel.source import chooses_bits, source_of
 
 
 def is_contraction(reduction: Term) -> bool:
@@ -67,7 +69,8 @@ def step_operands(total: Term, dots: Set[Term]) -> Iterator[Term]:
     """What the steps of such a sum read, stored before: bytes, which dots take from memory, what
     is made of weights, which the prologue can lay out, and what is the same for rows or columns.
 
-    Below Casts to wider numbers: memory holds the narrow ones.
+    Below Casts to wider numbers: memory holds the narrow ones. And below what chooses bits of fewer
+    bytes: codes of four bits stay two in a byte.
     """
     stack = [(dot.args[0], dot.args[0].axes) for dot in dots]
     stack.append((total.args[0], total.args[0].axes))
@@ -81,5 +84,16 @@ def step_operands(total: Term, dots: Set[Term]) -> Iterator[Term]:
                 continue
             while arg.op in ("Cast", "At") and arg.args[0].dtype.is_int is arg.dtype.is_int:
                 arg = arg.args[0]
-            if arg.is_pointwise and arg.phase is not Phase.LITERAL:
+            arg = _below_bits(arg)
+            if (arg.is_pointwise or arg.op == "At") and arg.phase is not Phase.LITERAL:
                 yield arg
+
+
+def _below_bits(term: Term) -> Term:
+    """The bytes that it chooses bits of, if they are fewer."""
+    found = term
+    while chooses_bits(found):
+        found = found.args[0]
+        while found.op == "At" and source_of(found, lambda t: t.op != "At") is not None:
+            found = found.args[0]
+    return found if upper(found.axes) < upper(term.axes) else term

@@ -256,7 +256,7 @@ def _neighbours(contraction: Term, dot: Dot, read: _Read, selection: Selection) 
     if contraction.dtype is not dot.accumulator:
         return None
     order = in_order(contraction.args[0].args, dot)
-    sources = [source_of(factor, selection.is_stored) for factor in order]
+    sources = [source_of(factor, selection.is_stored, bits=True) for factor in order]
     for each, dtype in zip(sources, (dot.a, dot.b), strict=False):
         if each is None or each.casts != 1 or each.term.dtype is not dtype:
             return None
@@ -265,6 +265,8 @@ def _neighbours(contraction: Term, dot: Dot, read: _Read, selection: Selection) 
     if len(sources) != 2 or not frame:
         return None
     inner = last_axis(others[0].renamed(frame)[-1], dot.k)
+    if any(each and inner in each.apart for each in sources):
+        return None
     for k, dimension in enumerate(read.frame):
         if inner in contraction.attrs and inner is last_axis(dimension, dot.k):
             return k
@@ -278,7 +280,8 @@ def _reads(contraction: Term, selection: Selection, arguments: Set[Value]) -> It
     if selection.is_stored(product):
         return
     for k, factor in enumerate(product.args):
-        source = source_of(unmasked(factor, selection.is_stored), selection.is_stored, parts=True)
+        is_stored = selection.is_stored
+        source = source_of(unmasked(factor, is_stored), is_stored, parts=True, bits=True)
         own = _frame(source, selection) if source is not None else None
         if source is None or own is None or not _is_weight(source.term, selection, arguments):
             continue
