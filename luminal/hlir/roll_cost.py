@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from luminal.costs import Weights
+from luminal.dots import ON_BITS
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.packed import is_packed
 from luminal.hlir.roll_block import Block, is_recorded_anew
@@ -30,6 +33,21 @@ class Inlining:
             else:
                 self._known[top] = self._sum(top)
         return node in self._known[node][1]
+
+    def least_bytes(self, node: Node) -> int:
+        """Of `node`, or of what its bits are chosen of, whichever is less."""
+        found = _bytes(node)
+        while node.op.name == "View" or self._chooses_bits(node):
+            node = node.args[0].node
+            found = min(found, _bytes(node))
+        return found
+
+    def _chooses_bits(self, node: Node) -> bool:
+        """By what literals alone decide."""
+        if node.op.name not in ON_BITS or node.types[0].dtype.is_signed:
+            return False
+        number = node.args[1].node
+        return not self.is_load(number) and not self._known[number][1]
 
     def _sum(self, node: Node) -> tuple[int, frozenset[Node]]:
         """(weight of the operations, values read); a dear node is read itself."""
@@ -63,15 +81,19 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
     carried = {carry.next.m for carry in layers.carries if isinstance(carry.next, Inner)}
     kept = [True] * len(first)
     decoding = [False] * len(first)  # packed weights, and all on the way to them
+    codes = [False] * len(first)  # that are cast to wider integers, and all that is chosen of bits
     for m in reversed(range(len(first))):
         if early[m] and m not in carried:
             node = block.nodes[first[m]]
             decoding[m] = any(decoding[user] for user in users[m]) or is_packed(node)
             # What is cheap stays for a reader that stays; what only the others read goes with them.
             stays = decoding[m] or _widens(node) or not inlining.is_load(node)
-            if not decoding[m] and (node.types[0].dtype.is_int or node.op.name == "Bitcast"):
-                # Bytes and scales that sums of dots cast are laid out for them, as they are.
-                stays = stays and not any(_widens(block.nodes[first[user]]) for user in users[m])
+            as_is = node.types[0].dtype.is_int or node.op.name == "Bitcast"
+            cast = any(codes[user] or _widens(block.nodes[first[user]]) for user in users[m])
+            if as_is and cast and not decoding[m]:
+                # Bytes and scales that sums of dots cast are laid out for them, as they are: below
+                # what chooses bits of fewer bytes.
+                codes[m] = stays = inlining.least_bytes(node) < _bytes(node)
             kept[m] = stays and any(kept[user] for user in users[m])
     if all(kept):
         return layers.iterations
@@ -84,6 +106,11 @@ def _widens(node: Node) -> bool:
         return False
     (value,) = node.args
     return value.type.dtype.size < node.types[0].dtype.size
+
+
+def _bytes(node: Node) -> int:
+    (made, *_) = node.types
+    return prod(extent.value for extent in made.shape) * made.dtype.size
 
 
 def _is_static(node: Node) -> bool:

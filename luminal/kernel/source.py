@@ -9,6 +9,7 @@ from luminal.algebra.terms import At, Frame, Literal, Phase, Term
 from luminal.dots import ON_BITS
 from luminal.shape.expression import Expression, Symbol, opaque
 
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """`term` as a product reads it: its axes go by other `names` there, after so many `casts`.

@@ -104,8 +104,10 @@ class Checks:
         for tile in tiles:
             near = self.near.keys() & set(tile.axes)
             if near:
-                self.fail(f"{tile} holds neighbours along {names_of(near)}; only a dot takes those, "
-                    "and operations on the bits of unsigned ones by what they share")
+                self.fail(
+                    f"{tile} holds neighbours along {names_of(near)}; only a dot takes those, "
+                    "and operations on the bits of unsigned ones by what they share"
+                )
 
     def one_vector(self, what: str, axes: Iterable[Symbol]) -> None:
         vectors = [axis for axis in axes if self.tile_sizes[axis][1] > 1]

@@ -99,8 +99,9 @@ class _Verifier(Checks):
         if op is None or not op.is_pointwise:
             self.fail(f"{statement.op} is not a pointwise op of HLIR")
         args = [self.read(tile, scope) for tile in statement.args]
-        bits = op.name in ON_BITS and statement.out.dtype.is_int and not statement.out.dtype.is_signed
-        self.apart(args[bits:])
+        dtype = statement.out.dtype
+        of_words = op.name in ON_BITS and dtype.is_int and not dtype.is_signed
+        self.apart(args[of_words:])
         if len(args) != op.arity:
             self.fail(f"{op.name} takes {op.arity} operands, got {len(args)}")
         for tile in args[1:] if op.name == "Select" else args:

@@ -85,7 +85,7 @@ def step_operands(total: Term, dots: Set[Term]) -> Iterator[Term]:
             while arg.op in ("Cast", "At") and arg.args[0].dtype.is_int is arg.dtype.is_int:
                 arg = arg.args[0]
             arg = _below_bits(arg)
-            if (arg.is_pointwise or arg.op == "At") and arg.phase is not Phase.LITERAL:
+            if arg.is_pointwise and arg.phase is not Phase.LITERAL:
                 yield arg
 
 

@@ -62,6 +62,13 @@ def test_rolled_layers(kind: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -
         check(unrolled(ids=ids[:length])["logits"], want)
 
 
+@pytest.mark.parametrize(("kind", "most"), [("q8_0", 140_000), ("q4_0", 75_000), ("int4", 55_000)])
+def test_rolled_layers_keep_few_bits(kind: str, most: int) -> None:
+    exe = recorded(llama(kind), cached=False).compile()
+    exe(ids=np.arange(5))
+    assert 0 < exe.memory_report().derived_bytes <= most
+
+
 def test_layers_are_one_loop_of_dots() -> None:
     model = llama("q8_0")
     backend = registry.compiling("cpu")

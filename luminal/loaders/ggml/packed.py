@@ -24,14 +24,22 @@ from luminal.loaders.mapped import Array
 
 
 class _Blocks:
-    """Blocks in a graph: `data` (rows, blocks, bytes) and the same memory in `words` of 16 bits."""
+    """Blocks in a graph: `data` (rows, blocks, bytes), signed, and the same memory in `words` of 16
+    bits.
+    """
 
     def __init__(self, data: Tensor, words: Tensor) -> None:
         self.data, self.words = data, words
 
-    def bytes(self, first: int, *shape: int) -> Tensor:
+    def signed(self, first: int, *shape: int) -> Tensor:
         """Bytes of each block from `first` on, as (rows, blocks, *shape)."""
         return self._part(self.data, first, shape)
+
+    def bytes(self, first: int, *shape: int) -> Tensor:
+        """The same without signs. What is read as such is a value of its own, which the prologue
+        can lay out where bits are chosen of it later.
+        """
+        return self.signed(first, *shape).bitcast(dtypes.uint8)
 
     def word(self, first: int, *shape: int) -> Tensor:
         """The same of words, from byte `first` on."""
@@ -61,7 +69,7 @@ def _f32(codes: Tensor) -> Tensor:
 
 
 def _q8_0(b: _Blocks) -> Codes:
-    return Codes(b.bytes(2, 32).bitcast(dtypes.int8), b.scale(0, 1))
+    return Codes(b.signed(2, 32), b.scale(0, 1))
 
 
 def _halves(b: _Blocks, first: int) -> Tensor:
@@ -155,7 +163,7 @@ def _q6_k(b: _Blocks) -> Codes:
     low = (b.bytes(0, 2, 1, 2, 2, 16) >> b.count(4, 2, 1, 1, 1)) & 15
     high = b.bytes(128, 2, 1, 1, 2, 16) >> b.count(4, 2, 1, 1, 1)
     high = (high >> b.count(2, 2, 1, 1)) & 3
-    scales = _f32(b.bytes(192, 2, 2, 2, 2, 1).bitcast(dtypes.int8))
+    scales = _f32(b.signed(192, 2, 2, 2, 2, 1))
     return Codes(low | (high << 4), b.scale(208, 5) * scales, 32)
 
 
@@ -199,7 +207,7 @@ def _unpacked(kind: str, data: Mapping[str, Array], shape: tuple[int, ...]) -> A
 
 
 def _parts(data: Mapping[str, Array]) -> Mapping[str, Array]:
-    return {"bytes": data["blocks"], "words": data["blocks"].view(np.uint16)}
+    return {"bytes": data["blocks"].view(np.int8), "words": data["blocks"].view(np.uint16)}
 
 
 FORMATS: Mapping[str, Format] = {
