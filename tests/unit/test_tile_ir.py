@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from luminal import dtypes
-from luminal.dots import BF16_PAIRS, multiply_add
+from luminal.dots import BF16_PAIRS, ON_BITS, multiply_add
 from luminal.errors import VerifyError
 from luminal.expand import ir
 from luminal.expand.expand import expand
@@ -41,7 +41,7 @@ from luminal.kernel.tile_text import to_text
 from luminal.kernel.tile_verify import verify
 from luminal.shape.expression import TRUE, as_expression, axis, const, opaque, symbol
 
-F32, I64, BOOL = dtypes.float32, dtypes.int64, dtypes.bool_
+F32, I64, BOOL, U8 = dtypes.float32, dtypes.int64, dtypes.bool_, dtypes.uint8
 N = symbol("n", 0, 1000)
 ROW, J = axis("row", 4), axis("j", N)
 ZERO_TILE = Tile(0, (), F32)
@@ -342,6 +342,33 @@ def test_neighbours_are_words_once_expanded(has_it: bool, apart: int) -> None:
     )
     run_expanded(expanded, {"x": x, "w": w, "y": y}, {})
     assert y[0] == 3 - 4 * x[apart]
+
+
+@pytest.mark.parametrize("op", sorted(ON_BITS))
+@pytest.mark.parametrize("number", [0, 1, 4, 7, 9, 165])
+def test_words_choose_bits_of_all_neighbours(op: str, number: int) -> None:
+    """As each would alone: no bits come from the number beside it."""
+    near = axis("near", 4)
+    byte, by, chosen = Tile(1, (near,), U8), Tile(2, (), U8), Tile(3, (near,), U8)
+    body = (Load(byte, "x", near), Map(chosen, op, (byte, by)), Store("y", near, chosen))
+    kernel = Kernel(
+        params=(),
+        buffers=(Buffer("x", U8, const(4)), Buffer("y", U8, const(4), role=Role.OUT)),
+        scratch=(),
+        grid=(),
+        body=(Literal(by, bytes([number])), Loop(near, const(0), const(4), body, neighbours=4)),
+    )
+    verify(kernel)
+    x = np.uint8([0x81, 0xFF, 0x3C, 0x96])
+    found = []
+    for run in (tile_interpreter.run, lambda k, *given: run_expanded(expand(k), *given)):
+        y = np.zeros(4, np.uint8)
+        run(kernel, {"x": x, "y": y}, {})
+        found.append(y.tolist())
+    meaning = {"And": int.__and__, "Or": int.__or__, "Xor": int.__xor__}
+    meaning |= {"Shl": int.__lshift__, "Shr": int.__rshift__}
+    want = [meaning[op](each, number) & 255 for each in x.tolist()]
+    assert found == [want] * 2
 
 
 def test_scratch_is_laid_out_in_cache_lines() -> None:
