@@ -19,7 +19,7 @@ import io
 import pickle
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,9 +28,11 @@ from luminal.hlir.attributes import Body, LoopAttrs
 from luminal.hlir.graph import Assign, Graph, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.state import Assignable, Parameter, State
-from luminal.program.launch_list import Program
 from luminal.runtime import object_cache
 from luminal.runtime.source_hash import package_stamp
+
+if TYPE_CHECKING:  # whoever compiles or finds a Program has it
+    from luminal.program.launch_list import Program
 
 COMPILER = "luminal.algebra"
 """All of the compiler stands on it, and nothing that runs programs does."""
