@@ -1,21 +1,24 @@
-"""Running sums, products and extremes along a dim, in O(n) memory."""
+"""Running sums, products, extremes and log-sums along a dim, in O(n) memory."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from luminal import dtypes
 from luminal.frontend.binary import where
-from luminal.frontend.exponential import logaddexp
 from luminal.frontend.handle import axis_of, in_float, numpy_names, takes_0d
-from luminal.frontend.movement import view_of
+from luminal.frontend.movement import pad
 from luminal.frontend.reduce import Extreme, reversed_order
-from luminal.shape import view as views
-from luminal.shape.expression import const, minimum
+from luminal.frontend.unary import stop_gradient
+from luminal.shape.expression import Expression, ceil_div, const
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
+
+BLOCK = 16  # positions of which each adds up all before it: a vector of sums
 
 
 def _scan(x: Tensor, kind: str, axis: int) -> Tensor:
@@ -73,24 +76,65 @@ def cummin(x: Tensor, dim: int) -> Extreme:
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     """log(cumsum(exp(x))) along `dim`, without overflow or underflow.
 
-    In log2(n) rounds of `logaddexp` with the values 1, 2, 4 ... positions before (Hillis and
-    Steele, CACM 29(12), 1986), so that errors grow with log2(n) only.
+    Each sum counts in powers of e of the greatest value so far, as that of a softmax does.
     """
     axis = axis_of("logcumsumexp", dim, x.ndim)
-    longest = x.extents[axis].interval.hi
-    step = 1
-    while longest is None or step < longest:
-        x = logaddexp(x, _before(x, axis, step))
-        step *= 2
-    return x
+    end = _largest(x)  # infinities have no differences
+    unit = stop_gradient(_scan(x.clip(-end, end), "max", axis))  # as it cancels out
+    total = _sums_so_far(x, None, unit, axis)
+    is_none = total == 0  # of -inf only
+    return unit + where(is_none, -math.inf, where(is_none, 1, total).log())
 
 
-def _before(x: Tensor, axis: int, distance: int) -> Tensor:
-    """The values `distance` positions earlier along `axis`, -inf where there are none."""
-    moved = minimum(const(distance), x.extents[axis])
-    none = (const(0), const(0))
-    kept = x.narrow(axis, 0, x.extents[axis] - moved)
-    amounts = tuple((moved, const(0)) if k == axis else none for k in range(x.ndim))
-    shifted = view_of(kept, views.pad(kept.extents, amounts))
-    here = x.graph.iota(x.extents, axis) >= moved
-    return where(here, shifted.reshape(x.extents), -math.inf)
+def _largest(x: Tensor) -> float:
+    return float(np.finfo(x.dtype.numpy).max)
+
+
+def _sums_so_far(x: Tensor, weight: Tensor | None, unit: Tensor, axis: int) -> Tensor:
+    """Sums of `weight * exp(x - unit)` along an axis over all positions up to each, of which the
+    unit is: it never falls, and no x exceeds it.
+
+    A block of positions adds up its own. All before it are one term more, of which a sum so far
+    over the ends of the blocks tells: a Scan of pairs (unit, sum) in blocks.
+    """
+    extent = x.extents[axis]
+    if extent.interval.at_most(BLOCK):
+        return _sums_in_block(x, weight, unit, axis)
+    units = _in_blocks(unit, axis, _largest(x))
+    weights = None if weight is None else _in_blocks(weight, axis, 0)
+    inside = _sums_in_block(_in_blocks(x, axis, -math.inf), weights, units, axis + 1)
+    sums, ends = (part.select(axis + 1, -1) for part in (inside, units))
+    before = _sums_so_far(ends, sums, ends, axis)  # the last block's may be none, and is not read
+    weight, end = _one_before(before, axis, 0), _one_before(ends, axis, -_largest(x))
+    rescaled = weight * (end - units).exp()
+    return (inside + rescaled).flatten(axis, axis + 1).narrow(axis, 0, extent)
+
+
+def _sums_in_block(x: Tensor, weight: Tensor | None, unit: Tensor, axis: int) -> Tensor:
+    """As `_sums_so_far`, each sum by itself."""
+    here, reads = axis, axis + 1
+    apart = x.unsqueeze(here) - unit.unsqueeze(reads)
+    is_before = x.graph.iota(apart.extents, reads) <= x.graph.iota(apart.extents, here)
+    powers = where(is_before, apart, -math.inf).exp()
+    if weight is not None:
+        powers = powers * where(is_before, weight.unsqueeze(here), 0)
+    return powers.sum(reads)
+
+
+def _in_blocks(x: Tensor, axis: int, value: float) -> Tensor:
+    """An axis as two, blocks and their positions, the last block filled up with `value`."""
+    blocks = ceil_div(x.extents[axis], BLOCK)
+    filled = _padded(x, axis, const(0), blocks * BLOCK - x.extents[axis], value)
+    return filled.reshape(*x.extents[:axis], blocks, BLOCK, *x.extents[axis + 1 :])
+
+
+def _one_before(x: Tensor, axis: int, value: float) -> Tensor:
+    """What the block before has, `value` for the first, for all positions of a block."""
+    kept = x.narrow(axis, 0, x.extents[axis] - 1)
+    return _padded(kept, axis, const(1), const(0), value).unsqueeze(axis + 1)
+
+
+def _padded(x: Tensor, axis: int, before: Expression, after: Expression, value: float) -> Tensor:
+    pairs = [(const(0), const(0))] * x.ndim
+    pairs[axis] = before, after
+    return pad(x, pairs, value)
