@@ -73,13 +73,13 @@ class Codes:
             dots = dots - (sums * zero).unsqueeze(-1).unsqueeze(-1)
         steps = dots.squeeze(-2).cast(dtypes.float32) * scale_x.unsqueeze(-1)
         over = tuple(range(-len(groups) - 1, -1))
-        y = (steps * _rows_last(self.scale, groups)).sum(over)
-        for each, sign in ((self.more, 1), (self.less, -1)):
-            if each is not None:
-                x_sums = (scale_x * sums.cast(dtypes.float32)).unsqueeze(-1)
-                added = (x_sums * _rows_last(each, groups)).sum(over)
-                y = y + added if sign > 0 else y - added
-        return y
+        y = steps * _rows_last(self.scale, groups)
+        x_sums = (scale_x * sums.cast(dtypes.float32)).unsqueeze(-1)
+        if self.more is not None:
+            y = y + x_sums * _rows_last(self.more, groups)
+        if self.less is not None:
+            y = y - x_sums * _rows_last(self.less, groups)
+        return y.sum(over)
 
     def _groups(self) -> tuple[tuple[int, ...], int]:
         """The dims of groups, and the values of each."""

@@ -149,11 +149,12 @@ def genes(
     around = {dot: term for term, dots in of_dots.items() for dot in dots}
     found: dict[tuple[Term, Layout], Gene] = {}
     for term in selection.choices:
-        if term.op == "Sum" and term.phase is Phase.RUN and term.args[0].op == "Mul":
+        for product in _products(term, of_dots):
             columns = _columns(term, selection, users)
             outer = around.get(term, term)
-            for read in _reads(term, selection, arguments):
-                layout = _panels(read, term, {*term.attrs, *outer.attrs}, columns, panels)
+            bound = {*term.attrs, *outer.attrs}
+            for read in _reads(product, selection, arguments):
+                layout = _panels(read, product, bound, columns, panels)
                 if layout is not None:
                     key = (read.weight, layout)
                     rows = upper(term.axes - {a for dimension in read.frame for a in dimension})
@@ -273,9 +274,21 @@ def _neighbours(contraction: Term, dot: Dot, read: _Read, selection: Selection) 
     return None
 
 
-def _reads(contraction: Term, selection: Selection, arguments: Set[Value]) -> Iterator[_Read]:
+def _products(total: Term, of_dots: Mapping[Term, frozenset[Term]]) -> Iterator[Term]:
+    """What a sum of a run adds up: a product, or several in each step of a sum of dots."""
+    if total.op != "Sum" or total.phase is not Phase.RUN:
+        return
+    stack = [total.args[0]]
+    while stack:
+        term = stack.pop()
+        if term.op == "Mul":
+            yield term
+        if total in of_dots and term.op in ("Add", "Mul"):
+            stack += term.args
+
+
+def _reads(product: Term, selection: Selection, arguments: Set[Value]) -> Iterator[_Read]:
     """The factors that are weights, below casts and other names."""
-    (product,) = contraction.args
     # The sum then reads products, which another kernel makes: it is no contraction.
     if selection.is_stored(product):
         return
@@ -315,20 +328,20 @@ def _columns(contraction: Term, selection: Selection, users: Mapping[Term, list[
 
 
 def _panels(
-    read: _Read, contraction: Term, bound: Set[Symbol], columns: Axes, panels: Panels
+    read: _Read, product: Term, bound: Set[Symbol], columns: Axes, panels: Panels
 ) -> Layout | None:
     """Panels along the dimension of the weight that runs along the columns, if one does; else, of
     columns that leave lanes idle (a picture's 28 or 56), along the only one of its own that is not
     summed. One where integers choose the positions has no neighbours.
     """
     # What all factors have is no column of a product: it chooses a product.
-    common = frozenset.intersection(*(factor.axes for factor in contraction.args[0].args))
+    common = frozenset.intersection(*(factor.axes for factor in product.args))
     frame = [*enumerate(read.frame)]
-    lanes = panels.lanes(contraction.dtype.size)
+    lanes = panels.lanes(product.dtype.size)
     along = [k for k, axes in frame if axes and axes == columns[-len(axes) :]]
     summed = [k for k, axes in frame if not bound.isdisjoint(axes)]
     if not along and filled(upper(columns), lanes) < panels.full:
-        own = contraction.args[0].axes - common
+        own = product.axes - common
         along = [k for k, axes in frame if len(axes) == 1 and own.issuperset(axes)]
     if len(along) != 1 or not summed or along[0] in summed:
         return None

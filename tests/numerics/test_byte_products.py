@@ -16,6 +16,7 @@ from luminal.frontend.packed import Packed
 from luminal.kernel.tile_ir import Contract
 from luminal.loaders.ggml.packed import RECORDED, packed
 from luminal.nn.quantization import KINDS
+from luminal.program.buffers import BufferKind
 from tests.numerics.test_packed_weights import blocks_of, values_of
 
 Array = np.ndarray[Any, Any]
@@ -86,7 +87,15 @@ def test_what_is_not_finite_stays_so(value: float) -> None:
 @pytest.mark.parametrize("rows", [1, 40])
 @pytest.mark.parametrize(
     ("kind", "bits"),
-    [("Q8_0", 8.5), ("Q4_0", 4.5), ("Q4_1", 5), ("Q4_K", 6.5), ("Q2_K", 6), ("Q6_K", 10)],
+    [
+        ("Q8_0", 8.5),
+        ("Q4_0", 4.5),
+        ("Q4_1", 5),
+        ("Q5_1", 9),
+        ("Q4_K", 6.5),
+        ("Q2_K", 6),
+        ("Q6_K", 10),
+    ],
 )
 def test_sums_of_dots_are_one_kernel(kind: str, bits: float, rows: int) -> None:
     """Bytes are read from memory and multiplied four at a time; no sums of blocks are stored.
@@ -95,8 +104,8 @@ def test_sums_of_dots_are_one_kernel(kind: str, bits: float, rows: int) -> None:
     weight = packed(blocks_of(kind, 96, 2048))
     cx = recorded(weight, (rows, 2048))
     backend = registry.compiling("cpu")
-    kernels = lower_by_stages(cx.graph(), backend).program.kernels
-    found = [s.dot for k in kernels for s in k.statements() if isinstance(s, Contract)]
+    program = lower_by_stages(cx.graph(), backend).program
+    found = [s.dot for k in program.kernels for s in k.statements() if isinstance(s, Contract)]
     if UINT8_BY_INT8 in backend.target.dots:
         assert UINT8_BY_INT8 in found
     exe = lm.compile(cx)
@@ -104,6 +113,9 @@ def test_sums_of_dots_are_one_kernel(kind: str, bits: float, rows: int) -> None:
     report = exe.memory_report()
     assert report.arena_bytes <= rows * (2048 + 4 * 2048 // 8 + 4 * 96) + 4096
     assert 0 < report.derived_bytes <= 96 * 2048 * bits / 8
+    read = {b for k in program.launches for b, _ in program.accesses(k)}
+    weights = {b.id for b in program.buffers if b.kind is BufferKind.WEIGHT}
+    assert not read & weights  # as they lie in the file, scales would be a line of memory each
 
 
 def test_who_takes_bytes_is_chosen() -> None:
