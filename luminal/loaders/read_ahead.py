@@ -1,9 +1,12 @@
-"""The pages of mapped arrays brought into this process while it does something else.
+"""The pages of mapped arrays brought into this process while it does something else, and let go.
 
 A mapped file costs a fault for every few pages where it is first read, though the file be in the
 page cache: 0.1 s for 2 GB, on the way to a model's first token. The kernel maps them for the
 asking, in a thread that needs neither Python nor the time of the caller: a program is compiled or
 loaded meanwhile. Pages that are only on disk are read so, too, one after the other.
+
+What programs read in a layout of their own need not stay beside it: its pages leave the process,
+not the page cache, and come back for whoever reads the file after all.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ import ctypes
 import mmap
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from luminal.hlir.memory import address
-from luminal.loaders.mapped import Array
+from luminal.loaders.mapped import Array, is_mapped
 
+DONT_NEED = 4  # of madvise
 POPULATE_READ = 22  # of madvise, since Linux 5.14; elsewhere it is refused, and pages fault
 PIECE = 32 << 20  # bytes a call: what allocates memory meanwhile waits for no more
 SHARE = 0.5  # of the machine's memory: more would push out what is still to be read
@@ -37,6 +41,12 @@ def read_ahead(arrays: Iterable[Array]) -> threading.Thread | None:
     return thread
 
 
+def let_go(arrays: Iterable[Array]) -> None:
+    """Unmaps the pages of those that look into mapped files; all others are left alone."""
+    for start, stop in runs(filter(is_mapped, arrays)):
+        _madvise()(start, stop - start, DONT_NEED)
+
+
 def runs(arrays: Iterable[Array]) -> Iterator[tuple[int, int]]:
     """The pages of the arrays as ranges [start, stop) of addresses, neighbours as one."""
     page = mmap.PAGESIZE
@@ -54,9 +64,14 @@ def runs(arrays: Iterable[Array]) -> Iterator[tuple[int, int]]:
 
 
 def _populate(arrays: list[Array]) -> None:
-    madvise = ctypes.CDLL(None).madvise
-    madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    madvise = _madvise()
     for start, stop in runs(arrays):
         for begin in range(start, stop, PIECE):
             if madvise(begin, min(PIECE, stop - begin), POPULATE_READ) != 0:
                 return  # an older kernel, or a file that was cut short: whoever reads it will see
+
+
+def _madvise() -> Callable[[int, int, int], int]:
+    function = ctypes.CDLL(None).madvise
+    function.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    return function

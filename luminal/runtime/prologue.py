@@ -17,9 +17,10 @@ from weakref import WeakValueDictionary
 from luminal import forks
 from luminal.dtypes import uint8
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
-from luminal.hlir.memory import Array, B, MemorySpace, address
+from luminal.hlir.memory import Array, B, HostBuffer, MemorySpace, address
 from luminal.hlir.state import Parameter
 from luminal.kernel.tile_ir import Role
+from luminal.loaders.read_ahead import let_go
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, Program
 from luminal.program.quantities import Quantities
@@ -135,6 +136,15 @@ class Prologue(Generic[B]):
             for number, buffer in made.items():
                 self._derived[number].buffer = buffer
                 self._derived[number].versions = self._made[number].versions()
+            self._let_go(launches)
+
+    def _let_go(self, launches: tuple[Launch, ...]) -> None:
+        """Of mapped files no pages stay that these launches have read, and no run does."""
+        accesses = self._program.accesses
+        read = {n for launch in launches for n, _ in accesses(launch)}
+        read -= {n for launch in self._program.launches for n, _ in accesses(launch)}
+        held = (self.buffers[number] for number in self._weights if number in read)
+        let_go(buffer.array for buffer in held if isinstance(buffer, HostBuffer))
 
     def _weight(self, number: int, parameter: Parameter) -> B:
         """The Parameter's own buffer, or a copy of it here."""
