@@ -1,11 +1,13 @@
 """`--long-share K/N`: the short tests and one of N shares of the long ones.
 
-A test's share is a hash of its name, so that N runs with K = 0 .. N-1 meet every long test once.
+N runs with K = 0 .. N-1 meet every long test once. A function's tests, which take about as long as
+each other, are dealt in turn from the share that a hash of its name says.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -30,10 +32,10 @@ class Share(NamedTuple):
             )
         return cls(int(number), int(of))
 
-    def has(self, name: str) -> bool:
-        """Whether a test is in this share."""
+    def has(self, name: str, turn: int = 0) -> bool:
+        """Whether a name is in this share, or so many turns after it."""
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-        return int.from_bytes(digest) % self.of == self.number
+        return (int.from_bytes(digest) + turn) % self.of == self.number
 
 
 def mostly_long(values: Iterable[Any], short: int) -> list[Any]:
@@ -66,12 +68,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     share = config.getoption("--long-share")
     among_processes = hasattr(config, "workerinput")
+    turns: Counter[str] = Counter()
     kept, left_out = [], []
     for item in items:
         is_long = item.get_closest_marker("long") is not None
-        if share is not None and is_long and not share.has(item.nodeid):
-            left_out.append(item)
-            continue
+        if share is not None and is_long:
+            function = item.nodeid.partition("[")[0]
+            turns[function] += 1
+            if not share.has(function, turns[function]):
+                left_out.append(item)
+                continue
         if among_processes:
             group = item.nodeid.partition("::")[0]
             item.add_marker(pytest.mark.xdist_group(f"{group} long" if is_long else group))

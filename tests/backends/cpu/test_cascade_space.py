@@ -14,8 +14,10 @@ from luminal.errors import CompileError
 from luminal.program.steps import CascadeStep, KernelStep
 from tests.backends.cpu.cascade_cases import CASES, KERNELS, case
 from tests.backends.cpu.knob_choices import Choice, check_choices, placed_choices, sample
+from tests.long_share import mostly_long
 
 MOST = 20  # choices of a kernel
+NAMES = [*[*CASES][::2], *[*CASES][1::2]]  # neighbours are like each other
 BUILDS = 1  # of them built in one short test; all are placed and verified
 
 
@@ -44,7 +46,7 @@ def check(name: str, dtype: str, most: int | None) -> None:
     check_choices(name, run, stages, backend(), [rule, *sample(name, others, most)])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", mostly_long(NAMES, len(NAMES) // 2))
 def test_one_pass_and_some_choices(name: str) -> None:
     check(name, "float32", BUILDS)
 
