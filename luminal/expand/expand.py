@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 
 from luminal.dots import UNSIGNED, Dot, Rounding
 from luminal.errors import CompileError
@@ -20,7 +21,7 @@ from luminal.expand.pointwise import POINTWISE
 from luminal.expand.prefix import write_prefix
 from luminal.expand.runs import write_runs
 from luminal.expand.sort import write_sort
-from luminal.expand.tiles import Elements, Tiles
+from luminal.expand.tiles import Elements, Key, Position, Tiles
 from luminal.expand.versions import write_versions
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel import tile_ir, tile_text
@@ -117,8 +118,8 @@ class _Expansion:
         return chunk
 
     def body(self, body: Sequence[Statement]) -> None:
-        for statement in body:
-            self.RULES[type(statement)](self, statement)
+        for together in _sums_together(body):
+            self.RULES[type(together[0])](self, *together)
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -163,20 +164,25 @@ class _Expansion:
             raise CompileError(f"expand: {statement.op} has no meaning here; drop it when lowering")
         return write(self.b, dtype, args)
 
-    def contract(self, statement: Contract) -> None:
-        """Row by row, so that few scalars are held beside the row of vectors."""
-        tiles, out = self.tiles, statement.out
-        lanes, wide = tiles.lanes(out.axes), tiles.wide_axis(out.axes)
-        elements: Elements = {}
-        positions = tiles.positions(out.axes)
-        by_row = sorted(positions, key=lambda p: [n for a, n in p[1].items() if a is not wide])
-        near = tiles.near_axis(statement.a.axes)
-        for key, at in by_row:
-            place = at if near is None else {**at, near: 0}
+    def contract(self, *statements: Contract) -> None:
+        """Row by row, of all sums, so that few scalars are held beside the rows of vectors."""
+        tiles, axes = self.tiles, statements[0].out.axes
+        lanes, wide = tiles.lanes(axes), tiles.wide_axis(axes)
+        rows: dict[Key, list[tuple[Key, Position]]] = {}
+        for key, at in tiles.positions(axes):
+            row = tuple(n for a, n in at.items() if a is not wide)
+            rows.setdefault(row, []).append((key, at))
+        found: list[Elements] = [{} for _ in statements]
+        sums = [*zip(statements, found, strict=True)]
+        for places, (statement, elements) in product(rows.values(), sums):
+            near = tiles.near_axis(statement.a.axes)
             operands = (statement.a, statement.b, statement.acc)
-            a, b, acc = (tiles.element(tile, place, lanes) for tile in operands)
-            elements[key] = self.multiply_add(statement.dot, a, b, acc)
-        tiles.values[out.id] = elements
+            for key, at in places:
+                place = at if near is None else {**at, near: 0}
+                a, b, acc = (tiles.element(tile, place, lanes) for tile in operands)
+                elements[key] = self.multiply_add(statement.dot, a, b, acc)
+        for statement, elements in sums:
+            tiles.values[statement.out.id] = elements
 
     def multiply_add(self, dot: Dot, x: Operand, y: Operand, acc: Operand) -> Operand:
         """By the machine's instruction; of words without one, product by product in its order."""
@@ -303,3 +309,25 @@ class _Expansion:
         SortRow: sort,
         Barrier: barrier,
     }
+
+
+def _sums_together(body: Sequence[Statement]) -> list[list[Statement]]:
+    """The statements one by one, but sums over the same axes that follow each other as one."""
+    groups: list[list[Statement]] = []
+    for statement in body:
+        if groups and _are_beside(groups[-1], statement):
+            groups[-1].append(statement)
+        else:
+            groups.append([statement])
+    return groups
+
+
+def _are_beside(group: Sequence[Statement], last: Statement) -> bool:
+    """Are they sums over the same axes, of which the last needs none of the others?"""
+    if not isinstance(last, Contract):
+        return False
+    own = (last.acc, last.a, last.b)
+    return all(
+        isinstance(each, Contract) and each.out.axes == last.out.axes and each.out not in own
+        for each in group
+    )

@@ -16,6 +16,8 @@ from luminal.kernel.loops import SHORT_STEP
 from luminal.kernel.tile_ir import Load
 from luminal.shape.expression import ONE, Expression, Symbol
 
+BLOCK = 16  # bytes: registers are made of such, within which shuffles cost least
+
 Read = Callable[[int, Operand | None], Operand]
 """The elements from so many beyond a place on, in the lanes where a mask holds."""
 
@@ -84,20 +86,47 @@ def transposed(
         for lane in range(tiles.pieces[wide].width):
             offset = statement.offset.substitute({wide: wide + lane} if lane else {})
             rows.append(read(*tiles.reach(offset, {**position, across: 0})))
-        for k, value in enumerate(_turned(tiles.b, rows)):
+        for k, value in enumerate(turned(tiles.b, rows)):
             elements[tuple({**position, across: k}[axis] for axis in axes)] = value
     return elements
 
 
-def _turned(b: Builder, rows: list[Operand]) -> list[Operand]:
-    """As many vectors as lanes, a power of two: blocks change places, halves at a time."""
-    count = len(rows)
-    step = count // 2
-    while step:
-        low = [k if not k & step else count + k - step for k in range(count)]
-        high = [k + step if not k & step else count + k for k in range(count)]
-        for k in (k for k in range(count) if not k & step):
-            upper, lower = rows[k], rows[k + step]
-            rows[k], rows[k + step] = b.shuffle(upper, lower, low), b.shuffle(upper, lower, high)
-        step //= 2
-    return rows
+def turned(b: Builder, rows: list[Operand]) -> list[Operand]:
+    """The columns of as many vectors as lanes, a power of two: squares of a block of lanes by
+    zipping rows, then blocks change places. No shuffle needs a register that says how: such
+    constants, kept throughout a kernel, are missed by the sums in its inner loop.
+    """
+    size = max(1, BLOCK // rows[0].type.dtype.size)
+    size = min(size, len(rows))
+    squares = [_zipped(b, rows[k : k + size], 1, size) for k in range(0, len(rows), size)]
+    blocks = [_gathered(b, list(same), size) for same in zip(*squares, strict=True)]
+    return [column for same in zip(*blocks, strict=True) for column in same]
+
+
+def _zipped(b: Builder, rows: Sequence[Operand], unit: int, size: int) -> list[Operand]:
+    """The columns of each block of rows that hold `unit` lanes of a column side by side."""
+    if len(rows) == 1:
+        return [*rows]
+    count = rows[0].type.lanes
+    halves: list[list[Operand]] = [[], []]
+    for x, y in zip(rows[::2], rows[1::2], strict=True):
+        for half, found in enumerate(halves):
+            first = half * size // 2
+            lanes = [first + k // 2 // unit * unit + k % unit for k in range(size)]
+            own = [k // unit % 2 * count for k in range(size)]
+            order = [at + lanes[k] + own[k] for at in range(0, count, size) for k in range(size)]
+            found.append(b.shuffle(x, y, order))
+    return [column for half in halves for column in _zipped(b, half, 2 * unit, size)]
+
+
+def _gathered(b: Builder, rows: Sequence[Operand], size: int) -> list[Operand]:
+    """The first blocks of all rows, the second blocks, and so on: even blocks, odd blocks."""
+    if len(rows) == 1:
+        return [*rows]
+    every = range(0, 2 * rows[0].type.lanes, size)
+    parts: list[list[Operand]] = []
+    for odd in (0, 1):
+        order = [at + k for at in every[odd::2] for k in range(size)]
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        parts.append(_gathered(b, [b.shuffle(x, y, order) for x, y in pairs], size))
+    return [row for pair in zip(*parts, strict=True) for row in pair]

@@ -209,9 +209,12 @@ class Stages:
         first: dict[Term, Tile] = {}
         last: dict[Term, Tile] = {}
         for point in points:
+            # What all sums read comes first, so that their steps stand together.
+            found = []
             for reduction, x in zip(stage, reduced, strict=True):
                 self.run_nested(x, point)
-                operands, mask = self.masked_operands(reduction, x, point)
+                found.append((reduction, x, *self.masked_operands(reduction, x, point)))
+            for reduction, x, operands, mask in found:
                 if reduction not in first:
                     # One accumulator for all points, so with every tiled axis that any of them has.
                     touched = operands if mask is None else (*operands, mask)

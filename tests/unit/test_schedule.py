@@ -200,9 +200,11 @@ def test_a_factor_whose_lines_meet_in_the_cache_is_packed_for_the_lanes(
     assert is_across(kernel, loops) is packed
 
 
-@pytest.mark.parametrize(("length", "parts"), [(384, False), (768, True)])
-def test_lanes_do_not_hold_parts_of_a_short_sum(length: int, parts: bool) -> None:
-    kernel, _ = lanes((512, length), (512, length), transposed=False)
+@pytest.mark.parametrize(
+    ("rows", "length", "parts"), [(64, 384, False), (64, 768, True), (128, 768, False)]
+)
+def test_lanes_hold_parts_of_long_sums_for_few_rows(rows: int, length: int, parts: bool) -> None:
+    kernel, _ = lanes((rows, length), (512, length), transposed=False)
     assert any(isinstance(s, Reduce) for s in kernel.statements()) is parts
 
 

@@ -14,6 +14,7 @@ from luminal.shape.expression import Symbol
 
 ALIASING_BYTES = 2048  # rows this long may meet in few cache sets, so dot products pack them
 LONG_SUM = 256  # steps of a sum beside which stores across the lanes cost little
+TURNED_ROWS = 128  # so many pay for strips of columns that lie along the sum
 NONE = -1  # in place of the number of a loop axis
 
 
@@ -58,7 +59,7 @@ class VectorAxis:
         elif rule in self.facts.grid:
             rule = self._uncollided(rule, packed) or rule
         elif rule in self.facts.sequential:
-            rule = self._beside(packed) or rule
+            rule = self._beside(packed, reads) or rule
         return self.pick("vector", rule, [*others, *packed])
 
     def _runs_along(self, columns: LoopAxis, reads: Sequence[Access]) -> bool:
@@ -74,14 +75,20 @@ class VectorAxis:
             return None
         return next((x for x in packed if x is not vector and self.facts.strips.collide(x)), None)
 
-    def _beside(self, packed: Sequence[LoopAxis]) -> LoopAxis | None:
-        """Where lanes would hold parts of one sum: an axis along which results lie side by side,
-        if sums are so short that adding up their lanes at the end takes long.
+    def _beside(self, packed: Sequence[LoopAxis], reads: Sequence[Access]) -> LoopAxis | None:
+        """Where lanes would hold parts of one sum: an axis along which results lie side by side, if
+        sums are so short that adding up their lanes at the end takes long, or rows so many that
+        they pay for transposed strips. A strip then serves more columns, the rows are read less
+        often, and what follows the sums runs in vectors.
         """
-        if self.facts.row_bytes() >= ALIASING_BYTES:
-            return None
+        is_short = self.facts.row_bytes() < ALIASING_BYTES
         stores = [access for access in self.facts.accesses if access.is_store]
-        return next((x for x in packed if all(s.contiguity(x) > 0 for s in stores)), None)
+        for columns in packed:
+            rows = self.facts.lanes.rows(columns, reads)
+            pays = is_short or (rows is not None and rows.estimate >= TURNED_ROWS)
+            if pays and all(store.contiguity(columns) > 0 for store in stores):
+                return columns
+        return None
 
     def packed(self, reads: Sequence[Access]) -> list[LoopAxis]:
         """Axes of the grid that fill vectors of strips: those first whose strips hold what is
