@@ -78,7 +78,7 @@ class _Rules:
     def along(self) -> LoopAxis | None:
         """The axis of the lanes: on which most of what they touch lies side by side."""
         facts = self.facts
-        judge = Judge(self.group, facts.grid, facts.sequential)
+        judge = Judge(self.group, self.group, facts.grid, facts.sequential)
         touched = [a for a in facts.accesses if a.is_store or a.reduction is not None]
         if not facts.reductions:
             touched = facts.accesses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -9,6 +10,7 @@ from luminal.algebra.terms import Term
 from luminal.backends.cpu.schedule.lanes import Lanes
 from luminal.backends.cpu.schedule.strips import Strips
 from luminal.backends.cpu.schedule.vector_target import VectorTarget
+from luminal.dtypes import DType
 from luminal.kernel.cost import label
 from luminal.kernel.fused import Fused
 from luminal.kernel.loops import Access, LoopAxis, accesses, loop_axes
@@ -48,9 +50,11 @@ class Facts:
         grid = tuple(x for x in axes if x.members[0] in free)
         along = walked(fused)
         sequential = tuple(x for x in axes if any(x.is_reduced(r, along) for r in reductions))
-        dtypes = [s.dtype for s in fused.stores] + [r.dtype for r in reductions]
-        widest = max(dtype.size for dtype in dtypes)
-        most = target.vector_lanes(max(4, min(8, widest)))
+        summed = [r.dtype for r in reductions]
+        made = [s.dtype for s in fused.stores]
+        most, inside = (_lanes(target, dtypes) for dtypes in (made + summed, summed or made))
+        if not all(r.monoid.is_exact(r.dtype) for r in reductions):
+            inside = most  # lanes are parts of sums: other lanes, other bits
         return cls(
             fused,
             target,
@@ -63,7 +67,7 @@ class Facts:
             inner=tuple(x for x in axes if x.members[0] in stored - free),
             ordered=tuple(x for x in axes if x.members[0] in ordered),
             operations=max(1, len(fused.terms) - len(fused.reads)),
-            lanes=Lanes(most, grid, sequential),
+            lanes=Lanes(most, inside, grid, sequential),
             strips=Strips(fused, reads, grid, sequential, target),
         )
 
@@ -75,3 +79,7 @@ class Facts:
         """Is it a factor whose every element is loaded for a single multiplication?"""
         moved = (access.moves(x) or x.symbol in access.chosen for x in self.axes if x.estimate > 1)
         return access.is_factor and all(moved)
+
+
+def _lanes(target: VectorTarget, dtypes: Sequence[DType]) -> int:
+    return target.vector_lanes(max(4, min(8, max(dtype.size for dtype in dtypes))))

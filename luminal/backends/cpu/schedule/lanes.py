@@ -16,11 +16,12 @@ DOT_TILE = 4  # rows and columns of a tile of dot products
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Judges the axes of one kernel: `most` lanes to a vector, results over `grid`, reductions over
-    `sequential`.
+    """Judges the axes of one kernel: `most` lanes to a vector, `inside` of reductions' own axes,
+    which hold nothing as wide as results may be; results over `grid`, reductions over `sequential`.
     """
 
     most: int
+    inside: int
     grid: tuple[LoopAxis, ...]
     sequential: tuple[LoopAxis, ...]
 
@@ -31,7 +32,7 @@ class Lanes:
 
     def width(self, loop: LoopAxis) -> int:
         """Lanes worth having along an axis."""
-        positions, lanes = loop.estimate, self.most
+        positions, lanes = loop.estimate, self._most(loop)
         while lanes > 1 and positions <= lanes // 2:
             lanes //= 2
         return lanes
@@ -43,8 +44,11 @@ class Lanes:
     def used(self, loop: LoopAxis) -> float:
         """The share of the lanes at work along an axis."""
         steps = -(-loop.estimate // self.width(loop))
-        used = filled(loop.estimate, self.most)
+        used = filled(loop.estimate, self._most(loop))
         return used * steps / (steps + FOLD) if loop in self.sequential else used
+
+    def _most(self, loop: LoopAxis) -> int:
+        return self.inside if loop in self.sequential else self.most
 
     def rows(self, vector: LoopAxis, reads: Sequence[Access]) -> LoopAxis | None:
         """The longest grid axis that some reads have and some have not: rows of a register tile.
