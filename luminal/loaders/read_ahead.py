@@ -1,9 +1,9 @@
 """The pages of mapped arrays brought into this process while it does something else, and let go.
 
 A mapped file costs a fault for every few pages where it is first read, though the file be in the
-page cache: 0.1 s for 2 GB, on the way to a model's first token. The kernel maps them for the
-asking, in a thread that needs neither Python nor the time of the caller: a program is compiled or
-loaded meanwhile. Pages that are only on disk are read so, too, one after the other.
+page cache: 0.1 s for 2 GB, on the way to a model's first token. A thread that does not hold the
+interpreter takes these faults while a program is compiled or loaded. Pages that are only on disk
+are read so, too, one after the other.
 
 What programs read in a layout of their own need not stay beside it: its pages leave the process,
 not the page cache, and come back for whoever reads the file after all.
@@ -17,12 +17,12 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
+
 from luminal.hlir.memory import address
 from luminal.loaders.mapped import Array, is_mapped
 
 DONT_NEED = 4  # of madvise
-POPULATE_READ = 22  # of madvise, since Linux 5.14; elsewhere it is refused, and pages fault
-PIECE = 32 << 20  # bytes a call: what allocates memory meanwhile waits for no more
 SHARE = 0.5  # of the machine's memory: more would push out what is still to be read
 
 
@@ -36,7 +36,7 @@ def read_ahead(arrays: Iterable[Array]) -> threading.Thread | None:
     if not held or sum(array.nbytes for array in held) > SHARE * memory:
         return None
     # The arrays are an argument: what they look into is there as long as the thread is.
-    thread = threading.Thread(target=_populate, args=(held,), name="read ahead", daemon=True)
+    thread = threading.Thread(target=_touch, args=(held,), name="read ahead", daemon=True)
     thread.start()
     return thread
 
@@ -63,12 +63,13 @@ def runs(arrays: Iterable[Array]) -> Iterator[tuple[int, int]]:
         yield start, stop
 
 
-def _populate(arrays: list[Array]) -> None:
-    madvise = _madvise()
+def _touch(arrays: list[Array]) -> None:
+    """Reads a byte of every page. A call for neighbours together: whoever works meanwhile is asked
+    for the interpreter once, and faults, unlike madvise, hold no lock that allocations wait for.
+    """
     for start, stop in runs(arrays):
-        for begin in range(start, stop, PIECE):
-            if madvise(begin, min(PIECE, stop - begin), POPULATE_READ) != 0:
-                return  # an older kernel, or a file that was cut short: whoever reads it will see
+        pages = (ctypes.c_uint8 * (stop - start)).from_address(start)
+        np.frombuffer(pages, np.uint8)[:: mmap.PAGESIZE].max()  # type: ignore[call-overload]
 
 
 def _madvise() -> Callable[[int, int, int], int]:
