@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from luminal.hlir.ops import Value
 from luminal.hlir.roll_block import Block, is_recorded_anew
@@ -105,6 +106,8 @@ def match(block: Block, iterations: Sequence[Iteration]) -> Layers | None:
         (found[sample] < 0) | (trips < lag), -1, (trips - lag) * size + found[sample] % size
     )
     is_wrong = (found != expected).any(1)
+    chosen = _chosen(block, iterations)
+    is_wrong |= ((expected >= 0) & (chosen != chosen[sample])).any(1)
     count = int(is_wrong.argmax()) if is_wrong.any() else len(iterations)
     # The sample is none of those that agree: they are compared again, without it.
     if count < 2 or (count <= sample and count < len(iterations)):
@@ -118,12 +121,24 @@ def match(block: Block, iterations: Sequence[Iteration]) -> Layers | None:
             if place < 0:
                 refs.append(_outside(block, layers.iterations, m, q))
             else:
-                inner = Inner(int(place) % size, block.nodes[n].args[q].index)
+                inner = Inner(int(place) % size, int(chosen[sample, column]))
                 firsts = [_operand(block, layers, t, m, q) for t in range(int(lag[column]))]
                 refs.append(_delayed(layers, inner, firsts))
             column += 1
         layers.refs.append(refs)
     return layers
+
+
+def _chosen(block: Block, iterations: Sequence[Iteration]) -> NDArray[np.int64]:
+    """Which of its node's results each operand is. Of an iteration whose operand comes from outside
+    it may be another than what the body has there.
+    """
+    nodes, first = block.nodes, iterations[0]
+    if all(len(nodes[n].types) == 1 for n in first):
+        return np.zeros((len(iterations), sum(len(nodes[n].args) for n in first)), np.int64)
+    return np.array(
+        [[arg.index for n in each for arg in nodes[n].args] for each in iterations], np.int64
+    )
 
 
 def _operand(block: Block, layers: Layers, t: int, m: int, q: int) -> Value:

@@ -185,6 +185,9 @@ def _cascade(
     if max(m.sweep for m in members) >= MOST_SWEEPS:
         return Refusal(first, f"more than {MOST_SWEEPS} statistics, each of the one before")
     inner = sorted((t for t in seen if isinstance(t, Reduction) and not ends(t)), key=_number)
+    summed = frozenset[Symbol]().union(*(r.attrs for r in inner))
+    if any(not summed.isdisjoint(r.axes) for r in inner):
+        return Refusal(first, "a sum of a step has steps that are sums themselves")
     # Beside a contraction one more exponential a block is cheap, else reading x twice is cheaper.
     if not inner:
         if members[-1].sweep or all(m.rate is None for m in members):

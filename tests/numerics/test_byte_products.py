@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import luminal as lm
 from luminal.backends import registry
@@ -169,6 +170,10 @@ def _normed(y: Any) -> Any:
     return y * ((y * y).mean(-1, keepdims=True) + 1e-5) ** -0.5
 
 
+def _log_sum_exp(y: Any) -> Any:
+    return y.logsumexp(-1) if isinstance(y, lm.Tensor) else scipy.special.logsumexp(y, -1)
+
+
 CONSUMERS: dict[str, Any] = {
     "norm": _normed,
     "residual and norm": lambda y: (y + 1, _normed(y + 1)),
@@ -178,12 +183,18 @@ CONSUMERS: dict[str, Any] = {
     "sum and itself": lambda y: (y.sum(-1), y),
     "mean beside": lambda y: y - y.mean(-1, keepdims=True),
     "all": lambda y: (y * y).sum(),
+    "log-sum-exp": lambda y: _log_sum_exp(y),
+    "greatest": lambda y: y.argmax(-1),
+    "sum of rows alone": lambda y: y.sum(0),
 }
 
 
+@pytest.mark.parametrize("rows", [5, "n"])
 @pytest.mark.parametrize("length", [32, 96])
 @pytest.mark.parametrize("consumer", CONSUMERS)
-def test_sums_over_products_of_bytes_leave_them_whole(consumer: str, length: int) -> None:
+def test_sums_over_products_of_bytes_leave_them_whole(
+    consumer: str, length: int, rows: int | str
+) -> None:
     """A sum whose steps are products, and of which others read the products too: with one block
     to a row the product is itself a contraction of integers, scaled.
     """
@@ -191,7 +202,7 @@ def test_sums_over_products_of_bytes_leave_them_whole(consumer: str, length: int
     weight = packed(blocks_of("Q8_0", 48, length))
     x = rng.standard_normal((5, length)).astype(np.float32)
     cx = lm.Graph()
-    found = CONSUMERS[consumer](weight.product(cx.tensor(x.shape, name="x")))
+    found = CONSUMERS[consumer](weight.product(cx.tensor((rows, length), name="x")))
     for k, each in enumerate(found if isinstance(found, tuple) else (found,)):
         each.output(f"y{k}")
     wide = CONSUMERS[consumer](in_bytes(x) @ weight.numpy().T.astype(np.float64))

@@ -417,6 +417,24 @@ def test_graphs_that_have_loops() -> None:
     assert trips(inside(loops)) == [5, 8]
 
 
+@pytest.mark.parametrize("result", [0, 1])
+def test_layers_that_begin_with_a_later_result(result: int) -> None:
+    """What the first one reads is result 1 of a node, what the others read is another node's."""
+    cx, x = start(WIDTH)
+    stack(cx, lm.linalg.qr(x)[result]).output("y")
+    assert trips(rolled(cx.graph())) == [LAYERS]
+
+
+def test_layers_that_read_results_in_turn() -> None:
+    """Of nodes inside the layers: result 0 of one, result 1 of the next."""
+    cx, x = start(WIDTH)
+    for number in range(LAYERS):
+        both = lm.linalg.qr(layer(cx, x))
+        x = both[number % 2]
+    x.output("y")
+    rolled(cx.graph())
+
+
 def recurrent(w: Tensor) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
     return lambda carry, row: ((carry @ w).tanh() + row, carry)
 
