@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from luminal.dtypes import float32
 from luminal.errors import InputError
 from luminal.frontend.tensor import Tensor
+from luminal.loaders.shown import shown
 from luminal.nn.linear import Linear
 from luminal.nn.module import Module
 
@@ -40,7 +41,9 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
 def activation_of(name: str) -> Callable[[Tensor], Tensor]:
     """Of ACTIVATIONS; raises InputError for a name that is not there."""
     if name not in ACTIVATIONS:
-        raise InputError(f"activation {name!r} is not known; known are {', '.join(ACTIVATIONS)}")
+        raise InputError(
+            f"activation {shown(name)} is not known; known are {', '.join(ACTIVATIONS)}"
+        )
     return ACTIVATIONS[name]
 
 
