@@ -40,7 +40,7 @@ class OpenClDriver(Driver):
         self.facts = Facts.of(self.device)
         self.groups, self.workers = self.facts.groups, self.facts.groups * self.facts.group
         self.most_lanes = self.device.max_work_group_size
-        self.context = platforms.context(self.device)
+        self.context = cl.Context([self.device])
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self.queue = cl.CommandQueue(self.context, properties=timed)
 

@@ -23,19 +23,6 @@ LIBRARY = "libintelocl.so"
 NEEDED = ("libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so", "libtbb.so.12")
 """Of the wheels `intel-cmplr-lib-rt` and `tbb`, each after those that it needs itself."""
 
-INTEL = "Intel(R) OpenCL"
-UNSOUND = (
-    2026,
-    22,
-)  # the first version seen to be; older ones end the process at options they lack
-LEFT_OUT = "-opt-disable=sycl-kernel-reduce-cross-barrier-values -opt-bisect-verbose=0"
-"""Options of LLVM without which Intel's compiler for CPUs corrupts the heap.
-
-To keep less over barriers the pass computes values anew behind them. It holds a place in a table
-while it adds to the table, and where that grows, in large kernels, writes to freed memory: malloc
-aborts, at once or anywhere later (docs/lessons.md). Programs are as fast without it.
-"""
-
 
 @functools.cache
 def devices() -> tuple[Any, ...]:
@@ -62,22 +49,6 @@ def devices() -> tuple[Any, ...]:
             "pyopencl finds no OpenCL device; install the driver of one, or luminal[opencl-cpu]"
         )
     return found
-
-
-def context(device: Any) -> Any:
-    """A context of one device of pyopencl. With the first one, compilers read their options."""
-    import pyopencl as cl
-
-    left_out = {"CL_CONFIG_LLVM_OPTIONS": LEFT_OUT} if corrupts(device) else {}
-    with config.environment(**left_out):
-        return cl.Context([device])
-
-
-def corrupts(device: Any) -> bool:
-    """Does the compiler of a device of pyopencl need LEFT_OUT?"""
-    if device.platform.name != INTEL or is_gpu(device):
-        return False
-    return tuple(map(int, device.driver_version.split(".")[:2])) >= UNSOUND
 
 
 def is_gpu(device: Any) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 import pyopencl as cl
 
 from luminal import tracing
-from luminal.backends.opencl import platforms
 from luminal.backends.opencl.facts import Facts
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.errors import CompileError
@@ -19,8 +18,7 @@ from luminal.runtime import object_cache
 def load(context: Any, device: Any, facts: Facts, text: str) -> Any:
     """The kernel of a text, as pyopencl has it. Raises CompileError with the compiler's words."""
     objects = object_cache.default()
-    made_by = (facts.name, facts.version, *facts.options, platforms.LEFT_OUT)
-    key = object_cache.key(text, "opencl", *made_by)
+    key = object_cache.key(text, "opencl", facts.name, facts.version, *facts.options)
     binary = objects.get(key)
     if binary is not None:
         with tracing.span("load"), suppress(cl.Error):  # a driver may refuse what it once made

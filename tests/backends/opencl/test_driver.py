@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -24,15 +22,6 @@ from tests.backends.opencl.devices import driver
 
 OpenClDriver = pytest.importorskip("luminal.backends.opencl.driver").OpenClDriver
 DEVICE = driver()
-
-
-TELLING = """
-import pyopencl
-from luminal.backends.opencl import platforms
-platforms.LEFT_OUT = platforms.LEFT_OUT.replace("-opt-bisect-verbose=0", "")
-context = platforms.context(platforms.devices()[0])
-pyopencl.Program(pyopencl._cl._Program(context, "kernel void f() {}")).build()
-"""
 
 
 def doubling(dtype: Any = dtypes.float32) -> Any:
@@ -61,14 +50,6 @@ def steps(kernel: Any, x: Any) -> list[str]:
     with tracing.record() as spans:
         run(driver(), kernel, [x], len(x))
     return [span.name for span in spans]
-
-
-@pytest.mark.skipif(not platforms.corrupts(DEVICE.device), reason="of Intel's compiler for CPUs")
-def test_the_pass_that_corrupts_the_heap_is_left_out() -> None:
-    """In a process of its own: the compiler reads its options once."""
-    told = subprocess.run([sys.executable, "-c", TELLING], capture_output=True, text=True).stderr
-    (line,) = (line for line in told.splitlines() if "reduce-cross-barrier-values" in line)
-    assert "NOT running pass" in line
 
 
 def test_a_second_process_finds_the_binary(tmp_path: Any) -> None:
