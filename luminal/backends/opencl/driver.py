@@ -11,6 +11,7 @@ import pyopencl as cl
 
 from luminal.backends.c_backend import CCode
 from luminal.backends.opencl import platforms, programs
+from luminal.backends.opencl.builder import builder
 from luminal.backends.opencl.facts import Facts
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.dtypes import float64
@@ -41,6 +42,7 @@ class OpenClDriver(Driver):
         self.groups, self.workers = self.facts.groups, self.facts.groups * self.facts.group
         self.most_lanes = self.device.max_work_group_size
         self.context = cl.Context([self.device])
+        self.builder = builder(number) if platforms.is_built_apart(self.device) else None
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self.queue = cl.CommandQueue(self.context, properties=timed)
 
@@ -88,7 +90,7 @@ class OpenClDriver(Driver):
             raise CompileError(
                 f"{self.name}: {self.facts.name} computes no f64; cast to f32, or use backend 'cpu'"
             )
-        built = programs.load(self.context, self.device, self.facts, spelled.text)
+        built = programs.load(self.context, self.device, self.facts, spelled.text, self.builder)
         memory = [None, np.int64] * (len(kernel.buffers) + 1)
         integers = [np.int64] * (len(kernel.params) + 2)
         built.set_scalar_arg_dtypes([*memory, *integers])

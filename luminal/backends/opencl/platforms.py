@@ -22,6 +22,7 @@ WHEEL = "intel-opencl-rt"
 LIBRARY = "libintelocl.so"
 NEEDED = ("libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so", "libtbb.so.12")
 """Of the wheels `intel-cmplr-lib-rt` and `tbb`, each after those that it needs itself."""
+INTEL = "Intel(R) OpenCL"
 
 
 @functools.cache
@@ -49,6 +50,11 @@ def devices() -> tuple[Any, ...]:
             "pyopencl finds no OpenCL device; install the driver of one, or luminal[opencl-cpu]"
         )
     return found
+
+
+def is_built_apart(device: Any) -> bool:
+    """Is the compiler of a device of pyopencl not to be trusted with this process's memory?"""
+    return device.platform.name == INTEL and not is_gpu(device)
 
 
 def is_gpu(device: Any) -> bool:

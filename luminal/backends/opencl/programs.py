@@ -3,43 +3,60 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import pyopencl as cl
 
 from luminal import tracing
+from luminal.backends.opencl.builder import Builder, Refused
 from luminal.backends.opencl.facts import Facts
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.errors import CompileError
 from luminal.runtime import object_cache
 
 
-def load(context: Any, device: Any, facts: Facts, text: str) -> Any:
-    """The kernel of a text, as pyopencl has it. Raises CompileError with the compiler's words."""
+def load(context: Any, device: Any, facts: Facts, text: str, apart: Builder | None = None) -> Any:
+    """The kernel of a text, as pyopencl has it; built `apart` where that is given. Raises
+    CompileError with the compiler's words.
+    """
     objects = object_cache.default()
     key = object_cache.key(text, "opencl", facts.name, facts.version, *facts.options)
-    binary = objects.get(key)
-    if binary is not None:
+    made = objects.get(key)
+    if made is not None:
         with tracing.span("load"), suppress(cl.Error):  # a driver may refuse what it once made
-            return _kernel(cl.Program(context, [device], [binary]), facts)
+            return _kernel(context, device, facts, made)
     with tracing.span("compile"):
-        # A bare program: of a text pyopencl would ask its own cache.
-        program = cl.Program(cl._cl._Program(context, text))
         try:
-            kernel = _kernel(program, facts)
-        except cl.Error as error:
+            if apart is None:
+                made = binary(context, text, facts.options)
+            else:
+                made = apart.binary(text, facts.options)
+            kernel = _kernel(context, device, facts, made)
+        except (cl.Error, Refused) as error:
             raise CompileError(
                 f"OpenCL: {facts.name} ({facts.version}) refuses a kernel, which is a bug in "
                 f"Luminal or in that driver:\n{error}\n{text}"
             ) from None
-    (made,) = program.get_info(cl.program_info.BINARIES)
     objects.put(key, made)
     return kernel
 
 
-def _kernel(program: Any, facts: Facts) -> Any:
+def binary(context: Any, text: str, options: Sequence[str]) -> bytes:
+    """A text built for the one device of a context. Raises pyopencl.Error."""
+    # A bare program: of a text pyopencl would ask its own cache.
+    program = _built(cl.Program(cl._cl._Program(context, text)), options)
+    (made,) = program.get_info(cl.program_info.BINARIES)
+    return bytes(made)
+
+
+def _kernel(context: Any, device: Any, facts: Facts, made: bytes) -> Any:
+    return cl.Kernel(_built(cl.Program(context, [device], [made]), facts.options), KERNEL)
+
+
+def _built(program: Any, options: Sequence[str]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cl.CompilerWarning)  # remarks of compilers that succeed
-        program.build(list(facts.options))
-    return cl.Kernel(program, KERNEL)
+        program.build([*options])
+    return program

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from tests.backends.c_family.kernels import Writer, tile_kernel
 from tests.backends.opencl.devices import driver
 
 OpenClDriver = pytest.importorskip("luminal.backends.opencl.driver").OpenClDriver
+builder = pytest.importorskip("luminal.backends.opencl.builder")
+programs = pytest.importorskip("luminal.backends.opencl.programs")
 DEVICE = driver()
 
 
@@ -71,6 +74,34 @@ def test_a_binary_that_the_driver_refuses_is_built_anew(tmp_path: Any) -> None:
         object_cache.default().put(entry.stem, b"no binary")
         run(DEVICE, kernel, [x], 3)
     assert x.tolist() == [4, 4, 4]
+
+
+@pytest.mark.skipif(DEVICE.builder is None, reason="of Intel's compiler for CPUs")
+def test_no_text_is_built_in_this_process(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a builder that was killed is started again."""
+    monkeypatch.setattr(programs, "binary", None)
+    kernel, x = doubling(), np.ones(3, np.float32)
+    with config.override(LUMINAL_CACHE_DIR=tmp_path / "a"):
+        assert steps(kernel, x) == ["compile"]
+    process = DEVICE.builder._process
+    process.kill()
+    process.wait()
+    with config.override(LUMINAL_CACHE_DIR=tmp_path / "b"):
+        assert steps(kernel, x) == ["compile"]
+    assert x.tolist() == [4, 4, 4]
+
+
+@pytest.mark.parametrize("doing", ["os.abort()", "time.sleep(600)"])
+def test_a_compiler_that_dies_or_stands_still_is_an_error(
+    doing: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builder, "SECONDS", 0.5)
+    device = driver()
+    device.builder = builder.Builder([sys.executable, "-c", f"import os, time; {doing}"])
+    with config.override(LUMINAL_CACHE_DIR=tmp_path):
+        with pytest.raises(CompileError, match="OpenCL: the device's compiler died, or"):
+            device.compile(tile_kernel(doubling()), "")
+        assert not [*tmp_path.glob("objects/*/*.o")]
 
 
 def test_f64_is_refused_by_name_where_there_is_none() -> None:

@@ -1,0 +1,134 @@
+"""Texts to binaries in a process of its own: `python -m luminal.backends.opencl.builder NUMBER`.
+
+Intel's compiler for CPUs writes to memory that it has freed: a pass keeps a place in a table while
+it adds to the table (`ReduceCrossBarrierValuesPass`, which programs need: docs/lessons.md). With
+large kernels malloc finds its lists damaged, then or anywhere later, or nobody does. So that
+compiler is given a process where nothing else lives. One that dies, or stands still, is started
+again, once for a text.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import pickle
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from luminal import forks
+from luminal.errors import CompileError
+from luminal.runtime.pipes import receive, send
+
+SECONDS = 120.0  # for one text, beyond which a process stands still
+TRIES = 2
+
+
+class Refused(Exception):
+    """The compiler's words."""
+
+
+class Builder:
+    """Builds texts by what a command starts, whose `main` is below."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = forks.lock()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def binary(self, text: str, options: Sequence[str]) -> bytes:
+        """The program. Raises Refused, or CompileError where the compiler died every time."""
+        with self._lock:
+            for _ in range(TRIES):
+                try:
+                    found, words = pickle.loads(self._answer(pickle.dumps((text, [*options]))))
+                except (EOFError, OSError, TimeoutError):
+                    self.end()
+                    continue
+                except BaseException:  # an interrupt: what is answered then is of no use
+                    self.end()
+                    raise
+                if found is None:
+                    raise Refused(words)
+                return bytes(found)
+        raise CompileError(
+            f"OpenCL: the device's compiler died, or took more than {SECONDS:.0f} s, {TRIES} times "
+            "for one kernel; use another device, lm.devices() lists them"
+        )
+
+    def end(self) -> None:
+        """Ends the process, if there is one."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        process.wait()
+
+    def _answer(self, request: bytes) -> bytes:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        send(stdin, request)
+        with selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
+            if not selector.select(SECONDS):
+                raise TimeoutError
+        return receive(stdout)
+
+    def _forget(self) -> None:
+        """A forked child starts a process of its own; its parent's goes on."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.returncode = 0  # it is no child of this one
+
+
+@functools.cache
+def builder(number: int) -> Builder:
+    """The one of this process for a device, which ends with it."""
+    made = Builder([sys.executable, "-m", __name__, str(number)])
+    atexit.register(made.end)
+    return made
+
+
+def main() -> None:
+    """Answers until there are no more texts."""
+    import pyopencl as cl
+
+    from luminal.backends.opencl import platforms, programs
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started this
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what compilers print is no answer
+    device = platforms.devices()[int(sys.argv[1])]
+    context = cl.Context([device])
+    while True:
+        try:
+            text, options = pickle.loads(receive(sys.stdin.buffer))
+        except EOFError:
+            return
+        found, words = None, ""
+        try:
+            found = programs.binary(context, text, options)
+        except cl.Error as error:
+            words = str(error)
+        send(answers, pickle.dumps((found, words)))
+
+
+if __name__ == "__main__":
+    main()
