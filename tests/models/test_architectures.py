@@ -221,7 +221,7 @@ def test_weights_of_16_bits(name: str, tmp_path: Path) -> None:
     model = saved(name, tmp_path)
     model.to(torch.bfloat16).save_pretrained(tmp_path)
     theirs = type(model).from_pretrained(tmp_path, dtype=torch.float32).eval()
-    check_logits(theirs, read_decoder(tmp_path), "reference")
+    check_logits(theirs, read_decoder(tmp_path, "float32"), "reference")
 
 
 def test_recurrent_layers_read_no_padding(tmp_path: Path) -> None:
