@@ -418,7 +418,20 @@ class FunctionBuilder:
         name = f"llvm.masked.load.{type_.mangled}.p0"
         self.module.declare(name, type_, [PTR, mask.type, type_])
         args = f"ptr align {align} {pointer.name}, {mask.typed}, {other.typed}"
-        return self._call(name, type_, args)
+        return self._fenced(self._call(name, type_, args))
+
+    def _fenced(self, value: IRValue) -> IRValue:
+        """The value, which no pass puts into what uses it. LLVM 22 puts a masked load into a masked
+        operation, and takes it out again without its mask, beyond the end of an array.
+        """
+        bits = value.type.lanes * value.type.bits
+        floats = IRType("float", bits // 32)
+        if bits % 32 or floats.lanes < 2:
+            return value
+        name = f"llvm.arithmetic.fence.{floats.mangled}"
+        self.module.declare(name, floats, [floats])
+        fenced = self._call(name, floats, self.cast("bitcast", value, floats).typed)
+        return self.cast("bitcast", fenced, value.type)
 
     def masked_store(self, value: IRValue, pointer: IRValue, mask: IRValue, align: int) -> None:
         name = f"llvm.masked.store.{value.type.mangled}.p0"

@@ -1,8 +1,8 @@
 """LLVM IR text to object code.
 
 The one place that compiles through llvmlite. The IR comes explicit (vectors, fma, tiles), so
-only SROA runs on it, and only where there is an alloca; code generation is at level 3, but for two
-of its passes.
+only SROA runs on it, and only where there is an alloca; code generation is at level 3, but for the
+strength reduction of loops.
 
 This module and what it imports are a part of every cached object's key: what does not change
 code stands in `compiler.py`.
@@ -27,7 +27,6 @@ from luminal.codegen.llvm_target import LlvmTarget
 from luminal.errors import CompileError
 
 OPT_LEVEL = 3
-LEFT_OUT = ("-disable-lsr", "-disable-peephole")
 
 lock = threading.RLock()
 """Held around every use of LLVM, and by a fork: a child never inherits LLVM in mid-call."""
@@ -68,7 +67,7 @@ def compile_object(ir_text: str, target: LlvmTarget) -> bytes:
     """Object code of a module. Raises CompileError with the offending line of the IR."""
     with lock:
         module = _module(ir_text, target)
-        with _own_choice():
+        with _addresses_kept():
             return bytes(_machine(target).emit_object(module))
 
 
@@ -87,28 +86,22 @@ def assembly(ir_text: str, target: LlvmTarget) -> str:
     """The module's assembly text. Raises CompileError as `compile_object` does."""
     with lock:
         module = _module(ir_text, target)
-        with _own_choice():
+        with _addresses_kept():
             return str(_machine(target).emit_assembly(module))
 
 
 @contextmanager
-def _own_choice() -> Iterator[None]:
-    """Without two of LLVM's passes.
-
-    The search for other ways to count and to address in loops takes a quarter of its time:
-    addresses are hoisted and share pointers as they come. The peephole pass puts a masked load into
-    the masked operation that uses it, and a later pass of LLVM 22 takes it out again without its
-    mask: a whole vector is read, beyond the end of an array.
+def _addresses_kept() -> Iterator[None]:
+    """Without LLVM's search for other ways to count and to address in loops, a quarter of its time:
+    addresses are hoisted and share pointers as they come.
 
     The process may use LLVM for more than this: a setting of all of it holds for one call.
     """
-    for option in LEFT_OUT:
-        llvm.set_option("", option)
+    llvm.set_option("", "-disable-lsr")
     try:
         yield
     finally:
-        for option in LEFT_OUT:
-            llvm.set_option("", f"{option}=0")
+        llvm.set_option("", "-disable-lsr=0")
 
 
 def _module(ir_text: str, target: LlvmTarget) -> Any:
