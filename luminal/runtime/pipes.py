@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
+import sys
+from contextlib import suppress
 from typing import IO
 
 HEADER = struct.Struct("<q")
@@ -18,6 +22,24 @@ def send(stream: IO[bytes], data: bytes) -> None:
 def receive(stream: IO[bytes]) -> bytes:
     """Reads one message; EOFError if the other side has gone."""
     return _exactly(stream, HEADER.unpack(_exactly(stream, HEADER.size))[0])
+
+
+def answers() -> IO[bytes]:
+    """Where a started process answers: its standard output, which then is what it has for errors,
+    as what compilers and kernels print is no answer.
+    """
+    found = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return found
+
+
+def close(process: subprocess.Popen[bytes]) -> None:
+    """Waits for a process to end, and closes the pipes to it."""
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # what it still held cannot be sent any more
+                pipe.close()
 
 
 def _exactly(stream: IO[bytes], count: int) -> bytes:

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import IO, Any
 
 from luminal import config
-from luminal.runtime.pipes import receive, send
+from luminal.runtime.pipes import close, receive, send
 from luminal.search.messages import Failure, pack, unpack
 
 START_SECONDS = 60.0  # a machine under load takes long to import
@@ -93,13 +93,7 @@ class Process:
         self._close()
 
     def _close(self) -> None:
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            try:
-                if stream is not None:
-                    stream.close()
-            except BrokenPipeError:
-                continue
+        close(self._process)
         self._messages.close()
 
     def _death(self) -> str:

@@ -25,7 +25,7 @@ from luminal.hlir.state import Parameter, State
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
 from luminal.runtime.arrays import Array
-from luminal.runtime.pipes import receive, send
+from luminal.runtime.pipes import answers, receive, send
 from luminal.runtime.runner import BoundRunner
 from luminal.search.distance import Distance, distance
 from luminal.search.messages import Block, Failure, Operands, pack, unpack
@@ -192,8 +192,7 @@ class Worker:
 def main() -> None:
     """Answers requests until the search closes the pipe."""
     requests = sys.stdin.buffer
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what kernels print is no answer
+    stream = answers()
     descriptor = int(sys.argv[2]) if len(sys.argv) > 2 else None
     worker = Worker(sys.argv[1], descriptor)
     while True:
@@ -206,7 +205,7 @@ def main() -> None:
             answer = getattr(worker, operation)(*arguments)
         except (LuminalError, MemoryError) as error:
             answer = Failure(str(error))
-        send(answers, pack(answer))
+        send(stream, pack(answer))
 
 
 if __name__ == "__main__":

@@ -15,13 +15,12 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import IO
 
 from luminal.codegen.llvm_target import LlvmTarget
 from luminal.errors import LuminalError
 from luminal.kernel.tile_ir import Kernel
-from luminal.runtime.pipes import receive, send
+from luminal.runtime.pipes import close, receive, send
 
 Compile = Callable[[Kernel, LlvmTarget], bytes]
 Key = tuple[str, LlvmTarget]
@@ -152,12 +151,8 @@ class Helper:
         return found
 
     def end(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):  # what it still held cannot be sent any more
-                    pipe.close()
         self._process.kill()
-        self._process.wait()
+        close(self._process)
 
 
 def serve(requests: IO[bytes], answers: IO[bytes], compile_: Compile) -> None:

@@ -18,11 +18,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 
 from luminal import forks
 from luminal.errors import CompileError
-from luminal.runtime.pipes import receive, send
+from luminal.runtime.pipes import answers, close, receive, send
 
 SECONDS = 120.0  # for one text, beyond which a process stands still
 TRIES = 2
@@ -64,14 +63,9 @@ class Builder:
     def end(self) -> None:
         """Ends the process, if there is one."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-        process.wait()
+        if process is not None:
+            process.kill()
+            close(process)
 
     def _answer(self, request: bytes) -> bytes:
         if self._process is None:
@@ -113,8 +107,7 @@ def main() -> None:
     from luminal.backends.opencl import platforms, programs
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started this
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what compilers print is no answer
+    stream = answers()
     device = platforms.devices()[int(sys.argv[1])]
     context = cl.Context([device])
     while True:
@@ -127,7 +120,7 @@ def main() -> None:
             found = programs.binary(context, text, options)
         except cl.Error as error:
             words = str(error)
-        send(answers, pickle.dumps((found, words)))
+        send(stream, pickle.dumps((found, words)))
 
 
 if __name__ == "__main__":
