@@ -16,7 +16,7 @@ import pytest
 
 from luminal import config
 from luminal.backends.cpu import kernels
-from luminal.backends.cpu.compiler import LoadedCode
+from luminal.backends.cpu.linker import LoadedCode
 from luminal.codegen.llvm_operations import instructions
 from luminal.expand import interpreter
 from luminal.expand.expand import expand

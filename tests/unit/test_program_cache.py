@@ -26,7 +26,7 @@ from luminal import models
 model = models.load(models.SHIPPED)
 print(model.generate("First", max_tokens=4))
 compiled = {"luminal.algebra", "luminal.select.fast", "luminal.compiler", "luminal.codegen.llvm"}
-print(sorted({*compiled, "egglog", "torch"} & {*sys.modules}))
+print(sorted({*compiled, "egglog", "llvmlite", "torch"} & {*sys.modules}))
 """
 
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from luminal import config
 from luminal.backends.cpu import costs, kernels, peaks, team
-from luminal.backends.cpu.compiler import LoadedCode
 from luminal.backends.cpu.frame import Frame
 from luminal.backends.cpu.hand_written import PythonCalls, PythonCode
 from luminal.backends.cpu.launch_ir import KERNEL
 from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
+from luminal.backends.cpu.linker import LoadedCode
 from luminal.backends.cpu.prologue import derive
 from luminal.backends.cpu.target import CpuTarget
 from luminal.dtypes import uint8

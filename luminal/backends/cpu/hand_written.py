@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.backends.cpu import compiler, machine_code
+from luminal.backends.cpu import linker
 from luminal.backends.cpu.launch_ir import KERNEL
 from luminal.backends.cpu.team import Records
 from luminal.codegen import llvm_custom
@@ -31,6 +31,8 @@ def check_ir(call: Call) -> None:
     """
     if call.kernel.ir is None:
         return
+    from luminal.backends.cpu import machine_code
+
     name, wanted = call.kernel.name, llvm_custom.signature(call)
     try:
         functions, foreign = machine_code.functions(call.kernel.ir)
@@ -45,8 +47,8 @@ def check_ir(call: Call) -> None:
         raise CompileError(f"{name}: the IR defines no function @{name}; add {wanted}: {rule}")
     if found != wanted:
         raise CompileError(f"{name}: @{name} is {found} and must be {wanted}: {rule}")
-    if compiler.KERNEL in functions:
-        raise CompileError(f"{name}: the IR defines @{compiler.KERNEL}, a name of Luminal's own")
+    if linker.KERNEL in functions:
+        raise CompileError(f"{name}: the IR defines @{linker.KERNEL}, a name of Luminal's own")
     process = ctypes.CDLL(None)
     for each in foreign:
         if not each.startswith("llvm.") and each not in SYMBOLS and not hasattr(process, each):

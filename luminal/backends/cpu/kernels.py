@@ -5,8 +5,8 @@ from __future__ import annotations
 from weakref import WeakValueDictionary
 
 from luminal import config, tracing
-from luminal.backends.cpu import ahead, compiler, hand_written, libraries, machine_code
-from luminal.backends.cpu.compiler import LoadedCode
+from luminal.backends.cpu import ahead, compiler, hand_written, libraries
+from luminal.backends.cpu.linker import LoadedCode
 from luminal.codegen.llvm_product import symbols
 from luminal.codegen.llvm_target import LlvmTarget
 from luminal.kernel.tile_ir import Kernel
@@ -45,7 +45,8 @@ def _is_cached(key: ahead.Key) -> bool:
 
 
 def _show(kernel: Kernel, text: str, target: LlvmTarget) -> None:
-    from luminal.codegen.llvm import render  # late: code is mostly there already
+    from luminal.backends.cpu import machine_code  # late: code is mostly there already
+    from luminal.codegen.llvm import render
 
     tracing.debug(4, text)
     if config.get("LUMINAL_DEBUG") >= 5:
@@ -68,6 +69,7 @@ def compiled(kernel: Kernel, text: str, target: LlvmTarget) -> bytes:
 
 def object_code(kernel: Kernel, target: LlvmTarget) -> bytes:
     """The kernel rendered and compiled. Raises as `build` does."""
+    from luminal.backends.cpu import machine_code
     from luminal.codegen.llvm import render
 
     if kernel.call is not None:

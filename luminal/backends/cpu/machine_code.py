@@ -16,8 +16,6 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -46,21 +44,11 @@ def _after_fork() -> None:
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    """What LLVM says of this machine: features by name, True where present."""
-
-    triple: str
-    cpu: str
-    features: dict[str, bool]
-
-
-def host() -> Host:
-    """The machine this process runs on, as LLVM names it."""
+def host() -> tuple[str, str, dict[str, bool]]:
+    """The machine this process runs on as LLVM names it: triple, processor, features."""
     with lock:
-        return Host(
-            llvm.get_process_triple(), llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
-        )
+        triple, features = llvm.get_process_triple(), llvm.get_host_cpu_features()
+        return triple, llvm.get_host_cpu_name(), dict(features)
 
 
 def compile_object(ir_text: str, target: LlvmTarget) -> bytes:
@@ -175,9 +163,3 @@ def _machine(target: LlvmTarget) -> Any:
 @functools.cache
 def _pass_builder(target: LlvmTarget) -> Any:
     return llvm.create_pass_builder(_machine(target), llvm.create_pipeline_tuning_options(0))
-
-
-@functools.cache
-def llvm_version() -> str:
-    """What makes the code."""
-    return f"llvmlite {version('llvmlite')} LLVM {llvm.llvm_version_info}"

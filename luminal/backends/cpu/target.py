@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from luminal import config
-from luminal.backends.cpu import libraries, machine_code
+from luminal.backends.cpu import libraries
+from luminal.backends.cpu.host import host as host_facts
 from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8
 from luminal.errors import CompileError
@@ -65,7 +66,7 @@ def detect() -> CpuTarget:
 
     Raises CompileError where this is not Linux on x86-64.
     """
-    host = machine_code.host()
+    host = host_facts()
     if not re.match("x86_64-.*linux", host.triple):
         raise CompileError(
             f"cpu backend: {host.triple}: only x86-64 Linux is supported; use backend='reference'"

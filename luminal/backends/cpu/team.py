@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal import config
-from luminal.backends.cpu import compiler, machine_code, target
+from luminal import config, forks
+from luminal.backends.cpu import compiler, target
 from luminal.backends.cpu.launch_ir import KERNEL, LOOP_BEGIN, LOOP_END, MAX_LOOP_DEPTH, RUN
+from luminal.backends.cpu.linker import LoadedCode
 from luminal.backends.cpu.team_ir import MAX_WORKERS, team_ir
 from luminal.errors import CompileError, VerifyError
 
@@ -22,7 +23,8 @@ Records = NDArray[Any]
 INIT, ENTRY = "luminal_team_init", "luminal_run"
 
 _entry: Callable[[int], int] | None = None
-_code: compiler.LoadedCode | None = None  # referenced for ever: workers sleep in it
+_code: LoadedCode | None = None  # referenced for ever: workers sleep in it
+_lock = forks.rlock()
 
 
 def team_size_default() -> int:
@@ -39,7 +41,7 @@ def entry() -> Callable[[int], int]:
     """
     global _entry, _code
     if _entry is None:
-        with machine_code.lock:
+        with _lock:
             if _entry is None:
                 # Plain x86-64: one object serves every target, and it has no vectors to gain.
                 plain = target.cap(target.detect(), "baseline")

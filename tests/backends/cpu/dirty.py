@@ -12,7 +12,7 @@ import functools
 import llvmlite.binding as llvm
 
 from luminal.backends.cpu import compiler, machine_code, target
-from luminal.backends.cpu.compiler import LoadedCode
+from luminal.backends.cpu.linker import LoadedCode
 
 KEPT = ("rbx", "r12", "r13", "r14", "r15")  # whose values a kernel has to give back
 FREE = ("r10", "r11")

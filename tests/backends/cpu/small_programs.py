@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from luminal.backends.cpu import compiler, launch_ir, target, team
+from luminal.backends.cpu.linker import LoadedCode
 
 Array = np.ndarray
 
@@ -84,7 +85,7 @@ class Kernel:
     meaning: Callable[[Array, Array, Array, int], None]
 
     @functools.cached_property
-    def code(self) -> compiler.LoadedCode:
+    def code(self) -> LoadedCode:
         return compiler.build(_LOOP.format(body=self.body), target.current())
 
 

@@ -1,0 +1,268 @@
+"""Object code into this process's memory: sections laid out, references resolved, pages protected.
+
+Code of ours is position-independent and small: it refers to its own constants and functions by
+distance, and to libc and libm by calls. So few kinds of relocation occur, and a process that runs
+kept code only needs no LLVM to load it. What is outside may be too far for a distance of 32 bits:
+its address stands in a slot, and a call goes to a jump through that slot. Tables for unwinding are
+left out: nothing is thrown through code of ours.
+
+ELF: https://refspecs.linuxfoundation.org/elf/gabi4+/contents.html; relocations: the x86-64 psABI.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+import os
+import struct
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from luminal.errors import CompileError
+
+KERNEL = "kernel"
+
+_MAGIC, _X86_64 = b"\x7fELF\x02\x01", 62  # 64 bits, little-endian
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = struct.Struct("<QIIq")
+
+_SYMBOLS, _RELOCATIONS, _ZEROS = 2, 4, 8  # kinds of sections
+_WRITE, _ALLOC, _EXECUTE = 1, 2, 4  # their flags
+_UNWINDING = ".eh_frame"
+
+_ADDRESS, _DISTANCE, _CALL = 1, 2, 4  # relocations: R_X86_64_64, _PC32, _PLT32
+_BY_SLOT = 9, 41, 42  # R_X86_64_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX
+_ENTRY = 8  # bytes of a slot, and of a jump through one, which takes 6 of them
+_JUMP = struct.Struct("<2si")  # jmp *distance(%rip), the distance from its end
+_JUMP_CODE = b"\xff\x25"
+
+
+class LoadedCode:
+    """Object code in this process. Its addresses hold while this object is referenced, and for ever
+    once the interpreter ends: threads may still run in it.
+    """
+
+    __slots__ = ("__weakref__", "symbols")
+
+    def __init__(self, start: int, size: int, symbols: dict[str, int]) -> None:
+        self.symbols = symbols
+        weakref.finalize(self, _libc().munmap, start, size).atexit = False
+
+    @property
+    def address(self) -> int:
+        """The address of `kernel`."""
+        return self.symbols[KERNEL]
+
+
+def link(object_bytes: bytes, symbols: tuple[str, ...], foreign: Mapping[str, int]) -> LoadedCode:
+    """The code of an object file, with the addresses of `symbols`, which it defines.
+
+    What it does not define has the address that `foreign` gives, or is looked for in the process.
+    Raises CompileError where something is missing, or is of a kind that is not loaded here.
+    """
+    image = _Image(object_bytes)
+    start = _mapped(image.size)
+    code = LoadedCode(start, image.size, {name: start + image.place_of(name) for name in symbols})
+    filled = image.filled(start, foreign)
+    ctypes.memmove(start, (ctypes.c_char * len(filled)).from_buffer(filled), len(filled))
+    _protect(start, image.constants, mmap.PROT_READ | mmap.PROT_EXEC)
+    _protect(start + image.constants, image.variables - image.constants, mmap.PROT_READ)
+    return code
+
+
+class _Section(NamedTuple):
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry: int
+
+    @property
+    def access(self) -> int:
+        return self.flags & (_WRITE | _EXECUTE)
+
+
+class _Symbol(NamedTuple):
+    """`section`: 0 for what the object does not define."""
+
+    name: str
+    section: int
+    value: int
+
+
+class _Reference(NamedTuple):
+    """To a symbol by its number, at a byte of a section."""
+
+    section: int
+    offset: int
+    kind: int
+    symbol: int
+    addend: int
+
+
+class _Image:
+    """An object file as it is to lie in memory: code and jumps, `constants` and slots, `variables`,
+    each from a page's start on.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        header = _HEADER.unpack_from(data.ljust(_HEADER.size, b"\0"))
+        if not header[0].startswith(_MAGIC) or header[2] != _X86_64:
+            raise CompileError("linking: these bytes are no object file of x86-64")
+        self._data = data
+        start, size, count = header[6], header[11], header[12]
+        rows = _SECTION.iter_unpack(data[start : start + size * count])
+        self._sections = [_Section(*row) for row in rows]
+        self._names = self._sections[header[13]].offset
+        self._symbols = [*self._read_symbols()]
+        self._references = [*self._read_references()]
+        self._lay_out()
+
+    def place_of(self, name: str) -> int:
+        """Where a symbol that the object defines is, in bytes."""
+        for symbol in self._symbols:
+            if symbol.name == name and symbol.section in self._places:
+                return self._places[symbol.section] + symbol.value
+        raise CompileError(f"linking: the object defines no {name}")
+
+    def filled(self, start: int, foreign: Mapping[str, int]) -> bytearray:
+        """The bytes that lie at the address `start`."""
+        image = bytearray(self.size)
+        for number, place in self._places.items():
+            section = self._sections[number]
+            if section.kind != _ZEROS:
+                image[place : place + section.size] = self._bytes(section)
+        for symbol, (slot, jump) in self._apart.items():
+            struct.pack_into("<Q", image, slot, self._address(symbol, start, foreign))
+            _JUMP.pack_into(image, jump, _JUMP_CODE, slot - (jump + _JUMP.size))
+        for section_number, offset, kind, symbol, addend in self._references:
+            place = self._places[section_number] + offset
+            if kind == _ADDRESS:
+                address = self._address(symbol, start, foreign) + addend
+                struct.pack_into("<Q", image, place, address)
+            else:
+                struct.pack_into("<i", image, place, self._target(symbol, kind) + addend - place)
+        return image
+
+    # --- reading
+
+    def _bytes(self, section: _Section) -> bytes:
+        return self._data[section.offset : section.offset + section.size]
+
+    def _text(self, start: int) -> str:
+        return self._data[start : self._data.index(0, start)].decode()
+
+    def _read_symbols(self) -> Iterator[_Symbol]:
+        for section in self._sections:
+            if section.kind == _SYMBOLS:
+                names = self._sections[section.link].offset
+                for name, _, _, where, value, _ in _SYMBOL.iter_unpack(self._bytes(section)):
+                    yield _Symbol(self._text(names + name), where, value)
+
+    def _read_references(self) -> Iterator[_Reference]:
+        for section in self._sections:
+            if section.kind == _RELOCATIONS and self._is_loaded(self._sections[section.info]):
+                for row in _RELOCATION.iter_unpack(self._bytes(section)):
+                    yield _Reference(section.info, *row)
+
+    def _is_loaded(self, section: _Section) -> bool:
+        return bool(section.flags & _ALLOC) and self._text(self._names + section.name) != _UNWINDING
+
+    # --- places
+
+    def _lay_out(self) -> None:
+        apart = dict.fromkeys(
+            each.symbol
+            for each in self._references
+            if each.kind in _BY_SLOT or self._symbols[each.symbol].section == 0
+        )
+        self._places: dict[int, int] = {}  # of sections by number
+        jumps = _aligned(self._put(_EXECUTE, 0), _ENTRY)
+        self.constants = _aligned(jumps + len(apart) * _ENTRY, mmap.PAGESIZE)
+        slots = _aligned(self._put(0, self.constants), _ENTRY)
+        self.variables = _aligned(slots + len(apart) * _ENTRY, mmap.PAGESIZE)
+        self.size = _aligned(self._put(_WRITE, self.variables), mmap.PAGESIZE)
+        self._apart = {  # of symbols by number: slot and jump
+            each: (slots + n * _ENTRY, jumps + n * _ENTRY) for n, each in enumerate(apart)
+        }
+
+    def _put(self, access: int, end: int) -> int:
+        """Places the sections that may be run, written or neither, from `end` on; their end."""
+        for number, section in enumerate(self._sections):
+            if self._is_loaded(section) and section.access == access:
+                self._places[number] = _aligned(end, section.alignment)
+                end = self._places[number] + section.size
+        return end
+
+    def _address(self, number: int, start: int, foreign: Mapping[str, int]) -> int:
+        name, section, value = self._symbols[number]
+        if section in self._places:
+            return start + self._places[section] + value
+        if section != 0:
+            raise CompileError(f"linking: {name} is in section {section}, which is not loaded")
+        return foreign[name] if name in foreign else _in_process(name)
+
+    def _target(self, number: int, kind: int) -> int:
+        """What a distance leads to, as a place in the image."""
+        name, section, value = self._symbols[number]
+        if kind in _BY_SLOT:
+            return self._apart[number][0]
+        if kind in (_DISTANCE, _CALL) and section in self._places:
+            return self._places[section] + value
+        if kind == _CALL and section == 0:
+            return self._apart[number][1]
+        raise CompileError(f"linking: relocation {kind} to {name or 'a section'} is not supported")
+
+
+def _aligned(place: int, alignment: int) -> int:
+    return -(-place // max(alignment, 1)) * max(alignment, 1)
+
+
+# --- the process ----------------------------------------------------------------------------------
+
+
+@functools.cache
+def _libc() -> Any:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    words = ctypes.c_void_p, ctypes.c_size_t
+    library.mmap.argtypes = (*words, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+    library.munmap.argtypes = words
+    library.mprotect.argtypes = *words, ctypes.c_int
+    return library
+
+
+def _in_process(name: str) -> int:
+    """Where libc, libm or another library of the process has a symbol."""
+    try:
+        return ctypes.cast(_libc()[name], ctypes.c_void_p).value or 0
+    except AttributeError:
+        raise CompileError(f"linking: {name} is not in the object, nor in libc or libm") from None
+
+
+def _mapped(size: int) -> int:
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    start: int = _libc().mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+    _check(start != ctypes.c_void_p(-1).value)
+    return start
+
+
+def _protect(start: int, size: int, access: int) -> None:
+    _check(_libc().mprotect(start, size, access) == 0)
+
+
+def _check(is_done: bool) -> None:
+    if not is_done:
+        raise CompileError(
+            f"linking: no memory for code: {os.strerror(ctypes.get_errno())}; a rule of this "
+            "system may forbid memory that is first written, then run"
+        )
