@@ -169,6 +169,9 @@ FLAGS: dict[str, Flag] = {
 # Texts that stand in for the environment inside `override`; None means: as if unset.
 _overrides: dict[str, str | None] = {}
 
+changes = 0
+"""Of overrides so far: what was derived of flags holds while this stays."""
+
 
 @overload
 def get(name: Literal["LUMINAL_DEBUG", "LUMINAL_CACHE_BYTES"]) -> int: ...
@@ -200,12 +203,18 @@ def override(**flags: Value) -> Iterator[None]:
         if text is not None:
             _parse(flag, text)
     before = dict(_overrides)
-    _overrides.update(texts)
+    _replace({**before, **texts})
     try:
         yield
     finally:
-        _overrides.clear()
-        _overrides.update(before)
+        _replace(before)
+
+
+def _replace(texts: dict[str, str | None]) -> None:
+    global changes
+    _overrides.clear()
+    _overrides.update(texts)
+    changes += 1
 
 
 def table() -> list[FlagState]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy import ndarray
 
 from luminal.dtypes import DType
 from luminal.errors import DTypeError, InputError, ShapeError
@@ -24,9 +25,9 @@ def accept(name: str, value: Any, dtype: DType) -> Array:
 
     Raises DTypeError where the conversion of an array would change a value; Python data is rounded.
     """
-    if value.__class__ is np.ndarray and value.dtype is dtype.numpy:
+    if value.__class__ is ndarray and value.dtype is dtype.numpy:
         flags = value.flags
-        if flags.c_contiguous and flags.aligned:
+        if flags.carray or (flags.c_contiguous and flags.aligned):
             return value
     array = array_of(value, dtype, name)
     if array.flags.c_contiguous and array.flags.aligned:

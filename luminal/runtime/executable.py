@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from operator import attrgetter
 from statistics import median
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from luminal import forks
-from luminal.errors import CompileError, DimError, InputError
+from luminal.errors import CompileError, InputError
 from luminal.frontend.graph import check_shape
 from luminal.hlir.graph import Graph
 from luminal.hlir.index_inputs import index_inputs
@@ -27,7 +29,7 @@ from luminal.runtime.addressed import Addressed
 from luminal.runtime.arrays import Array, Given, merged
 from luminal.runtime.binding import Interval, Signature
 from luminal.runtime.dim_sources import Shapes
-from luminal.runtime.leaves import Leaves, Received
+from luminal.runtime.leaves import Leaves
 from luminal.runtime.locks import Held, assignable
 from luminal.runtime.outputs import Outputs
 from luminal.runtime.report import MemoryReport, Report
@@ -35,6 +37,8 @@ from luminal.runtime.results import Results
 from luminal.runtime.roofline import Peaks
 from luminal.runtime.runner import AddressedRunner
 from luminal.runtime.variants import Binding, Bindings, Variant
+
+_shape = attrgetter("shape")
 
 
 class _Profile(NamedTuple):
@@ -45,13 +49,10 @@ class _Profile(NamedTuple):
     peaks: Peaks | None
 
 
-class _Ready(NamedTuple):
-    """A call whose checks are done: what is left cannot fail."""
-
-    given: Received
-    used: list[Array]
-    binding: Binding
-    outputs: list[Array]
+_Ready = tuple[list[Array | None], Shapes, list[Array], Binding, list[Array]]
+"""A call whose checks are done, so that what is left cannot fail: what calls have given with this
+one, all that a run takes, its binding, its outputs.
+"""
 
 
 class Executable:
@@ -87,13 +88,14 @@ class Executable:
         for parameter in self._trained:
             parameter.assigned()
         self._newest: int | None = None  # version of any Parameter, when locks were last looked for
-        self._held = Held(())
+        self._held: Held | None = None
         self._outputs = Outputs(graph, self._signature.quantities)
         self._input_names = tuple(spec.name for spec in self._inputs)
         self._bindings = Bindings(self._variants, self._signature, self._sources, self._outputs)
         self._checks = tuple((self._leaves.slots[use.name], use) for use in index_inputs(graph))
         self._lock = forks.rlock()
-        self._given = self._leaves.nothing  # by calls, for good
+        self._given: list[Array | None] = [None] * len(self._inputs)  # by calls, for good
+        self._shapes = self._sources.none  # of what calls gave only for its dims
         self._used: list[Array] = []  # what the last run took
         self._profiles: dict[frozenset[tuple[str, int]], _Profile] = {}  # by dims
         self._has_weights = False  # once all of them have a value, they keep one
@@ -151,15 +153,10 @@ class Executable:
         if named or inputs.__class__ is not dict:
             inputs = merged("inputs", inputs, named)
         with self._lock:
-            ready = self._ready(inputs, dims, out)
-            if self._newest != Parameter.newest:
-                self._find_locks()
-            with self._held:
-                ready.binding.bound.run(ready.used, ready.outputs)
-                for parameter in self._trained:
-                    parameter.changed()
+            ready = _, _, used, binding, outputs = self._ready(inputs, dims, out)
+            self._run(binding.bound.run, used, outputs)
             self._keep(ready)
-        return self._outputs.results(ready.outputs)
+        return self._outputs.results(outputs)
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -173,7 +170,7 @@ class Executable:
         do not give: to be run on memory that others own. Raises as a call does.
         """
         with self._lock:
-            binding = self._bindings.bind(tuple(shapes), self._given.shapes, dims)
+            binding = self._bindings.bind(tuple(shapes), self._shapes, dims)
         if not isinstance(binding.bound, AddressedRunner):
             raise CompileError("at: this backend runs on arrays only; compile with backend='cpu'")
         return Addressed(self, binding.dims, binding.outputs, binding.bound)
@@ -187,51 +184,52 @@ class Executable:
     ) -> None:
         """Runs with arrays at these addresses; see `Addressed.run`."""
         with self._lock:
-            if self._newest != Parameter.newest:
-                self._find_locks()
-            if self._held:
-                with self._held:
-                    bound.run_at(inputs, outputs, sizes)
-                    for parameter in self._trained:
-                        parameter.changed()
-            else:
-                bound.run_at(inputs, outputs, sizes)
+            self._run(bound.run_at, inputs, outputs, sizes)
+
+    def _run(self, run: Callable[..., None], *arrays: Any) -> None:
+        """With the locks held of what it may assign, and of what others may."""
+        if self._newest != Parameter.newest:
+            self._find_locks()
+        if self._held is None:
+            run(*arrays)
+            return
+        with self._held:
+            run(*arrays)
+            for parameter in self._trained:
+                parameter.changed()
 
     def _find_locks(self) -> None:
         """What runs hold: States, and Parameters that some program assigns, in order."""
         self._newest = Parameter.newest
         shared = {*self._states, *(p for p in self._weights.values() if p.lock is not None)}
         ordered = sorted(shared, key=lambda held: held.id)
-        self._held = Held([held.lock for held in ordered if held.lock is not None])
+        locks = [held.lock for held in ordered if held.lock is not None]
+        self._held = Held(locks) if locks else None
 
     def _keep(self, ready: _Ready) -> None:
-        given, self._used, self._bindings.last, _ = ready
-        self._given = given.kept() if given.weights else given
+        self._given, self._shapes, self._used, self._bindings.last, _ = ready
 
     def _ready(self, inputs: Given | None, dims: Mapping[str, int] | None, out: Any) -> _Ready:
         """All checks of a call, then sets the weights that it gives."""
-        given = self._leaves.receive(self._given, inputs) if inputs else self._given.kept()
-        used = self._leaves.completed(given.arrays, self._values)
-        binding = self._bind(used, given.shapes, dims)
+        received = self._leaves.receive(self._given, self._shapes, inputs or {})
+        given, slots, weights, shapes = received
+        used: Any = given
+        if len(slots) < len(given):
+            used = self._leaves.completed(given, self._values)
+        beside = self._sources.completed(shapes, self._values) if shapes else shapes
+        binding = self._bindings.bind(tuple(map(_shape, used)), beside, dims)
         if self._checks:
-            self._check_indices(used, given.slots, binding)
+            self._check_indices(used, slots, binding)
         if not self._has_weights:
-            self._leaves.check_weights(given.weights)
-            self._has_weights = not given.weights
+            self._leaves.check_weights(weights)
+            self._has_weights = not weights
         if out is None:
             outputs = self._outputs.take(binding.outputs)
         else:
             outputs = self._outputs.take_into(binding.outputs, out, self._owned(used))
-        for parameter, array in given.weights:
+        for parameter, array in weights:
             parameter.set(array)
-        return _Ready(given, used, binding, outputs)
-
-    def _bind(self, used: list[Array], beside: Shapes, dims: Mapping[str, int] | None) -> Binding:
-        if dims is not None and not isinstance(dims, Mapping):
-            raise DimError(f'dims: takes a dict, as {{"s": 3}}; got a {type(dims).__name__}')
-        if beside:
-            beside = self._sources.completed(beside, self._values)
-        return self._bindings.bind(tuple([array.shape for array in used]), beside, dims)
+        return given, shapes, used, binding, outputs
 
     def _check_indices(self, used: list[Array], slots: set[int], binding: Binding) -> None:
         """Inputs given again, and all where an extent may have changed."""
@@ -250,7 +248,7 @@ class Executable:
     def release(self) -> None:
         """Lets go of the inputs that calls gave: the next call gives them anew."""
         with self._lock:
-            self._given = self._given._replace(arrays=[None] * len(self._inputs))
+            self._given = [None] * len(self._inputs)
             self._used = []
 
     def to(self, device: Any) -> Executable:
@@ -268,14 +266,15 @@ class Executable:
     def set(self, values: Given | None = None, **named: Any) -> None:
         """Sets weights (and inputs) for good, by name, Tensor or Parameter: all of them or none."""
         with self._lock:
-            received = self._leaves.receive(self._given, merged("set", values, named))
-            for slot in received.slots:
-                array = received.arrays[slot]
+            wanted = merged("set", values, named)
+            given, slots, weights, shapes = self._leaves.receive(self._given, self._shapes, wanted)
+            for slot in slots:
+                array = given[slot]
                 assert array is not None
                 check_shape(self._inputs[slot].name, array.shape, self._inputs[slot].shape)
-            for parameter, array in received.weights:
+            for parameter, array in weights:
                 parameter.set(array)
-            self._given = received.kept()
+            self._given, self._shapes = given, shapes
 
     def load_state_dict(self, weights: Mapping[str, Any], strict: bool = True) -> None:
         """Sets every weight of the graph by name; not strict: others may be missing or unexpected.
@@ -331,24 +330,25 @@ class Executable:
         if runs < 1:
             raise InputError(f"profile: runs = {runs}; takes an int >= 1")
         self._find_locks()
-        with self._lock, self._held:
+        with self._lock, self._held or nullcontext():
             ready = self._ready(merged("profile", inputs, named), dims, None)
-            bound = ready.binding.bound
+            *_, used, binding, outputs = ready
+            bound = binding.bound
             kept = [(state, state.buffer.copy()) for state in self._states]
             taken = []
             try:
                 for _ in range(runs):
                     start = time.perf_counter()
-                    bound.run(ready.used, ready.outputs)
+                    bound.run(used, outputs)
                     taken.append(time.perf_counter() - start)
-                sites = np.median(bound.profile(ready.used, ready.outputs, runs), 0).tolist()
+                sites = np.median(bound.profile(used, outputs, runs), 0).tolist()
             finally:
                 for state, values in kept:
                     state.buffer.write(values)
                 for parameter in self._trained:
                     parameter.changed()
             self._keep(ready)
-            at = ready.binding.dims
+            at = binding.dims
             peaks = self._bindings.variant(at).runner.peaks()
             self._profiles[frozenset(at.items())] = _Profile(sites, median(taken), peaks)
             return self.report()
@@ -360,7 +360,7 @@ class Executable:
             states = [s.buffer for s in self._states if isinstance(s, State)]
             states += [s.spare for s in self._states if s.spare is not None]
             return MemoryReport(
-                input_bytes=_bytes_of(self._used or self._given.arrays),
+                input_bytes=_bytes_of(self._used or self._given),
                 weight_bytes=_bytes_of(_once(p.stored for p in self._weights.values())),
                 derived_bytes=sum(memory.derived_bytes for memory in held),
                 state_bytes=_bytes_of(states),

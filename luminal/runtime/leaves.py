@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from luminal.errors import InputError
 from luminal.hlir.graph import Graph
@@ -13,18 +13,10 @@ from luminal.runtime.arrays import Array, Given, accept, fitting
 from luminal.runtime.binding import Signature, missing_input
 from luminal.runtime.dim_sources import DimSources, Shapes
 
-
-class Received(NamedTuple):
-    """What one call gives: the arrays of all slots so far, the slots it gave, weights to set."""
-
-    arrays: list[Array | None]
-    slots: set[int]
-    weights: list[tuple[Parameter, Array]]
-    shapes: Shapes
-
-    def kept(self) -> Received:
-        """What later calls find of it."""
-        return Received(self.arrays, set(), [], self.shapes)
+Received = tuple[list[Array | None], set[int], list[tuple[Parameter, Array]], Shapes]
+"""What one call gives: the arrays of all slots so far, the slots it gave, weights to set, shapes of
+inputs that only give dims.
+"""
 
 
 class Leaves:
@@ -49,27 +41,24 @@ class Leaves:
             for key in (name, node.value, parameter):
                 self._parameters[key] = found
 
-    @property
-    def nothing(self) -> Received:
-        """No call so far."""
-        return Received([None] * len(self._inputs), set(), [], self.sources.none)
-
-    def receive(self, before: Received, inputs: Given) -> Received:
-        """What calls have given with this one; checks dtypes and names, changes nothing."""
-        received = Received(before.arrays.copy(), set(), [], before.shapes)
+    def receive(self, arrays: list[Array | None], shapes: Shapes, inputs: Given) -> Received:
+        """What calls before have given, with this one; checks dtypes and names, changes nothing."""
+        arrays = arrays.copy()
+        slots: set[int] = set()
+        weights: list[tuple[Parameter, Array]] = []
         for key, value in inputs.items():
-            leaf = key if isinstance(key, str) else getattr(key, "value", key)
+            leaf = key if key.__class__ is str else getattr(key, "value", key)
             slot = self.slots.get(leaf)
             if slot is not None:
                 spec = self._inputs[slot]
-                received.arrays[slot] = accept(spec.name, value, spec.dtype)
-                received.slots.add(slot)
+                arrays[slot] = accept(spec.name, value, spec.dtype)
+                slots.add(slot)
             elif leaf in self._parameters or leaf not in self._declared:
                 name, parameter = self._parameter(key)
-                received.weights.append((parameter, fitting(name, parameter, value)))
-            elif shapes := self.sources.taken(received.shapes, leaf, value):
-                received = received._replace(shapes=shapes)
-        return received
+                weights.append((parameter, fitting(name, parameter, value)))
+            elif found := self.sources.taken(shapes, leaf, value):
+                shapes = found
+        return arrays, slots, weights, shapes
 
     def completed(self, arrays: list[Array | None], values: Mapping[str, Array]) -> list[Array]:
         """`arrays`, with values by name in the open slots."""

@@ -18,9 +18,6 @@ class Held:
     def __init__(self, locks: Sequence[threading.RLock]) -> None:
         self._locks = locks
 
-    def __bool__(self) -> bool:
-        return bool(self._locks)
-
     def __enter__(self) -> None:
         taken = 0
         try:

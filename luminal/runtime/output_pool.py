@@ -1,24 +1,26 @@
 """Memory of outputs: the caller's while any array over it lives, then used again.
 
-A fresh 64 MB output costs 15-20 ms of page faults, a recycled one none.
+A fresh 64 MB output costs 15-20 ms of page faults, a recycled one none. Nothing is told when an
+array is dropped: all views of a block refer to the array that owns its memory, so who counts the
+references to that one knows whether any is left, and is the only one who could make another.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from sys import getrefcount
 
 import numpy as np
 
 from luminal.dtypes import DType, uint8
 from luminal.hlir.alignment import ALIGNMENT
-from luminal.hlir.memory import Array, address, aligned_empty
+from luminal.hlir.memory import Array, aligned_empty
 
 SLACK = 16 << 20  # bytes a pool may keep free beyond what its runs hand out
 STEPS_PER_DOUBLING = 8  # size classes: at most 12.5% of a block is unused
+LOOKS = 8  # at blocks that may be free, for one array
 
 
 @functools.lru_cache(maxsize=4096)
@@ -28,29 +30,52 @@ def block_bytes(size: int) -> int:
     return max(ALIGNMENT, -(-size // step) * step)
 
 
+class _Block:
+    """Memory of one size class, and an array of it, of which views are handed out."""
+
+    __slots__ = ("array", "idle", "memory", "owner")
+
+    def __init__(self, kept: int) -> None:
+        self.memory = self.array = aligned_empty((kept,), uint8)
+        assert self.memory.base is not None
+        self.owner: Array = self.memory.base
+        self.idle = getrefcount(self.owner)
+
+    def is_free(self) -> bool:
+        """Does nothing but this object refer to the memory?"""
+        return getrefcount(self.owner) == self.idle
+
+    def view(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """An array over the memory, as the only one."""
+        kept = self.array
+        if kept.shape != shape or kept.dtype is not dtype.numpy:
+            kept = self.array = np.ndarray(shape, dtype.numpy, self.memory)
+            self.idle = getrefcount(self.owner)
+        return kept.view()
+
+
 class OutputPool:
     """Aligned blocks by size class. One thread at a time takes; any thread may drop an array."""
 
     def __init__(self) -> None:
-        self._free: dict[int, deque[Array]] = {}
-        self._makers: dict[int, Callable[[int], Any]] = {}
+        self._blocks: dict[int, deque[_Block]] = {}  # the one handed out last stands last
         self._largest_run = 0
 
     def take(self, shape: tuple[int, ...], dtype: DType, size: int) -> Array:
         """An uninitialised row-major array of `size` bytes that owns its memory until dropped."""
         kept = block_bytes(size)
-        free = self._free.get(kept)
-        if free is None:
-            free = self._free[kept] = deque()
-            self._makers[kept] = _block_maker(kept, free)
-        try:
-            memory = free.pop()  # the one dropped last is the warmest
-        except IndexError:
-            self._trim()
-            memory = aligned_empty((kept,), uint8)
-        block = self._makers[kept](address(memory))
-        block.memory = memory
-        return np.ndarray(shape, dtype.numpy, block)
+        blocks = self._blocks.get(kept)
+        if blocks is None:
+            blocks = self._blocks[kept] = deque()
+        if blocks and blocks[-1].is_free():  # the warmest
+            return blocks[-1].view(shape, dtype)
+        for _ in range(min(LOOKS, len(blocks))):  # then those that were handed out long ago
+            blocks.rotate(-1)
+            if blocks[-1].is_free():
+                return blocks[-1].view(shape, dtype)
+        self._trim()
+        blocks.append(_Block(kept))
+        return blocks[-1].view(shape, dtype)
 
     def expect(self, sizes: Sequence[int]) -> None:
         """Runs with outputs of these sizes are coming: memory for two of them is worth keeping."""
@@ -59,25 +84,19 @@ class OutputPool:
     def _trim(self) -> None:
         """Before the pool grows: frees what no run of the expected sizes needs, biggest first."""
         excess = self.free_bytes - 2 * self._largest_run - SLACK
-        for kept in sorted(self._free, reverse=True):
-            while excess > 0 and self._free[kept]:
-                self._free[kept].popleft()
-                excess -= kept
+        for kept in sorted(self._blocks, reverse=True):
+            if excess <= 0:
+                break
+            blocks, stay = self._blocks[kept], deque[_Block]()
+            for block in blocks:
+                if excess > 0 and block.is_free():
+                    excess -= kept
+                else:
+                    stay.append(block)
+            blocks.clear()
+            blocks.extend(stay)
 
     @property
     def free_bytes(self) -> int:
         """Bytes that wait to be used again."""
-        return sum(kept * len(free) for kept, free in self._free.items())
-
-
-def _block_maker(kept: int, free: deque[Array]) -> Callable[[int], Any]:
-    """Makes the objects that arrays rest on; with the last array their memory goes to `free`."""
-
-    class Block(ctypes.c_char * kept):  # type: ignore[misc]
-        memory: Array
-
-        def __del__(self) -> None:
-            free.append(self.memory)
-
-    make: Callable[[int], Any] = Block.from_address
-    return make
+        return sum(kept * block.is_free() for kept, all_ in self._blocks.items() for block in all_)

@@ -56,8 +56,10 @@ class Outputs:
 
     def take(self, plans: Sequence[OutputPlan]) -> list[Array]:
         """Arrays for one run, which the caller will own."""
-        take = self._pool.take
-        return [take(plan.shape, plan.dtype, plan.bytes) for plan in plans]
+        take, taken = self._pool.take, []
+        for _, shape, dtype, size in plans:
+            taken.append(take(shape, dtype, size))
+        return taken
 
     def take_into(
         self, plans: Sequence[OutputPlan], out: Any, others: Sequence[Array]
@@ -80,7 +82,7 @@ class Outputs:
 
     def results(self, arrays: Sequence[Array]) -> Results:
         """What a call returns."""
-        return Results(dict(zip(self.names, arrays, strict=True)), self._by_value)
+        return Results(dict(zip(self.names, arrays)), self._by_value)  # noqa: B905 (of equal length)
 
     def _given(self, out: Any) -> dict[str, Any]:
         """`out` by output name."""

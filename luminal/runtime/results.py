@@ -20,6 +20,8 @@ class Results(Mapping[str, Array]):
         self._names = names
 
     def __getitem__(self, key: Any) -> Array:
+        if key.__class__ is str and key in self._arrays:
+            return self._arrays[key]
         name = self._name(key)
         if name is not None and name in self._arrays:
             return self._arrays[name]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from luminal.errors import DimError
 from luminal.runtime.binding import Bound, Dims, Interval, Signature
 from luminal.runtime.dim_sources import DimSources, Shapes
 from luminal.runtime.outputs import OutputPlan, Outputs
@@ -67,6 +68,8 @@ class Bindings:
         self, shapes: tuple[tuple[int, ...], ...], beside: Shapes, dims: Mapping[str, int] | None
     ) -> Binding:
         """That for inputs of these shapes; raises ShapeError, DimError where they do not fit."""
+        if dims is not None and not isinstance(dims, Mapping):
+            raise DimError(f'dims: takes a dict, as {{"s": 3}}; got a {type(dims).__name__}')
         key = (shapes, beside, tuple(dims.items()) if dims else ())
         last = self.last
         if last is not None and last.key == key:

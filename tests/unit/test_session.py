@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import threading
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from luminal import session
 from luminal.backends.reference import evaluate
 from luminal.hlir.substitute import substitute_dims, used_dims
 from luminal.hlir.verify import verify as hlir_verify
-from luminal.runtime.output_pool import OutputPool, block_bytes
+from luminal.runtime.output_pool import LOOKS, OutputPool, block_bytes
 from luminal.shape.expression import const, symbol
 
 F32 = np.float32
@@ -103,10 +104,13 @@ def test_outputs_are_the_callers_and_recycled_when_dropped() -> None:
     where = first.ctypes.data
     view = first[1:]
     del first
-    assert exe(x=3 * ones(3, 4))["y"].ctypes.data != where
+    third = exe(x=3 * ones(3, 4))["y"]
+    assert third.ctypes.data != where
     assert view.max() == 1
     del view
-    assert exe()["y"].ctypes.data == where
+    fourth = exe()["y"]
+    assert fourth.ctypes.data == where
+    assert (second.max(), third.max(), fourth.max()) == (2, 3, 3)
 
 
 def test_out_writes_into_given_arrays() -> None:
@@ -579,6 +583,37 @@ def test_the_pool_keeps_what_runs_need_and_no_more() -> None:
     pool.take((3 << 20,), lm.uint8, 3 << 20)
     assert pool.free_bytes <= (2 << 20) + (16 << 20) + (3 << 20)
     assert all(n <= block_bytes(n) <= 1.25 * n + 64 for n in (0, 1, 64, 65, 1000, 123456789))
+
+
+@pytest.mark.parametrize("held", [0, 1, 2, 7, 40])
+def test_the_pool_takes_what_was_dropped_however_many_are_held(held: int) -> None:
+    pool, places, kept = OutputPool(), set(), deque[np.ndarray](maxlen=held)
+    for k in range(1000):
+        array = pool.take((3, 5), lm.float32, 60)
+        assert all(array.ctypes.data != other.ctypes.data for other in kept)
+        array[...] = k
+        places.add(array.ctypes.data)
+        kept.append(array[1:])
+        del array
+    assert [int(view.max()) for view in kept] == [*range(1000 - held, 1000)]
+    assert len(places) <= held + LOOKS + 2
+
+
+def test_what_is_done_to_an_output_is_not_seen_at_the_next() -> None:
+    pool = OutputPool()
+    first = pool.take((3, 5), lm.float32, 60)
+    first.shape = (5, 3)
+    first.flags.writeable = False
+    where = first.ctypes.data
+    del first
+    second = pool.take((3, 5), lm.float32, 60)
+    assert (second.shape, second.flags.writeable, second.ctypes.data) == ((3, 5), True, where)
+    exported = memoryview(second)
+    del second
+    third = pool.take((3, 5), lm.float32, 60)
+    assert third.ctypes.data != where
+    del exported
+    assert pool.take((3, 5), lm.float32, 60).ctypes.data == where
 
 
 def test_a_dim_that_nothing_uses_needs_no_value() -> None:

@@ -20,7 +20,7 @@ from luminal.backends.cpu.prologue import derive
 from luminal.backends.cpu.target import CpuTarget
 from luminal.dtypes import uint8
 from luminal.forks import cached_property
-from luminal.hlir.memory import HOST, Array, address, aligned_empty
+from luminal.hlir.memory import HOST, Array, aligned_empty
 from luminal.hlir.poison import poison
 from luminal.hlir.state import exchange, spare_on
 from luminal.kernel import tile_text
@@ -111,7 +111,7 @@ class CpuRunner:
         key = (tuple(inputs), tuple(outputs))
         if key not in self._frames:
             table = Table.of(self.program, self.placements.plan, inputs, outputs)
-            self._frames[key] = Frame(self.program, self.rows, table)
+            self._frames[key] = Frame(self.program, self.rows, table, len(inputs))
         return self._frames[key]
 
     def saving(self, values: Sequence[int], dims: Mapping[str, int]) -> float:
@@ -149,8 +149,10 @@ class BoundCpu:
         self._dims = dims
         self._values = values
         self._frame = frame
-        self._saving = 0.0
+        self._shares = self._wakes = False  # is a team worth it, also one that sleeps?
         self._placement: Placement | None = None
+        self._swaps = runner.program.swaps
+        self._point = team.native().point
         self._enter: Callable[[int], Any] = team.entry()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -161,10 +163,16 @@ class BoundCpu:
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
         """As `run`, with the addresses of the arrays, and the outputs' bytes."""
-        self._point(inputs, outputs)
+        self._prepare()
+        table, slots = self._frame.table, self._frame.slots
+        for entry, k in table.inputs:
+            slots[entry] = inputs[k]
+        for entry, k in table.outputs:
+            slots[entry] = outputs[k]
         self._enter(self._frame.record_address)
-        self._exchange()
-        for source, copy in self._frame.table.copies:
+        for state in self._swaps:
+            exchange(state, HOST)
+        for source, copy in table.copies:
             ctypes.memmove(outputs[copy], outputs[source], sizes[copy])
 
     def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
@@ -192,55 +200,51 @@ class BoundCpu:
         return Report(self._dims, runner.sites.report(self._values), runner.prologue.report())
 
     def _point_to(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        self._point([address(array) for array in inputs], [address(array) for array in outputs])
+        """Makes the record and the table ready for a run with these arrays."""
+        self._prepare()
+        self._point(self._frame.record_address, [*inputs, *outputs])
         if self._runner.poisons:
             poison(outputs)
 
-    def _point(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        """Makes the record and the table ready for a run with arrays at these addresses."""
+    def _prepare(self) -> None:
+        """Brings all up to date that does not depend on a run's arrays."""
         runner, frame = self._runner, self._frame
-        table, slots = frame.table, frame.slots
-        if frame.values is not self._values:
-            frame.fill(self._values, self._dims)
         if runner.prologue.refresh() != frame.weights_stamp:
             frame.take_weights(runner.prologue)
-        if self._placement is None:
-            self._placement = runner.placements.at(self._values)
-            self._saving = runner.saving(self._values, self._dims)
-        wakes = self._saving >= TEAM_GAIN
-        threads = team.team_size_default() if wakes or self._saving >= AWAKE_GAIN else 1
-        memory = (threads, wakes, frame.scratch_stride, self._placement, runner.memory_stamp)
-        if frame.memory != memory:
-            self._take_memory(self._placement, threads, wakes)
-        for entry, k in table.inputs:
-            slots[entry] = inputs[k]
-        for entry, k in table.outputs:
-            slots[entry] = outputs[k]
-        for entry, state in table.states:
+        threads = team.team_size_default() if self._shares else 1
+        current = frame.values is self._values and frame.threads == threads
+        if not current or frame.memory_stamp != runner.memory_stamp:
+            self._take_frame()
+        slots = frame.slots
+        for entry, state in frame.table.states:
             slots[entry] = state.on(HOST).address
-        for entry, state in table.following:
+        for entry, state in frame.table.following:
             slots[entry] = spare_on(state, HOST).address
         if runner.poisons:
-            following = [spare_on(state, HOST).array for _, state in table.following]
+            following = [spare_on(state, HOST).array for _, state in frame.table.following]
             poison([runner.arena, runner.scratch, *frame.hidden.values(), *following])
+
+    def _take_frame(self) -> None:
+        """Fills the frame with the numbers of these dims, and points it to arena and scratch."""
+        runner, frame = self._runner, self._frame
+        if frame.values is not self._values:
+            frame.fill(self._values, self._dims)
+        if self._placement is None:
+            self._placement = runner.placements.at(self._values)
+            saving = runner.saving(self._values, self._dims)
+            self._wakes = saving >= TEAM_GAIN
+            self._shares = self._wakes or saving >= AWAKE_GAIN
+        threads, stride = team.team_size_default() if self._shares else 1, frame.scratch_stride
+        runner.reserve(self._placement.arena_bytes, threads * stride + CACHE_LINES)
+        frame.take_memory(self._placement, threads, self._wakes, runner.arena, runner.scratch)
+        frame.memory_stamp = runner.memory_stamp
 
     def _finish(self, outputs: Sequence[Array]) -> None:
         """What a run leaves to do: States change buffers, an output given twice is copied."""
-        self._exchange()
+        for state in self._swaps:
+            exchange(state, HOST)
         for source, copy in self._frame.table.copies:
             outputs[copy][...] = outputs[source]
-
-    def _exchange(self) -> None:
-        for state in self._runner.program.swaps:
-            exchange(state, HOST)
-
-    def _take_memory(self, placement: Placement, threads: int, wakes: bool) -> None:
-        """Reserves arena and scratch, and points the frame to them."""
-        runner, frame = self._runner, self._frame
-        stride = frame.scratch_stride
-        runner.reserve(placement.arena_bytes, threads * stride + CACHE_LINES)
-        frame.take_memory(placement, threads, wakes, runner.arena, runner.scratch)
-        frame.memory = (threads, wakes, stride, placement, runner.memory_stamp)
 
 
 class BoundPython(BoundCpu):

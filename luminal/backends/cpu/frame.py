@@ -23,29 +23,31 @@ class Frame:
     """Rows, table of addresses and run record for runs with the same arrays in the same order.
 
     `values` are the quantities that the rows hold now. What does not change with the dims, as the
-    addresses of weights, stays from run to run.
+    addresses of weights, stays from run to run. A run takes `inputs` arrays, then gives others.
     """
 
-    def __init__(self, program: Program, rows: LaunchRows, table: Table) -> None:
+    def __init__(self, program: Program, rows: LaunchRows, table: Table, inputs: int) -> None:
         self._program = program
         self._source = rows
         self.table = table
         self.values: Sequence[int] | None = None
-        self.rows = rows.make()
+        self.rows = filled = rows.make()
         self._addresses = np.zeros(len(program.table), np.uint64)
         self.slots = memoryview(self._addresses)  # type: ignore[arg-type]
         self.hidden: dict[int, Array] = {}  # outputs that nobody takes, by buffer
+        pairs = [*table.inputs, *((entry, inputs + k) for entry, k in table.outputs)]
+        self._places = np.array(pairs, np.int64).reshape(-1, 2)
         self._record = team.run_record(
-            self.rows.launches, self.rows.slot_refs, self._addresses, max_threads=1
+            filled.launches, filled.slot_refs, self._addresses, 1, places=self._places
         )
         self.record_address: int = self._record.ctypes.data
         self.weights_stamp = -1
         self.scratch_stride = 0
-        self.memory: object = None  # what the addresses of arena and scratch were made for
+        self.threads, self.memory_stamp = 0, -1  # what `take_memory` was told of; 0: nothing yet
 
     def fill(self, values: Sequence[int], dims: Mapping[str, int]) -> None:
         """Writes the numbers of these dims, and makes room for outputs that nobody takes."""
-        self.values = None
+        self.values, self.threads = None, 0
         self._source.fill(self.rows, values)
         self.scratch_stride = self._source.scratch_stride(values)
         if config.get("LUMINAL_VERIFY"):
@@ -74,6 +76,7 @@ class Frame:
         self._record["scratch_stride"] = self.scratch_stride
         self._record["max_threads"] = threads
         self._record["wakes"] = wakes
+        self.threads = threads
 
     def timed_record(self, nanoseconds: NDArray[np.int64]) -> NDArray[Any]:
         """The run record with a place for the time of every row."""

@@ -46,6 +46,8 @@ RUN = np.dtype(
         ("max_threads", "i8"),
         ("times", "u8"),  # address of nanoseconds by launch (i64), or 0: a run without a profile
         ("wakes", "i8"),  # 0: only workers that are awake join
+        ("places", "u8"),  # address of (entry of the table, number of an array) for `point`
+        ("n_places", "i8"),
     ]
 )
 """What the native entry takes: one run of one program."""

@@ -29,7 +29,8 @@ from __future__ import annotations
 WALK_IR = """
 %Launch = type { i32, i32, ptr, i64, i64, i64, ptr, i64 }
 %SlotRef = type { i64, i64, i64, i64, i64, i64 }
-%Run = type { ptr, i64, ptr, ptr, ptr, i64, i64, ptr, i64 }
+%Run = type { ptr, i64, ptr, ptr, ptr, i64, i64, ptr, i64, ptr, i64 }
+%Place = type { i64, i64 }
 %Time = type { i64, i64 }
 
 declare i32 @clock_gettime(i32, ptr)

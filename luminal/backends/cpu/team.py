@@ -4,34 +4,64 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from luminal import config, forks
 from luminal.backends.cpu import compiler, target
-from luminal.backends.cpu.launch_ir import KERNEL, LOOP_BEGIN, LOOP_END, MAX_LOOP_DEPTH, RUN
+from luminal.backends.cpu.launch_ir import (
+    KERNEL,
+    LAUNCH,
+    LOOP_BEGIN,
+    LOOP_END,
+    MAX_LOOP_DEPTH,
+    RUN,
+)
 from luminal.backends.cpu.linker import LoadedCode
+from luminal.backends.cpu.team_entry import ENTER, POINT, builtin
 from luminal.backends.cpu.team_ir import MAX_WORKERS, team_ir
 from luminal.errors import CompileError, VerifyError
+from luminal.hlir.memory import Array
 
 Records = NDArray[Any]
 """A structured array of LAUNCH, SLOT_REF or RUN."""
 
-INIT, ENTRY = "luminal_team_init", "luminal_run"
+NO_PLACES = np.zeros((0, 2), np.int64)
 
-_entry: Callable[[int], int] | None = None
-_code: LoadedCode | None = None  # referenced for ever: workers sleep in it
+INIT = "luminal_team_init"
+
+FRESH = 0.01
+"""Seconds for which the CPUs that a process may use are not asked for again: that takes 2 us."""
+
+
+class Native(NamedTuple):
+    """What Python calls of the team's code, which is never unloaded: workers sleep in it."""
+
+    enter: Callable[[int], int]
+    point: Callable[[int, Sequence[Array]], int]
+    code: LoadedCode
+
+
+_native: Native | None = None
 _lock = forks.rlock()
+_size = (0.0, -1, 0)  # until when, with which flags, how many
 
 
 def team_size_default() -> int:
     """The most threads a run may use: LUMINAL_THREADS, else the CPUs this process may use."""
-    threads = config.get("LUMINAL_THREADS")
-    wanted = len(os.sched_getaffinity(0)) if threads is None else threads
-    return min(wanted, MAX_WORKERS + 1)
+    global _size
+    until, changes, size = _size
+    now = monotonic()
+    if now >= until or changes != config.changes:
+        changes, threads = config.changes, config.get("LUMINAL_THREADS")
+        wanted = len(os.sched_getaffinity(0)) if threads is None else threads
+        size = min(wanted, MAX_WORKERS + 1)
+        _size = (now + FRESH, changes, size)
+    return size
 
 
 def entry() -> Callable[[int], int]:
@@ -39,17 +69,37 @@ def entry() -> Callable[[int], int]:
 
     Raises CompileError where the operating system lacks what the team needs.
     """
-    global _entry, _code
-    if _entry is None:
+    return native().enter
+
+
+def native() -> Native:
+    """The team's code, loaded at first use. Raises CompileError as `entry` does."""
+    global _native
+    if _native is None:
         with _lock:
-            if _entry is None:
-                # Plain x86-64: one object serves every target, and it has no vectors to gain.
-                plain = target.cap(target.detect(), "baseline")
-                _code = compiler.build(team_ir(), plain, (INIT, ENTRY))
-                _initialize(_code.symbols[INIT])
-                prototype = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-                _entry = prototype(_code.symbols[ENTRY])
-    return _entry
+            if _native is None:
+                _native = _loaded()
+    return _native
+
+
+def _loaded() -> Native:
+    # Plain x86-64: one object serves every target, and it has no vectors to gain.
+    plain = target.cap(target.detect(), "baseline")
+    code = compiler.build(team_ir(), plain, (INIT, ENTER, POINT))
+    _initialize(code.symbols[INIT])
+    enter, point = (builtin(name, code.symbols[name]) for name in (ENTER, POINT))
+    _try(point)
+    return Native(enter, point, code)
+
+
+def _try(point: Callable[[int, Sequence[Array]], int]) -> None:
+    """Raises CompileError where arrays are not laid out as `point` takes them to be."""
+    none, table = np.zeros(0, LAUNCH), np.zeros(2, np.uint64)
+    record = run_record(none, none, table, 1, places=np.array([[1, 0]]))
+    array = np.arange(8)[3:]
+    point(record.ctypes.data, [array])
+    if table.tolist() != [0, array.ctypes.data]:
+        raise CompileError("cpu backend: arrays of this NumPy are not laid out as those of 1 and 2")
 
 
 def execute(record: int) -> int:
@@ -69,11 +119,13 @@ def run_record(
     scratch_stride: int = 0,
     times: int = 0,
     wakes: bool = True,
+    places: NDArray[np.int64] = NO_PLACES,
 ) -> Records:
     """A RUN record (shape (1,)) over these arrays, which the caller keeps alive.
 
     `scratch` is an address with `scratch_stride` bytes for each of `max_threads` members, `times`
-    one of an i64 for each launch. `wakes`: also workers that sleep join.
+    one of an i64 for each launch. `wakes`: also workers that sleep join. `places`: an (entry of the
+    table, number of an array) for each array that `point` is to write there.
     """
     return np.array(
         [
@@ -87,6 +139,8 @@ def run_record(
                 max_threads,
                 times,
                 wakes,
+                places.ctypes.data,
+                len(places),
             )
         ],
         dtype=RUN,

@@ -14,7 +14,7 @@ entry:
 
 ; Run a program; return how many threads ran it. Another mode set on the calling thread (by a
 ; library that flushes subnormals, say) is put aside, so that every member computes alike.
-define i64 @luminal_run(ptr %run) {
+define internal i64 @luminal_run(ptr %run) {
 entry:
   %mode = alloca i32, align 4
   call void @llvm.x86.sse.stmxcsr(ptr %mode)

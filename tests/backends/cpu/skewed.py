@@ -44,7 +44,7 @@ def both(members: int) -> tuple[Skew, Skew]:
 def skewed(skew: Skew) -> Iterator[None]:
     """Runs of dims that are bound inside the block, and prologues, are walked skewed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(team, "_entry", entry(skew))
+        patch.setattr(team, "entry", lambda: entry(skew))
         yield
 
 
