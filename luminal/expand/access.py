@@ -15,10 +15,17 @@ from luminal.dtypes import DType, int64
 from luminal.expand.casts import from_memory, held_dtype, neighbours, to_memory, word_of
 from luminal.expand.fold import constant, uniform
 from luminal.expand.index import without_constant
-from luminal.expand.ir import Operand, Type, memory_dtype
+from luminal.expand.ir import CONDITION, Operand, Type, memory_dtype
 from luminal.expand.lanes import Lanes
 from luminal.expand.pointwise import POINTWISE
-from luminal.expand.shuffled import backwards, strided, transposable, transposed
+from luminal.expand.shuffled import (
+    backwards,
+    stored_turned,
+    strided,
+    transposable,
+    transposed,
+    turnable,
+)
 from luminal.expand.tiles import Elements, Position, Tiles
 from luminal.kernel.loops import SHORT_STEP
 from luminal.kernel.neighbours import word_offset
@@ -194,6 +201,11 @@ def _store(tiles: Tiles, statement: Store, elements: Elements) -> None:
     # added is added at each of them.
     axes = tuple(axis for axis in tiles.active if statement.add or axis in used)
     alone = tiles.is_first(axes)
+    across = turnable(tiles, statement, axes)
+    if across is not None:
+        where = _place(tiles, statement, (), {}, alone).mask or constant(CONDITION, True)
+        tiles.b.where(where, lambda: _store_turned(tiles, statement, elements, axes, across))
+        return
     wide = tiles.wide_axis(axes)
     # Integers that differ from lane to lane may lead two of them to one address.
     by_lane = wide is not None and any(wide in tile.axes for _, tile in statement.indices)
@@ -210,6 +222,21 @@ def _store(tiles: Tiles, statement: Store, elements: Elements) -> None:
         else:
             at = place.address(tiles) if step is ONE else place.addresses(tiles)
             _write(tiles, statement, at, lanes.spread(value), place.mask)
+
+
+def _store_turned(
+    tiles: Tiles, statement: Store, elements: Elements, axes: Sequence[Symbol], across: Symbol
+) -> None:
+    b, value, lanes = tiles.b, statement.value, tiles.lanes(axes)
+
+    def element(position: Position) -> Operand:
+        own = elements[tuple(position[axis] for axis in value.axes)]
+        return b.spread(to_memory(b, value.dtype, own), lanes)
+
+    def write(offset: Expression, distance: int, column: Operand) -> None:
+        _write(tiles, statement, tiles.index.place(offset, distance), column, None)
+
+    stored_turned(tiles, statement, axes, across, element, write)
 
 
 def _lie_apart(statement: Store, innermost: bool, step: Expression | None) -> bool:

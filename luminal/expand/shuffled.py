@@ -1,4 +1,4 @@
-"""Loads whose elements lie otherwise than in the order of lanes: whole vectors, shuffled.
+"""Accesses whose elements lie otherwise than in the order of lanes: whole vectors, shuffled.
 
 Lanes that walk backwards are turned round. Of lanes a few elements apart the blocks that they lie
 in are read. A tile that lies along one axis and is used along another is transposed.
@@ -6,14 +6,14 @@ in are read. A tile that lies along one axis and is used along another is transp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from luminal.expand.builder import Builder
 from luminal.expand.fold import constant
 from luminal.expand.ir import CONDITION, Operand
-from luminal.expand.tiles import Elements, Tiles
+from luminal.expand.tiles import Elements, Position, Tiles
 from luminal.kernel.loops import SHORT_STEP
-from luminal.kernel.tile_ir import Load
+from luminal.kernel.tile_ir import Load, Store
 from luminal.shape.expression import ONE, Expression, Symbol
 
 BLOCK = 16  # bytes: registers are made of such, within which shuffles cost least
@@ -46,26 +46,34 @@ def strided(b: Builder, read: Read, mask: Operand | None, count: int, step: int)
     return found
 
 
-def transposable(tiles: Tiles, statement: Load, axes: Sequence[Symbol]) -> Symbol | None:
-    """An axis with as many pieces as there are lanes, along which memory is contiguous while it
-    jumps from lane to lane: the tile is loaded along it and transposed.
+def _across(tiles: Tiles, statement: Load | Store, axes: Sequence[Symbol]) -> Iterator[Symbol]:
+    """The axes with pieces of single elements, along which memory is contiguous while it jumps from
+    lane to lane.
     """
-    offset = statement.offset
-    wide = tiles.wide_axis(axes)
-    if wide is None or wide in tiles.live or not statement.guard.symbols().isdisjoint(axes):
-        return None
-    if any(tile.axes for _, tile in statement.indices):
-        return None
-    pieces, jumps = tiles.pieces[wide], offset.coefficient(wide)
-    if pieces.number > 1 or jumps is None:
-        return None
-    if jumps.is_const and abs(jumps.value) <= SHORT_STEP:
-        return None
+    offset, wide = statement.offset, tiles.wide_axis(axes)
+    if wide is None or any(tile.axes for _, tile in statement.indices):
+        return
+    if not tiles.live.keys().isdisjoint(axes) or not statement.guard.symbols().isdisjoint(axes):
+        return
+    jumps = offset.coefficient(wide)
+    if jumps is None or (jumps.is_const and abs(jumps.value) <= SHORT_STEP):
+        return
     for axis in axes:
-        other = tiles.pieces[axis]
-        if (other.number, other.width) == (pieces.width, 1) and offset.coefficient(axis) is ONE:
-            return axis
-    return None
+        if tiles.pieces[axis].step == 1 and offset.coefficient(axis) is ONE:
+            yield axis
+
+
+def transposable(tiles: Tiles, statement: Load, axes: Sequence[Symbol]) -> Symbol | None:
+    """Such an axis with as many pieces as there are lanes, all in one vector: the tile is loaded
+    along it and transposed.
+    """
+    wide = tiles.wide_axis(axes)
+    if wide is None or tiles.pieces[wide].number > 1:
+        return None
+    width = tiles.pieces[wide].width
+    return next(
+        (a for a in _across(tiles, statement, axes) if tiles.pieces[a].number == width), None
+    )
 
 
 def transposed(
@@ -89,6 +97,40 @@ def transposed(
         for k, value in enumerate(turned(tiles.b, rows)):
             elements[tuple({**position, across: k}[axis] for axis in axes)] = value
     return elements
+
+
+def turnable(tiles: Tiles, statement: Store, axes: Sequence[Symbol]) -> Symbol | None:
+    """Such an axis with several pieces: the tile is stored along it, a block of lanes at a time."""
+    if statement.add:
+        return None
+    return next((a for a in _across(tiles, statement, axes) if tiles.pieces[a].number > 1), None)
+
+
+def stored_turned(
+    tiles: Tiles,
+    statement: Store,
+    axes: Sequence[Symbol],
+    across: Symbol,
+    element: Callable[[Position], Operand],
+    write: Callable[[Expression, int, Operand], None],
+) -> None:
+    """The tile of such a store, in squares of a block. Where the last one is not full it begins
+    early, and what it shares with the one before is stored twice.
+    """
+    wide = tiles.wide_axis(axes)
+    assert wide is not None
+    lanes, number = tiles.pieces[wide].width, tiles.pieces[across].number
+    most = max(2, BLOCK // statement.value.dtype.size)
+    size = 1 << (min(most, number, lanes).bit_length() - 1)
+    for _, position in tiles.positions([axis for axis in axes if axis is not across]):
+        for start in (*range(0, number - size, size), number - size):
+            there = {**position, across: start}
+            rows = [element({**there, across: start + k}) for k in range(size)]
+            for k, columns in enumerate(_zipped(tiles.b, rows, 1, size)):
+                for first in range(0, lanes, size):
+                    column = tiles.b.shuffle(columns, columns, range(first, first + size))
+                    offset = statement.offset.substitute({wide: wide + (first + k)})
+                    write(*tiles.reach(offset, there), column)
 
 
 def turned(b: Builder, rows: list[Operand]) -> list[Operand]:

@@ -269,11 +269,15 @@ class _Count:
         return count if statement.guard is TRUE else count * core.masked
 
     def is_turned(self, statement: Load | Store, tile: Tile, strides: Mapping[str, int]) -> bool:
-        """Is a square of vectors loaded along another axis and transposed in registers?"""
-        if not isinstance(statement, Load) or statement.guard is not TRUE or statement.indices:
+        """Is a square of vectors loaded along another axis and transposed in registers, or are
+        parts of vectors stored so?
+        """
+        if statement.guard is not TRUE or statement.indices:
             return False
         size = tile.dtype.size
         across = [self.unroll[a] for a in tile.axes if strides.get(a.name) == size]
+        if isinstance(statement, Store):
+            return not statement.add and any(n > 1 for n in across)
         wide = [(self.vector[a], 1) for a in tile.axes if self.vector[a] > 1]
         return [(n, 1) for n in across] == wide
 

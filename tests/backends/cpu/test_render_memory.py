@@ -148,3 +148,19 @@ def test_sorted_columns(n: int, dtype: str) -> None:
     order = np.argsort(x, axis=0, kind="stable")
     np.testing.assert_array_equal(out["o"], order)
     np.testing.assert_array_equal(out["v"], np.take_along_axis(x, order, 0))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "u8", "bf16", "bool", "f64"])
+@pytest.mark.parametrize("rows", [2, 3, 6, 14, 16])
+def test_stores_across_the_lanes(rows: int, dtype: str) -> None:
+    """Tiles of rows, whose lanes lie a column apart in the result; ragged ends of both axes."""
+    n, d = 3 * rows + 1, 40
+    k = TileBuilder()
+    k.buffer("x", n * d, dtype=dtype)
+    k.buffer("y", d * n, "out", dtype)
+    with k.loop("i", n, unroll=rows) as i, k.loop("j", d, unroll=2, vector=16) as j:
+        k.store("y", j.axis * n + i.axis, k.load("x", i.axis * d + j.axis))
+    real = k.buffers[0].dtype.numpy
+    x = rng().integers(0, 2 if dtype == "bool" else 200, (n, d)).astype(real)
+    out = run_all(k.kernel(), {"x": x, "y": np.zeros((d, n), real)})
+    np.testing.assert_array_equal(out["y"].astype(np.float64), x.T.astype(np.float64))
