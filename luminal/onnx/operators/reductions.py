@@ -63,11 +63,10 @@ def _enter(name: str, function: Reduction) -> None:
     @operator(name)
     def record(call: Call, x: Tensor, axes: Any = None) -> Tensor:
         found = call.ints(1, "axes")
-        if found == [] or (found is None and call.attribute("noop_with_empty_axes", 0)):
-            if call.attribute("noop_with_empty_axes", 0):
-                return function(x, (), True).cast(x.dtype)
-            found = None
-        places = tuple(range(x.ndim)) if found is None else tuple(k % x.ndim for k in found)
+        none_for_none = call.attribute("noop_with_empty_axes", 0)  # also said where there are axes
+        if not found and none_for_none:
+            return function(x, (), True).cast(x.dtype)
+        places = tuple(k % x.ndim for k in found) if found else tuple(range(x.ndim))
         keep = bool(call.attribute("keepdims", 1))
         if name in ("ReduceMax", "ReduceMin") and any(x.extents[k] == 0 for k in places):
             kept = [1 if k in places else n for k, n in enumerate(x.extents)]

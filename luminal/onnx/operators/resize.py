@@ -35,8 +35,8 @@ def resize(call: Call, x: Tensor, *given: Array | None) -> Any:
     axes = [k % x.ndim for k in axes]
     kept = scales is None or not scales.size
     whole = axes == list(range(x.ndim))
-    mode = _mode_of_library(call, x, transform, sized=kept)
     given_scales = [] if kept or scales is None else scales.reshape(-1).tolist()
+    mode = _mode_of_library(call, x, transform, given_scales)
     if kept and sizes is not None and mode:
         whole = whole and extents_of(sizes)[:2] == [*x.shape[:2]]
     if whole and mode and (kept or given_scales[:2] == [1.0, 1.0]):
@@ -64,8 +64,8 @@ def resize(call: Call, x: Tensor, *given: Array | None) -> Any:
     return _back(work, x)
 
 
-def _mode_of_library(call: Call, x: Tensor, transform: str, *, sized: bool) -> str | None:
-    """What `interpolate` calls the same mapping; None where it has none."""
+def _mode_of_library(call: Call, x: Tensor, transform: str, factors: Sequence[float]) -> str | None:
+    """What `interpolate` calls the same mapping; None where it has none. No factors: sizes."""
     mode = call.attribute("mode", "nearest")
     rank = x.ndim - 2
     plain = not (call.attribute("antialias", 0) or call.attribute("exclude_outside", 0))
@@ -73,8 +73,8 @@ def _mode_of_library(call: Call, x: Tensor, transform: str, *, sized: bool) -> s
     if rank not in (1, 2, 3) or not (plain and stretched):
         return None
     if mode == "nearest":
-        lower = call.version < 11 or call.attribute("nearest_mode") == "floor"
-        return "nearest" if transform == "asymmetric" and lower and not sized else None
+        lower = factors and all(_rounding(call, factor) == "floor" for factor in factors)
+        return "nearest" if transform == "asymmetric" and lower else None
     if transform != "half_pixel" or not x.dtype.is_float:
         return None
     if mode == "linear":
@@ -178,10 +178,7 @@ def _interpolated(
     assert isinstance(n, int)
     mode = call.attribute("mode", "nearest")
     if mode == "nearest":
-        how = nearest or (
-            "floor" if call.version < 11 else call.attribute("nearest_mode", "round_prefer_floor")
-        )
-        rounded = _ROUNDINGS[how](at)
+        rounded = _ROUNDINGS[nearest or _rounding(call, factor)](at)
         taps = np.clip(rounded, 0, n - 1).astype(np.int64)
         return x.take(call.graph.constant(taps), axis)
     shrink = min(factor, 1.0) if call.attribute("antialias", 0) else 1.0
@@ -200,6 +197,14 @@ def _interpolated(
         weights = np.where((places < 0) | (places >= n), 0, weights)
     weights = weights / weights.sum(1, keepdims=True)
     return _weighted(call, x, axis, np.clip(places, 0, n - 1), weights)
+
+
+def _rounding(call: Call, factor: float) -> str:
+    """Which neighbour is nearest. Version 10 had no word for it: up where a dim shrinks."""
+    if call.version < 11:
+        return "ceil" if factor < 1 else "floor"
+    found: str = call.attribute("nearest_mode", "round_prefer_floor")
+    return found
 
 
 def _weighted(
