@@ -19,7 +19,7 @@ from bench.pair import in_pairs
 from bench.row import Row, Rows, duration
 from luminal import config
 from luminal.loaders.fields import Fields
-from luminal.models.architectures import ARCHITECTURES
+from luminal.models.architectures import architecture_of
 from luminal.models.decoder import Decoder
 from luminal.models.decoder_config import DecoderConfig
 
@@ -73,7 +73,10 @@ def rows() -> Rows:
 def settings(name: str) -> DecoderConfig:
     """The configuration of a thin model."""
     architecture, options = MODELS[name]
-    return ARCHITECTURES[architecture].config(Fields(SIZES | options, Path("config.json")))
+    path = Path("config.json")
+    return architecture_of({"architectures": [architecture]}, path).config(
+        Fields(SIZES | options, path)
+    )
 
 
 def dense(sparse: DecoderConfig) -> DecoderConfig:

@@ -2,9 +2,9 @@
 
 import importlib
 from math import e, inf, nan, pi
+from typing import TYPE_CHECKING
 
-from luminal import array_api, linalg, random, special
-from luminal.array_api import bitwise_invert, cumulative_prod, cumulative_sum
+from luminal import late, linalg, random, special
 from luminal.autograd.checkpoint import checkpoint
 from luminal.autograd.transforms import (
     custom_vjp,
@@ -84,9 +84,7 @@ from luminal.frontend.unary import cast as astype
 from luminal.hlir.state import Parameter, State
 from luminal.jit import jit
 from luminal.loaders.state_dict import load
-from luminal.loaders.write_gguf import save_gguf
 from luminal.loaders.write_safetensors import save_safetensors as save
-from luminal.nn.quantization import quantize
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode, SearchOptions, TimeBudget
 from luminal.seeded import (
@@ -100,6 +98,12 @@ from luminal.seeded import (
 )
 from luminal.session import Graph, compile, compile_count, default_graph, execute, recording, reset
 from luminal.shape.expression import Expression
+
+if TYPE_CHECKING:
+    from luminal import array_api
+    from luminal.array_api import bitwise_invert, cumulative_prod, cumulative_sum
+    from luminal.loaders.write_gguf import save_gguf
+    from luminal.nn.quantization import quantize
 
 GraphTensor = Tensor
 newaxis = None
@@ -255,11 +259,25 @@ __all__ = [
 __all__ += functions.__all__
 
 
+_LATE = {
+    "array_api": "luminal.array_api",
+    "bitwise_invert": "luminal.array_api:bitwise_invert",
+    "cumulative_prod": "luminal.array_api:cumulative_prod",
+    "cumulative_sum": "luminal.array_api:cumulative_sum",
+    "luminal_backend": "luminal.torch_backend:luminal_backend",  # for `torch.compile`
+    "models": "luminal.models",
+    "nn": "luminal.nn",
+    "optim": "luminal.optim",
+    "pt2": "luminal.pt2",
+    "quantize": "luminal.nn.quantization:quantize",
+    "save_gguf": "luminal.loaders.write_gguf:save_gguf",
+    "training": "luminal.training",
+}
+
+
 def __getattr__(name: str) -> object:
-    if name in ("nn", "optim", "training", "models", "pt2"):  # late: they bring much with them
-        return importlib.import_module(f"luminal.{name}")
-    if name == "luminal_backend":  # for `torch.compile`; it imports torch
-        return importlib.import_module("luminal.torch_backend").luminal_backend
+    if name in _LATE:
+        return late.found(_LATE[name])
     if name in foreign.DTYPES:
         return foreign.DTYPES[name]
     raise foreign.absent("luminal", name, lambda known: False)

@@ -12,7 +12,6 @@ from luminal import config, garbage, tracing
 from luminal.autograd import transforms
 from luminal.backends import registry
 from luminal.backends.backend import Backend, Interpreter
-from luminal.backends.reference.device import OpTrace, ReferenceRunner
 from luminal.device_choice import chosen_device
 from luminal.dim_choices import DimChoice, DimChoices, narrowed_to
 from luminal.errors import CompileError, DimError, GraphError, InputError
@@ -115,6 +114,8 @@ class Graph(Recorder):
 
     def execute_debug(self, dims: Mapping[str, int] | None = None) -> Results:
         """Runs with the reference backend, no compile needed, and prints a row for every op."""
+        from luminal.backends.reference.device import OpTrace, ReferenceRunner
+
         graph, ops = self.graph(), OpTrace()
         runner = ReferenceRunner(graph, ops)
         results = Executable(graph, [Variant({}, runner)], self.values)(dims=dims)

@@ -11,12 +11,7 @@ from luminal.errors import InputError, LoadError
 from luminal.loaders import hub
 from luminal.loaders.fields import Fields, naming
 from luminal.loaders.ggml.named_blocks import METHOD, with_blocks
-from luminal.loaders.gguf import read_gguf, read_split_gguf
-from luminal.loaders.gguf_models.config import architecture_of, config_of, heads_of
-from luminal.loaders.gguf_models.weights import hugging_face_tensors
-from luminal.loaders.gguf_tokenizer import gguf_tokenizer
 from luminal.loaders.json_file import MAX_BYTES, read_json
-from luminal.loaders.llama2c import read_llama2c, read_llama2c_tokenizer
 from luminal.loaders.mapped import Array, given_path, is_there, open_file
 from luminal.loaders.read_ahead import read_ahead
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
@@ -79,24 +74,36 @@ def _read(path: Path, tokenizer: str | Path | None, keep_quantized: bool) -> Che
         own, template = other or _own_tokenizer(path), folder_chat_template(path)
         return Checkpoint(config, tensors, own, path / "config.json", template)
     if path.suffix == ".gguf":
-        file = read_split_gguf(path)
-        architecture = architecture_of(file, path)
-        config = config_of(file, architecture, path)
-        heads = heads_of(file, architecture, path)
-        with naming(path):
-            tensors = hugging_face_tensors(file.tensors, architecture, heads, keep_quantized)
-        read_ahead(tensors.values())
-        own = other or (
-            gguf_tokenizer(file.metadata, path) if "tokenizer.ggml.model" in file.metadata else None
-        )
-        template = Fields(file.metadata, path).text("tokenizer.chat_template", "") or None
-        return Checkpoint(config, tensors, own, path, template)
+        return _read_gguf(path, other, keep_quantized)
     if path.suffix == ".bin":
+        from luminal.loaders.llama2c import read_llama2c
+
         return Checkpoint(*read_llama2c(path), other, path)
     raise LoadError(
         f"{path}: unknown kind of file; pass a folder with config.json and safetensors, "
         f"a .gguf, or a llama2.c .bin"
     )
+
+
+def _read_gguf(
+    path: Path, tokenizer: HuggingFaceTokenizer | None, keep_quantized: bool
+) -> Checkpoint:
+    from luminal.loaders.gguf import read_split_gguf  # late: a folder needs none of it
+    from luminal.loaders.gguf_models.config import architecture_of, config_of, heads_of
+    from luminal.loaders.gguf_models.weights import hugging_face_tensors
+    from luminal.loaders.gguf_tokenizer import gguf_tokenizer
+
+    file = read_split_gguf(path)
+    architecture = architecture_of(file, path)
+    config = config_of(file, architecture, path)
+    heads = heads_of(file, architecture, path)
+    with naming(path):
+        tensors = hugging_face_tensors(file.tensors, architecture, heads, keep_quantized)
+    read_ahead(tensors.values())
+    if tokenizer is None and "tokenizer.ggml.model" in file.metadata:
+        tokenizer = gguf_tokenizer(file.metadata, path)
+    template = Fields(file.metadata, path).text("tokenizer.chat_template", "") or None
+    return Checkpoint(config, tensors, tokenizer, path, template)
 
 
 def _check_ids(tokenizer: HuggingFaceTokenizer, count: int, source: str | Path) -> None:
@@ -124,8 +131,13 @@ def read_tokenizer(path: Path) -> HuggingFaceTokenizer:
     if path.suffix == ".json":
         return read_tokenizer_json(path)
     if path.suffix == ".bin":
+        from luminal.loaders.llama2c import read_llama2c_tokenizer
+
         return read_llama2c_tokenizer(path)
     if path.suffix == ".gguf":
+        from luminal.loaders.gguf import read_gguf
+        from luminal.loaders.gguf_tokenizer import gguf_tokenizer
+
         return gguf_tokenizer(read_gguf(path).metadata, path)
     raise LoadError(
         f"{path}: unknown kind of tokenizer; pass a tokenizer.json, a llama2.c .bin or a .gguf"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from luminal.errors import LoadError
-from luminal.loaders.gguf import read_gguf
 from luminal.loaders.mapped import Array, given_path, open_file
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 
@@ -33,5 +32,7 @@ def load(path: str | Path) -> dict[str, Array]:
             "safetensors.torch.save_file(torch.load(path), new_path)"
         )
     if begin == b"GGUF":
+        from luminal.loaders.gguf import read_gguf  # late, as in checkpoint.py
+
         return {name: tensor.array() for name, tensor in read_gguf(path).tensors.items()}
     return read_safetensors(path)

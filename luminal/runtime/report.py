@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from luminal.runtime import report_html, report_text
+from luminal.runtime import report_text
 from luminal.runtime.roofline import Bound, Peaks
 
 JSON_FORMAT = 1
@@ -165,6 +165,8 @@ class Report:
 
     def html(self, path: str | Path | None = None) -> str:
         """The report as one HTML page that needs nothing else; written to `path` if given."""
+        from luminal.runtime import report_html  # late: few reports are pages
+
         page = report_html.page(self)
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")

@@ -26,7 +26,8 @@ from luminal import models
 model = models.load(models.SHIPPED)
 print(model.generate("First", max_tokens=4))
 compiled = {"luminal.algebra", "luminal.select.fast", "luminal.compiler", "luminal.codegen.llvm"}
-print(sorted({*compiled, "egglog", "llvmlite", "torch"} & {*sys.modules}))
+others = {"luminal.array_api", "luminal.models.architectures.mamba", "luminal.models.families.clip"}
+print(sorted({*compiled, *others, "egglog", "llvmlite", "torch"} & {*sys.modules}))
 """
 
 

@@ -14,6 +14,7 @@ from luminal.models.architectures.settings import (
     refuse,
     windows_of,
 )
+from luminal.models.architectures.text_part import text_part
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 
 _GELU = "gelu_pytorch_tanh"
@@ -82,3 +83,6 @@ _NAMES = {
 GEMMA = Architecture(config)
 GEMMA2 = Architecture(config2, _NAMES)
 GEMMA3 = Architecture(config3, _NAMES)
+GEMMA3_TEXT = text_part(
+    GEMMA3, vocab_size=262208, num_attention_heads=8, num_key_value_heads=4, head_dim=256
+)

@@ -17,6 +17,7 @@ from luminal.models.architectures.settings import (
     rotary_of,
     windows_of,
 )
+from luminal.models.architectures.text_part import text_part
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig
 from luminal.models.gemma4_layer import Gemma4Attention, Gemma4Layer
 
@@ -122,3 +123,4 @@ GEMMA4 = Architecture(
         "model.per_layer_projection_": "model.layer_inputs.per_layer_projection_",
     },
 )
+GEMMA4_TEXT = text_part(GEMMA4)

@@ -9,6 +9,7 @@ from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import decoder, kinds_of, layer_count, rotary_of
+from luminal.models.architectures.text_part import text_part
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig
 from luminal.nn.attention import Temperature
 
@@ -82,3 +83,4 @@ LLAMA4 = Architecture(
     },
     adapted=_rows_first,
 )
+LLAMA4_TEXT = text_part(LLAMA4)

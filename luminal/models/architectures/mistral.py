@@ -16,6 +16,7 @@ from luminal.models.architectures.settings import (
     same_windows,
     windows_of,
 )
+from luminal.models.architectures.text_part import text_part
 from luminal.models.decoder_config import DecoderConfig
 from luminal.nn.attention import Temperature
 
@@ -56,3 +57,4 @@ def config_of_kinds(fields: Fields) -> DecoderConfig:
 
 MISTRAL = Architecture(config)
 MINISTRAL = Architecture(config_of_kinds)
+MISTRAL_TEXT = text_part(MISTRAL)

@@ -17,6 +17,7 @@ from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.qwen2 import shared_experts, sparse_layers
 from luminal.models.architectures.settings import decoder, kinds_of, layer_count, refuse, rotary_of
+from luminal.models.architectures.text_part import text_part
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 from luminal.nn import RotaryEmbedding
 from luminal.nn.delta_rule import GatedDeltaNet
@@ -120,3 +121,4 @@ QWEN3_NEXT = Architecture(
     further_layers=True,
     divided=_divided,
 )
+QWEN3_NEXT_TEXT = text_part(QWEN3_NEXT)

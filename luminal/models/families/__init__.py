@@ -6,53 +6,48 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from luminal import late
 from luminal.errors import InputError, LoadError, ShapeError
 from luminal.loaders.checkpoint import folder_config, folder_tensors
 from luminal.loaders.fields import Fields, naming
 from luminal.loaders.shown import shown
-from luminal.models.families.bert import BERT, DISTILBERT, ROBERTA
-from luminal.models.families.clip import CLIP
-from luminal.models.families.convolutional import CONVNEXT, MOBILENET_V1, MOBILENET_V2, RESNET
 from luminal.models.families.family import Family
-from luminal.models.families.modernbert import MODERNBERT
-from luminal.models.families.t5 import T5_FAMILY
-from luminal.models.families.vision import DINOV2, DINOV2_CLASSIFIER, VIT, VIT_CLASSIFIER
-from luminal.models.families.whisper import WHISPER
-from luminal.models.families.yolo import YOLO11, YOLOV8
 from luminal.nn import Module
 
-FAMILIES: Mapping[str, Family] = {
-    "BertForMaskedLM": BERT,
-    "BertModel": BERT,
-    "CLIPModel": CLIP,
-    "ConvNextForImageClassification": CONVNEXT,
-    "Dinov2ForImageClassification": DINOV2_CLASSIFIER,
-    "Dinov2Model": DINOV2,
-    "DistilBertForMaskedLM": DISTILBERT,
-    "DistilBertModel": DISTILBERT,
-    "MobileNetV1ForImageClassification": MOBILENET_V1,
-    "MobileNetV2ForImageClassification": MOBILENET_V2,
-    "ModernBertForMaskedLM": MODERNBERT,
-    "ModernBertModel": MODERNBERT,
-    "ResNetForImageClassification": RESNET,
-    "RobertaForMaskedLM": ROBERTA,
-    "RobertaModel": ROBERTA,
-    "T5ForConditionalGeneration": T5_FAMILY,
-    "ViTForImageClassification": VIT_CLASSIFIER,
-    "ViTModel": VIT,
-    "WhisperForConditionalGeneration": WHISPER,
-    "XLMRobertaForMaskedLM": ROBERTA,
-    "XLMRobertaModel": ROBERTA,
-    "YOLO11": YOLO11,
-    "YOLOv8": YOLOV8,
+FAMILIES: Mapping[str, str] = {
+    "BertForMaskedLM": "bert:BERT",
+    "BertModel": "bert:BERT",
+    "CLIPModel": "clip:CLIP",
+    "ConvNextForImageClassification": "convolutional:CONVNEXT",
+    "Dinov2ForImageClassification": "vision:DINOV2_CLASSIFIER",
+    "Dinov2Model": "vision:DINOV2",
+    "DistilBertForMaskedLM": "bert:DISTILBERT",
+    "DistilBertModel": "bert:DISTILBERT",
+    "MobileNetV1ForImageClassification": "convolutional:MOBILENET_V1",
+    "MobileNetV2ForImageClassification": "convolutional:MOBILENET_V2",
+    "ModernBertForMaskedLM": "modernbert:MODERNBERT",
+    "ModernBertModel": "modernbert:MODERNBERT",
+    "ResNetForImageClassification": "convolutional:RESNET",
+    "RobertaForMaskedLM": "bert:ROBERTA",
+    "RobertaModel": "bert:ROBERTA",
+    "T5ForConditionalGeneration": "t5:T5_FAMILY",
+    "ViTForImageClassification": "vision:VIT_CLASSIFIER",
+    "ViTModel": "vision:VIT",
+    "WhisperForConditionalGeneration": "whisper:WHISPER",
+    "XLMRobertaForMaskedLM": "bert:ROBERTA",
+    "XLMRobertaModel": "bert:ROBERTA",
+    "YOLO11": "yolo:YOLO11",
+    "YOLOv8": "yolo:YOLOV8",
 }
+"""Modules of this package and what is there: one is imported when a model of it is read."""
 
 
 def family_of(raw: Mapping[str, Any]) -> Family | None:
     """That of a `config.json`; None for one that is not here."""
     match raw.get("architectures"):
-        case [str(name)]:
-            return FAMILIES.get(name)
+        case [str(name)] if name in FAMILIES:
+            found: Family = late.found(f"{__name__}.{FAMILIES[name]}")
+            return found
     return None
 
 
