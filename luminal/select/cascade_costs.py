@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from luminal.algebra.frames import extent_of, upper
 from luminal.algebra.terms import Phase, Reduction, Term, axis_order
 from luminal.costs import Costs
+from luminal.hlir.ops import Value
 from luminal.kernel.cascade import Cascade
 from luminal.kernel.loops import estimate
 from luminal.kernel.source import source_of
+from luminal.select.bodies import is_weight
 from luminal.shape.expression import Symbol
 
 COPIED = 1 << 15  # elements of a weight, from which it is copied so that it lies as it is read
@@ -18,15 +20,16 @@ OWN = 4  # of the largest rows fill a unit's own cache
 LIGHTER = 4 / 3  # times as long may be what holds no value that leaves the caches
 
 
-def pay(cascades: Collection[Cascade], costs: Costs) -> bool:
+def pay(cascades: Collection[Cascade], costs: Costs, weights: Set[Value] = frozenset()) -> bool:
     """Do these, which share what they compute in a step, take less time as one kernel each than as
     kernels that store it? Where that leaves the last cache, about the time will do: several values
-    as large as all scores of an attention are not held then.
+    as large as all scores of an attention are not held then. `weights`: the arguments of a body
+    that are weights outside.
     """
-    return all(_saves(each, costs) for each in cascades) and _worth(cascades, costs)
+    return all(_saves(each, costs, weights) for each in cascades) and _worth(cascades, costs)
 
 
-def _saves(cascade: Cascade, costs: Costs) -> bool:
+def _saves(cascade: Cascade, costs: Costs, weights: Set[Value]) -> bool:
     """Is what it computes in a step longer than what is read and made for that?"""
     if cascade.sweeps == 1 and any(m.rate for m in cascade.members):
         return True
@@ -38,11 +41,20 @@ def _saves(cascade: Cascade, costs: Costs) -> bool:
     # A row of the block that is shorter than what is read and made for it saves little.
     if not lie or others > steps or steps * others * size > costs.cache_bytes:
         return False
-    # Where the last cache holds what would be stored, that is written and read there; so are the
-    # other factors, for each block, if a unit's own cache does not hold them.
     stored = sum(upper(r.axes) for r in cascade.inner) * size
-    far = steps * others * size > OWN * costs.row_bytes and stored < costs.cache_bytes
-    return not far or others <= (WRITTEN + 1) * len(cascade.inner) * costs.shares.lanes
+    lanes = len(cascade.inner) * costs.shares.lanes
+    if stored >= costs.cache_bytes or others <= (WRITTEN + 1) * lanes:
+        return True
+    # The last cache holds what would be stored: it is written and read there. So are the other
+    # factors, for each block, if a unit's own cache does not hold them; and weights, which products
+    # of their own have in panels, are read as they lie.
+    return steps * others * size <= OWN * costs.row_bytes and not _has_weights(cascade, weights)
+
+
+def _has_weights(cascade: Cascade, arguments: Set[Value]) -> bool:
+    factors = [x for r in cascade.inner if r.product for x in r.product.args]
+    sources = [source_of(x, lambda t: t.is_leaf) for x in factors]
+    return any(s is not None and is_weight(s.term, arguments) for s in sources)
 
 
 def _worth(cascades: Collection[Cascade], costs: Costs) -> bool:

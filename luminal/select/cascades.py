@@ -11,6 +11,7 @@ from luminal.costs import Costs
 from luminal.dtypes import float32, float64
 from luminal.forks import cached_property
 from luminal.hlir.monoid import MAXIMUM
+from luminal.hlir.ops import Value
 from luminal.kernel.cascade import Cascade, Refusal
 from luminal.program.kernel_graph import KernelGraph
 from luminal.select.cascade_costs import pay
@@ -47,10 +48,12 @@ def find(
     among: Set[Term] | None = None,
     wanted: Set[Term] = frozenset(),
     last: Set[Term] = frozenset(),
+    weights: Set[Value] = frozenset(),
 ) -> tuple[Pass, ...]:
     """The cascades whose results leave the pass only through a few pointwise values; those that
     begin `among` a set, if that is given. Contractions that are `wanted` stream where that does not
     seem to pay, too. What is computed of the `last` values is no part of a pass that gives them.
+    `weights`: the arguments of a body that are weights outside.
 
     What depends on the contractions per step is never stored: others that need it are passes
     too, which compute it anew (see `select.streams`). A pass is one kernel, so no other may stand
@@ -59,7 +62,7 @@ def find(
     firsts = [t for t in _firsts(order) if among is None or t in among]
     if not firsts:
         return ()
-    near = _Neighbours(order, forced, costs, wanted, last)
+    near = _Neighbours(order, forced, costs, wanted, last, weights)
     found = map(near.together, firsts)
     return tuple(p for passes in found if not isinstance(passes, Refusal) for p in passes)
 
@@ -92,9 +95,10 @@ class _Neighbours:
         costs: Costs,
         wanted: Set[Term],
         last: Set[Term],
+        weights: Set[Value],
     ) -> None:
         self.order = order
-        self.costs = costs
+        self.costs, self.weights = costs, weights
         self.wanted, self.last = wanted, last
         self.forced = forced
         self.users: dict[Term, list[Term]] = {term: [] for term in order}
@@ -119,7 +123,7 @@ class _Neighbours:
             return refusal
         cascades = [each.cascade for each in streams.found]
         wanted = any(not self.wanted.isdisjoint(cascade.inner) for cascade in cascades)
-        if not wanted and not pay(cascades, self.costs):
+        if not wanted and not pay(cascades, self.costs, self.weights):
             return Refusal(first, "storing what it reduces takes less time")
         order = streams.in_order()
         if len(order) < len(streams.found):

@@ -140,8 +140,8 @@ class _Fast:
         rounds = numerics.allows(ROUNDING)
         local = {t for t, wish in wishes.residences.items() if wish is Residence.LOCAL}
         last = self.rounded
-        found = partial(cascades.find, self.order, self.forced, costs, wanted=local, last=last)
-        self.passes = found() if rounds else ()
+        find = partial(cascades.find, self.order, self.forced, costs, wanted=local, last=last)
+        self.passes = find(weights=weights) if rounds else ()
         self.in_pass = {t for p in self.passes for t in (*p.step, *p.inner)}
         self.in_pass |= {r for p in self.passes for r in p.cascade.reductions}
         # Each pass that does a contraction anew multiplies for itself.

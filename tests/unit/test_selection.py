@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal import nn
 from luminal.algebra.frames import upper
 from luminal.algebra.lower import lower
 from luminal.errors import VerifyError
+from luminal.hlir.roll import roll
 from luminal.kernel.cascade import Cascade, Member, Rate
 from luminal.nn import functional as F
 from luminal.numerics import Numerics
@@ -221,6 +223,23 @@ def test_a_genome_asks_for_a_pass_and_takes_one_apart(columns: int, is_pass: boo
         verify(selection)
         assert bool(selection.cascades) is (wish is Residence.LOCAL)
         assert selection.is_stored(inner) is (wish is Residence.STORED)
+
+
+@pytest.mark.parametrize("layers", [1, 12])
+@pytest.mark.parametrize(("rows", "is_pass"), [(64, False), (1 << 16, True)])
+def test_a_gated_block_of_weights_streams_where_no_cache_holds_it(
+    rows: int, is_pass: bool, layers: int
+) -> None:
+    """Products of their own have the weights in panels; in a rolled body they are arguments."""
+    cx = lm.Graph()
+    x = cx.tensor((rows, 128), name="x")
+    for _ in range(layers):
+        gate, up, down = nn.Linear(128, 384), nn.Linear(128, 384), nn.Linear(384, 128)
+        x = x + down(gate(x).silu() * up(x))
+    x.output("y")
+    selection = select(lower(roll(cx.graph(), COSTS)), COSTS)
+    whole = selection if layers == 1 else next(iter(selection.bodies.values()))
+    assert bool(whole.cascades) is is_pass
 
 
 def without_a_sum(found: Cascade) -> tuple[Cascade, ...]:
