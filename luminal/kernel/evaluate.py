@@ -102,6 +102,7 @@ class Evaluator:
         self.scratch: list[Buffer] = []
         self.params: dict[Symbol, Symbol] = {}
         self.bound: dict[Symbol, Tile] = {}  # symbols that stand for integer tiles
+        self.facts = [*fused.facts]  # of dims, and of symbols in `bound`
         self.named: set[Symbol] = set()  # symbols that need no other name: parameters, bound tiles
         self.rows: dict[Term, Row] = {}
         self.orders: dict[Term, Axes] = {}
@@ -321,16 +322,18 @@ class Evaluator:
             else:
                 index = position.substitute(env.values)
             values[a] = index
+            assert a.extent is not None
+            inside = index >= 0, index < a.extent
             if isinstance(position, Slot) and position.inside:
+                self.facts += [c for c in inside if c not in self.facts]
                 continue
             # Where the position may be outside, a Select above chooses another value, but loads are
             # made for both arms: so they are guarded, and read 0.
-            assert a.extent is not None
-            guards += [c for c in (index >= 0, index < a.extent) if not self.holds(c)]
+            guards += [c for c in inside if not self.holds(c)]
         return Env(values, all_of(guards), base=False)
 
     def holds(self, condition: Expression) -> bool:
-        return condition is TRUE or prove(condition, self.fused.facts) is True
+        return condition is TRUE or prove(condition, tuple(self.facts)) is True
 
     def bind(self, tile: Tile) -> Symbol:
         """A symbol that stands for an integer tile in offsets and guards."""

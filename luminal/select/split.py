@@ -7,13 +7,14 @@ of chunks is fixed by the extents, so the bits do not depend on how many units w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from luminal.algebra.frames import upper
-from luminal.algebra.reductions import cut, longest, only_inside
+from luminal.algebra.reductions import Cut, cut, longest, only_inside
 from luminal.algebra.terms import Reduction, Term, Terms, term_order
 from luminal.costs import Costs, Shares
 from luminal.select.kinds import is_contraction
+from luminal.select.places import Place, first_place, place
 from luminal.select.rewrite import Respelled
 from luminal.shape.expression import Expression, Symbol
 
@@ -23,16 +24,45 @@ MAX_CHUNK = 1 << 16  # positions: extents without a useful bound are cut all the
 
 def split_reductions(program: Respelled, costs: Costs) -> Respelled:
     """The same program with such reductions in two stages."""
-    if not any(_wanted(term, costs) for term in program.order()):
+    order = program.order()
+    wanted = {term for term in order if _wanted(term, costs)}
+    if not wanted:
         return program
     terms = program.lowered.terms
+    places = _places(wanted, costs)
+    chunks = {asked.greatest: chunk for asked, chunk in places.values()}
+    inner: dict[Term, tuple[Term, Term]] = {}  # by reduction: that of each chunk, and what of
 
     def replace(old: Term, same: Term) -> Term:
-        if not isinstance(same, Reduction) or not _wanted(old, costs):
+        if old not in wanted or not isinstance(old, Reduction) or not isinstance(same, Reduction):
             return same
-        return _split(terms, same, costs)
+        if old in places:
+            asked, chunk = places[old]
+            return first_place(terms, asked, cut(*chunk), *inner[asked.greatest])
+        found = chunks.get(old) or _chunk(old, costs)
+        assert found is not None
+        if found[0] not in same.args[0].axes:
+            return same  # a broadcast: nothing to share out
+        parts = cut(*found)
+        each = _inner(terms, same, parts)
+        inner[old] = each, same.args[0]
+        return terms.reduce(same.op, (parts.chunk,), each, merge=False)
 
     return program.rewrite(replace)
+
+
+def _places(wanted: Iterable[Term], costs: Costs) -> dict[Term, tuple[Place, tuple[Symbol, int]]]:
+    """The reductions that ask where the greatest is first, and the chunks it is looked for in."""
+    found: dict[Term, tuple[Place, tuple[Symbol, int]]] = {}
+    for term in wanted:
+        asked = place(term)
+        along = asked.outermost() if asked is not None else None
+        if asked is None or along is None or along not in asked.greatest.args[0].axes:
+            continue
+        size = _size(asked.greatest, along, costs)
+        if size is not None and asked.greatest in wanted:
+            found[term] = asked, (along, size)
+    return found
 
 
 def _wanted(term: Term, costs: Costs) -> bool:
@@ -84,17 +114,12 @@ def chunk_size(length: int, each: int, shares: Shares, least: int = 1) -> int | 
     return even if even * 2 <= length else None
 
 
-def _split(terms: Terms, reduction: Reduction, costs: Costs) -> Term:
-    found = _chunk(reduction, costs)
-    assert found is not None
+def _inner(terms: Terms, reduction: Reduction, parts: Cut) -> Term:
+    """The reduction of each chunk."""
     (x,) = reduction.args
-    if found[0] not in x.axes:
-        return reduction  # a broadcast: nothing to share out
-    parts = cut(*found)
     x = factors_at(terms, x, {parts.along: parts.position})
     inside = only_inside(terms, parts.inside, x, reduction.monoid)
-    sums = terms.reduce(reduction.op, parts.inner(reduction.attrs), inside)
-    return terms.reduce(reduction.op, (parts.chunk,), sums, merge=False)
+    return terms.reduce(reduction.op, parts.inner(reduction.attrs), inside)
 
 
 def factors_at(terms: Terms, x: Term, positions: Mapping[Symbol, Expression]) -> Term:

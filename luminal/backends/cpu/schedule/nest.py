@@ -122,9 +122,15 @@ class _Rules:
         """Several vectors at a time, as many as the extent fills."""
         lanes = self.lanes.width(loop)
         most = max(1, self.panel(loop) // lanes)
-        rule = _power_of_two(min(streams, most))
+        rule = self.vectors(loop, streams).unroll
         others = [n for n in (2 * rule, rule // 2, 4 * rule, 1) if 0 < n <= min(most, 2 * COLUMNS)]
         return TileChoice(self.pick(knob, rule, others), lanes)
+
+    def vectors(self, loop: LoopAxis, streams: int) -> TileChoice:
+        """The rule's, without a choice."""
+        lanes = self.lanes.width(loop)
+        most = max(1, self.panel(loop) // lanes)
+        return TileChoice(_power_of_two(min(streams, most)), lanes)
 
     def vector_over_grid(self, vector: LoopAxis, rows: LoopAxis | None) -> Schedule:
         """Lanes are independent results: columns of a matrix product, column sums, convolutions."""
@@ -267,12 +273,23 @@ class _Rules:
         if vector is not None:
             streams = max(1, 2 * STREAMS // accumulators) if shared else STREAMS
             tiles[vector.symbol] = self.stream_tile(vector, whole or streams)
+            apart = (x for x in self.sequential if x is not vector and self.is_apart(x))
+            tiles |= {x.symbol: self.vectors(x, STREAMS) for x in apart}
         order = [x for x in self.grid if x not in shared]
         if len(shared) < 2:
             return self.done([*order, *shared], tiles, CHUNK_WORK)
         columns, rows = shared
         packed = self.facts.row_bytes() >= ALIASING_BYTES and rows.estimate >= PACK_ROWS
         return self.contraction(order, columns, rows, tiles, packed)
+
+    def is_apart(self, loop: LoopAxis) -> bool:
+        """Do only exact reductions run along an axis, and along no other? Then it has vectors of
+        its own, if all that they read lies along it.
+        """
+        mine = [r for r in self.facts.fused.reductions if loop.members[0] in r.attrs]
+        reads = [a.contiguity(loop) for a in self.accesses if a.reduction in mine]
+        alone = all({*loop.members}.issuperset(r.attrs) for r in mine)
+        return alone and min(reads) > 0 and all(r.monoid.is_exact(r.dtype) for r in mine)
 
     def whole_in_vectors(self, vector: LoopAxis, shared: Sequence[LoopAxis]) -> int:
         """The vectors that an axis fills which is so short that a tile holds all of it (a block of
