@@ -13,8 +13,9 @@ from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.dtypes import DType
 from luminal.kernel.cost import label
 from luminal.kernel.fused import Fused
-from luminal.kernel.loops import Access, LoopAxis, accesses, loop_axes
+from luminal.kernel.loops import SHORT_STEP, Access, LoopAxis, accesses, loop_axes
 from luminal.kernel.neighbours import walked
+from luminal.kernel.stages import WRITTEN_OUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,23 @@ class Facts:
     def row_bytes(self) -> int:
         """About how many bytes of one operand a result of a contraction reads."""
         return prod(loop.estimate for loop in self.sequential) * self.reductions[0].dtype.size
+
+    def kept(self, vector: LoopAxis, rows: LoopAxis) -> int:
+        """Registers of factors that are the same all over a tile, as the window of a depthwise
+        convolution: one for each position that is summed, where all of these are written out and
+        leave most registers to sums. Else they are read anew.
+        """
+        steps = prod(loop.estimate for loop in self.sequential)
+        factors = [a for a in self.accesses if a.is_factor]
+        same = [a for a in factors if not (a.moves(vector) or a.moves(rows))]
+        held = len(same) * steps
+        return held if steps <= WRITTEN_OUT and 3 * held < self.target.registers else 0
+
+    def step(self, access: Access, rows: LoopAxis) -> int:
+        """How many rows of memory a window moves by from one row of results to the next."""
+        far = abs(access.stride(rows) or 0)
+        near = (abs(access.stride(loop) or 0) for loop in self.sequential)
+        return max([1, *(far // n for n in near if n > SHORT_STEP and far % n == 0)])
 
     def is_read_once(self, access: Access) -> bool:
         """Is it a factor whose every element is loaded for a single multiplication?"""

@@ -24,7 +24,6 @@ from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.loops import UNKNOWN, LoopAxis
 from luminal.kernel.schedule import Schedule, TileChoice
-from luminal.kernel.stages import WRITTEN_OUT
 from luminal.shape.expression import Symbol
 
 CHUNK_WORK = 1 << 15  # operations of a chunk: some 10 us, far above the cost of handing it out
@@ -153,8 +152,9 @@ class _Rules:
         packed = self.strips.pay(vector, rows)
         strip = self.facts.row_bytes() if packed else 0
         extents = rows.estimate, self.panel(vector)
-        kept = self.kept(vector, rows)
-        ranked = register_tiles(*extents, lanes, held, loads, self.target, strip, kept)
+        kept = self.facts.kept(vector, rows)
+        step = max((self.facts.step(a, rows) for a in across), default=1)
+        ranked = register_tiles(*extents, lanes, held, loads, self.target, strip, kept, step)
         if self.strips.are_masked:  # a mask for each vector: more than there are registers for
             ranked.sort(key=lambda tile: tile[1] > 1)
         rule, *others = [f"{height}x{width}" for height, width in ranked]
@@ -164,17 +164,6 @@ class _Rules:
             rows.symbol: TileChoice(height),
         }
         return self.contraction(order, vector, rows, tiles, packed)
-
-    def kept(self, vector: LoopAxis, rows: LoopAxis) -> int:
-        """Registers of factors that are the same all over a tile, as the window of a depthwise
-        convolution: one for each position that is summed, where all of these are written out and
-        leave most registers to sums. Else they are read anew.
-        """
-        steps = positions(self.sequential)
-        factors = [a for a in self.accesses if a.is_factor]
-        same = [a for a in factors if not (a.moves(vector) or a.moves(rows))]
-        held = len(same) * steps
-        return held if steps <= WRITTEN_OUT and 3 * held < self.target.registers else 0
 
     def panel(self, loop: LoopAxis) -> int:
         """How many positions along an axis a tile may hold: those of a panel, where one is read."""

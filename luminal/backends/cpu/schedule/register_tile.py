@@ -13,7 +13,8 @@ from luminal.backends.cpu.schedule.vector_target import VectorTarget
 
 LATENCY = 4  # cycles of a multiplication with addition
 OVERHEAD = 2  # cycles of a loop's step
-MOST_ROWS = 8  # rows a power of two long meet in the ways of one set of the first-level cache
+MOST_ROWS = 8  # of memory at once: rows a power of two long meet in the ways of one set of the
+# first-level cache, and prefetchers follow some ten
 FAR = 0.04  # slower are steps whose strip is in the second-level cache,
 ROOM = 1.25  # being as large as this times the first-level cache
 TALL_ROWS = 14  # what a search may try all the same
@@ -29,12 +30,14 @@ def register_tiles(
     target: VectorTarget,
     strip: int = 0,
     kept: int = 0,
+    step: int = 1,
 ) -> list[tuple[int, int]]:
     """Tiles for an extent of `rows` by `columns`, with so many sums at once: the best first.
 
     `loads`: factors that are read anew for each column only, a register for each of its vectors.
     `strip`: bytes of each column of a packed strip; 0 where columns are read in place. `kept`:
-    registers that hold the same all over the extent.
+    registers that hold the same all over the extent. `step`: rows of memory from one row of a tile
+    to the next, where it reads all those between.
     """
     vectors = -(-columns // lanes)
     usual: list[tuple[float, int, int]] = []
@@ -42,7 +45,7 @@ def register_tiles(
     for width in (w for w in WIDTHS if w <= vectors):
         free = target.registers - 1 - kept - width * loads
         most = max(1, free // (width * sums))
-        heights = range(1, min(most, rows, MOST_ROWS) + 1)
+        heights = range(1, min(most, rows, max(1, MOST_ROWS // step)) + 1)
         far = strip * width * lanes > target.l1_bytes * ROOM
         slow = 1 + FAR * far
         costs = sorted((slow * _cost(rows, columns, lanes, h, width, sums), -h) for h in heights)
