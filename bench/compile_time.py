@@ -7,11 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
 import luminal as lm
 from bench.row import Row, Rows
+from luminal import config
 from luminal.backends import registry
 from luminal.hlir.roll import roll
 from luminal.models.llama import Llama, LlamaConfig
@@ -32,30 +34,38 @@ print(time.perf_counter() - start)
 """
 
 
-def decoder(layers: int) -> lm.Graph:
-    """One decoding step of a Llama, with caches."""
+def decoder(layers: int, output: str = "logits") -> lm.Graph:
+    """One decoding step of a Llama, with caches. A name that no other has makes it a new program,
+    of the same kernels.
+    """
     model = Llama(LlamaConfig(256, 688, layers, 8, 4, 32, 512, LONGEST))
     model.eval()
     graph = lm.Graph()
     past = graph.dim("past", 0, LONGEST - 1)
     ids = graph.tensor((1,), np.int64, "ids")
-    model(ids, model.make_caches(LONGEST), past, last_only=True).output("logits")
+    model(ids, model.make_caches(LONGEST), past, last_only=True).output(output)
     return graph
 
 
 def rows() -> Rows:
-    """Seconds of a whole compile against FEW layers, with compiled kernels at hand and without."""
-    for layers, target in LAYERS.items():
-        pairs = [(_warm(FEW), _warm(layers)) for _ in range(REPEATS)]
-        yield _ratio(f"lm.compile of {layers} layers, warm cache", pairs[1:], target)
+    """Seconds of a whole compile against FEW layers, with compiled kernels at hand and without, and
+    against itself where the program has been kept.
+    """
+    with tempfile.TemporaryDirectory() as folder, config.override(LUMINAL_CACHE_DIR=Path(folder)):
+        for layers, target in LAYERS.items():
+            names = [f"{layers}.{k}" for k in range(REPEATS)]
+            pairs = [(_warm(FEW, name), _warm(layers, name)) for name in names]
+            yield _ratio(f"lm.compile of {layers} layers, warm cache", pairs[1:], target)
+        pairs = [(_warm(LONGEST, f"two {k}"), _warm(LONGEST, f"two {k}")) for k in range(REPEATS)]
+        yield _ratio(f"lm.compile of {LONGEST} layers, kept", pairs, 0.7, "without a program kept")
     with tempfile.TemporaryDirectory() as cache:
         cold = [(_cold(FEW, f"{cache}/{k}"), _cold(32, f"{cache}/{k}b")) for k in range(3)]
     yield _ratio("lm.compile of 32 layers, empty cache", cold, LAYERS[32])
     yield _roll()
 
 
-def _warm(layers: int) -> float:
-    graph = decoder(layers)
+def _warm(layers: int, output: str) -> float:
+    graph = decoder(layers, output)
     start = time.thread_time()
     graph.compile()
     return time.thread_time() - start
@@ -66,10 +76,12 @@ def _cold(layers: int, cache: str) -> float:
     return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
 
-def _ratio(name: str, pairs: list[tuple[float, float]], target: float) -> Row:
+def _ratio(
+    name: str, pairs: list[tuple[float, float]], target: float, peer: str = f"for {FEW} layers"
+) -> Row:
     ratios = [many / few for few, many in pairs]
     few, many = (1e3 * statistics.median(side) for side in zip(*pairs, strict=True))
-    detail = f"{few:.0f} ms for {FEW} layers, {many:.0f} ms"
+    detail = f"{few:.0f} ms {peer}, {many:.0f} ms"
     spread = (min(ratios), max(ratios))
     return Row(name, statistics.median(ratios), target, "times", spread, detail)
 
