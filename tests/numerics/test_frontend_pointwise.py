@@ -65,6 +65,21 @@ def test_activations_like_torch() -> None:
     close(run(lambda a: a.gelu(approximate="tanh"), x), functional.gelu(t, approximate="tanh"))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gelu_is_within_the_last_digit_of_1_and_keeps_some_below_0(dtype: type) -> None:
+    x = np.concatenate([np.linspace(-9, 9, 20001), np.geomspace(1e-30, 1e30, 500)]).astype(dtype)
+    x, last = np.concatenate([x, -x]), float(np.finfo(dtype).eps)
+    found = run(lambda t: t.gelu(), x).astype(np.float64)
+    probability = scipy.special.ndtr(x.astype(np.float64))
+    error = np.abs(found - x * probability) / np.abs(x).clip(1e-30)
+    assert error.max() <= 3 * last
+    if dtype is np.float32:  # a fifth is what cancels out at -5 of x / 2 * (1 + erf(x / sqrt(2)))
+        assert (error <= 2e-3 * probability)[x > -5].all()
+    ends = run(lambda t: t.gelu(), np.array([np.inf, np.nan, -0.0, -1e30], dtype))
+    np.testing.assert_array_equal(ends, np.array([np.inf, np.nan, 0, 0], dtype))
+    assert np.signbit(ends[2:]).all()
+
+
 BINARY = {
     "+": (lambda a, b: a + b, np.add), "-": (lambda a, b: a - b, np.subtract),
     "*": (lambda a, b: a * b, np.multiply), "//": (lambda a, b: a // b, np.floor_divide),
