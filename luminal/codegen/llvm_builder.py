@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 FLOAT_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 _UNLIKELY = '!0 = !{!"branch_weights", i32 1, i32 2000}'
+_STREAMED = "!1 = !{i32 1}"
 _MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
 
 
@@ -167,7 +168,7 @@ class ModuleBuilder:
     def text(self) -> str:
         functions = [f.text() for f in self._functions.values() if f is not None]
         parts = [*self._globals.values(), *self._declarations.values(), *functions]
-        return "\n".join([*parts, _UNLIKELY]) + "\n"
+        return "\n".join([*parts, _UNLIKELY, _STREAMED]) + "\n"
 
 
 class _Block:
@@ -408,8 +409,12 @@ class FunctionBuilder:
     def load(self, type_: IRType, pointer: IRValue, align: int) -> IRValue:
         return self.assign(type_, f"load {type_}, {pointer.typed}, align {align}")
 
-    def store(self, value: IRValue, pointer: IRValue, align: int) -> None:
-        self.emit(f"store {value.typed}, {pointer.typed}, align {align}")
+    def store(
+        self, value: IRValue, pointer: IRValue, align: int, *, streamed: bool = False
+    ) -> None:
+        """`streamed`: past the caches, in an order of its own."""
+        past = ", !nontemporal !1" if streamed else ""
+        self.emit(f"store {value.typed}, {pointer.typed}, align {align}{past}")
 
     def masked_load(
         self, type_: IRType, pointer: IRValue, mask: IRValue, align: int, other: IRValue

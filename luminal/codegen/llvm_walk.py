@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import groupby
 
 from luminal.codegen.llvm_builder import (
     I8,
@@ -33,6 +34,7 @@ from luminal.expand.ir import (
 )
 
 ZERO_BYTES = 1024  # 64 lanes of 16 bytes
+PIECE_BYTES = 16  # of a streamed store: large arrays of NumPy begin so many behind a page
 _PARAMS = [("slots", PTR), ("dims", PTR), ("begin", I64), ("end", I64), ("scratch", PTR)]
 
 
@@ -61,6 +63,7 @@ class _Walk:
         self.constants: dict[Constant, IRValue] = {}
         self.spread: dict[int, IRValue] = {}  # masks that are a scalar in every lane
         self.pointers: dict[str, IRValue] = {}  # to buffers
+        self.streamed: set[str] = set()  # buffers
         self.sums: dict[int, tuple[Operand, ...]] = {}  # of integers, outer ones first
         self.kept: list[
             dict[tuple[str, Operand, IRType], IRValue]
@@ -73,11 +76,14 @@ class _Walk:
             self.values[param.value.id] = b.load(I64, b.gep(dims, b.const(I64, k), I64), 8)
         for k, buffer in enumerate(kernel.buffers):
             self.pointers[buffer.name] = b.load(PTR, b.gep(slots, b.const(I64, k), PTR), 8)
+        self.streamed = {buffer.name for buffer in kernel.buffers if buffer.streamed}
         self.body(kernel.setup)
         for each in kernel.scratch:
             self.pointers[each.buffer.name] = b.gep(scratch, self.value(each.offset), I8)
 
         self.counted("chunk", kernel.chunk, (begin, end), 1, (), kernel.body)
+        if self.streamed:
+            b.call("llvm.x86.sse.sfence", VOID, [])  # seen before what says that this is done
 
     def value(self, operand: Operand) -> IRValue:
         if not isinstance(operand, Constant):
@@ -99,8 +105,12 @@ class _Walk:
 
     def body(self, body: Sequence[Statement]) -> None:
         self.kept.append({})
-        for statement in body:
-            self.RULES[type(statement)](self, statement)
+        for place, statements in groupby(body, self.streamed_to):
+            if place is None:
+                for statement in statements:
+                    self.RULES[type(statement)](self, statement)
+            else:
+                self.stream([each for each in statements if isinstance(each, Store)])
         self.kept.pop()
 
     def apply(self, statement: Apply) -> None:
@@ -188,6 +198,48 @@ class _Walk:
             b.block(then)
             b.store(value, pointer, size)
             b.block(after)
+
+    def streamed_to(self, statement: Statement) -> Hashable:
+        """What streamed stores have in common that are aligned alike; None for other statements."""
+        if not isinstance(statement, Store) or statement.buffer not in self.streamed:
+            return None
+        type_ = statement.value.type
+        size = type_.lanes * type_.dtype.size
+        if size < PIECE_BYTES or statement.mask is not None or statement.address.type.lanes > 1:
+            return None
+        return statement.buffer, statement.address, statement.distance * type_.dtype.size % size
+
+    def stream(self, stores: Sequence[Store]) -> None:
+        """Whole, or by quarters of a line, as they lie: a processor puts these together and writes
+        whole lines. Asked once for all: else LLVM moves what a store needs behind the branches of
+        those before it, and computes one vector after the other.
+        """
+        b = self.b
+        values = [self.value(store.value) for store in stores]
+        pointers = [self.pointer(store, values[0].type.with_lanes(1)) for store in stores]
+        whole = values[0].type.lanes * values[0].type.bits // 8
+        place = b.cast("ptrtoint", pointers[0], I64)
+        after = b.label("after")
+        for size in dict.fromkeys((whole, PIECE_BYTES)):
+            low = b.binary("and", place, b.const(I64, size - 1))
+            past, there = b.label("past"), b.label("there")
+            b.cond_br(b.icmp("eq", low, b.const(I64, 0)), past, there)
+            b.block(past)
+            for value, pointer in zip(values, pointers, strict=True):
+                self.store_pieces(value, pointer, size)
+            b.br(after)
+            b.block(there)
+        for value, pointer in zip(values, pointers, strict=True):
+            b.store(value, pointer, value.type.bits // 8)
+        b.block(after)
+
+    def store_pieces(self, value: IRValue, pointer: IRValue, size: int) -> None:
+        """A vector past the caches, by pieces of so many bytes, to which it is aligned."""
+        b, lanes = self.b, 8 * size // value.type.bits
+        for first in range(0, value.type.lanes, lanes):
+            piece = b.shuffle(value, value, range(first, first + lanes))
+            place = b.gep(pointer, b.const(I64, first), value.type.with_lanes(1))
+            b.store(piece, place, size, streamed=True)
 
     # --- control ----------------------------------------------------------------------------------
 

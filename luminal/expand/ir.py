@@ -271,7 +271,8 @@ def _written(kernel: Kernel) -> str:
     group += f", {kernel.together} together" if kernel.together > 1 else ""
     lines = [f"kernel({', '.join(params)}){group} {{"]
     for buffer in kernel.buffers:
-        lines.append(f"  {buffer.role.value} {buffer.name}: {buffer.dtype}[{buffer.size}]")
+        role = buffer.role.value + " streamed" * buffer.streamed
+        lines.append(f"  {role} {buffer.name}: {buffer.dtype}[{buffer.size}]")
     for buffer in kernel.shared:
         lines.append(f"  shared {buffer.name}: {buffer.dtype}[{buffer.size}]")
     _block(kernel.setup, "  ", lines)

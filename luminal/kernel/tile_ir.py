@@ -87,13 +87,17 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """`size` elements: a kernel operand (global) or a worker's working memory (scratch, shared)."""
+    """`size` elements: a kernel operand (global) or a worker's working memory (scratch, shared).
+
+    `streamed`: results that leave the caches at once, as nothing reads them soon.
+    """
 
     name: str
     dtype: DType
     size: Expression
     space: Space = Space.GLOBAL
     role: Role = Role.IN
+    streamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

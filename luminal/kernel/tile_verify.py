@@ -29,6 +29,7 @@ from luminal.kernel.tile_ir import (
     Map,
     Prefix,
     Reduce,
+    Role,
     Runs,
     SortRow,
     Space,
@@ -62,6 +63,8 @@ class _Verifier(Checks):
                 self.fail(
                     f"its space is {buffer.space.value}; `scratch` lists scratch buffers only"
                 )
+            if buffer.streamed and buffer.role is not Role.OUT:
+                self.fail(f"it is streamed and {buffer.role.value}; stream what is written only")
             self.known(buffer.size, params)
             if buffer.space is Space.SHARED and not buffer.size.is_const:
                 self.fail(f"shared memory of {buffer.size} elements; give a literal size")

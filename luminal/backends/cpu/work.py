@@ -324,7 +324,8 @@ class _Count:
             )
         if statement.indices:  # anywhere
             strides = tuple(s or self.core.target.line_bytes for s in strides)
-        times = 1 if isinstance(statement, Load) else 2  # a stored line is read first
+        # A stored line is read first, unless it passes by the caches.
+        times = 1 if isinstance(statement, Load) or buffer.streamed else 2
         access = Access(statement.buffer, size, whole, times, tuple(self.levels), strides)
         self.accesses.append(access)
         for level in self.levels:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from luminal import config
 from luminal.backends.cpu.product import place_product, product_of
@@ -10,6 +10,7 @@ from luminal.backends.cpu.schedule import nest
 from luminal.backends.cpu.schedule.cascade import cascade_blocks, cascade_space
 from luminal.backends.cpu.schedule.nest import schedule
 from luminal.backends.cpu.schedule.space import space as nest_space
+from luminal.backends.cpu.schedule.streamed import streamed
 from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.codegen.llvm_product import gemm
 from luminal.errors import CompileError
@@ -47,6 +48,7 @@ class VectorSchedules:
         knobs that `space` does not offer and that make no schedule of this kernel.
         """
         placed = self._place(step, knobs)
+        placed = replace(placed, kernel=streamed(placed.kernel, self.target))
         if config.get("LUMINAL_VERIFY"):
             verify(placed.kernel)
         return placed
