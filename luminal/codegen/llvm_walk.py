@@ -81,6 +81,8 @@ class _Walk:
         for each in kernel.scratch:
             self.pointers[each.buffer.name] = b.gep(scratch, self.value(each.offset), I8)
 
+        if kernel.begin is not None:
+            self.values[kernel.begin.id] = begin
         self.counted("chunk", kernel.chunk, (begin, end), 1, (), kernel.body)
         if self.streamed:
             b.call("llvm.x86.sse.sfence", VOID, [])  # seen before what says that this is done

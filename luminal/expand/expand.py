@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from itertools import product
 
 from luminal.dots import UNSIGNED, Dot, Rounding
@@ -35,6 +36,7 @@ from luminal.kernel.tile_ir import (
     Load,
     Loop,
     Map,
+    Once,
     Prefix,
     Reduce,
     Runs,
@@ -79,6 +81,7 @@ class _Expansion:
         if source.lanes > 1:
             self.tiles.lane, self.tiles.lanes_in_group = self.b.value(INDEX), source.lanes
             self.tiles.together = source.together
+        self.begin: Value | None = None
         for loop in reversed([each for each in source.statements() if isinstance(each, Loop)]):
             self.tiles.pieces[loop.axis] = self.tiles.cut(loop)
 
@@ -93,7 +96,7 @@ class _Expansion:
             Scratch(buffer, self.index.scalar(offset))
             for buffer, offset in zip(memory, offsets, strict=True)
         )
-        chunk = self.open_grid()
+        self.chunk = chunk = self.open_grid()
         self.body(source.body)
         body = b.close()
         chunks = product_of(grid.count for grid in source.grid)
@@ -102,7 +105,7 @@ class _Expansion:
         shared = (each for each in self.tiles.buffers.values() if each.space is Space.SHARED)
         return Kernel(
             params, source.buffers, scratch, size, chunks, b.close(), chunk, body,
-            source.lanes, lane, tuple(shared), source.together,
+            source.lanes, lane, tuple(shared), source.together, self.begin,
         )  # fmt: skip
 
     def open_grid(self) -> Value:
@@ -110,6 +113,8 @@ class _Expansion:
         chunk = self.b.open(INDEX)
         number = opaque("chunk", 0, 2**62)
         self.index.bind(number, chunk)
+        if any(isinstance(each, Once) for each in self.source.body):
+            self.begin = self.b.value(INDEX)
         rest: Expression = number
         for position, grid in reversed(list(enumerate(self.source.grid))):
             digit = rest % grid.count if position else rest
@@ -289,6 +294,15 @@ class _Expansion:
         condition = self.index.condition(statement.condition)
         self.b.where(condition, lambda: self.body(statement.body))
 
+    def once(self, statement: Once) -> None:
+        """In the first chunk that the worker runs, and in the first at these positions."""
+        assert self.begin is not None
+        begins = self.index.op("eq", self.chunk, self.begin)
+        inner = [self.index.scalar(grid.axis) for grid in self.source.grid[statement.outer :]]
+        first = self.index.op("eq", reduce(partial(self.index.op, "or"), inner), 0)
+        either = self.index.op("or", begins, first)
+        self.b.where(either, lambda: self.body(statement.body))
+
     def barrier(self, statement: Barrier) -> None:
         """Where one worker runs a whole chunk there is nobody to wait for."""
         if self.source.lanes > 1:
@@ -306,6 +320,7 @@ class _Expansion:
         Loop: loop,
         Runs: runs,
         If: branch,
+        Once: once,
         SortRow: sort,
         Barrier: barrier,
     }

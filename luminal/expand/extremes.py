@@ -23,6 +23,7 @@ from luminal.kernel.tile_ir import (
     Load,
     Loop,
     Map,
+    Once,
     Prefix,
     Reduce,
     Runs,
@@ -61,7 +62,7 @@ def _read(statement: Statement) -> tuple[Tile, ...]:
             return statement.acc, statement.a, statement.b
         case Reduce() | Prefix():
             return (statement.value,)
-        case Loop() | Runs() | If():
+        case Loop() | Runs() | If() | Once():
             inits = [carry.init for carry in getattr(statement, "carries", ())]
             return (*inits, *(tile for each in statement.body for tile in _read(each)))
     return ()

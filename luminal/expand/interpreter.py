@@ -35,6 +35,7 @@ from luminal.expand.ir import (
 )
 from luminal.expand.lockstep import Accesses, Lane, in_turns
 from luminal.expand.operations import OPERATIONS
+from luminal.kernel.tile_interpreter import FOLLOWING
 from luminal.kernel.tile_ir import Buffer
 
 Array = NDArray[Any]
@@ -90,10 +91,15 @@ class _Interpreter:
             self.values[param.value.id] = np.array([self.params[param.symbol.name]], np.int64)
         if kernel.lane is None:
             self.body(kernel.setup)
-        for chunk in chunks:
+        begin = chunks.start
+        for number, chunk in enumerate(chunks):
             self.values[kernel.chunk.id] = np.array([chunk], np.int64)
-            for buffer in self.working:  # chunks share nothing, and may not rely on zeros
-                self.memory[buffer.name].view(np.uint8)[:] = 0xA5
+            if kernel.begin is None or number % FOLLOWING == 0:
+                begin = chunk  # before it chunks share nothing, and they may not rely on zeros
+                for buffer in self.working:
+                    self.memory[buffer.name].view(np.uint8)[:] = 0xA5
+            if kernel.begin is not None:
+                self.values[kernel.begin.id] = np.array([begin], np.int64)
             if kernel.lane is None:
                 self.body(kernel.body)
             else:

@@ -223,7 +223,8 @@ class Kernel:
 
     `buffers` are the operands in slot order. `scratch_bytes` a worker and the number of `chunks`
     are Expressions in the parameters: the host evaluates them. Chunks run in any order, by any
-    worker; scratch holds nothing from one to the next.
+    worker; scratch holds nothing from one to the next, but that of a worker which runs those from
+    `begin` up to this one on end.
 
     With more than one of `lanes` a worker is a group of them: each runs all statements, knows its
     number by `lane`, and shares with the others the `shared` buffers, as it does the scratch.
@@ -242,6 +243,7 @@ class Kernel:
     lane: Value | None = None
     shared: tuple[Buffer, ...] = ()
     together: int = 1
+    begin: Value | None = None
 
     @cached_property
     def text(self) -> str:
@@ -280,7 +282,8 @@ def _written(kernel: Kernel) -> str:
         buffer = scratch.buffer
         where = f"{buffer.dtype}[{buffer.size}] from byte {scratch.offset}"
         lines.append(f"  scratch {buffer.name}: {where} of {kernel.scratch_bytes}")
-    lines.append(f"  chunk {_typed(kernel.chunk)} of {kernel.chunks}:")
+    begin = "" if kernel.begin is None else f", from {_typed(kernel.begin)} on"
+    lines.append(f"  chunk {_typed(kernel.chunk)} of {kernel.chunks}{begin}:")
     _block(kernel.body, "    ", lines)
     return "\n".join([*lines, "}"])
 

@@ -26,7 +26,10 @@ class Ranges:
         if kernel.lane is not None:
             self.known[kernel.lane.id] = Interval(0, kernel.lanes - 1)
         last = kernel.chunks.interval.hi
-        self.known[kernel.chunk.id] = Interval(0, None if last is None else last - 1)
+        numbers = Interval(0, None if last is None else last - 1)
+        for value in (kernel.chunk, kernel.begin):
+            if value is not None:
+                self.known[value.id] = numbers
 
     def of(self, operand: Operand) -> Interval:
         """What the operand may be."""

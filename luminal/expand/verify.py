@@ -93,7 +93,10 @@ class _Verifier:
             self.line = f"scratch {each.buffer.name}"
             self.operand(each.offset, INDEX)
         self.typed(kernel.chunk, INDEX)
-        self.inside(kernel.body, kernel.chunk)
+        begin = () if kernel.begin is None else (kernel.begin,)
+        for value in begin:
+            self.typed(value, INDEX)
+        self.inside(kernel.body, kernel.chunk, *begin)
 
     def fail(self, text: str) -> NoReturn:
         line = self.line if isinstance(self.line, str) else headline(self.line)

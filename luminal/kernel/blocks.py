@@ -12,7 +12,7 @@ from typing import Any
 
 from luminal.dtypes import DType
 from luminal.kernel.schedule import SINGLE, TileChoice
-from luminal.kernel.tile_ir import Carry, Loop, Runs, Statement, Tile
+from luminal.kernel.tile_ir import Carry, Loop, Once, Runs, Statement, Tile
 from luminal.shape.expression import Expression, Symbol, axis, const
 
 Keys = tuple[tuple[str, Expression], ...]
@@ -21,18 +21,21 @@ Keys = tuple[tuple[str, Expression], ...]
 class Block:
     """One open loop (or the kernel's body): its statements so far and the values computed in it.
 
-    `runs`: the end of a run, and the keys, where it walks runs.
+    `runs`: the end of a run, and the keys, where it walks runs. `once`: of how many axes, where it
+    is run once for chunks.
     """
 
-    __slots__ = ("known", "loop", "runs", "statements")
+    __slots__ = ("known", "loop", "once", "runs", "statements")
 
     def __init__(
         self,
         loop: tuple[Symbol, Expression, Expression, TileChoice] | None,
         runs: tuple[Symbol, Keys] | None = None,
+        once: int | None = None,
     ) -> None:
         self.loop = loop
         self.runs = runs
+        self.once = once
         self.statements: list[Statement] = []
         self.known: dict[Any, Tile] = {}
 
@@ -116,12 +119,19 @@ class Blocks:
         self.stack.append(Block((first, start, stop, SINGLE), (end, keys)))
         self.levels[first] = self.levels[end] = self.depth
 
+    def open_once(self, outer: int) -> None:
+        """A block that is run once for chunks at the same positions along axes of the grid."""
+        self.stack.append(Block(None, once=outer))
+
     def close(self, carries: tuple[Carry, ...] = ()) -> None:
         """Ends the innermost loop; it becomes a statement of the block around it."""
         block = self.stack.pop()
+        body = tuple(block.statements)
+        if block.once is not None:
+            self.stack[-1].statements.append(Once(block.once, body))
+            return
         assert block.loop is not None
         symbol, start, stop, tile = block.loop
-        body = tuple(block.statements)
         if block.runs is not None:
             end, keys = block.runs
             self.stack[-1].statements.append(Runs(symbol, end, start, stop, keys, body))

@@ -147,14 +147,11 @@ class Placement:
         """
         tile = self.schedule.tile(loop)
         extent = self.values.canonical(loop.extent)
-        tiles = ceil_div(extent, tile.size)
-        start, stop = const(0), tiles
-        if count:
-            per_chunk = count // tile.size
-            chunk = self.values.grid_axis(ceil_div(loop.extent, count))
-            start, stop = chunk * per_chunk, minimum(chunk * per_chunk + per_chunk, tiles)
-        number = self.blocks.fresh_axis(tiles)
-        self.blocks.open(number, start, stop)
+        number = self.tile_number(loop, count)
+        outer = len(self.values.grid)
+        # Of one tile a chunk, strips serve the chunks that differ in what lies inside.
+        inner = self.schedule.grid[[x for x, _ in self.schedule.grid].index(loop) + 1 :]
+        is_kept = not self.blocks.depth and not self.schedule.keys and any(n for _, n in inner)
         env = self.runs(env)
         first = number * tile.size
         span = const(0), minimum(const(tile.size), extent - first)
@@ -164,6 +161,8 @@ class Placement:
             for term in self.schedule.packs
             for dot in self.stages.dots_of(term)
         }
+        if is_kept:
+            self.blocks.open_once(outer)
         level = self.blocks.depth
         unroll = tile.unroll if self.schedule.lines is None else 1
         for (term, dot), strip in strips.items():
@@ -171,6 +170,9 @@ class Placement:
             self.blocks.open(lane, *span, TileChoice(unroll, tile.vector))
             self.pack(term, dot, strip.row(lane, level), env.bind(loop.positions(first + lane)))
             self.blocks.close()
+        if is_kept:
+            self.blocks.close()
+            level = self.blocks.depth
         lane = self.blocks.fresh_axis(const(tile.size))
         self.blocks.open(lane, *span, tile)
         for (term, dot), strip in strips.items():
@@ -181,6 +183,21 @@ class Placement:
             else:
                 self.stages.strips[term, dot] = row
         return env.bind(loop.positions(first + lane))
+
+    def tile_number(self, loop: LoopAxis, count: int) -> Symbol:
+        """Which tile of an axis, of those in a chunk of `count` positions, or of all (0)."""
+        size = self.schedule.tile(loop).size
+        if count == size:
+            return self.values.grid_axis(ceil_div(loop.extent, count))
+        tiles = ceil_div(self.values.canonical(loop.extent), size)
+        start, stop = const(0), tiles
+        if count:
+            per_chunk = count // size
+            chunk = self.values.grid_axis(ceil_div(loop.extent, count))
+            start, stop = chunk * per_chunk, minimum(chunk * per_chunk + per_chunk, tiles)
+        number = self.blocks.fresh_axis(tiles)
+        self.blocks.open(number, start, stop)
+        return number
 
     def runs(self, env: Env) -> Env:
         """Opens the loop over runs of rows, if strips differ from run to run."""

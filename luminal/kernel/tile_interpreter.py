@@ -32,6 +32,7 @@ from luminal.kernel.tile_ir import (
     Load,
     Loop,
     Map,
+    Once,
     Prefix,
     Reduce,
     Runs,
@@ -44,6 +45,8 @@ from luminal.kernel.tile_text import headline
 from luminal.shape.expression import Expression, Symbol
 
 Array = np.ndarray[Any, Any]
+
+FOLLOWING = 3  # chunks that a worker runs on end, of kernels to which that matters
 
 
 def run(
@@ -75,6 +78,8 @@ class _Interpreter:
         self.kernel = kernel
         self.env: dict[str, int] = params  # symbols with one value, by name
         self.values: dict[int, Array] = {}
+        self.point: tuple[int, ...] = ()  # of the grid
+        self.begins = True  # has nobody run the chunk before?
         self.steps: dict[Symbol, _Step] = {}  # tiles of the enclosing loops, outer first
         self.sizes = {
             each.axis: (each.unroll, each.across)
@@ -99,9 +104,12 @@ class _Interpreter:
     def run(self, chunks: int | None) -> None:
         grid = self.kernel.grid
         counts = [range(int(g.count.evaluate(self.env))) for g in grid]
-        for point in itertools.islice(itertools.product(*counts), chunks):
+        is_kept = any(isinstance(each, Once) for each in self.kernel.body)
+        for number, point in enumerate(itertools.islice(itertools.product(*counts), chunks)):
             self.env.update(zip((g.axis.name for g in grid), point, strict=True))
-            for buffer in self.kernel.scratch:  # chunks share nothing, and may not rely on zeros
+            self.point, self.begins = point, not is_kept or number % FOLLOWING == 0
+            # Else chunks share nothing, and they may not rely on zeros.
+            for buffer in self.kernel.scratch if self.begins else ():
                 self.memory[buffer.name].view(np.uint8)[:] = 0xA5
             self.body(self.kernel.body)
 
@@ -293,6 +301,10 @@ class _Interpreter:
         env = self.env | {statement.axis.name: position}
         return [int(self.memory[name][int(at.evaluate(env))]) for name, at in statement.keys]
 
+    def once(self, statement: Once) -> None:
+        if self.begins or not any(self.point[statement.outer :]):
+            self.body(statement.body)
+
     def branch(self, statement: If) -> None:
         if statement.condition.evaluate(self.env):
             self.body(statement.body)
@@ -340,6 +352,7 @@ class _Interpreter:
         Loop: loop,
         Runs: runs,
         If: branch,
+        Once: once,
         SortRow: sort,
         Call: call,
         Barrier: barrier,

@@ -279,6 +279,17 @@ class If:
 
 
 @dataclass(frozen=True, slots=True)
+class Once:
+    """Runs the body, which fills scratch that nothing else writes, unless its worker has just run
+    the chunk before this one, at the same positions along the first `outer` axes of the grid: it
+    depends on no others, so what it would write is there. It stands outside of all loops.
+    """
+
+    outer: int
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SortRow:
     """Stable ascending sort of `extent` elements, NaN last, -0 equal to +0.
 
@@ -339,11 +350,12 @@ Statement = (
     | Loop
     | Runs
     | If
+    | Once
     | SortRow
     | Call
     | Barrier
 )
-NESTED = Loop | Runs | If  # statements with a body
+NESTED = Loop | Runs | If | Once  # statements with a body
 
 
 @dataclass(frozen=True, slots=True)

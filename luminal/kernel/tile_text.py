@@ -17,6 +17,7 @@ from luminal.kernel.tile_ir import (
     Load,
     Loop,
     Map,
+    Once,
     Prefix,
     Reduce,
     Runs,
@@ -69,6 +70,9 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
             _block(statement.body, indent + "  ", lines)
         elif isinstance(statement, If):
             lines.append(f"{indent}if {statement.condition}:")
+            _block(statement.body, indent + "  ", lines)
+        elif isinstance(statement, Once):
+            lines.append(f"{indent}once for {statement.outer} axes of the grid:")
             _block(statement.body, indent + "  ", lines)
         else:
             lines.append(indent + _line(statement))

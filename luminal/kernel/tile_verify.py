@@ -27,6 +27,7 @@ from luminal.kernel.tile_ir import (
     Load,
     Loop,
     Map,
+    Once,
     Prefix,
     Reduce,
     Role,
@@ -35,6 +36,7 @@ from luminal.kernel.tile_ir import (
     Space,
     Statement,
     Store,
+    every_statement,
 )
 from luminal.kernel.tile_scope import WORKING, Checks, Scope, names_of
 from luminal.kernel.tile_text import headline
@@ -282,6 +284,23 @@ class _Verifier(Checks):
         self.uniform(statement.condition, scope)
         self.body(statement.body, scope.copy())
 
+    def once(self, statement: Once, scope: Scope) -> None:
+        kernel, line = self.kernel, self.line
+        self.alone()
+        if not any(each is statement for each in kernel.body):
+            self.fail("it stands in a loop or a branch; put it outside")
+        writes = [each.buffer for each in kernel.statements() if isinstance(each, Store)]
+        own = [each.buffer for each in every_statement(statement.body) if isinstance(each, Store)]
+        for name in own:
+            if self.buffer(name, written=True).space is not Space.SCRATCH:
+                self.fail(f"{name} is written in chunks that do it only; write scratch")
+            if writes.count(name) > own.count(name):
+                self.fail(f"{name} is written elsewhere too; take a buffer of its own")
+        inner = scope.copy()
+        inner.symbols -= {grid.axis for grid in kernel.grid[statement.outer :]}
+        self.body(statement.body, inner)
+        self.line = line
+
     def sort(self, statement: SortRow, scope: Scope) -> None:
         self.alone()
         for expr in (statement.offset, statement.stride, statement.extent):
@@ -325,6 +344,7 @@ class _Verifier(Checks):
         Loop: loop,
         Runs: runs,
         If: branch,
+        Once: once,
         SortRow: sort,
         Call: call,
         Barrier: barrier,

@@ -27,6 +27,7 @@ from luminal.kernel.tile_ir import (
     Load,
     Loop,
     Map,
+    Once,
     Reduce,
     Runs,
     SortRow,
@@ -158,6 +159,11 @@ class _Count:
                     found.inner += self.body(statement.body)
                 case If():
                     found.inner += self.body(statement.body)
+                case Once(outer):
+                    grid, self.levels = self.levels, self.levels[:outer]
+                    chunks = prod(level.trips for level in grid[outer:])
+                    found.inner += self.body(statement.body) / chunks
+                    self.levels = grid
                 case Contract(out):
                     found.arithmetic += self.vectors(out) * core.multiply
                     found.chain += 1

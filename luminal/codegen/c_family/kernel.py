@@ -129,6 +129,8 @@ class _Walk:
             self._pointer(scratch.buffer.name, scratch.buffer.dtype, start)
         chunk = f"v{kernel.chunk.id}"
         self._put(f"for ({index} {chunk} = worker; {chunk} < {CHUNKS}; {chunk} += workers) {{")
+        if kernel.begin is not None:  # chunks of a worker lie apart
+            self._put(f"    const {index} v{kernel.begin.id} = {chunk};")
         self._inside(kernel.body)
         return "\n".join([*self.lines, "}", ""])
 

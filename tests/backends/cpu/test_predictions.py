@@ -88,11 +88,11 @@ def test_a_product_takes_its_multiplications() -> None:
 
 
 def test_chunks_that_differ_are_all_counted() -> None:
-    """Of three strips one chunk has two, and the last strip is a third as wide."""
+    """Of three strips the last is a third as wide."""
     least = 256 * 192 * 224 / 16 * CORE.multiply
     found = work(kernel(product(256, 192, 224), ("pack", 1), ("tile", "4x6")), {}, CORE)
     assert least < found.cycles < 1.6 * least
-    assert found.longest > 1.3 * found.cycles / found.chunks
+    assert found.longest > 1.1 * found.cycles / found.chunks
 
 
 def test_rows_share_what_is_loaded() -> None:

@@ -378,6 +378,8 @@ class _Rules:
             tile = tiles.get(loop.symbol, TileChoice()).size
             if loop.symbol is packed:
                 work //= strip
+                if any(cut for _, cut in out):  # chunks of one strip, which is packed for all
+                    wanted = 0
             positions = loop.estimate
             known = loop.extent.interval.hi is not None and positions < UNKNOWN
             count = max(1, wanted // work) if wanted > work else 1

@@ -48,7 +48,9 @@ def register_tiles(
         heights = range(1, min(most, rows, max(1, MOST_ROWS // step)) + 1)
         far = strip * width * lanes > target.l1_bytes * ROOM
         slow = 1 + FAR * far
-        costs = sorted((slow * _cost(rows, columns, lanes, h, width, sums), -h) for h in heights)
+        # Shares are so many strips: who has none of the ragged one is waited for.
+        whole = -(-columns // (width * lanes)) * width * lanes if strip else columns
+        costs = sorted((slow * _cost(rows, whole, lanes, h, width, sums), -h) for h in heights)
         usual += [(cost, -width, -height) for cost, height in costs[:2]]
         if min(most, rows) > MOST_ROWS:
             tall.append((min(most, rows, TALL_ROWS), width))
