@@ -44,6 +44,7 @@ def gpu(target: VectorTarget, speed: Speed = GPU) -> Costs:
         Weights(load=16, dear=special | long),
         Shares(
             points=128,  # groups: some for every unit
+            columns=1,
             blocks=8,
             lanes=32,
             scattered=1 << 12,  # each lane adds on its own
@@ -68,6 +69,7 @@ def cores(target: VectorTarget, speed: Speed = CORES) -> Costs:
         Weights(load=4, dear=special | long),
         Shares(
             points=16,
+            columns=1,
             blocks=2,
             lanes=32,
             scattered=64,

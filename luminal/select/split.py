@@ -11,13 +11,15 @@ from collections.abc import Iterable, Mapping
 
 from luminal.algebra.frames import upper
 from luminal.algebra.reductions import Cut, cut, longest, only_inside
-from luminal.algebra.terms import Reduction, Term, Terms, term_order
+from luminal.algebra.terms import Frame, Leaf, Reduction, Term, Terms, term_order
 from luminal.costs import Costs, Shares
 from luminal.select.kinds import is_contraction
 from luminal.select.places import Place, first_place, place
 from luminal.select.rewrite import Respelled
 from luminal.shape.expression import Expression, Symbol
 
+ROWS = 64  # that are added up for each one of partial results, at least: it is written and read
+ALONE = 2  # times the work from which idle units matter: a share of columns was a vector wide
 TRIES = 256  # chunk sizes looked at for one that divides the extent
 MAX_CHUNK = 1 << 16  # positions: extents without a useful bound are cut all the same
 
@@ -25,7 +27,7 @@ MAX_CHUNK = 1 << 16  # positions: extents without a useful bound are cut all the
 def split_reductions(program: Respelled, costs: Costs) -> Respelled:
     """The same program with such reductions in two stages."""
     order = program.order()
-    wanted = {term for term in order if _wanted(term, costs)}
+    wanted = {term for term in order if _wanted(term, program.lowered.shapes, costs)}
     if not wanted:
         return program
     terms = program.lowered.terms
@@ -65,15 +67,36 @@ def _places(wanted: Iterable[Term], costs: Costs) -> dict[Term, tuple[Place, tup
     return found
 
 
-def _wanted(term: Term, costs: Costs) -> bool:
+def _wanted(term: Term, shapes: Mapping[Term, Frame], costs: Costs) -> bool:
     if not isinstance(term, Reduction):
         return False
     # Idle: fewer results than units. Long: each operand is read once per tile of results, and
     # what does not stay in a cache in between comes from memory every time.
     points, length = upper(term.axes), upper(term.attrs)
     idle = costs.shares.leave_idle(points, points * length)
-    long = length >= costs.long_sums.length and points <= costs.long_sums.points
-    return (idle or (long and is_contraction(term))) and _chunk(term, costs) is not None
+    if is_contraction(term):
+        long = length >= costs.long_sums.length and points <= costs.long_sums.points
+        idle = idle or long
+    elif not idle and costs.shares.columns > 1 and _is_of_columns(term, shapes):
+        idle = _are_few_columns(term, costs)
+    return idle and _chunk(term, costs) is not None
+
+
+def _is_of_columns(reduction: Reduction, shapes: Mapping[Term, Frame]) -> bool:
+    """Do its results lie as what is reduced does, side by side?"""
+    (x,) = reduction.args
+    frame = x.attrs.frame if isinstance(x, Leaf) else shapes.get(x, ())
+    innermost = next((dimension[-1] for dimension in reversed(frame) if dimension), None)
+    return innermost in reduction.axes
+
+
+def _are_few_columns(reduction: Reduction, costs: Costs) -> bool:
+    """Are columns one share, or such that rows that come from memory are read in parts by each?"""
+    points, length = upper(reduction.axes), upper(reduction.attrs)
+    shares = -(-points // costs.shares.columns)
+    size = points * length * reduction.dtype.size
+    is_alone = shares == 1 and points * length > ALONE * costs.shares.work
+    return is_alone or (shares <= costs.shares.points and size > costs.cache_bytes)
 
 
 def _chunk(reduction: Reduction, costs: Costs) -> tuple[Symbol, int] | None:
@@ -98,8 +121,8 @@ def _chunk(reduction: Reduction, costs: Costs) -> tuple[Symbol, int] | None:
 
 def _size(reduction: Reduction, along: Symbol, costs: Costs) -> int | None:
     each = upper(reduction.axes) * upper(reduction.attrs) // upper((along,))
-    least = costs.long_sums.chunk * upper(reduction.axes) if is_contraction(reduction) else 1
-    return chunk_size(upper((along,)), each, costs.shares, least)
+    rows = costs.long_sums.chunk if is_contraction(reduction) else ROWS
+    return chunk_size(upper((along,)), each, costs.shares, rows * upper(reduction.axes))
 
 
 def chunk_size(length: int, each: int, shares: Shares, least: int = 1) -> int | None:
