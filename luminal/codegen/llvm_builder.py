@@ -416,6 +416,12 @@ class FunctionBuilder:
         past = ", !nontemporal !1" if streamed else ""
         self.emit(f"store {value.typed}, {pointer.typed}, align {align}{past}")
 
+    def prefetch(self, pointer: IRValue) -> None:
+        """The line there comes into all caches, if there is memory at all."""
+        name = "llvm.prefetch.p0"
+        self.module.declare(name, VOID, [PTR, I32, I32, I32])
+        self._call(name, VOID, f"{pointer.typed}, i32 0, i32 3, i32 1")
+
     def masked_load(
         self, type_: IRType, pointer: IRValue, mask: IRValue, align: int, other: IRValue
     ) -> IRValue:

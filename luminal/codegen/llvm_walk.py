@@ -23,6 +23,7 @@ from luminal.expand.ir import (
     Apply,
     Carry,
     Constant,
+    Fetch,
     If,
     Kernel,
     Load,
@@ -30,7 +31,9 @@ from luminal.expand.ir import (
     Operand,
     Statement,
     Store,
+    Type,
     Value,
+    memory_dtype,
 )
 
 ZERO_BYTES = 1024  # 64 lanes of 16 bytes
@@ -63,6 +66,7 @@ class _Walk:
         self.constants: dict[Constant, IRValue] = {}
         self.spread: dict[int, IRValue] = {}  # masks that are a scalar in every lane
         self.pointers: dict[str, IRValue] = {}  # to buffers
+        self.elements: dict[str, IRType] = {}
         self.streamed: set[str] = set()  # buffers
         self.sums: dict[int, tuple[Operand, ...]] = {}  # of integers, outer ones first
         self.kept: list[
@@ -76,6 +80,7 @@ class _Walk:
             self.values[param.value.id] = b.load(I64, b.gep(dims, b.const(I64, k), I64), 8)
         for k, buffer in enumerate(kernel.buffers):
             self.pointers[buffer.name] = b.load(PTR, b.gep(slots, b.const(I64, k), PTR), 8)
+            self.elements[buffer.name] = ir_type(Type(memory_dtype(buffer.dtype)))
         self.streamed = {buffer.name for buffer in kernel.buffers if buffer.streamed}
         self.body(kernel.setup)
         for each in kernel.scratch:
@@ -177,6 +182,11 @@ class _Walk:
         else:
             value = b.masked_load(type_, pointer, mask, size, b.zero(type_))
         self.values[statement.out.id] = value
+
+    def fetch(self, statement: Fetch) -> None:
+        element = self.elements[statement.buffer]
+        base = self.base(statement.buffer, statement.address, element)
+        self.b.prefetch(self.b.gep(base, self.b.const(I64, statement.distance), element))
 
     def lanes_of(self, mask: IRValue | None, lanes: int) -> IRValue:
         if mask is None:
@@ -305,6 +315,7 @@ class _Walk:
         Apply: apply,
         Load: load,
         Store: store,
+        Fetch: fetch,
         Loop: loop,
         If: branch,
     }

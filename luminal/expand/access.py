@@ -15,7 +15,7 @@ from luminal.dtypes import DType, int64
 from luminal.expand.casts import from_memory, held_dtype, neighbours, to_memory, word_of
 from luminal.expand.fold import constant, uniform
 from luminal.expand.index import without_constant
-from luminal.expand.ir import CONDITION, Operand, Type, memory_dtype
+from luminal.expand.ir import CONDITION, Fetch, Operand, Type, memory_dtype
 from luminal.expand.lanes import Lanes
 from luminal.expand.pointwise import POINTWISE
 from luminal.expand.shuffled import (
@@ -106,12 +106,12 @@ def _elements(tiles: Tiles, statement: Load, axes: Sequence[Symbol], type_: DTyp
             at = place.address(tiles)
             elements[key] = read(tiles, statement.buffer, at, place.mask, type_=type_)
         else:
-            elements[key] = _load(tiles, statement.buffer, place, place.lanes, type_)
+            elements[key] = _load(tiles, statement, place, place.lanes, type_)
     return elements
 
 
-def _load(tiles: Tiles, buffer: str, place: _Place, lanes: Lanes, type_: DType) -> Operand:
-    b, mask = tiles.b, place.mask
+def _load(tiles: Tiles, statement: Load, place: _Place, lanes: Lanes, type_: DType) -> Operand:
+    b, mask, buffer = tiles.b, place.mask, statement.buffer
     step = lanes.step(place.offset)
     if step is None or not step.is_const or not -1 <= step.constant <= SHORT_STEP:
         return read(tiles, buffer, place.addresses(tiles), mask, lanes.count, type_)
@@ -121,6 +121,8 @@ def _load(tiles: Tiles, buffer: str, place: _Place, lanes: Lanes, type_: DType) 
         return read(tiles, buffer, (address, distance + beyond), mask, lanes.count, type_)
 
     if step is ONE:
+        if statement.ahead and mask is None:
+            b.emit(Fetch(buffer, address, distance + statement.ahead))
         return in_a_row(0, mask)
     if step.constant == -1:
         return backwards(b, in_a_row, mask, lanes.count)

@@ -21,6 +21,7 @@ from luminal.expand.ir import (
     Barrier,
     Constant,
     Exchange,
+    Fetch,
     If,
     Kernel,
     Load,
@@ -208,6 +209,9 @@ class _Interpreter:
             self.fail(statement, "two lanes meet at one address; store them one by one")
         memory[addresses[active]] = value[active]
 
+    def fetch(self, statement: Fetch) -> None:
+        """Memory that is waited for by nobody."""
+
     def loop(self, statement: Loop) -> None:
         for _ in self.trips(statement):
             self.body(statement.body)
@@ -242,6 +246,7 @@ class _Interpreter:
         Apply: apply,
         Load: load,
         Store: store,
+        Fetch: fetch,
         Loop: loop,
         If: branch,
     }

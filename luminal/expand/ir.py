@@ -134,6 +134,15 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """What lies at `buffer[address + distance]`, if that is in the buffer at all, is read soon."""
+
+    buffer: str
+    address: Operand
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
 class Carry:
     """A loop-carried value: `inner` is `init` in the first step, then the last step's `next`.
 
@@ -198,7 +207,7 @@ class Exchange:
     distance: int
 
 
-Statement = Apply | Load | Store | Loop | If | Barrier | Exchange
+Statement = Apply | Load | Store | Fetch | Loop | If | Barrier | Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +297,7 @@ def _written(kernel: Kernel) -> str:
     return "\n".join([*lines, "}"])
 
 
-def place(statement: Load | Store) -> str:
+def place(statement: Load | Store | Fetch) -> str:
     """The address and the distance from it, as text."""
     distance = statement.distance
     if not distance:
@@ -311,6 +320,8 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
             case Load(out, buffer, _, mask):
                 where = "" if mask is None else f" if {mask}"
                 lines.append(f"{indent}{_typed(out)} = load {buffer}[{place(statement)}]{where}")
+            case Fetch(buffer):
+                lines.append(f"{indent}fetch {buffer}[{place(statement)}]")
             case Store(buffer, _, value, mask):
                 where = "" if mask is None else f" if {mask}"
                 lines.append(f"{indent}store {buffer}[{place(statement)}] <- {value}{where}")

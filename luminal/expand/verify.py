@@ -22,6 +22,7 @@ from luminal.expand.ir import (
     Barrier,
     Constant,
     Exchange,
+    Fetch,
     If,
     Kernel,
     Load,
@@ -234,6 +235,11 @@ class _Verifier:
         if buffer.role is Role.IN and buffer in self.kernel.buffers:
             self.fail(f"{buffer.name} is an input; give it the role out or inout to store to it")
 
+    def fetch(self, statement: Fetch) -> None:
+        if statement.buffer not in self.buffers:
+            self.fail(f"there is no buffer {statement.buffer}; fetch from one that is read")
+        self.operand(statement.address, INDEX)
+
     def loop(self, statement: Loop) -> None:
         for bound in (statement.start, statement.stop):
             self.operand(bound, INDEX)
@@ -282,6 +288,7 @@ class _Verifier:
         Apply: apply,
         Load: load,
         Store: store,
+        Fetch: fetch,
         Loop: loop,
         If: branch,
         Barrier: barrier,

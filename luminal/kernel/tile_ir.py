@@ -131,13 +131,17 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`out = buffer[offset]` where `guard` holds, else 0; `indices` bind symbols to tiles."""
+    """`out = buffer[offset]` where `guard` holds, else 0; `indices` bind symbols to tiles.
+
+    What lies `ahead` so many elements, if any, is read soon: it may be fetched.
+    """
 
     out: Tile
     buffer: str
     offset: Expression  # in elements
     guard: Expression = TRUE
     indices: tuple[tuple[Symbol, Tile], ...] = ()
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)

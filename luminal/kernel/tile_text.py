@@ -102,7 +102,8 @@ def _line(statement: Statement) -> str:
         case Map(out, op, args):
             return f"{_typed(out)} = {op} {' '.join(map(str, args))}"
         case Load(out):
-            return f"{_typed(out)} = load {_access(statement)}"
+            ahead = f", ahead {statement.ahead}" if statement.ahead else ""
+            return f"{_typed(out)} = load {_access(statement)}{ahead}"
         case Store():
             return (
                 f"{'add' if statement.add else 'store'} {_access(statement)} <- {statement.value}"

@@ -8,6 +8,7 @@ from luminal import config
 from luminal.backends.cpu.product import place_product, product_of
 from luminal.backends.cpu.schedule import nest
 from luminal.backends.cpu.schedule.cascade import cascade_blocks, cascade_space
+from luminal.backends.cpu.schedule.fetched import fetched
 from luminal.backends.cpu.schedule.nest import schedule
 from luminal.backends.cpu.schedule.space import space as nest_space
 from luminal.backends.cpu.schedule.streamed import streamed
@@ -48,7 +49,8 @@ class VectorSchedules:
         knobs that `space` does not offer and that make no schedule of this kernel.
         """
         placed = self._place(step, knobs)
-        placed = replace(placed, kernel=streamed(placed.kernel, self.target))
+        kernel = fetched(streamed(placed.kernel, self.target), self.target)
+        placed = replace(placed, kernel=kernel)
         if config.get("LUMINAL_VERIFY"):
             verify(placed.kernel)
         return placed
