@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from luminal import garbage
 from luminal.dtypes import int32
 from luminal.errors import GraphError
 from luminal.forks import rlock
@@ -193,7 +194,9 @@ class Programs:
             mode = mode_of(self._mode).shared_by(share)
             if any(_interrupted(each) for each in self._made.values()):
                 mode = CompilationMode.FAST  # Ctrl-C ends all searching at once
-            found = self._made[key] = compile(record(), backend=self._backend, mode=mode)
+            with garbage.held():  # all that is recorded stays
+                graph = record()
+            found = self._made[key] = compile(graph, backend=self._backend, mode=mode)
             self.seconds += time.perf_counter() - start
         return found
 

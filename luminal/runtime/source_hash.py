@@ -7,6 +7,8 @@ import hashlib
 import os
 import re
 
+from luminal.runtime import object_cache
+
 PACKAGE = "luminal"
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -22,7 +24,19 @@ _COMMENT = re.compile(r"#.*")
 
 @functools.cache
 def source_hash(*modules: str) -> str:
-    """A hash over the text of some modules of Luminal and of all that they import, in turn."""
+    """A hash over the text of some modules of Luminal and of all that they import, in turn; kept
+    for these sources, as reading sixty files is a tenth of a start's Python.
+    """
+    objects = object_cache.default()
+    key = object_cache.key("source hash", *modules, package_stamp())
+    known = objects.get(key)
+    if known is None:
+        known = _text_hash(modules).encode()
+        objects.put(key, known)
+    return known.decode()
+
+
+def _text_hash(modules: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
     for name, text in sorted(closure(*modules).items()):
         digest.update(f"{name} {len(text)}\n{text}".encode())

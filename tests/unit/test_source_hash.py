@@ -101,6 +101,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def _forget() -> None:
     source_hash._file.cache_clear()
     source_hash.source_hash.cache_clear()
+    source_hash.package_stamp.cache_clear()
 
 
 @pytest.mark.parametrize("file", DECIDES + DECIDES_NOT)
