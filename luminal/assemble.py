@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from luminal import tracing
@@ -25,6 +25,7 @@ from luminal.program.steps import (
     Partition,
     Step,
 )
+from luminal.records import dataclass
 
 Tuned = Mapping[str, Knobs]
 """Knobs by `text_key` of the kernel that the default schedule makes."""

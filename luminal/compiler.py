@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from luminal import config, tracing
 from luminal.algebra.lower import Lowered, lower
@@ -19,6 +19,7 @@ from luminal.program.launch_list import Program
 from luminal.program.partition import partition
 from luminal.program.selection import Selection
 from luminal.program.steps import Partition
+from luminal.records import dataclass
 from luminal.select import fast, layouts
 
 

@@ -12,13 +12,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, overload
 
 import platformdirs
 
 from luminal.errors import InputError
+from luminal.records import dataclass
 
 Value = int | str | Path | None
 

@@ -7,7 +7,8 @@ holds on every machine (what is equal, what bounds a compile's time) has its num
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.backends import registry
 from luminal.errors import DeviceError
 from luminal.hlir.memory import DeviceMemory
+from luminal.records import dataclass
 
 _device: ContextVar[str | None] = ContextVar("luminal_device", default=None)
 

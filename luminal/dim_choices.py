@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from luminal.errors import DimError
 from luminal.hlir import graph as hlir
 from luminal.hlir.substitute import substitute_dims
+from luminal.records import dataclass
 from luminal.runtime.binding import Interval
 from luminal.shape.expression import Expression, Symbol, const, symbol
 

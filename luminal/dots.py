@@ -11,7 +11,6 @@ import ctypes
 import ctypes.util
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -29,6 +28,7 @@ from luminal.dtypes import (
     uint32,
     uint64,
 )
+from luminal.records import dataclass
 
 Array = NDArray[Any]
 WORDS = {dtype.size: dtype for dtype in (uint16, uint32, uint64)}

@@ -7,13 +7,13 @@ operation, and a Cast down, so that Cast is the only thing that rounds (docs/des
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
 
 from luminal.errors import DTypeError
+from luminal.records import dataclass
 
 Kind = Literal["bool", "int", "uint", "float"]
 

@@ -9,7 +9,6 @@ import warnings
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
@@ -25,6 +24,7 @@ from luminal.frontend.tree import Tree, flatten
 from luminal.frontend.watched import Seen, watch, watching
 from luminal.hlir.data import array_of, is_array, is_list_of_numbers
 from luminal.hlir.state import Parameter, State
+from luminal.records import dataclass
 from luminal.runtime.arrays import Array
 from luminal.runtime.executable import Executable
 from luminal.session import Graph, compile, recording

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from luminal import config, garbage, tracing
@@ -21,6 +21,7 @@ from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.ops import Value
 from luminal.numerics import Numerics
+from luminal.records import dataclass
 from luminal.runtime import program_cache
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Interval

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from luminal.dots import Dot
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

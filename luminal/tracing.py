@@ -15,9 +15,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from luminal import config
+from luminal.records import dataclass
 
 
 @dataclass(slots=True)

@@ -8,7 +8,6 @@ terms, with an At on each edge whose operand must be read at other indices than 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +25,7 @@ from luminal.hlir.graph import Graph, Sink, topological
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.state import Parameter
+from luminal.records import dataclass
 from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import Expression, Symbol, all_of, axis, const
 from luminal.shape.view import index

@@ -8,13 +8,13 @@ are made.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.algebra import axes
 from luminal.algebra.axes import Atom, Dimension
 from luminal.hlir.attributes import Shape
 from luminal.hlir.ops import OPS, Node, Value
+from luminal.records import dataclass
 from luminal.shape.expression import TRUE, Expression, Symbol, const
 
 

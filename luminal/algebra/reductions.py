@@ -9,11 +9,11 @@ points may be visited in any grouping, and each law is one grouping.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Axes, Index, Literal, Term, Terms
 from luminal.hlir.monoid import SUM, Monoid
+from luminal.records import dataclass
 from luminal.shape.condition import linear_form
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of, axis, ceil_div, const
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from luminal.dtypes import DType
 from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import REDUCTIONS, Monoid
 from luminal.hlir.ops import Value
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 Axes = tuple[Symbol, ...]

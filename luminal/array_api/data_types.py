@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from luminal import dtypes
@@ -11,6 +10,7 @@ from luminal.dtypes import DType
 from luminal.errors import DTypeError, InputError
 from luminal.frontend import limits
 from luminal.frontend.foreign import check_device
+from luminal.records import dataclass
 
 KINDS = {
     "bool": ("bool",),

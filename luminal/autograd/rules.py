@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from luminal import dtypes
@@ -28,6 +27,7 @@ from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import AxisAttrs, GatherAttrs, ScanAttrs, ScatterAttrs
 from luminal.hlir.ops import OPS, Node, Value
+from luminal.records import dataclass
 from luminal.shape.expression import Expression
 
 

@@ -15,7 +15,7 @@ tells: the source's dim is split in two for that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import pairwise
 from math import gcd
@@ -25,6 +25,7 @@ from luminal.frontend.binary import where
 from luminal.frontend.creation import position
 from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
+from luminal.records import dataclass
 from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import (
     ONE,

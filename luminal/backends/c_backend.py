@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from luminal.backends import device_costs
@@ -20,6 +19,7 @@ from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
 from luminal.program.steps import CustomStep, KernelStep
+from luminal.records import dataclass
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
 from luminal.runtime.driver import Driver

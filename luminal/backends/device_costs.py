@@ -6,10 +6,9 @@ depend on (`Shares`) are a kind's, not one chip's: programs cut sums alike on al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.costs import Costs, LongSums, Shares, Tiles, Weights
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

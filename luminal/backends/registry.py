@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from luminal.backends.backend import Backend, Interpreter
 from luminal.errors import CompileError, InputError
 from luminal.hlir.memory import MemorySpace
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

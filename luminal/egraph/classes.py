@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.algebra.lower import Lowered
@@ -11,6 +10,7 @@ from luminal.algebra.terms import Phase, Term
 from luminal.dtypes import DType
 from luminal.egraph.spell import spell
 from luminal.numerics import Class
+from luminal.records import dataclass
 from luminal.shape.expression import Symbol
 
 

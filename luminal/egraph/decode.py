@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from luminal.algebra.frames import never_empty, upper
@@ -17,6 +17,7 @@ from luminal.egraph.intern import leaf_text, literal_text, positions
 from luminal.egraph.table import Node, Table
 from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import REDUCTIONS
+from luminal.records import dataclass
 from luminal.rules.notation import COMMUTATIVE
 from luminal.shape.expression import Expression, Symbol
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from luminal import config, tracing
 from luminal.algebra.lower import Lowered
@@ -20,6 +19,7 @@ from luminal.egraph.session import Session, session
 from luminal.egraph.table import New, Node, Table
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.numerics import Numerics
+from luminal.records import dataclass
 from luminal.rules import RULES, Rule
 
 

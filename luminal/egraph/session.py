@@ -7,7 +7,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from luminal import config, forks
@@ -26,6 +26,7 @@ from luminal.egraph.intern import (
 from luminal.egraph.reader import Reader
 from luminal.egraph.table import New, Table
 from luminal.hlir.monoid import REDUCTIONS
+from luminal.records import dataclass
 from luminal.rules import Rule
 from luminal.shape.expression import Expression, Symbol
 

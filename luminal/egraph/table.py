@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from luminal.algebra.terms import Phase
 from luminal.dtypes import DType
 from luminal.hlir.ops import OPS
+from luminal.records import dataclass
 from luminal.shape.expression import Symbol
 
 

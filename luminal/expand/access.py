@@ -8,7 +8,7 @@ are made lane by lane.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from luminal.dots import WORDS
 from luminal.dtypes import DType, int64
@@ -30,6 +30,7 @@ from luminal.expand.tiles import Elements, Position, Tiles
 from luminal.kernel.loops import SHORT_STEP
 from luminal.kernel.neighbours import word_offset
 from luminal.kernel.tile_ir import Load, Store
+from luminal.records import dataclass
 from luminal.shape.expression import (
     ONE,
     TRUE,

@@ -11,7 +11,6 @@ u16 words everywhere and are converted by operations on bits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.forks import cached_property
 from luminal.kernel.tile_ir import Buffer
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 

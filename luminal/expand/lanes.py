@@ -7,7 +7,6 @@ computed once, as a scalar.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -17,6 +16,7 @@ from luminal.expand.builder import integer
 from luminal.expand.division import int_floor_div, int_mod
 from luminal.expand.index import COMPARISONS, LAST_I32, Indexer
 from luminal.expand.ir import Constant, Operand, Type
+from luminal.records import dataclass
 from luminal.shape.condition import linear_form
 from luminal.shape.expression import Expression, Symbol, sum_of_terms
 

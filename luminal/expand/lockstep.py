@@ -8,11 +8,12 @@ that orders no memory.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from luminal.errors import VerifyError
 from luminal.expand.ir import Barrier, Exchange, Load, Statement, Store, headline
+from luminal.records import dataclass
 
 Place = tuple[str, int]
 """An element of a buffer."""

@@ -9,7 +9,6 @@ of a tile: 8, then 4, 2 and 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from luminal.expand.builder import integer
@@ -18,6 +17,7 @@ from luminal.expand.ir import Operand, Type
 from luminal.expand.lanes import Lanes
 from luminal.expand.tiles import Digits, Key, Pieces, Tiles, is_divided
 from luminal.kernel.tile_ir import NESTED, Carry, Index, Load, Loop, Map, Statement, Store
+from luminal.records import dataclass
 from luminal.shape.expression import ZERO, Expression, Symbol, all_of, maximum, opaque
 
 Body = Callable[[tuple[Statement, ...]], None]

@@ -7,7 +7,6 @@ the expansion sees to it: no renderer guards against others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from luminal import dtypes
 from luminal.dots import DOTS, fused, of_library
 from luminal.dtypes import DType
 from luminal.expand.ir import Type
+from luminal.records import dataclass
 
 Array = NDArray[Any]
 Kinds = frozenset[str]

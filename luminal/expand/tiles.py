@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from luminal.expand.index import Indexer
 from luminal.expand.ir import Operand
 from luminal.kernel.lanes import Lanes
 from luminal.kernel.tile_ir import Buffer, Loop, Tile
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 Position = dict[Symbol, int]

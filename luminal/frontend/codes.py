@@ -13,11 +13,11 @@ that such files are made for. All of it is ordinary operations on integers, exac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 from luminal import dtypes
+from luminal.records import dataclass
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor

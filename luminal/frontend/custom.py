@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +15,7 @@ from luminal.frontend.binary import graph_of
 from luminal.frontend.handle import Array, Operand, Shape, describe
 from luminal.hlir.attributes import CustomKernel
 from luminal.hlir.ops import TensorType
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, const, product_of
 
 if TYPE_CHECKING:

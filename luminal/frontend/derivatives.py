@@ -11,13 +11,13 @@ Equal operations are one value, whoever recorded them first says how it is diffe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from luminal.frontend.handle import is_tensor
 from luminal.hlir.attributes import MarkAttrs
 from luminal.hlir.ops import Value
+from luminal.records import dataclass
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -14,6 +13,7 @@ from luminal.frontend.linalg import sum_products
 from luminal.frontend.movement import permute, reshape, view_of
 from luminal.frontend.precision import rounds
 from luminal.frontend.products import up_together
+from luminal.records import dataclass
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, const
 

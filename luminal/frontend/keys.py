@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from luminal.errors import GraphError
 from luminal.frontend.random import fold_in
+from luminal.records import dataclass
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor

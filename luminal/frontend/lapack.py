@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from luminal.errors import InputError
 from luminal.frontend.handle import Array
+from luminal.records import dataclass
 
 Results = tuple[Array, ...]
 LinAlgError = np.linalg.LinAlgError

@@ -8,7 +8,6 @@ memory. So a new format is one function over Tensors, and every backend has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -18,6 +17,7 @@ from luminal.errors import DTypeError, InputError, LoadError
 from luminal.frontend.derivatives import differentiated
 from luminal.hlir.memory import Array, Buffer, HostBuffer, MemorySpace
 from luminal.hlir.state import Parameter
+from luminal.records import dataclass
 
 if TYPE_CHECKING:
     from luminal.frontend.codes import Codes

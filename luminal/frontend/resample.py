@@ -7,7 +7,6 @@ is read there is a View, and weights come from the remainder of the division.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -21,6 +20,7 @@ from luminal.frontend.creation import position
 from luminal.frontend.handle import Extent, along, describe, in_float
 from luminal.frontend.indexing import take
 from luminal.frontend.movement import reshape, view_of
+from luminal.records import dataclass
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, const, maximum, minimum
 

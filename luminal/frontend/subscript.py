@@ -7,7 +7,7 @@ in front where a slice or None parts them. (NumPy counts ints among those that a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from luminal.frontend.movement import reshape, view_of
 from luminal.frontend.scatter import source_of, written
 from luminal.hlir.data import array_of, is_array
 from luminal.hlir.state import State
+from luminal.records import dataclass
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, ceil_div, const, maximum
 

@@ -10,7 +10,7 @@ depends on the residue only: a dense product for each residue, whose results int
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from luminal.errors import ShapeError
@@ -29,6 +29,7 @@ from luminal.frontend.windows import (
     sliding,
     windowed,
 )
+from luminal.records import dataclass
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, all_of, ceil_div, const
 

@@ -10,9 +10,10 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from operator import attrgetter, is_
 from typing import Any
+
+from luminal.records import dataclass
 
 SCALARS = (bool, int, float, str, bytes, tuple)
 

@@ -7,7 +7,6 @@ if it lies in 0 .. end(o) - 1. All dims together are one View; nothing is copied
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -19,6 +18,7 @@ from luminal.frontend.binary import where
 from luminal.frontend.creation import position
 from luminal.frontend.handle import Shape, along, describe
 from luminal.frontend.movement import view_of
+from luminal.records import dataclass
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, all_of, ceil_div, const, minimum
 from luminal.shape.view import View

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from luminal.dtypes import DType
 from luminal.errors import CompileError, InputError
+from luminal.records import dataclass
 from luminal.shape.expression import Expression
 from luminal.shape.view import View
 

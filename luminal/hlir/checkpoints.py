@@ -10,13 +10,14 @@ arXiv 1604.06174). Equal layers are cut alike, so that they still roll.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 
 from luminal.hlir.graph import Builder, Graph, copied
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.recompute import InputReaders, Recomputation
 from luminal.hlir.roll_runs import size_of
+from luminal.records import dataclass
 
 COUNTS = (24, 12, 9, 6, 4)  # of parts, about: more keep more between parts, fewer more in one
 SHARES = (0.5, 1.0)  # of the parts, as far as their flops go

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -33,6 +33,7 @@ from luminal.hlir.attributes import (
 )
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.state import Assignable, Parameter, State
+from luminal.records import dataclass
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol
 from luminal.shape.view import View, compose, identity
 

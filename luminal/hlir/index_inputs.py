@@ -8,7 +8,6 @@ must lie in [-n, n).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from luminal.hlir.attributes import (
 )
 from luminal.hlir.graph import ByOp, Graph, by_op, topological
 from luminal.hlir.ops import Node, Value
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 Array = np.ndarray[Any, Any]

@@ -7,10 +7,10 @@ nothing is, how two partial results become one, and whether the order in which t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import DType
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ it takes, the shape and dtype of its results, and its NumPy meaning (`hlir.seman
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -35,6 +34,7 @@ from luminal.hlir.attributes import (
     WeightAttrs,
 )
 from luminal.hlir.monoid import SCANS
+from luminal.records import dataclass
 from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import const
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from types import FunctionType
 from typing import Any
 
@@ -12,6 +12,7 @@ from luminal.hlir.attributes import Body, ConstantAttrs, CustomAttrs, LoopAttrs,
 from luminal.hlir.graph import topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.state import Parameter
+from luminal.records import dataclass
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from luminal.hlir.roll_cost import Inlining
 from luminal.hlir.roll_kept import Place, handed_out
 from luminal.hlir.roll_match import Again, Carried, Fixed, Inner, Layers, Ref, Stream
 from luminal.hlir.state import Assignable
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, const
 from luminal.shape.view import View, identity, index, made
 

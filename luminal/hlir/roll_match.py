@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from luminal.hlir.ops import Value
 from luminal.hlir.roll_block import Block, is_recorded_anew
+from luminal.records import dataclass
 
 LAGS = 3  # a value may be read up to this many iterations later
 

@@ -7,12 +7,12 @@ earlier slice has, so slices are the block in pieces, and layers are a repetitio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from luminal.hlir.roll_block import Block
+from luminal.records import dataclass
 from luminal.shape.expression import Expression
 
 Array = NDArray[np.int64]

@@ -8,7 +8,7 @@ or have written. Buffers are looked at whole; a statement of loops waits before 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from luminal.kernel.tile_ir import (
     NESTED,
@@ -23,6 +23,7 @@ from luminal.kernel.tile_ir import (
     Statement,
     Store,
 )
+from luminal.records import dataclass
 
 MEET = Barrier(Binding.GROUP)
 

@@ -19,7 +19,6 @@ says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -28,6 +27,7 @@ from luminal.algebra.frames import upper
 from luminal.algebra.terms import Index, Literal, Reduction, Term, below, dependents, term_order
 from luminal.dtypes import float32, float64
 from luminal.hlir.monoid import MAXIMUM
+from luminal.records import dataclass
 from luminal.shape.condition import negation
 from luminal.shape.expression import Expression, Symbol
 

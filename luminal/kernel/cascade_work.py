@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import At, Axes, Reduction, Term, below
@@ -21,6 +20,7 @@ from luminal.kernel.neighbours import walked
 from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
 from luminal.kernel.stages import Stages
 from luminal.kernel.tile_ir import Load, Store, Tile
+from luminal.records import dataclass
 from luminal.shape.expression import TRUE, Expression, Symbol, const
 
 

@@ -7,7 +7,6 @@ symbols; At only changes the environment. Equal (term, environment) pairs are on
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from luminal import dtypes
@@ -33,6 +32,7 @@ from luminal.kernel.tile_ir import (
     Store,
     Tile,
 )
+from luminal.records import dataclass
 from luminal.shape.expression import (
     TRUE,
     Expression,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from luminal.algebra.frames import linear, shape_of
@@ -23,6 +23,7 @@ from luminal.dtypes import DType
 from luminal.forks import cached_property
 from luminal.hlir.attributes import Slot
 from luminal.kernel.layout import ROW_MAJOR, Layout
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol, axis, const
 
 

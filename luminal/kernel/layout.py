@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from luminal.dots import Dot
 from luminal.hlir.alignment import ALIGNMENT
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, ceil_div, const
 
 

@@ -7,7 +7,7 @@ that `(batch, row, column)` runs as one long loop where nothing tells them apart
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from luminal.algebra.frames import UNBOUNDED, extent_of, linear, most, spread
@@ -15,6 +15,7 @@ from luminal.algebra.terms import At, Axes, Frame, Index, Reduction, Term
 from luminal.kernel.fused import Fused, Place, Store
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.neighbours import copied, walked, word_offset
+from luminal.records import dataclass
 from luminal.shape.expression import ZERO, Expression, SortKey, Symbol, axis
 
 SHORT_STEP = 4  # elements from lane to lane that are still read in whole vectors

@@ -14,7 +14,6 @@ convolutions and plain maps are the same few steps:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -30,6 +29,7 @@ from luminal.kernel.neighbours import copied
 from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.stages import Stages, every_point
 from luminal.kernel.tile_ir import Role
+from luminal.records import dataclass
 from luminal.shape.expression import (
     TRUE,
     Expression,

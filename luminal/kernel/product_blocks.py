@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from luminal.algebra.frames import extent_of
@@ -49,6 +49,7 @@ from luminal.kernel.tile_ir import (
     Store,
     Tile,
 )
+from luminal.records import dataclass
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of, ceil_div, const
 
 STREAMS = 4  # elements that a lane copies at once: loads under way while others are waited for

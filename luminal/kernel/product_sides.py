@@ -7,12 +7,11 @@ long sum. A convolution is one over positions that its expression is evaluated a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from luminal.algebra.terms import Reduction, Term, below
 from luminal.dtypes import bool_
 from luminal.kernel.fused import Fused
 from luminal.kernel.loops import LoopAxis, loop_axes
+from luminal.records import dataclass
 from luminal.shape.expression import Symbol
 
 

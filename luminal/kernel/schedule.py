@@ -6,11 +6,11 @@ A schedule is a record of named choices; a backend makes it, placement follows i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from luminal.algebra.terms import Term
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.loops import LoopAxis
+from luminal.records import dataclass
 from luminal.shape.expression import Symbol
 
 

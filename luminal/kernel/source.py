@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from luminal.algebra.terms import At, Frame, Literal, Phase, Term
 from luminal.dots import ON_BITS
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol, opaque
 
 

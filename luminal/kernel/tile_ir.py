@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ from luminal.dtypes import DType
 from luminal.forks import cached_property
 from luminal.hlir.attributes import CustomKernel, Shape
 from luminal.kernel.lanes import ONE_LANE, Lanes
+from luminal.records import dataclass
 from luminal.shape.expression import TRUE, Expression, Symbol
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn
 
 from luminal import dtypes
 from luminal.errors import VerifyError
 from luminal.kernel.tile_ir import Buffer, Kernel, Loop, Role, Space, Tile
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 WORKING = (Space.SCRATCH, Space.SHARED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from luminal.loaders.read_ahead import read_ahead
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import HuggingFaceTokenizer, read_tokenizer_json
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from luminal.errors import LoadError
 from luminal.loaders.shown import shown
+from luminal.records import dataclass
 
 MAX_SIZE = 2**31 - 1
 """Positions and token ids are 32-bit integers."""

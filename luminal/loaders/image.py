@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from luminal.loaders.fields import MOST, Fields
 from luminal.loaders.mapped import open_file
 from luminal.loaders.shown import shown
 from luminal.loaders.write_atomic import replacing
+from luminal.records import dataclass
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -7,10 +7,11 @@ The patterns are those of the models' published `tokenizer.json` files: GPT-2's 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import Regex, pre_tokenizers
+
+from luminal.records import dataclass
 
 _ENDINGS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"

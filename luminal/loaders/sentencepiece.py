@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers
+
+from luminal.records import dataclass
 
 SPACE = "\u2581"
 """Stands for a space in a piece."""

@@ -5,7 +5,6 @@ Radford et al., arXiv 2103.00020.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import float32, promote
@@ -14,6 +13,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.models.transformer import Transformer, TransformerConfig
 from luminal.models.vision_transformer import VisionConfig, VisionTransformer
 from luminal.nn import Embedding, Linear, Module, causal_mask, init
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

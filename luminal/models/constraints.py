@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from luminal.errors import InputError
 from luminal.frontend.handle import Array
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.sampling import words_of
+from luminal.records import dataclass
 
 
 class ConstraintError(InputError):

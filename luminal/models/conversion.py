@@ -6,7 +6,6 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from luminal.loaders.write_gguf import NAMES, save_gguf
 from luminal.loaders.write_gguf_tokenizer import tokenizer_metadata
 from luminal.loaders.write_safetensors import save_safetensors
 from luminal.models.export_gguf import gguf_model
+from luminal.records import dataclass
 
 KINDS = ("f32", "f16", "bf16", *CHOICES)
 _FLOATS = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)))

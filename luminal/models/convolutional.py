@@ -6,7 +6,6 @@ He et al., arXiv 1512.03385; Howard et al., arXiv 1704.04861; Sandler et al., ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import float32
@@ -14,6 +13,7 @@ from luminal.frontend.pooling import max_pool2d
 from luminal.frontend.tensor import Tensor
 from luminal.nn import BatchNorm2d, Conv2d, Module, ModuleList
 from luminal.nn.feed_forward import activation_of
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from luminal.errors import InputError
@@ -12,6 +11,7 @@ from luminal.nn.attention import Temperature
 from luminal.nn.feed_forward import clamped_swiglu, gated
 from luminal.nn.moe import Groups, Router
 from luminal.nn.norm import HeadNorm
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

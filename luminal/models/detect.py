@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from luminal.models.families.settings import labels_of
 from luminal.models.image_model import opened
 from luminal.models.sampling import is_number
 from luminal.models.yolo import STRIDES, Yolo
+from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
 from luminal.session import Graph, compile

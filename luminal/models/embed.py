@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.architectures.settings import refuse
 from luminal.models.encoder import Encoder, within
+from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
 from luminal.session import Graph, compile

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import float32, int32, promote
 from luminal.frontend.tensor import Tensor
 from luminal.models.transformer import Transformer, TransformerConfig
 from luminal.nn import Embedding, Module
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

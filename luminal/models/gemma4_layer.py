@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.frontend.tensor import Tensor
@@ -14,6 +13,7 @@ from luminal.nn.cache import Cache, Positions
 from luminal.nn.feed_forward import ACTIVATIONS, gated
 from luminal.nn.moe import Experts, Router, Routes
 from luminal.nn.rotary import Angles
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

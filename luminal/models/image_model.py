@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +18,7 @@ from luminal.loaders.shown import shown
 from luminal.models.families.settings import are_independent, labels_of
 from luminal.models.sampling import checked_count
 from luminal.nn import Module
+from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
 from luminal.session import Graph, compile

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from luminal.loaders.write_safetensors import save_safetensors
 from luminal.models.decoder import Decoder
 from luminal.models.programs import Programs, states_of
 from luminal.models.text import Text
+from luminal.records import dataclass
 
 DIGEST_BYTES = 32
 SAMPLED_BYTES = 1 << 16  # of each weight: a digest of all would take as long as loading

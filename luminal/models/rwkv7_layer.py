@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.frontend.tensor import Tensor
@@ -10,6 +9,7 @@ from luminal.models.decoder_config import DecoderConfig, LayerConfig
 from luminal.nn.cache import Positions
 from luminal.nn.recurrent_cache import RecurrentCache, RecurrentLayer
 from luminal.nn.rwkv import ChannelMix, TimeMix
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from luminal.errors import InputError
 from luminal.frontend.generator import checked_seed
 from luminal.loaders.shown import shown
+from luminal.records import dataclass
 
 Array = np.ndarray[Any, Any]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import numpy as np
 from luminal.dtypes import int32
 from luminal.models.decoder import Decoder
 from luminal.models.peer import Peer
+from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.runtime.roofline import Peaks
 from luminal.session import Graph, compile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from luminal.records import dataclass
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import float32, promote
@@ -14,6 +13,7 @@ from luminal.models.encoder_decoder import EncoderDecoder
 from luminal.models.transformer import Transformer, TransformerConfig
 from luminal.nn import Embedding, KVCache, Linear, RelativeBias, causal_mask
 from luminal.nn.masked_attention import KeysValues
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from luminal.optim.ranges import (
     COUNT,
     check,
 )
+from luminal.records import dataclass
 from luminal.training import Batches, TextDataset, fit
 from luminal.training.byte_pairs import train_byte_pairs
 from luminal.training.program import Losses, Recipe

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from luminal.loaders.wav import read_wav, resampled
 from luminal.models.log_mel import LogMel
 from luminal.models.sequence_to_sequence import SequenceToSequence
 from luminal.models.whisper import STRIDE, Whisper
+from luminal.records import dataclass
 from luminal.search.options import CompilationMode
 
 Array = np.ndarray[Any, Any]

@@ -5,7 +5,6 @@ that attend to an encoder's output. Vaswani et al., arXiv 1706.03762.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import float32
@@ -27,6 +26,7 @@ from luminal.nn import (
 )
 from luminal.nn.masked_attention import KeysValues
 from luminal.nn.rotary import Angles
+from luminal.records import dataclass
 
 NORM_PLACES = ("before", "after")
 

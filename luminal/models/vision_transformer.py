@@ -5,7 +5,6 @@ Dosovitskiy et al., arXiv 2010.11929.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import float32, promote
@@ -13,6 +12,7 @@ from luminal.frontend.movement import concat
 from luminal.frontend.tensor import Tensor
 from luminal.models.transformer import Transformer, TransformerConfig
 from luminal.nn import Conv2d, LayerNorm, Module, init
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

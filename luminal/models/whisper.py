@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import float32, promote
@@ -13,6 +12,7 @@ from luminal.models.encoder_decoder import EncoderDecoder
 from luminal.models.transformer import Transformer, TransformerConfig
 from luminal.nn import Conv1d, Embedding, KVCache, causal_mask
 from luminal.nn.masked_attention import KeysValues
+from luminal.records import dataclass
 
 STRIDE = 2  # frames to a position of the memory
 

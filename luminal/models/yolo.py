@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from luminal.models.yolo_blocks import (
     conv,
 )
 from luminal.nn import Conv2d, Module, ModuleList, Sequential, Upsample
+from luminal.records import dataclass
 
 BINS = 16  # of a distance from a place to a side of its box, in strides
 STRIDES = (8, 16, 32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from luminal.nn.linear import Linear
 from luminal.nn.module import Module
 from luminal.nn.norm import HeadNorm, RMSNorm
 from luminal.nn.rotary import Angles, RotaryEmbedding
+from luminal.records import dataclass
 from luminal.shape.expression import const
 
 

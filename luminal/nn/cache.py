@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from luminal.dtypes import float32
@@ -12,6 +12,7 @@ from luminal.frontend.movement import expand
 from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import State
+from luminal.records import dataclass
 from luminal.shape.expression import Expression
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from luminal.dtypes import float32, int32
@@ -16,6 +15,7 @@ from luminal.nn.feed_forward import GatedActivation, GatedFeedForward, gated
 from luminal.nn.init import Draw
 from luminal.nn.linear import Linear, near_zero
 from luminal.nn.module import Module
+from luminal.records import dataclass
 
 
 class Routes(NamedTuple):

@@ -7,7 +7,6 @@ segments of texts that have equally many of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from luminal.frontend.handle import Extent, along
@@ -17,6 +16,7 @@ from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import State
 from luminal.nn.cache import KVCache, Positions
+from luminal.records import dataclass
 
 if TYPE_CHECKING:
     from luminal.nn.attention import CausalAttention

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,6 +27,7 @@ from luminal.loaders.ggml.packed import packed
 from luminal.loaders.ggml.quantize import QUANTIZERS, beyond, quantized
 from luminal.loaders.ggml.types import BLOCKS
 from luminal.nn.module import Holder, Module
+from luminal.records import dataclass
 
 GROUP = 64  # of int4: what a scale of 2 bytes serves
 

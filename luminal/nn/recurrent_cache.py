@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import bool_, float32, promote
@@ -16,6 +15,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir.state import State
 from luminal.nn.cache import Positions
 from luminal.nn.module import Module
+from luminal.records import dataclass
 from luminal.shape.expression import const
 
 Shapes = Sequence[tuple[int, ...]]

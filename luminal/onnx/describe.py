@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from onnx import GraphProto, helper
 
 from luminal.onnx.model import Model, type_text
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

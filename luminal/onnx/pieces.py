@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from luminal.frontend.tensor import Tensor
@@ -17,6 +16,7 @@ from luminal.hlir.structure import structure
 from luminal.onnx.source import Source
 from luminal.onnx.translate import Cut, Translation, live_name
 from luminal.onnx.values import Array, Coded, array_of_codes, tensors
+from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.runtime.report import Report
 from luminal.session import Graph, compile

@@ -12,9 +12,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from luminal.records import dataclass
 
 Function = Callable[..., Any]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ from luminal.onnx.source import (
     stored,
 )
 from luminal.onnx.values import NARROW_NUMBERS, Array, Coded, dtype_of_number, mapped, tensors
+from luminal.records import dataclass
 from luminal.session import Graph
 from luminal.shape.expression import Expression
 

@@ -7,7 +7,6 @@ A sequence is a list, an optional that holds nothing is None. Elements of narrow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -17,6 +16,7 @@ from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.frontend.tensor import Tensor
 from luminal.onnx.errors import UnsupportedError
+from luminal.records import dataclass
 
 Array = np.ndarray[Any, Any]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 from luminal.dtypes import DType
 from luminal.hlir.attributes import ConstantAttrs, Shape, WeightAttrs
 from luminal.hlir.state import Assignable
 from luminal.kernel.layout import ROW_MAJOR, Layout
+from luminal.records import dataclass
 from luminal.shape.expression import Expression
 
 

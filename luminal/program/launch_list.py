@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from luminal.hlir.state import Assignable
 from luminal.kernel.tile_ir import Kernel, Role
 from luminal.program.buffers import Buffer
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol, const
 
 _ZERO = const(0)

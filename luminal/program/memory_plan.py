@@ -9,7 +9,6 @@ body touches lives through the whole Loop.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from luminal.hlir.alignment import ALIGNMENT
 from luminal.kernel.tile_ir import Role
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
+from luminal.records import dataclass
 
 Path = tuple[int, ...]
 """The Loops around a launch: the epoch of each in the list that it stands in."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from luminal.algebra.frames import never_empty
 from luminal.algebra.lower import Root
@@ -20,6 +20,7 @@ from luminal.kernel import neighbours
 from luminal.kernel.cascade import Cascade, Refusal, derive, starts
 from luminal.kernel.fused import Place
 from luminal.kernel.layout import ROW_MAJOR, Layout
+from luminal.records import dataclass
 from luminal.target import Target
 
 

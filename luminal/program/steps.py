@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from luminal.algebra.terms import Term
 from luminal.hlir.attributes import CustomAttrs, StateAttrs, WeightAttrs
@@ -13,6 +13,7 @@ from luminal.kernel.cascade import Cascade
 from luminal.kernel.fused import Fused, Place
 from luminal.program.buffers import Buffer
 from luminal.program.launch_list import ProgramOutput
+from luminal.records import dataclass
 from luminal.shape.expression import Expression
 
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from luminal import dtypes
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import OPS
+from luminal.records import dataclass
 
 BINARY: dict[type[ast.AST], str] = {
     ast.Add: "Add",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from luminal.dtypes import DType
@@ -12,6 +11,7 @@ from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph
 from luminal.hlir.substitute import used_dims
 from luminal.program.quantities import Quantities
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 Interval = tuple[int, int]

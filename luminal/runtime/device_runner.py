@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from luminal.program import memory_plan, verify
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Launch, Program
 from luminal.program.quantities import Quantities
+from luminal.records import dataclass
 from luminal.runtime.device import POISON, Device, DeviceBuffer
 from luminal.runtime.device_launches import Bound, DeviceLaunches, enqueue, scratch_bytes
 from luminal.runtime.driver import Mark, Place

@@ -16,10 +16,10 @@ import time
 import warnings
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from luminal import config, forks
+from luminal.records import dataclass
 from luminal.runtime.private_folder import opened, read_private
 
 SUFFIX = ".o"

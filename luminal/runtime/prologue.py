@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -25,6 +25,7 @@ from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, Program
 from luminal.program.quantities import Quantities
 from luminal.program.unroll import written_out
+from luminal.records import dataclass
 from luminal.runtime.report import KernelRow
 from luminal.runtime.sites import Sites
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from luminal.records import dataclass
 from luminal.runtime import report_text
 from luminal.runtime.roofline import Bound, Peaks
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch
 from luminal.program.quantities import Quantities
+from luminal.records import dataclass
 from luminal.runtime.report import KernelRow
 from luminal.shape.expression import Expression, const
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from luminal.hlir.state import Assignable
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import MemoryPlan
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from luminal.errors import DimError
+from luminal.records import dataclass
 from luminal.runtime.binding import Bound, Dims, Interval, Signature
 from luminal.runtime.dim_sources import DimSources, Shapes
 from luminal.runtime.outputs import OutputPlan, Outputs

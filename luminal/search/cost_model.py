@@ -6,12 +6,12 @@ A launch takes what its backend says of its kernel, and a constant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from luminal.backends.backend import Backend
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, walk
+from luminal.records import dataclass
 
 PREDICTED_SLOW = 2.5
 """Times the best program's predicted cost: not built. Of 523 programs of 27 subjects that rules out

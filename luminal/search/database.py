@@ -14,11 +14,11 @@ import sqlite3
 import stat
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from luminal import config, forks
+from luminal.records import dataclass
 from luminal.runtime.private_folder import Unsafe, opened
 
 FILE = "search.sqlite3"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from luminal.records import dataclass
 
 Pairs = tuple[tuple[str, str], ...]
 _CALL = "call"

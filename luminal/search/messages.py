@@ -9,12 +9,12 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
 import cloudpickle
 
 from luminal.hlir.state import Parameter, State
+from luminal.records import dataclass
 
 
 class Block(NamedTuple):

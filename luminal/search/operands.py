@@ -9,7 +9,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +21,7 @@ from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.index_inputs import index_inputs
 from luminal.hlir.state import Assignable, Parameter, State
 from luminal.hlir.substitute import all_nodes
+from luminal.records import dataclass
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Signature
 from luminal.search.messages import Block, Operands

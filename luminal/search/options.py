@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from luminal.errors import CompileError
+from luminal.records import dataclass
 
 MODES = "takes 'fast', 'optimal' or lm.TimeBudget(seconds), as text '30s'"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from luminal.dtypes import DType
 from luminal.hlir.attributes import InputAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Output
 from luminal.hlir.ops import Value
+from luminal.records import dataclass
 from luminal.runtime.arrays import Array
 from luminal.search.distance import Distance, errors
 from luminal.search.operands import Arrays

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from luminal.program.launch_list import Program
 from luminal.program.selection import Residence, Selection
 from luminal.program.steps import CallStep, CustomStep, LoopStep, NestStep
 from luminal.program.unroll import unroll
+from luminal.records import dataclass
 from luminal.runtime.report import RuleUse
 from luminal.search.fingerprint import by_fingerprint, fingerprints
 from luminal.search.genome import Genome, called_by

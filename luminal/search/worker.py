@@ -10,7 +10,6 @@ import mmap
 import os
 import sys
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from luminal.hlir.memory import aligned_empty
 from luminal.hlir.state import Parameter, State
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
+from luminal.records import dataclass
 from luminal.runtime.arrays import Array
 from luminal.runtime.pipes import answers, receive, send
 from luminal.runtime.runner import BoundRunner

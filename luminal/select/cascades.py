@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 
 from luminal.algebra.terms import At, Reduction, Term
 from luminal.costs import Costs
@@ -14,6 +13,7 @@ from luminal.hlir.monoid import MAXIMUM
 from luminal.hlir.ops import Value
 from luminal.kernel.cascade import Cascade, Refusal
 from luminal.program.kernel_graph import KernelGraph
+from luminal.records import dataclass
 from luminal.select.cascade_costs import pay
 from luminal.select.kinds import is_product, sums_of_dots
 from luminal.select.limits import REACH

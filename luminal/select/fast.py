@@ -8,7 +8,7 @@ reductions all have the same free axes, which become its grid, so each is comput
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from luminal.algebra.frames import upper
@@ -19,6 +19,7 @@ from luminal.costs import Costs
 from luminal.hlir.ops import Value
 from luminal.numerics import DOMAIN, ROUNDING, Numerics
 from luminal.program.selection import Choice, Residence, Selection
+from luminal.records import dataclass
 from luminal.select import cascades
 from luminal.select.bodies import is_weight, weights_of
 from luminal.select.inlining import Inlining, cuts, injective, unmoved

@@ -11,7 +11,7 @@ setting of the weight.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
 from luminal.algebra.frames import upper
@@ -23,6 +23,7 @@ from luminal.kernel.neighbours import in_order, last_axis, with_neighbours
 from luminal.kernel.source import Source, source_of, unmasked
 from luminal.numerics import Numerics
 from luminal.program.selection import Selection
+from luminal.records import dataclass
 from luminal.select import dots
 from luminal.select.bodies import is_weight, weights_of
 from luminal.select.kinds import sums_of_dots

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.terms import Frame, Term, term_order
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ of them stream or none does; what others wait for is found first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from luminal.algebra.frames import upper
@@ -25,6 +24,7 @@ from luminal.kernel.cascade import (
     rows_of,
     starts,
 )
+from luminal.records import dataclass
 
 MOST_STREAMS = 8  # passes that share what they compute in a step: bounds the time of a compile
 

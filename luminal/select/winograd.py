@@ -15,7 +15,7 @@ in any of them. Lavin & Gray 2016.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -24,6 +24,7 @@ from luminal.algebra.frames import upper
 from luminal.algebra.terms import Frame, Phase, Term, Terms, axis_order
 from luminal.costs import Tiles
 from luminal.dtypes import float32
+from luminal.records import dataclass
 from luminal.select.rewrite import Respelled
 from luminal.shape.expression import Expression, Symbol, axis, ceil_div, const
 

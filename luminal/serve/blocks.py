@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
 
 from luminal.errors import InputError
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True)

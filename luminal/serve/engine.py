@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from luminal.models.constraints import ConstraintError
 from luminal.models.decoder import Decoder
 from luminal.models.sampling import features_of
 from luminal.models.text import Ranked, Text
+from luminal.records import dataclass
 from luminal.serve import scheduler
 from luminal.serve.blocks import BlockPool
 from luminal.serve.program import Choices, StepProgram

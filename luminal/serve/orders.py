@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from luminal.loaders.shown import shown
 from luminal.models.sampling import Sampling
+from luminal.records import dataclass
 from luminal.serve.errors import ApiError, refused
 from luminal.serve.fields import Fields, decoded, object_of
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from luminal.loaders.token_bytes import bytes_of, text_of
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
 from luminal.models.text import Ranked
+from luminal.records import dataclass
 from luminal.serve.engine import Event, Job
 from luminal.serve.tool_calls import calls_in
 

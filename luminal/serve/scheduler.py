@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from luminal.errors import InputError
+from luminal.records import dataclass
 from luminal.serve.blocks import BlockPool, Content, contents_of
 
 

@@ -8,11 +8,11 @@ below make the view of one movement over a source shape; `compose` joins two.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeAlias
 
 from luminal.errors import ShapeError
+from luminal.records import dataclass
 from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import (
     ONE,

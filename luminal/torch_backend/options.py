@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import luminal as lm
 from luminal.errors import InputError
+from luminal.records import dataclass
 
 _NAMES = ("mode", "search_iterations", "numerics", "fallback")
 _FALLBACKS = ("eager", "error")

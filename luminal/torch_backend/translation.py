@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ import luminal as lm
 from luminal.errors import LuminalError
 from luminal.frontend.handle import is_tensor
 from luminal.hlir.state import Parameter
+from luminal.records import dataclass
 from luminal.shape.expression import Expression
 from luminal.torch_backend import ops  # noqa: F401  fills the table
 from luminal.torch_backend.borrowed_state import BorrowedState

@@ -13,7 +13,6 @@ import json
 import re
 import secrets
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from luminal.loaders.safetensors_file import read_safetensors
 from luminal.loaders.write_atomic import replacing
 from luminal.loaders.write_safetensors import save_safetensors
 from luminal.optim.ranges import AT_LEAST_0_INT, COUNT, as_number, check
+from luminal.records import dataclass
 from luminal.training import nested
 
 FORMAT = 1

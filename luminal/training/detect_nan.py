@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from luminal.backends.reference.interpreter import Arrays, interpret
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node
 from luminal.loaders.mapped import Array
+from luminal.records import dataclass
 from luminal.training.layers import Layers
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -14,6 +14,7 @@ from luminal.frontend.handle import is_tensor
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.ops import Node
 from luminal.nn.module import Module
+from luminal.records import dataclass
 
 
 @dataclass(slots=True)

@@ -7,8 +7,9 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from luminal.records import dataclass
 
 T = TypeVar("T")
 K = TypeVar("K")

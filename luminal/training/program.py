@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from luminal.hlir.state import Assignable
 from luminal.loaders.mapped import Array
 from luminal.nn.module import Module
 from luminal.optim.optimizer import Optimizer
+from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
 from luminal.session import Graph, compile

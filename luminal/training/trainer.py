@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from luminal.loaders.mapped import Array
 from luminal.nn.module import Module
 from luminal.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from luminal.optim.ranges import as_number
+from luminal.records import dataclass
 from luminal.runtime.results import Results
 from luminal.training.checkpoint import CheckpointManager
 from luminal.training.data import Batch, Batches

@@ -7,7 +7,6 @@ for is imported where it asks, which is a third of the time that such a process 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from luminal.backends.cpu import compiler, costs, device, kernels, target
@@ -16,6 +15,7 @@ from luminal.costs import Costs
 from luminal.hlir.memory import HOST, Host
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
+from luminal.records import dataclass
 
 if TYPE_CHECKING:
     from luminal.backends.cpu.schedule.steps import VectorSchedules

@@ -7,9 +7,8 @@ machines search alike, and decide nothing that a clock does not decide again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from luminal.backends.cpu.schedule.vector_target import VectorTarget
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

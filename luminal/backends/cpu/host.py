@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
+from luminal.records import dataclass
 from luminal.runtime import object_cache
 
 CPUINFO = Path("/proc/cpuinfo")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from luminal.errors import CompileError
 from luminal.kernel.scratch import scratch_bytes
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
 from luminal.program.quantities import Quantities
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol, const
 
 Records = NDArray[Any]

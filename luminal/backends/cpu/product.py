@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from luminal.algebra.frames import extent_of, most
 from luminal.algebra.terms import Axes, Frame, Term
@@ -19,6 +19,7 @@ from luminal.kernel.fused import Fused, Place
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.source import source_of
 from luminal.program.steps import CallStep, CustomStep, KernelStep, NestStep
+from luminal.records import dataclass
 from luminal.shape.expression import ZERO, ceil_div, maximum
 from luminal.target import Target
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from luminal import config
@@ -14,6 +14,7 @@ from luminal.backends.cpu.host import host as host_facts
 from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8
 from luminal.errors import CompileError
+from luminal.records import dataclass
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 DOTS = (

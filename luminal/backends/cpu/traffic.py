@@ -7,10 +7,11 @@ a cache holds, everything is fetched once; each step of the loops around that fe
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import gcd, prod
 
 from luminal.backends.cpu.core import Core
+from luminal.records import dataclass
 from luminal.shape.expression import Expression
 
 

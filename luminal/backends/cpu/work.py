@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import log2, prod
 
 from luminal.backends.cpu.core import Core
@@ -37,6 +36,7 @@ from luminal.kernel.tile_ir import (
     Tile,
     every_statement,
 )
+from luminal.records import dataclass
 from luminal.shape.expression import TRUE, Expression, Symbol
 
 SHORT_STEP = 4  # elements from lane to lane that shuffles bridge

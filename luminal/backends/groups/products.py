@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
 from math import prod
@@ -21,6 +20,7 @@ from luminal.kernel.knobs import Choices
 from luminal.kernel.loops import Access, LoopAxis, accesses
 from luminal.kernel.product_blocks import Blocking, shared_bytes
 from luminal.kernel.product_sides import Sides
+from luminal.records import dataclass
 
 OFFERED = 10  # blocks that a search may choose among: the best by rule
 FEW = 4  # rows, or columns, below which a lane had better keep a row to itself

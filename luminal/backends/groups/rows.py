@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from luminal.algebra.frames import extent_of
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.fused import Fused
@@ -14,6 +12,7 @@ from luminal.kernel.lanes import Lanes
 from luminal.kernel.loops import estimate
 from luminal.kernel.rows import place_scan
 from luminal.kernel.schedule import TileChoice
+from luminal.records import dataclass
 
 CHUNK = 1  # elements: a row for each worker or lane, of which there are many
 RUN = 4  # positions of a lane at a time: that many are scanned for each meeting of all lanes

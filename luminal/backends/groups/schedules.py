@@ -6,7 +6,7 @@ more, lanes share each chunk, and what they learn of each other goes through sha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from luminal import config
@@ -41,6 +41,7 @@ from luminal.program.steps import (
     ScanStep,
     SortStep,
 )
+from luminal.records import dataclass
 
 FOLD_BYTES = 16 << 10  # of shared memory that folds over lanes may take
 COMBINED = ("blocks", "deep", "group", "along", "short")

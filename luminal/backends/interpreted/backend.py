@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from luminal.backends.cpu import costs
 from luminal.backends.cpu.schedule.steps import VectorSchedules
@@ -15,6 +14,7 @@ from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
 from luminal.program.steps import CustomStep, KernelStep
+from luminal.records import dataclass
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
 

@@ -10,7 +10,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from luminal.errors import LuminalError
 from luminal.kernel import tile_interpreter
 from luminal.kernel.scratch import scratch_offsets
 from luminal.kernel.tile_ir import Kernel
+from luminal.records import dataclass
 from luminal.runtime.driver import Array, DeviceError, DeviceMemory, Driver, Place
 
 WORKERS = 3

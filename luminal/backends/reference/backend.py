@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from luminal.backends.reference.device import ReferenceRunner
 from luminal.hlir.graph import Graph
 from luminal.hlir.memory import HOST, Host
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from luminal.backends.reference.interpreter import Trace, evaluate
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node
+from luminal.records import dataclass
 from luminal.runtime.arrays import Array
 from luminal.runtime.report import KernelRow, Report, WorkMemory
 from luminal.runtime.report_text import table_lines

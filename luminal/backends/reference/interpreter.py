@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from luminal.hlir.graph import Assign, Graph, Output, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.semantics import Array, Dims, extents
 from luminal.hlir.state import Assignable
+from luminal.records import dataclass
 
 T = TypeVar("T")
 Trace = Callable[[Node, tuple[Any, ...], float], None]

@@ -9,7 +9,6 @@ take the integers as an array in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from luminal.codegen.c_family.dialect import INTEGERS, Dialect
 from luminal.codegen.c_family.spelling import (
@@ -37,6 +36,7 @@ from luminal.expand.ir import (
 )
 from luminal.kernel import tile_ir
 from luminal.kernel.tile_ir import Role
+from luminal.records import dataclass
 
 SCRATCH, STRIDE, CHUNKS = "scratch", "scratch_stride", "chunks"
 

@@ -7,12 +7,12 @@ are little-endian, arithmetic is in float32 and in the order written there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from luminal.loaders.mapped import Array
+from luminal.records import dataclass
 
 VALUES_AT_ONCE = 1 << 18
 """Values that are decoded in one piece: what a piece needs beside them stays in the cache."""

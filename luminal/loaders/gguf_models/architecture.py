@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from luminal.loaders.gguf_models.rearranged import Change, Joined
+from luminal.records import dataclass
 
 Names = Mapping[str, str]
 NO_LAYER, ALL_LAYERS, ANY_LAYER = "no layer", "only all layers", "any layer"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from luminal.loaders.fields import Fields
 from luminal.loaders.ggml.types import unpacked
 from luminal.loaders.mapped import WEIGHT_DTYPES
 from luminal.models.decoder_config import DecoderConfig
+from luminal.records import dataclass
 
 Tensors = Mapping[str, Array]
 

@@ -6,7 +6,6 @@ arXiv 2405.04434, 2412.19437, 2507.20534.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.errors import InputError
@@ -18,6 +17,7 @@ from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerCon
 from luminal.nn import RotaryEmbedding
 from luminal.nn.latent_attention import LatentAttention
 from luminal.nn.moe import Groups
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

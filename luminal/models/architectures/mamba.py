@@ -6,7 +6,6 @@ arXiv 2312.00752, 2410.05355, 2405.21060.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.errors import LoadError
@@ -17,6 +16,7 @@ from luminal.models.architectures.settings import decoder, layer_count, refuse
 from luminal.models.decoder_config import DecoderConfig, LayerConfig, Mixer
 from luminal.nn import RotaryEmbedding
 from luminal.nn.state_space import Mamba, Mamba2
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ arXiv 2404.14219, 2409.12136.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from luminal.dtypes import int32
@@ -26,6 +25,7 @@ from luminal.models.architectures.settings import (
 )
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
 from luminal.nn.moe import Router, Routes
+from luminal.records import dataclass
 
 
 class SparseMixer(Router):

@@ -6,7 +6,7 @@ Qwen 2025, 2026; the gated delta rule: arXiv 2412.06464.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from luminal.models.architectures.text_part import text_part
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 from luminal.nn import RotaryEmbedding
 from luminal.nn.delta_rule import GatedDeltaNet
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

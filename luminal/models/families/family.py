@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.nn import Module
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

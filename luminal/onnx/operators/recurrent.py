@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import luminal as lm
@@ -13,6 +12,7 @@ from luminal.nn import functional as F
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.table import operator
 from luminal.onnx.translate import Call
+from luminal.records import dataclass
 
 Activation = Callable[[Tensor], Tensor]
 Carry = tuple[Tensor, ...]

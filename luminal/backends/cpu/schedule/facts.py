@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from luminal.algebra.terms import Term
@@ -16,6 +15,7 @@ from luminal.kernel.fused import Fused
 from luminal.kernel.loops import SHORT_STEP, Access, LoopAxis, accesses, loop_axes
 from luminal.kernel.neighbours import walked
 from luminal.kernel.stages import WRITTEN_OUT
+from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from luminal.kernel.layout import filled
 from luminal.kernel.loops import Access, LoopAxis
+from luminal.records import dataclass
 
 FOLD = 4  # vector operations that fold the lanes of one sum
 IDLE = 0.8  # of the lanes in use: below, strips pay that are packed for other lanes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from luminal import config
 from luminal.backends.cpu.product import place_product, product_of
@@ -34,6 +34,7 @@ from luminal.program.steps import (
     ScanStep,
     SortStep,
 )
+from luminal.records import dataclass
 
 SORT_WORK = 16  # operations that sorting costs for each key of a row
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd, prod
 
 from luminal.algebra.terms import Term, below
@@ -11,6 +10,7 @@ from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.kernel.fused import Fused
 from luminal.kernel.guards import factors
 from luminal.kernel.loops import Access, LoopAxis
+from luminal.records import dataclass
 from luminal.shape.expression import Symbol
 
 PACK_ROWS = 32  # fewer rows than this do not pay for packing

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from luminal.records import dataclass
 from luminal.target import Target
 
 
