@@ -278,7 +278,7 @@ class _Rules:
         mine = [r for r in self.facts.fused.reductions if loop.members[0] in r.attrs]
         reads = [a.contiguity(loop) for a in self.accesses if a.reduction in mine]
         alone = all({*loop.members}.issuperset(r.attrs) for r in mine)
-        return alone and min(reads) > 0 and all(r.monoid.is_exact(r.dtype) for r in mine)
+        return alone and min(reads, default=0) > 0 and all(r.monoid.is_exact(r.dtype) for r in mine)
 
     def whole_in_vectors(self, vector: LoopAxis, shared: Sequence[LoopAxis]) -> int:
         """The vectors that an axis fills which is so short that a tile holds all of it (a block of
