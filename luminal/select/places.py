@@ -9,12 +9,11 @@ chunk of it again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from luminal.algebra.reductions import Cut
 from luminal.algebra.terms import Axes, Index, Literal, Reduction, Term, Terms
 from luminal.dtypes import DType, bool_, int64
 from luminal.hlir.monoid import MAXIMUM
+from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol, axis, const
 
 
