@@ -17,6 +17,8 @@ from luminal.kernel.neighbours import walked
 from luminal.kernel.stages import WRITTEN_OUT
 from luminal.records import dataclass
 
+NARROW = 4  # bytes: what is that wide has as many lanes as positions and masks have
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -56,6 +58,8 @@ class Facts:
         most, inside = (_lanes(target, dtypes) for dtypes in (made + summed, summed or made))
         if not all(r.monoid.is_exact(r.dtype) for r in reductions):
             inside = most  # lanes are parts of sums: other lanes, other bits
+        elif reductions and max(t.dtype.size for t in fused.terms) < NARROW:
+            inside = target.vector_lanes(max(t.dtype.size for t in fused.terms))
         return cls(
             fused,
             target,
