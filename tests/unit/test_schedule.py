@@ -196,8 +196,15 @@ def test_a_factor_whose_lines_meet_in_the_cache_is_packed_for_the_lanes(
 ) -> None:
     """A weight's gradient: columns of the activations, 4096 bytes apart from row to row."""
     kernel, loops = lanes((1024, width), (1024, 384), transposed=True)
-    assert bool(kernel.scratch) is packed
+    assert kernel.scratch  # else the gradients, which many rows read
     assert is_across(kernel, loops) is packed
+
+
+@pytest.mark.parametrize(("rows", "packed"), [(128, False), (256, True)])
+def test_rows_enough_pack_columns_that_lie_on_many_pages(rows: int, packed: bool) -> None:
+    kernel, loops = lanes((512, rows), (512, 512), transposed=True)
+    assert bool(kernel.scratch) is packed
+    assert not is_across(kernel, loops)
 
 
 @pytest.mark.parametrize(

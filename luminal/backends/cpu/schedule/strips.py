@@ -16,6 +16,9 @@ from luminal.shape.expression import Symbol
 PACK_ROWS = 32  # fewer rows than this do not pay for packing
 MASKED_ROWS = 128  # so many rows pay for packing what is read in masked vectors
 MASKS = {"Select", "Index", "Literal"}
+FAR_ROWS = 256  # and so many for what is only spread over many pages,
+PAGES = 64  # more than a core finds at once,
+PAGE_BYTES = 4096
 L2_WAYS = 8  # lines of one set of the second-level cache
 
 
@@ -118,7 +121,10 @@ class Strips:
             computed = self.computed(factor) - ({"Cast"} if self.is_word(factor) else set())
             if computed - MASKS or (computed and users >= MASKED_ROWS):
                 return True
-            if any(self.is_scattered(a, columns) for a in self.accesses if a.source in terms):
+            own = [access for access in self.accesses if access.source in terms]
+            if any(self.is_scattered(access, columns) for access in own):
+                return True
+            if users >= FAR_ROWS and any(map(self.is_far, own)):
                 return True
         return False
 
@@ -160,6 +166,14 @@ class Strips:
     def is_scattered(self, access: Access, columns: LoopAxis) -> bool:
         """Are its columns no vectors, or do its lines meet in few sets of the L2 cache?"""
         return access.stride(columns) not in (0, 1) or self.collides(access)
+
+    def is_far(self, access: Access) -> bool:
+        """Is each line of a column, of a product of matrices, far from the next one?"""
+        if len(self.sequential) > 1:
+            return False
+        (loop,) = self.sequential
+        step = (access.stride(loop) or 0) * access.bytes
+        return step > self.target.line_bytes and step * loop.estimate > PAGES * PAGE_BYTES
 
     def collide(self, columns: LoopAxis) -> bool:
         """Do lines that hold several columns meet in few sets of the L2 cache?"""
