@@ -25,6 +25,8 @@ def _works() -> Iterator[Work]:
     yield _work("sum of all of 4096x4096", x, lambda x: x.sum(), numpy=lambda x: x.sum())
     yield _work("sum of rows of 4096x4096", x, lambda x: x.sum(-1), numpy=lambda x: x.sum(-1))
     yield _work("sum of columns of 4096x4096", x, lambda x: x.sum(0), numpy=lambda x: x.sum(0))
+    few = {"x": normal(100_000, 64)}
+    yield _work("sum of columns of 100000x64", few, lambda x: x.sum(0), numpy=lambda x: x.sum(0))
     yield _work(
         "transpose of 4096x4096",
         x,
@@ -41,6 +43,8 @@ def _works() -> Iterator[Work]:
     yield _work("cummax of 1000003", odd, lambda x: x.cummax(0)[0])
     yield _work("sum of 1000003", odd, lambda x: x.sum(), numpy=lambda x: x.sum())
     yield _work("greatest of 1000003", odd, lambda x: x.amax(), numpy=lambda x: x.max())
+    narrow = {"x": (40 * normal(1_000_003)).clip(-128, 127).astype("int8")}
+    yield _work("greatest of 1000003 bytes", narrow, lambda x: x.amax(), numpy=lambda x: x.max())
     yield _work("argmax of 1000003", odd, lambda x: x.argmax(), numpy=lambda x: x.argmax())
     yield _work("sort of rows of 1024x4096", wide, lambda x: x.sort(-1)[0], quick=True)
     yield _work("topk(10) of rows of 1024x4096", wide, lambda x: x.topk(10)[0])
