@@ -19,6 +19,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 FLOAT_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
+IN_ORDER = "; in order"
+"""A line of a module whose instructions LLVM is to leave in their order."""
 _UNLIKELY = '!0 = !{!"branch_weights", i32 1, i32 2000}'
 _STREAMED = "!1 = !{i32 1}"
 _MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
@@ -142,6 +144,7 @@ class ModuleBuilder:
         self._declarations: dict[str, str] = {}
         self._globals: dict[str, str] = {}
         self._functions: dict[str, FunctionBuilder | None] = {}
+        self.is_in_order = False
 
     def declare(self, name: str, return_type: IRType, arg_types: Sequence[IRType]) -> None:
         """Declare the external function or intrinsic `@name`, unless this module defines it."""
@@ -155,6 +158,13 @@ class ModuleBuilder:
         self._globals.setdefault(name, line)
         return IRValue(f"@{name}", PTR)
 
+    def add_alias(self, address: IRValue, of: IRValue, distance: int) -> None:
+        """`address` is so many bytes behind a global."""
+        there = f"getelementptr (i8, ptr {of.name}, i64 {distance})"
+        self._globals.setdefault(
+            address.name, f"{address.name} = private unnamed_addr alias i8, ptr {there}"
+        )
+
     def add_function(self, function: "FunctionBuilder") -> None:
         self._functions[function.name] = function
 
@@ -167,7 +177,8 @@ class ModuleBuilder:
 
     def text(self) -> str:
         functions = [f.text() for f in self._functions.values() if f is not None]
-        parts = [*self._globals.values(), *self._declarations.values(), *functions]
+        order = [IN_ORDER] * self.is_in_order
+        parts = [*order, *self._globals.values(), *self._declarations.values(), *functions]
         return "\n".join([*parts, _UNLIKELY, _STREAMED]) + "\n"
 
 
@@ -211,6 +222,7 @@ class FunctionBuilder:
         self._head = f"{prefix}{return_type} @{name}({', '.join(written)}) {attributes} {{"
         self._start = _Block("")
         self._blocks: list[_Block] = []
+        self._by_label: dict[str, _Block] = {}
         self._count = 0
         self._labels: set[str] = set()
         self.block(self.label("entry"))
@@ -319,6 +331,16 @@ class FunctionBuilder:
         blocks, self._blocks = self._blocks, [self._start]
         yield
         self._blocks = blocks
+
+    @contextmanager
+    def at_end(self, label: str) -> Iterator[None]:
+        """What is emitted inside stands at the end of a block that is closed."""
+        block = self._by_label[label]
+        last = block.lines.pop()
+        blocks, self._blocks, block.closed = self._blocks, [block], False
+        yield
+        self._blocks, block.closed = blocks, True
+        block.lines.append(last)
 
     def unknown(self, value: IRValue) -> IRValue:
         """Integers that are constants, but whose value LLVM cannot know.
@@ -478,7 +500,8 @@ class FunctionBuilder:
         """Open the block `label` (made by `label`); what follows goes there."""
         if self._blocks and not self._blocks[-1].closed:
             self.br(label)
-        self._blocks.append(_Block(label))
+        self._by_label[label] = _Block(label)
+        self._blocks.append(self._by_label[label])
 
     def br(self, label: str) -> None:
         self._terminate(f"br label %{label}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 
 from luminal.codegen.llvm_builder import (
@@ -17,7 +18,7 @@ from luminal.codegen.llvm_builder import (
 )
 from luminal.codegen.llvm_operations import OPERATIONS, ir_type
 from luminal.codegen.llvm_target import LlvmTarget
-from luminal.expand.fold import uniform
+from luminal.expand.fold import constant, uniform
 from luminal.expand.ir import (
     INDEX,
     Apply,
@@ -36,8 +37,10 @@ from luminal.expand.ir import (
     memory_dtype,
 )
 
-ZERO_BYTES = 1024  # 64 lanes of 16 bytes
 PIECE_BYTES = 16  # of a streamed store: large arrays of NumPy begin so many behind a page
+FAR = 1 << 14  # bytes from a pointer: what lies farther chooses a pointer of its own
+LINE = 64
+NOWHERE = constant(INDEX, 0)
 _PARAMS = [("slots", PTR), ("dims", PTR), ("begin", I64), ("end", I64), ("scratch", PTR)]
 
 
@@ -52,9 +55,31 @@ def render(kernel: Kernel, target: LlvmTarget) -> str:
     return module.text()
 
 
-def zeros(b: FunctionBuilder) -> IRValue:
-    """The address of as many zeros as the widest load reads."""
-    return b.module.add_global("zeros", f"[{ZERO_BYTES} x i8]", "zeroinitializer")
+class _Zeros:
+    """Zeros around an address, as far as is read from there where masks do not hold."""
+
+    address = IRValue("@nothing", PTR)
+
+    def __init__(self) -> None:
+        self.first = self.last = 0  # bytes from the address, which is that of a line
+
+    def reach(self, distance: int, size: int) -> None:
+        first = distance // LINE * LINE
+        self.first, self.last = min(self.first, first), max(self.last, distance + size)
+
+    def write(self, module: ModuleBuilder) -> None:
+        size = self.last - self.first
+        if size:
+            zeros = module.add_global("zeros", f"[{size} x i8]", "zeroinitializer", LINE)
+            module.add_alias(self.address, zeros, -self.first)
+
+
+class _Body:
+    """A body that is open: the block before it, and addresses that are known in it."""
+
+    def __init__(self, before: str) -> None:
+        self.before = before
+        self.kept: dict[Hashable, IRValue] = {}
 
 
 class _Walk:
@@ -64,33 +89,42 @@ class _Walk:
         self.b = b
         self.values: dict[int, IRValue] = {}
         self.constants: dict[Constant, IRValue] = {}
-        self.spread: dict[int, IRValue] = {}  # masks that are a scalar in every lane
+        self.depths: dict[int, int] = {}  # of values: the open body that has them
+        self.spread: dict[int, Operand] = {}  # masks that are a scalar in every lane
         self.pointers: dict[str, IRValue] = {}  # to buffers
         self.elements: dict[str, IRType] = {}
         self.streamed: set[str] = set()  # buffers
         self.sums: dict[int, tuple[Operand, ...]] = {}  # of integers, outer ones first
-        self.kept: list[
-            dict[tuple[str, Operand, IRType], IRValue]
-        ] = []  # pointers, by the open body
+        self.bodies = [_Body(b.current)]
+        self.zeros = _Zeros()
 
     def kernel(self, kernel: Kernel) -> None:
         b = self.b
         slots, dims, begin, end, scratch = b.params
         for k, param in enumerate(kernel.params):
-            self.values[param.value.id] = b.load(I64, b.gep(dims, b.const(I64, k), I64), 8)
+            self.bind(param.value, b.load(I64, b.gep(dims, b.const(I64, k), I64), 8))
         for k, buffer in enumerate(kernel.buffers):
             self.pointers[buffer.name] = b.load(PTR, b.gep(slots, b.const(I64, k), PTR), 8)
             self.elements[buffer.name] = ir_type(Type(memory_dtype(buffer.dtype)))
         self.streamed = {buffer.name for buffer in kernel.buffers if buffer.streamed}
-        self.body(kernel.setup)
+        self.statements(kernel.setup)
         for each in kernel.scratch:
             self.pointers[each.buffer.name] = b.gep(scratch, self.value(each.offset), I8)
 
         if kernel.begin is not None:
-            self.values[kernel.begin.id] = begin
+            self.bind(kernel.begin, begin)
         self.counted("chunk", kernel.chunk, (begin, end), 1, (), kernel.body)
         if self.streamed:
             b.call("llvm.x86.sse.sfence", VOID, [])  # seen before what says that this is done
+        self.zeros.write(b.module)
+
+    def bind(self, value: Value, is_: IRValue) -> None:
+        self.values[value.id] = is_
+        self.depths[value.id] = len(self.bodies) - 1
+
+    def depth(self, operand: Operand) -> int:
+        """The outermost body, by number, in which the operand is known."""
+        return self.depths[operand.id] if isinstance(operand, Value) else 0
 
     def value(self, operand: Operand) -> IRValue:
         if not isinstance(operand, Constant):
@@ -110,103 +144,170 @@ class _Walk:
             numbers if type_.scalar == "i1" else self.b.unknown(numbers)
         )  # masks are made of them
 
-    def body(self, body: Sequence[Statement]) -> None:
-        self.kept.append({})
+    def statements(self, body: Sequence[Statement]) -> None:
         for place, statements in groupby(body, self.streamed_to):
             if place is None:
                 for statement in statements:
                     self.RULES[type(statement)](self, statement)
             else:
                 self.stream([each for each in statements if isinstance(each, Store)])
-        self.kept.pop()
+
+    @contextmanager
+    def body(self, before: str) -> Iterator[None]:
+        """What is written inside is a body that follows the block `before`."""
+        self.bodies.append(_Body(before))
+        yield
+        self.bodies.pop()
+
+    @contextmanager
+    def at(self, depth: int) -> Iterator[None]:
+        """What is written inside comes last of what an open body has so far."""
+        bodies = self.bodies
+        if depth == len(bodies) - 1:
+            yield
+            return
+        self.bodies = bodies[: depth + 1]
+        with self.b.at_end(bodies[depth + 1].before):
+            yield
+        self.bodies = bodies
+
+    def kept(self, key: Hashable, depth: int, write: Callable[[], IRValue]) -> IRValue:
+        """What is written once, in the body at this depth."""
+        found = next((body.kept[key] for body in self.bodies if key in body.kept), None)
+        if found is None:
+            with self.at(depth):
+                found = self.bodies[depth].kept[key] = write()
+        return found
 
     def apply(self, statement: Apply) -> None:
         out, of = statement.out, statement.args[-1].type.dtype
         if statement.op == "shuffle":
             x, y, lanes = statement.args
             assert isinstance(lanes, Constant)
-            self.values[out.id] = self.b.shuffle(self.value(x), self.value(y), lanes.bits)
+            self.bind(out, self.b.shuffle(self.value(x), self.value(y), lanes.bits))
             return
         args = [self.value(arg) for arg in statement.args]
         if statement.op == "splat" and out.type.dtype.kind == "bool":
-            self.spread[out.id] = args[0]
+            self.spread[out.id] = statement.args[0]
         if statement.op == "add" and out.type == INDEX:
             self.sums[out.id] = statement.args
         emit = OPERATIONS[statement.op]
-        self.values[out.id] = emit(self.b, of, args, out.type)
+        self.bind(out, emit(self.b, of, args, out.type))
 
     # --- memory -----------------------------------------------------------------------------------
 
-    def pointer(self, statement: Load | Store, element: IRType) -> IRValue:
+    def pointer(
+        self, statement: Load | Store, element: IRType, where: Operand | None = None
+    ) -> IRValue:
         """What LLVM adds to one pointer for nothing is a distance from one that is kept."""
-        base = self.base(statement.buffer, statement.address, element)
+        base = self.base(statement.buffer, statement.address, element, where)
         if not statement.distance:
             return base
         return self.b.gep(base, self.b.const(I64, statement.distance), element)
 
-    def base(self, buffer: str, address: Operand, element: IRType) -> IRValue:
+    def pointer_or_zeros(self, load: Load, element: IRType, where: Operand) -> IRValue:
+        """To zeros where the scalar does not hold."""
+        type_ = load.out.type
+        size, distance = type_.dtype.size, load.distance * type_.dtype.size
+        is_near = abs(distance) <= FAR
+        if type_.lanes == 1 and self.depth(where) < self.depth(load.address):
+            self.b.module.is_in_order = True  # scalars of several pointers would be loaded too soon
+        self.zeros.reach(distance if is_near else 0, type_.lanes * size)
+        if is_near:
+            return self.pointer(load, element, where)
+        return self.b.select(self.value(where), self.pointer(load, element), self.zeros.address)
+
+    def base(
+        self, buffer: str, address: Operand, element: IRType, where: Operand | None = None
+    ) -> IRValue:
         """Of a sum: a pointer to its outer part, which LLVM moves out of the loop, and the rest.
         A processor adds that for nothing, be it an index that came from memory.
-        """
-        key = buffer, address, element
-        found = next((kept[key] for kept in self.kept if key in kept), None)
-        if found is None:
-            pointer = self.pointers[buffer]
-            if isinstance(address, Value) and address.id in self.sums:
-                outer, address = self.sums[address.id]
-                pointer = self.base(buffer, outer, element)
-            found = self.kept[-1][key] = self.b.gep(pointer, self.value(address), element)
-        return found
 
-    def mask(self, statement: Load | Store, lanes: int) -> IRValue | None:
+        A mask that is known outside of a loop chooses the pointer there, and the rest is 0 where it
+        does not hold. So the edges of a convolution leave no masks to the loop, whose loads can be
+        operands of multiplications.
+        """
+
+        def chosen() -> IRValue:
+            assert where is not None
+            pointer = self.base(buffer, address, element)
+            return self.b.select(self.value(where), pointer, self.zeros.address)
+
+        def summed() -> IRValue:
+            outer, rest = self.parts(address)
+            pointer = self.pointers[buffer]
+            if where is not None or outer is not NOWHERE:
+                pointer = self.base(buffer, outer, element, where)
+            return self.b.gep(pointer, self.masked(rest, where), element)
+
+        key, depth = (buffer, address, element, where), len(self.bodies) - 1
+        if where is None:
+            return self.kept(key, depth, summed)
+        known, depth = self.depth(where), self.depth(address)
+        return self.kept(key, max(known, depth), summed if known < depth else chosen)
+
+    def parts(self, address: Operand) -> tuple[Operand, ...]:
+        """The outer part of a sum and the rest."""
+        alone = (NOWHERE, address)
+        return self.sums.get(address.id, alone) if isinstance(address, Value) else alone
+
+    def masked(self, index: Operand, where: Operand | None) -> IRValue:
+        """An integer; 0 where the scalar does not hold."""
+        if where is None:
+            return self.value(index)
+        b = self.b
+        ones = self.kept(where, self.depth(where), lambda: b.cast("sext", self.value(where), I64))
+        depth = max(self.depth(where), self.depth(index))
+        return self.kept((index, where), depth, lambda: b.binary("and", self.value(index), ones))
+
+    def mask(self, statement: Load | Store) -> Operand | None:
         """The scalar where all lanes agree, else one a lane; None for everywhere."""
         mask = statement.mask
-        if mask is None:
-            return None
-        if not isinstance(mask, Constant) and mask.id in self.spread:
-            return self.spread[mask.id]
-        return self.value(mask)
+        return self.spread.get(mask.id, mask) if isinstance(mask, Value) else mask
 
     def load(self, statement: Load) -> None:
-        b, type_ = self.b, ir_type(statement.out.type)
-        size = statement.out.type.dtype.size
-        pointer = self.pointer(statement, type_.with_lanes(1))
-        mask = self.mask(statement, type_.lanes)
-        if pointer.type.lanes > 1:
-            where = self.lanes_of(mask, type_.lanes)
-            value = b.masked_gather(type_, pointer, where, size, b.zero(type_))
+        b, out, type_ = self.b, statement.out, ir_type(statement.out.type)
+        element, size = type_.with_lanes(1), out.type.dtype.size
+        mask = self.mask(statement)
+        if statement.address.type.lanes > 1:
+            pointer, lanes = self.pointer(statement, element), self.lanes_of(mask, type_.lanes)
+            value = b.masked_gather(type_, pointer, lanes, size, b.zero(type_))
         elif mask is None or mask.type.lanes == 1:
-            if mask is not None:
-                pointer = b.select(mask, pointer, zeros(b))
+            if mask is None:
+                pointer = self.pointer(statement, element)
+            else:
+                pointer = self.pointer_or_zeros(statement, element, mask)
             value = b.load(type_, pointer, size)
         else:
-            value = b.masked_load(type_, pointer, mask, size, b.zero(type_))
-        self.values[statement.out.id] = value
+            pointer = self.pointer(statement, element)
+            value = b.masked_load(type_, pointer, self.value(mask), size, b.zero(type_))
+        self.bind(out, value)
 
     def fetch(self, statement: Fetch) -> None:
         element = self.elements[statement.buffer]
         base = self.base(statement.buffer, statement.address, element)
         self.b.prefetch(self.b.gep(base, self.b.const(I64, statement.distance), element))
 
-    def lanes_of(self, mask: IRValue | None, lanes: int) -> IRValue:
+    def lanes_of(self, mask: Operand | None, lanes: int) -> IRValue:
         if mask is None:
             return self.b.const(IRType("i1", lanes), True)
-        return self.b.splat(mask, lanes) if mask.type.lanes == 1 else mask
+        found = self.value(mask)
+        return self.b.splat(found, lanes) if found.type.lanes == 1 else found
 
     def store(self, statement: Store) -> None:
         b, value = self.b, self.value(statement.value)
         size = statement.value.type.dtype.size
-        mask = self.mask(statement, value.type.lanes)
+        mask = self.mask(statement)
         pointer = self.pointer(statement, value.type.with_lanes(1))
         if pointer.type.lanes > 1:
             b.masked_scatter(value, pointer, self.lanes_of(mask, value.type.lanes), size)
         elif mask is None:
             b.store(value, pointer, size)
         elif mask.type.lanes > 1:
-            b.masked_store(value, pointer, mask, size)
+            b.masked_store(value, pointer, self.value(mask), size)
         else:
             then, after = b.label("then"), b.label("after")
-            b.cond_br(mask, then, after)
+            b.cond_br(self.value(mask), then, after)
             b.block(then)
             b.store(value, pointer, size)
             b.block(after)
@@ -282,11 +383,13 @@ class _Walk:
         else:
             b.cond_br(b.icmp("slt", start, stop), head, done)
         b.block(head)
-        number = self.values[index.id] = b.phi(I64, [(start, before)])
-        phis = [b.phi(init.type, [(init, before)]) for init in inits]
-        for carry, phi in zip(carries, phis, strict=True):
-            self.values[carry.inner.id] = phi
-        self.body(body)
+        with self.body(before):
+            number = b.phi(I64, [(start, before)])
+            phis = [b.phi(init.type, [(init, before)]) for init in inits]
+            self.bind(index, number)
+            for carry, phi in zip(carries, phis, strict=True):
+                self.bind(carry.inner, phi)
+            self.statements(body)
         following = [self.value(carry.next) for carry in carries]
         after, latch = b.binary("add", number, b.const(I64, size)), b.current
         for phi, value in zip((number, *phis), (after, *following), strict=True):
@@ -295,7 +398,7 @@ class _Walk:
         b.block(done)
         for carry, init, value in zip(carries, inits, following, strict=True):
             ways = [(init, before), (value, latch)]
-            self.values[carry.result.id] = value if runs else b.phi(init.type, ways)
+            self.bind(carry.result, value if runs else b.phi(init.type, ways))
 
     def branch(self, statement: If) -> None:
         b, choices = self.b, statement.choices
@@ -304,12 +407,13 @@ class _Walk:
         before = b.current
         b.cond_br(self.value(statement.condition), then, after, unlikely=statement.seldom)
         b.block(then)
-        self.body(statement.body)
+        with self.body(before):
+            self.statements(statement.body)
         taken, end = [self.value(choice.then) for choice in choices], b.current
         b.block(after)
         for choice, old, new in zip(choices, otherwise, taken, strict=True):
             phi = b.phi(old.type, [(old, before), (new, end)])
-            self.values[choice.result.id] = phi
+            self.bind(choice.result, phi)
 
     RULES: Mapping[type, Callable[..., None]] = {
         Apply: apply,

@@ -316,8 +316,6 @@ def _place(
     if wide is not None:
         (offset, guard), lane, position = tiles.by_lane((offset, guard), wide, position)
         lanes = Lanes(tiles.index, lane, tiles.pieces[wide].width, values)
-    if tiles.holds:
-        guard = simplify(guard, tiles.holds)
     if guard is not TRUE:
         guard = tiles.moved(guard, position)
         if tiles.whole:

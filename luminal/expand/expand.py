@@ -23,7 +23,6 @@ from luminal.expand.prefix import write_prefix
 from luminal.expand.runs import write_runs
 from luminal.expand.sort import write_sort
 from luminal.expand.tiles import Elements, Key, Position, Tiles
-from luminal.expand.versions import write_versions
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel import tile_ir, tile_text
 from luminal.kernel.scratch import scratch_buffers, scratch_offsets, with_sorting
@@ -285,7 +284,7 @@ class _Expansion:
         write_sort(self.tiles, statement)
 
     def loop(self, statement: Loop) -> None:
-        write_versions(self.tiles, statement, lambda: write_loop(self.tiles, statement, self.body))
+        write_loop(self.tiles, statement, self.body)
 
     def runs(self, statement: Runs) -> None:
         write_runs(self.tiles, statement, self.body)

@@ -87,7 +87,6 @@ class Tiles:
     lanes_in_group: int = 1
     together: int = 1  # lanes that exchange values
     dealt: dict[Symbol, Lanes] = field(default_factory=dict)  # how axes are dealt to lanes
-    holds: tuple[Expression, ...] = ()  # what does, in this version of a loop
     whole: dict[Symbol, Expression] = field(default_factory=dict)  # tiles are before their stop
     greatest: dict[int, tuple[Operand, ...]] = field(default_factory=dict)  # see `extremes`
 

@@ -21,6 +21,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from luminal.codegen.llvm_builder import IN_ORDER
 from luminal.codegen.llvm_target import LlvmTarget
 from luminal.errors import CompileError
 
@@ -55,7 +56,7 @@ def compile_object(ir_text: str, target: LlvmTarget) -> bytes:
     """Object code of a module. Raises CompileError with the offending line of the IR."""
     with lock:
         module = _module(ir_text, target)
-        with _addresses_kept():
+        with _as_written(ir_text):
             return bytes(_machine(target).emit_object(module))
 
 
@@ -74,22 +75,29 @@ def assembly(ir_text: str, target: LlvmTarget) -> str:
     """The module's assembly text. Raises CompileError as `compile_object` does."""
     with lock:
         module = _module(ir_text, target)
-        with _addresses_kept():
+        with _as_written(ir_text):
             return str(_machine(target).emit_assembly(module))
 
 
 @contextmanager
-def _addresses_kept() -> Iterator[None]:
+def _as_written(ir_text: str) -> Iterator[None]:
     """Without LLVM's search for other ways to count and to address in loops, a quarter of its time:
-    addresses are hoisted and share pointers as they come.
+    addresses are hoisted and share pointers as they come. Where the IR says so, without its
+    scheduler of machine instructions: in long bodies with more pointers than one that moves all
+    loads to the start, and spills what they load.
 
-    The process may use LLVM for more than this: a setting of all of it holds for one call.
+    The process may use LLVM for more than this: settings of all of it hold for one call.
     """
-    llvm.set_option("", "-disable-lsr")
+    options = [("-disable-lsr", "-disable-lsr=0")]
+    if IN_ORDER in ir_text:
+        options.append(("-enable-misched=0", "-enable-misched"))
+    for option, _ in options:
+        llvm.set_option("", option)
     try:
         yield
     finally:
-        llvm.set_option("", "-disable-lsr=0")
+        for _, option in options:
+            llvm.set_option("", option)
 
 
 def _module(ir_text: str, target: LlvmTarget) -> Any:
