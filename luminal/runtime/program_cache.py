@@ -68,10 +68,12 @@ def entry(graph: Graph, *made_by: Any) -> Entry | None:
     """
     if not _is_as_in_files() or config.get("LUMINAL_VERIFY") or config.get("LUMINAL_DEBUG") >= 3:
         return None
-    if "Custom" in graph.by_op():
+    rows = _Rows()
+    written = rows.graph(graph)
+    if "Custom" in rows.ops:
         return None
     writer = _Writer([])
-    text = hashlib.sha256(writer.of((_Rows().graph(graph), made_by))).hexdigest()
+    text = hashlib.sha256(writer.of((written, made_by))).hexdigest()
     versions = sys.version, np.__version__, package_stamp(), config.cache_key()
     return Entry(object_cache.key("program", text, *versions), writer.outside)
 
@@ -87,6 +89,7 @@ class _Rows:
 
     def __init__(self) -> None:
         self._numbers: dict[Node, int] = {}
+        self.ops: set[str] = set()  # those of bodies too
 
     def graph(self, graph: Graph) -> tuple[Any, ...]:
         rows = [*self._rows(graph.roots)]
@@ -106,6 +109,7 @@ class _Rows:
                     attrs = (*attrs._replace(body=self._body(attrs.body)),)  # type: ignore[arg-type]
                 args = [part for arg in node.args for part in self._edge(arg)]
                 self._numbers[node] = len(self._numbers)
+                self.ops.add(node.op.name)
                 yield node.op.name, args, attrs
 
     def _body(self, body: Body) -> tuple[Any, ...]:

@@ -92,6 +92,28 @@ def test_which_value_an_operation_takes_is_in_the_key(left: int) -> None:
     assert len(keys) == 2
 
 
+@pytest.mark.parametrize("loops", [0, 1, 2])
+def test_what_calls_hand_written_code_is_not_kept(loops: int) -> None:
+    """At whatever depth of Loops: no key says what the code does."""
+
+    def halved(x: np.ndarray, y: np.ndarray) -> None:
+        y[...] = x / 2
+
+    kernel = lm.custom_kernel("halved", halved, results=lambda x: (x.shape, "float32"))
+
+    def step(depth: int) -> Callable[[lm.Tensor], lm.Tensor]:
+        if not depth:
+            return kernel  # type: ignore[no-any-return]
+        inner = step(depth - 1)
+        return lambda x: lm.scan(lambda carry, _: (inner(carry), carry), x, length=3)[0]
+
+    cx = lm.Graph()
+    step(loops)(cx.tensor((4,), lm.float32, "x")).output("y")
+    assert program_cache.entry(cx.graph(), registry.find("cpu")) is None
+    found = lm.compile(cx)({"x": np.ones(4, np.float32)})["y"]
+    np.testing.assert_array_equal(found, 0.5 ** (3**loops))
+
+
 def test_another_target_or_other_sources_have_another_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
