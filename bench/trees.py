@@ -2,7 +2,8 @@
 
 Of every program: whether both compute the same bits, and the ratios of CPU time to compile it and
 of time to run it, new to old. Each tree has a process of its own, on one core and thread; what one
-does the other does next, so that whatever else the machine does meets both.
+does the other does next, so that whatever else the machine does meets both. With `--table` the
+programs are rows of the table of `python -m bench`, on all cores.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.trees_worker import PROGRAMS
+from bench.trees_worker import PROGRAMS, TABLE
 from luminal.runtime.report_text import table_lines
 
 WORKER = Path(__file__).with_name("trees_worker.py")
@@ -32,9 +33,9 @@ HEAD = ("program", "same bits", "compile ms", "new/old", "run us", "new/old")
 class Tree:
     """The worker of one tree."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *options: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", START, str(root.resolve()), str(WORKER)],
+            [sys.executable, "-P", "-c", START, str(root.resolve()), str(WORKER), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -95,13 +96,19 @@ def main() -> None:
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
+    parser.add_argument("--table", action="store_true", help="the table's programs, on all cores")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="programs; all by default")
     options = parser.parse_args()
+    programs = TABLE if options.table else PROGRAMS
+    names = options.only or list(programs)
+    if unknown := set(names) - {*programs}:
+        parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(programs)}")
+    kind = ["--table"] if options.table else []
     with ExitStack() as stack:
-        old, new = Tree(options.old), Tree(options.new)
+        old, new = Tree(options.old, *kind), Tree(options.new, *kind)
         stack.callback(old.close)
         stack.callback(new.close)
-        rows = [compared(old, new, name, options.rounds) for name in options.only]
+        rows = [compared(old, new, name, options.rounds) for name in names]
     print("\n".join(table_lines([HEAD, *rows])))
     if any(row[1] != "yes" for row in rows):
         raise SystemExit("the trees do not compute the same")

@@ -1,7 +1,8 @@
 """One side of `bench.trees`: compiles and runs programs by the luminal on its path, as it is told.
 
 It is run by its path, so that it works with a tree that lacks it, and takes a line of JSON for each
-request: {"compile": NAME}, or {"run": NAME, "calls": n}.
+request: {"compile": NAME}, or {"run": NAME, "calls": n}. PROGRAMS are small and have one core and
+thread; those of the TABLE have the sizes of `python -m bench`, and all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +115,81 @@ PROGRAMS: dict[str, Callable[[], Given]] = {
 }  # fmt: skip
 
 
+TABLE: dict[str, Callable[[], Given]] = {}
+
+
+def _table(name: str, call: Callable[..., lm.Tensor], *arrays: Any) -> None:
+    """A program of the table: what `call` makes of inputs like these."""
+
+    def make() -> Given:
+        nn.init.manual_seed(0)
+        cx = lm.Graph()
+        given = {f"x{number}": array() for number, array in enumerate(arrays)}
+        tensors = [cx.tensor(array.shape, array.dtype, key) for key, array in given.items()]
+        call(*tensors).output("y")
+        return cx, given, {}
+
+    TABLE[name] = make
+
+
+def _f32(*shape: int) -> Callable[[], Any]:
+    return lambda: _drawn(*shape)
+
+
+def _places(count: int, bound: int) -> Callable[[], Any]:
+    return lambda: np.random.default_rng(1).integers(0, bound, count)
+
+
+def _attention(**options: Any) -> Callable[..., lm.Tensor]:
+    return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options)
+
+
+def _module(kind: Callable[..., nn.Module], *args: int, **options: int) -> Callable[..., lm.Tensor]:
+    """A module, made anew for each graph."""
+    return lambda x: kind(*args, **options)(x)
+
+
+_SQUARE = _f32(4096, 4096)
+_table("sum 1,000,003", lambda x: x.sum(), _f32(1_000_003))
+_table("small call", lambda x: x * 2 + 1, _f32(64))
+_table("matmul 512", lambda a, b: a @ b, _f32(512, 512), _f32(512, 512))
+_table("matmul 1000x777x1333", lambda a, b: a @ b, _f32(1000, 777), _f32(777, 1333))
+_table("matmul 2048", lambda a, b: a @ b, _f32(2048, 2048), _f32(2048, 2048))
+_table("row x 4096^2", lambda a, b: a @ b, _f32(1, 4096), _SQUARE)
+_table("attention 1024", _attention(), *[_f32(1, 8, 1024, 64)] * 3)
+_table("attention 2048 causal", _attention(is_causal=True), *[_f32(1, 8, 2048, 64)] * 3)
+_table("softmax 4096^2", lambda x: x.softmax(-1), _SQUARE)
+_table("layer norm 4096^2", lambda x: F.layer_norm(x, (4096,)), _SQUARE)
+_table("gelu 4096^2", F.gelu, _SQUARE)
+_table("chain 4096^2", lambda x: ((x * 2 + 1).tanh() * x).exp(), _SQUARE)
+_table("columns 4096^2", lambda x: x.sum(0), _SQUARE)
+_table(
+    "SwiGLU 128x1024x2816",
+    lambda x, gate, up, down: (F.silu(x @ gate) * (x @ up)) @ down,
+    _f32(128, 1024), _f32(1024, 2816), _f32(1024, 2816), _f32(2816, 1024),
+)  # fmt: skip
+_table("convolution 56", _module(nn.Conv2d, 64, 64, 3, padding=1), _f32(1, 64, 56, 56))
+_table("convolution stem", _module(nn.Conv2d, 3, 64, 7, stride=2, padding=3), _f32(1, 3, 224, 224))
+_table("depthwise 56", _module(nn.Conv2d, 128, 128, 3, padding=1, groups=128), _f32(1, 128, 56, 56))
+_table("experts of 512 tokens", _module(nn.MoE, 256, 512, 8, 2), _f32(512, 256))
+_table("sort 1,000,003", lambda x: x.sort(-1)[0], _f32(1_000_003))
+_table("bincount", lambda x: x.bincount(size=1000), _places(1_000_000, 1000))
+_table(
+    "scatter_add", lambda x, i, y: x.scatter_add(1, i, y),
+    _f32(4096, 256), lambda: _places(4096 * 256, 256)().reshape(4096, 256), _f32(4096, 256),
+)  # fmt: skip
+_table(
+    "index_add",
+    lambda x, i, y: x.index_add(0, i, y),
+    _f32(4096, 256), _places(4096, 4096), _f32(4096, 256),
+)  # fmt: skip
+
+
 class Side:
     """The programs compiled last, each with its inputs."""
 
-    def __init__(self) -> None:
+    def __init__(self, programs: dict[str, Callable[[], Given]]) -> None:
+        self.programs = programs
         self.ready: dict[str, Callable[[], Any]] = {}
 
     def compile(self, name: str) -> dict[str, Any]:
@@ -128,7 +201,7 @@ class Side:
             config.override(LUMINAL_CACHE_DIR=Path(folder)),
         ):
             start = time.process_time()
-            graph, inputs, dims = PROGRAMS[name]()
+            graph, inputs, dims = self.programs[name]()
             executable = lm.compile(graph, "cpu")
             taken = time.process_time() - start
         self.ready[name] = lambda: executable(inputs, dims=dims or None)
@@ -149,10 +222,12 @@ class Side:
 
 def main() -> None:
     """Answers requests until its input ends."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # no helper compiles beside it
-    side = Side()
+    table = sys.argv[3:] == ["--table"]
+    if not table:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # no helper compiles beside it
+    side = Side(TABLE if table else PROGRAMS)
     print(json.dumps({"luminal": lm.__file__}), flush=True)
-    with config.override(LUMINAL_THREADS=1):
+    with nullcontext() if table else config.override(LUMINAL_THREADS=1):
         for line in sys.stdin:
             request = json.loads(line)
             if "compile" in request:
