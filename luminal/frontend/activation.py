@@ -158,9 +158,10 @@ def mish(x: Tensor) -> Tensor:
 def glu(x: Tensor, dim: int = -1) -> Tensor:
     """The first half of `dim` times the sigmoid of the second; ShapeError for an odd extent."""
     axis = axis_of("glu", dim, x.ndim)
-    if x.extents[axis].exact_div(2) is None:
+    extent = x.extents[axis]
+    if extent.is_const and extent.value % 2:
         raise ShapeError(f"glu: dim {axis} of {describe(x)} is not even; it is cut in halves")
-    values, gates = x.chunk(2, axis)
+    values, gates = x.unflatten(axis, (2, -1)).unbind(axis)
     return values * sigmoid(gates)
 
 

@@ -46,21 +46,55 @@ def mapped(
 
 
 def reshape(x: Tensor, *shape: Extent | Sequence[Extent]) -> Tensor:
-    """The same elements in row-major order in another shape; one extent may be -1: the rest."""
+    """The same elements in row-major order in another shape; one extent may be -1: the rest.
+
+    Where dims decide whether both shapes have as many elements, each run is checked for it.
+    """
     given = listed(shape)
     unknown = [k for k, n in enumerate(given) if isinstance(n, int) and n == -1]
     if len(unknown) > 1:
         raise ShapeError(f"reshape: {given} has more than one -1; give all extents but one")
     known = [x.graph.extent(n) for n in given if not (isinstance(n, int) and n == -1)]
     if unknown:
-        rest = product_of(x.extents).exact_div(product_of(known))
+        rest = _quotient(product_of(x.extents), product_of(known))
         if rest is None:
             raise ShapeError(f"reshape: {describe(x)} does not divide into {given}")
         known.insert(unknown[0], rest)
     try:
         return view_of(x, views.reshape(x.extents, tuple(known)))
     except ShapeError as error:
-        raise ShapeError(f"reshape: {error}") from None
+        fitted = _of_as_many(x, known)
+        if fitted is None:
+            raise ShapeError(f"reshape: {error}") from None
+    return view_of(fitted, views.reshape(fitted.extents, tuple(known)))
+
+
+def _quotient(count: Expression, divisor: Expression) -> Expression | None:
+    """How often `divisor` goes into `count`; None where that is known not to be whole."""
+    exact = count.exact_div(divisor)
+    known = divisor == const(0) or (count.is_const and divisor.is_const)
+    return exact if exact is not None or known else count // divisor
+
+
+def _of_as_many(x: Tensor, shape: Sequence[Expression]) -> Tensor | None:
+    """`x` of as many elements as `shape`, where only the dims of a run tell that it is.
+
+    Dims in front and behind that both have are kept; those between become one, which is spelled as
+    the product of the wanted ones. None for known products, which differ.
+    """
+    least = min(x.ndim, len(shape))
+    front = next((k for k in range(least) if x.extents[k] != shape[k]), least)
+    most = least - front
+    behind = next((k for k in range(most) if x.extents[-1 - k] != shape[-1 - k]), most)
+    merged, wanted = (product_of(n[front : len(n) - behind]) for n in (x.extents, tuple(shape)))
+    if merged.is_const and wanted.is_const:
+        return None
+    x.graph.require(merged.eq(wanted), "reshape")
+    extents = (*x.extents[:front], merged, *x.extents[x.ndim - behind :])
+    one = view_of(x, views.reshape(x.extents, extents))
+    starts, steps = (const(0),) * one.ndim, (const(1),) * one.ndim
+    fitted = (*extents[:front], wanted, *extents[front + 1 :])
+    return view_of(one, views.slice_(extents, starts, steps, fitted))
 
 
 def reshape_as(x: Tensor, other: Tensor) -> Tensor:
@@ -90,12 +124,15 @@ def merge_dims(x: Tensor, first: int, last: int) -> Tensor:
 
 
 def split_dims(x: Tensor, dim: int, size: Extent) -> Tensor:
-    """One dim of extent n as two, (n // size, size); raises ShapeError if it does not divide."""
+    """One dim of extent n as two, (n // size, size); raises ShapeError if it does not divide.
+
+    A dim's divisibility is checked in each run.
+    """
     return unflatten(x, dim, (-1, size))
 
 
 def unflatten(x: Tensor, dim: int, sizes: Sequence[Extent]) -> Tensor:
-    """One dim split into several, in row-major order."""
+    """One dim split into several, in row-major order; one of them may be -1: the rest."""
     axis = axis_of("unflatten", dim, x.ndim)
     return reshape(x, *x.extents[:axis], *_split_sizes(x, axis, sizes), *x.extents[axis + 1 :])
 
@@ -105,7 +142,7 @@ def _split_sizes(x: Tensor, axis: int, sizes: Sequence[Extent]) -> Shape:
     known = [x.graph.extent(n) for n in sizes if not (isinstance(n, int) and n == -1)]
     if len(known) == len(sizes):
         return tuple(known)
-    rest = x.extents[axis].exact_div(product_of(known))
+    rest = _quotient(x.extents[axis], product_of(known))
     if rest is None or len(known) + 1 != len(sizes):
         raise ShapeError(f"unflatten: {x.extents[axis]} does not divide into {tuple(sizes)}")
     return tuple(rest if n == -1 else x.graph.extent(n) for n in sizes)

@@ -62,7 +62,8 @@ def group_norm(
 
     ShapeError unless the groups divide the channels. Wu and He, arXiv 1803.08494.
     """
-    if x.ndim < 2 or x.extents[1].exact_div(num_groups) is None:
+    channels = x.extents[1] if x.ndim > 1 else const(1)
+    if x.ndim < 2 or num_groups < 1 or (channels.is_const and channels.value % num_groups):
         raise ShapeError(
             f"group_norm: dim 1 of {describe(x)} does not divide into {num_groups} groups"
         )

@@ -11,7 +11,7 @@ import numpy as np
 from luminal.errors import ShapeError
 from luminal.frontend.handle import Extent, axis_of, describe, numpy_names
 from luminal.frontend.movement import narrow, select
-from luminal.shape.expression import sum_of
+from luminal.shape.expression import Expression, ceil_div, const, maximum, minimum, sum_of
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -22,7 +22,8 @@ def _literal(what: str, x: Tensor, axis: int) -> int:
     extent = x.extents[axis]
     if not extent.is_const:
         raise ShapeError(
-            f"{what}: dim {axis} of {describe(x)} has no literal extent; use split with sizes"
+            f"{what}: dim {axis} of {describe(x)} has no literal extent, which says how many parts "
+            "there are; use chunk or tensor_split, or split with sizes"
         )
     return extent.value
 
@@ -33,33 +34,45 @@ def split(x: Tensor, sizes: int | Sequence[Extent], dim: int = 0) -> tuple[Tenso
     axis = axis_of("split", dim, x.ndim)
     extent = x.extents[axis]
     if isinstance(sizes, int):
-        if sizes < 1 or not extent.is_const:
+        if sizes < 1:
             raise ShapeError(f"split: {extent} by {sizes}; give a list of sizes, or a size >= 1")
-        whole, rest = divmod(extent.value, sizes)
+        whole, rest = divmod(_literal("split", x, axis), sizes)
         sizes = [sizes] * whole + ([rest] if rest or not whole else [])
     counts = [x.graph.extent(n) for n in sizes]
     total = sum_of(counts)
     if total != extent:
-        raise ShapeError(f"split: sizes {tuple(sizes)} add up to {total}, dim {axis} has {extent}")
-    starts = [sum_of(counts[:k]) for k in range(len(counts))]
-    return tuple(narrow(x, axis, a, n) for a, n in zip(starts, counts, strict=True))
+        if total.is_const and extent.is_const:
+            raise ShapeError(
+                f"split: sizes {tuple(sizes)} add up to {total}, dim {axis} has {extent}"
+            )
+        x.graph.require(total.eq(extent), f"split: sizes {tuple(sizes)} of dim {axis}")
+    return _between(x, axis, [sum_of(counts[:k]) for k in range(len(counts) + 1)])
+
+
+def _between(x: Tensor, axis: int, bounds: Sequence[Expression]) -> tuple[Tensor, ...]:
+    """The parts between neighbouring positions."""
+    return tuple(narrow(x, axis, start, stop - start) for start, stop in pairwise(bounds))
 
 
 @numpy_names
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Up to `chunks` parts along `dim` of one size, the last one smaller if it does not divide.
 
-    As PyTorch: 5 elements in 4 chunks are 2, 2, 1. A symbolic extent has to divide.
+    As PyTorch: 5 elements in 4 chunks are 2, 2, 1. Of a symbolic extent there are `chunks` parts
+    always; a run in which there would be fewer is refused.
     """
     axis = axis_of("chunk", dim, x.ndim)
     if chunks < 1:
         raise ShapeError(f"chunk: {chunks} chunks; give at least 1")
-    size = x.extents[axis].exact_div(chunks)
+    extent = x.extents[axis]
+    size = extent.exact_div(chunks)
     if size is not None:
         return split(x, [size] * chunks, axis)
-    if not x.extents[axis].is_const:
-        raise ShapeError(f"chunk: dim {axis} of {describe(x)} does not divide by {chunks}")
-    return split(x, -(-x.extents[axis].value // chunks), axis)
+    size = ceil_div(extent, chunks)
+    if extent.is_const:
+        return split(x, size.value, axis)
+    x.graph.require(size * (chunks - 1) < extent, f"chunk: {chunks} parts of dim {axis}")
+    return _between(x, axis, [*(size * k for k in range(chunks)), extent])
 
 
 @numpy_names
@@ -68,22 +81,22 @@ def tensor_split(
 ) -> tuple[Tensor, ...]:
     """Parts along `dim`: between the given positions, or as many, the first ones one longer.
 
-    As NumPy's array_split. The extent is literal.
+    As NumPy's array_split.
     """
     axis = axis_of("tensor_split", dim, x.ndim)
-    extent = _literal("tensor_split", x, axis)
+    extent = x.extents[axis]
     if isinstance(indices_or_sections, int | np.integer):
         count = int(indices_or_sections)
         if count < 1:
             raise ShapeError(f"tensor_split: {count} sections; give at least 1")
-        size, longer = divmod(extent, count)
-        sizes = [size + (k < longer) for k in range(count)]
-        bounds = [sum(sizes[:k]) for k in range(count + 1)]
-        pairs = list(pairwise(bounds))
-    else:
-        cuts = [slice(None, int(cut)).indices(extent)[1] for cut in indices_or_sections]
-        pairs = list(zip([0, *cuts], [*cuts, extent], strict=True))
-    return tuple(narrow(x, axis, start, max(stop - start, 0)) for start, stop in pairs)
+        size, longer = extent // count, extent % count
+        return _between(x, axis, [size * k + minimum(longer, k) for k in range(count + 1)])
+    cuts = [
+        minimum(cut, extent) if cut >= 0 else maximum(extent + cut, 0)
+        for cut in map(int, indices_or_sections)
+    ]
+    pairs = zip([const(0), *cuts], [*cuts, extent], strict=True)
+    return tuple(narrow(x, axis, start, maximum(stop - start, 0)) for start, stop in pairs)
 
 
 def hsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
@@ -107,11 +120,10 @@ def _equal_split(
 ) -> tuple[Tensor, ...]:
     axis = axis_of(what, dim, x.ndim)
     if isinstance(indices_or_sections, int):
-        extent = _literal(what, x, axis)
-        if indices_or_sections < 1 or extent % indices_or_sections:
-            raise ShapeError(
-                f"{what}: {extent} does not divide into {indices_or_sections}; use tensor_split"
-            )
+        extent, sections = x.extents[axis], indices_or_sections
+        if sections < 1 or (extent.is_const and extent.value % sections):
+            raise ShapeError(f"{what}: {extent} does not divide into {sections}; use tensor_split")
+        x.graph.require((extent % sections).eq(0), f"{what}: {sections} sections of dim {axis}")
     return tensor_split(x, indices_or_sections, axis)
 
 

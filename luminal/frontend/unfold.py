@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from luminal.errors import ShapeError
 from luminal.frontend.handle import Extent, along, axis_of, describe
-from luminal.frontend.movement import reshape, view_of
+from luminal.frontend.movement import reshape, unflatten, view_of
 from luminal.frontend.reduce import sum as sum_over
 from luminal.frontend.windows import (
     Ints,
@@ -129,13 +129,12 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     _check_planes("pixel_shuffle", x, upscale_factor)
     *lead, channels, height, width = x.extents
     r = upscale_factor
-    depth = channels.exact_div(r * r)
-    if depth is None:
+    if channels.is_const and channels.value % (r * r):
         raise ShapeError(f"pixel_shuffle: {channels} channels do not divide by {r} * {r}")
     n = len(lead)
-    blocks = reshape(x, *lead, depth, r, r, height, width)
+    blocks = unflatten(x, n, (-1, r, r))
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return reshape(blocks.permute(order), *lead, depth, height * r, width * r)
+    return reshape(blocks.permute(order), *lead, blocks.extents[n], height * r, width * r)
 
 
 def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
@@ -143,11 +142,11 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     _check_planes("pixel_unshuffle", x, downscale_factor)
     *lead, channels, height, width = x.extents
     r = downscale_factor
-    rows, columns = height.exact_div(r), width.exact_div(r)
-    if rows is None or columns is None:
+    if any(extent.is_const and extent.value % r for extent in (height, width)):
         raise ShapeError(f"pixel_unshuffle: ({height}, {width}) does not divide by {r}")
     n = len(lead)
-    blocks = reshape(x, *lead, channels, rows, r, columns, r)
+    blocks = unflatten(unflatten(x, n + 2, (-1, r)), n + 1, (-1, r))
+    rows, columns = blocks.extents[n + 1], blocks.extents[n + 3]
     order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
     return reshape(blocks.permute(order), *lead, channels * r * r, rows, columns)
 
@@ -165,9 +164,7 @@ def channel_shuffle(x: Tensor, groups: int) -> Tensor:
         raise ShapeError(
             f"channel_shuffle: takes (batch, channels, ...) and groups >= 1; got {describe(x)}"
         )
-    batch, channels, *rest = x.extents
-    per_group = channels.exact_div(groups)
-    if per_group is None:
+    channels = x.extents[1]
+    if channels.is_const and channels.value % groups:
         raise ShapeError(f"channel_shuffle: {channels} channels do not divide by {groups} groups")
-    split = reshape(x, batch, groups, per_group, *rest)
-    return reshape(split.transpose(1, 2), x.extents)
+    return reshape(unflatten(x, 1, (groups, -1)).transpose(1, 2), x.extents)

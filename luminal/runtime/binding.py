@@ -74,8 +74,11 @@ class Signature:
         """
         dims = self._given(given)
         source = dict.fromkeys(dims, "dims")
-        for spec, shape in (*zip(self.inputs, shapes, strict=True), *beside):
+        found = [*zip(self.inputs, shapes, strict=True), *beside]
+        for spec, shape in found:
             _read_dims(spec, shape, dims, source)
+        if not all(name in dims for name in self.needed):
+            _solve_dims(found, dims)
         for name in self.needed:
             if name not in dims:
                 fix = f'pass dims={{"{name}": n}}'
@@ -158,6 +161,42 @@ def _read_dims(spec: InputSpec, shape: tuple[int, ...], dims: Dims, source: dict
                 "all occurrences of a dim agree"
             )
         source.setdefault(extent.name, spec.name)
+
+
+def _solve_dims(found: Iterable[tuple[InputSpec, tuple[int, ...]]], dims: Dims) -> None:
+    """Takes the dims that stand alone in a sum or a product: `s + 1` of 8 elements says 7.
+
+    What does not come out whole is left to the check of each extent.
+    """
+    pairs = [pair for spec, shape in found for pair in zip(spec.shape, shape, strict=True)]
+    while True:
+        known = len(dims)
+        for extent, n in pairs:
+            unknown = [symbol for symbol in extent.symbols() if symbol.name not in dims]
+            factor = factor_of(unknown, extent)
+            if factor is not None and (step := factor.evaluate(dims)):
+                name = unknown[0].name
+                dims[name] = (n - extent.evaluate({**dims, name: 0})) // step
+        if len(dims) == known:
+            return
+
+
+def given_dims(shapes: Iterable[Shape]) -> frozenset[str]:
+    """The dims that values of these shapes say."""
+    extents = [extent for shape in shapes for extent in shape]
+    known: frozenset[str] = frozenset()
+    while True:
+        unknown = [[s for s in extent.symbols() if s.name not in known] for extent in extents]
+        pairs = zip(unknown, extents, strict=True)
+        found = {some[0].name for some, extent in pairs if factor_of(some, extent) is not None}
+        if not found:
+            return known
+        known |= found
+
+
+def factor_of(unknown: Sequence[Symbol], extent: Expression) -> Expression | None:
+    """What the one unknown is multiplied by in an extent; None if there is no such number."""
+    return extent.coefficient(unknown[0]) if len(unknown) == 1 else None
 
 
 def misfit(spec: InputSpec, shape: tuple[int, ...], position: int, dims: Dims) -> str:

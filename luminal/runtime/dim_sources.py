@@ -9,8 +9,7 @@ from typing import Any
 from luminal.hlir.attributes import InputAttrs
 from luminal.hlir.ops import Value
 from luminal.runtime.arrays import Array, accept
-from luminal.runtime.binding import InputSpec, Signature
-from luminal.shape.expression import Symbol
+from luminal.runtime.binding import InputSpec, Signature, given_dims
 
 Shapes = tuple[tuple[int, ...] | None, ...]
 """Of every source in order; None where it was not given."""
@@ -20,8 +19,8 @@ class DimSources:
     """The declared inputs that give dims which no input of the signature gives."""
 
     def __init__(self, signature: Signature, declared: Mapping[str, Value]) -> None:
-        known = {extent for spec in signature.inputs for extent in spec.shape}
-        lacking = {name for name in signature.needed if all(name != str(n) for n in known)}
+        shapes = [spec.shape for spec in signature.inputs]
+        lacking = set(signature.needed) - given_dims(shapes)
         read = {spec.name for spec in signature.inputs}
         self.specs: list[InputSpec] = []
         self._slots: dict[Any, int] = {}  # by name and by Value
@@ -29,7 +28,7 @@ class DimSources:
             attrs = value.node.attrs
             if not isinstance(attrs, InputAttrs) or name in read:
                 continue
-            if any(isinstance(n, Symbol) and n.name in lacking for n in attrs.shape):
+            if lacking & given_dims([*shapes, attrs.shape]):
                 self._slots[name] = self._slots[value] = len(self.specs)
                 self.specs.append(InputSpec(*attrs))
 

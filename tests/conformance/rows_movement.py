@@ -30,8 +30,7 @@ def padded(mode: str) -> Row:
 
 
 SHAPE = [
-    moved("reshape", lambda x: x.reshape(-1, 7), "numpy.reshape", lambda x: x.reshape(-1, 7),
-          dynamic=False),
+    moved("reshape", lambda x: x.reshape(-1, 7), "numpy.reshape", lambda x: x.reshape(-1, 7)),
     moved("permute", lambda x: x.transpose(2, 0, 1), "numpy.transpose",
           lambda x: x.permute(2, 0, 1)),
     moved("transpose", lambda x: x.swapaxes(0, 2), "numpy.swapaxes", lambda x: x.transpose(0, 2),
@@ -54,9 +53,9 @@ SHAPE = [
           lambda x: x.flatten(1), note="of 0-d a 1-d tensor, as both"),
     moved("ravel", lambda x: x.ravel(), "numpy.ravel", zero_d=True),
     moved("unflatten", lambda x: x.reshape(3, 2, 3, 7), "torch.unflatten",
-          lambda x: x.unflatten(1, (2, 3)), shape=(3, 6, 7), empty=None, dynamic=False),
+          lambda x: x.unflatten(1, (2, 3)), shape=(3, 6, 7), empty=None),
     moved("split_dims", lambda x: x.reshape(3, 2, 3, 7), "numpy.reshape",
-          lambda x: x.split_dims(1, 3), shape=(3, 6, 7), empty=None, dynamic=False),
+          lambda x: x.split_dims(1, 3), shape=(3, 6, 7), empty=None),
     moved("merge_dims", lambda x: x.reshape(3, -1), "numpy.reshape", lambda x: x.merge_dims(1, 2),
           empty=None),
 ]  # fmt: skip
@@ -68,9 +67,9 @@ PARTS = [
           lambda x: x.split(2, 1), dynamic=False, note="by the size of a part, as PyTorch; "
           "NumPy's takes the number of parts"),
     moved("chunk", by_torch(lambda x: torch.chunk(x, 3, 2)), "torch.chunk",
-          lambda x: x.chunk(3, 2), dynamic=False),
+          lambda x: x.chunk(3, 2)),
     moved("tensor_split", by_torch(lambda x: torch.tensor_split(x, 3, 2)), "torch.tensor_split",
-          lambda x: x.tensor_split(3, 2), dynamic=False),
+          lambda x: x.tensor_split(3, 2)),
     moved("unbind", by_torch(lambda x: torch.unbind(x, 1)), "torch.unbind", lambda x: x.unbind(1),
           dynamic=False),
     moved("subscript: steps", lambda x: x[::2, -3:, ::-3], "numpy", lambda x: x[::2, -3:, ::-3],
@@ -82,7 +81,7 @@ PARTS = [
           note="an int leaves the dims of tensors in place, as PyTorch: x[0, :, i]; NumPy moves "
           "them to the front"),
     moved("diagonal", lambda x: x.diagonal(1, 1, 2), "numpy.diagonal",
-          lambda x: x.diagonal(1, 1, 2), dynamic=False),
+          lambda x: x.diagonal(1, 1, 2)),
     moved("tril", lambda x: np.tril(x, 1).astype(x.dtype), "numpy.tril", lambda x: x.tril(1)),
     moved("triu", lambda x: np.triu(x, -1).astype(x.dtype), "numpy.triu", lambda x: x.triu(-1)),
 ]  # fmt: skip
@@ -103,9 +102,9 @@ MORE = [
     moved("tile", lambda x: np.tile(x, (2, 3)), "numpy.tile", lambda x: x.tile((2, 3))),
     moved("repeat_interleave", lambda x: np.repeat(x, 3, 1), "numpy.repeat",
           lambda x: x.repeat_interleave(3, 1)),
-    moved("diag", np.diag, "numpy.diag", shape=(5,), empty=(0,), dynamic=False),
+    moved("diag", np.diag, "numpy.diag", shape=(5,), empty=(0,)),
     moved("diag_embed", by_torch(lambda x: torch.diag_embed(x, 1)), "torch.diag_embed",
-          lambda x: x.diag_embed(1), dynamic=False),
+          lambda x: x.diag_embed(1)),
     *(padded(mode) for mode in ("constant", "reflect", "replicate", "circular")),
     moved("slice_scatter", lambda x: np.concatenate([x[:, :1], x[:, :3], x[:, 4:]], 1),
           "numpy.concatenate", lambda x: x.slice_scatter(x.narrow(1, 0, 3), 1, 1)),

@@ -165,7 +165,7 @@ CREATION = [
          lambda x: x.graph.iota(x.extents, 1), "numpy.arange"),
     made("linspace", lambda x: np.linspace(-2, 3, x.shape[1]).astype(np.float32),
          lambda x: x.graph.linspace(-2, 3, x.shape[1], "float32"), "numpy.linspace",
-         dynamic=False, result="float32", largest=True, empty=None),
+         result="float32", largest=True, empty=None),
     made("eye", lambda x: np.eye(x.shape[0], x.shape[1], dtype=x.dtype),
          lambda x: x.graph.eye(x.extents[0], x.extents[1], x.dtype), "numpy.eye"),
 ]  # fmt: skip

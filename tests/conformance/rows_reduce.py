@@ -151,7 +151,7 @@ STATISTICS = [
     along("nanmedian", by_torch(lambda x: tuple(torch.nanmedian(x, 1))), dtypes=WIDE,
           call=lambda x: x.nanmedian(1), against="torch.nanmedian", **NO_EMPTY),
     along("glu", by_torch(lambda x: F.glu(x, 2)), dtypes=WIDE, call=lambda x: x.glu(2),
-          shape=(3, 5, 6), empty=(0, 5, 6), dynamic=False, against="torch.nn.functional.glu"),
+          shape=(3, 5, 6), empty=(0, 5, 6), against="torch.nn.functional.glu"),
 ]  # fmt: skip
 
 
@@ -189,12 +189,12 @@ LOSSES = [
 
 NORMS = [
     several("group_norm", by_torch(lambda x, w, b: F.group_norm(x, 3, w, b)),
-            [(2, 6, 5), (6,), (6,)], largest=True, dynamic=False,
+            [(2, 6, 5), (6,), (6,)], largest=True,
             call=lambda x, w, b: x.group_norm(3, w, b), against="torch.nn.functional.group_norm"),
     several("instance_norm", by_torch(lambda x: F.instance_norm(x)), [(2, 3, 5)], largest=True,
             against="torch.nn.functional.instance_norm"),
     several("local_response_norm", by_torch(lambda x: F.local_response_norm(x, 3)), [(2, 6, 5)],
-            dynamic=False, call=lambda x: x.local_response_norm(3),
+            call=lambda x: x.local_response_norm(3),
             against="torch.nn.functional.local_response_norm"),
     several("layer_norm", _layer_norm, [ODD, (7,), (7,)], largest=True, dtypes=FLOATS,
             call=lambda x, w, b: x.layer_norm(-1, w, b), others={"empty": [(0, 7), (7,), (7,)]},

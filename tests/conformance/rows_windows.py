@@ -13,7 +13,7 @@ DTYPES = ("float32", "float64", "bfloat16")
 
 
 def window(
-    op: str, *shapes: Shape, name: str = "", dynamic: bool = False, args: tuple[Any, ...] = (),
+    op: str, *shapes: Shape, name: str = "", dynamic: bool = True, args: tuple[Any, ...] = (),
     note: str = "", **how: Any,
 ) -> Row:  # fmt: skip
     """A row of nn.functional whose oracle, torch.nn.functional's, takes the same arguments."""
@@ -28,14 +28,14 @@ CONVOLUTION = [
     window("conv2d", (2, 3, 9, 7), (4, 3, 3, 2), (4,)),
     window("conv3d", (1, 2, 5, 6, 7), (3, 2, 2, 3, 2), (3,)),
     window("conv2d", (2, 4, 9, 7), (6, 2, 3, 3), name="conv2d strided, padded, dilated, grouped",
-           args=(None, 2, (1, 2), (2, 1), 2)),
+           args=(None, 2, (1, 2), (2, 1), 2), dynamic=False),
     window("conv2d", (2, 4, 9, 7), (4, 1, 3, 3), name="conv2d depthwise, same padding",
-           args=(None, 1, "same", 1, 4)),
+           args=(None, 1, "same", 1, 4), dynamic=False),
     window("conv_transpose1d", (2, 3, 5), (3, 4, 3), (4,), stride=2, output_padding=1,
            note="infinite weights meet the zeros around x: NaN there; PyTorch adds only what is "
            "there"),
     window("conv_transpose2d", (2, 4, 5, 3), (4, 2, 3, 3), (4,), stride=2, padding=1,
-           groups=2),
+           groups=2, dynamic=False),
     window("conv_transpose3d", (1, 2, 3, 4, 3), (2, 3, 2, 2, 2), (3,), dilation=2),
 ]  # fmt: skip
 
@@ -75,7 +75,7 @@ SAMPLING = [
     window("pixel_unshuffle", (2, 3, 4, 6), args=(2,)),
     window("channel_shuffle", (2, 6, 3, 5), args=(3,)),
     window("unfold", (2, 3, 7, 5), args=((3, 2),), padding=1),
-    window("fold", (2, 12, 6), args=((3, 4), (2, 2))),
+    window("fold", (2, 12, 6), args=((3, 4), (2, 2)), dynamic=False),
 ]  # fmt: skip
 
 OTHERS = [

@@ -10,6 +10,7 @@ import pytest
 
 import luminal as lm
 from luminal.errors import DimError, DTypeError, ShapeError
+from luminal.shape.parse import parse
 
 # Functions of x that no element of x decides, and what they are for an x of shape (n, 2).
 SHAPED: dict[str, tuple[Callable[[Any], Any], Callable[[int], Any]]] = {
@@ -97,3 +98,48 @@ def test_an_input_is_asked_only_where_no_other_gives_the_dim() -> None:
     found = exe({"z": np.ones(3, np.float32)})
     assert found["y"].shape == (3, 2)
     assert exe({"z": np.ones(4, np.float32), **given(4)})["y"].shape == (4, 2)
+
+
+# Shapes in which dims do not stand bare, and what an input of the extents says.
+SUMS: dict[str, tuple[tuple[Any, ...], tuple[int, ...], dict[str, int]]] = {
+    "a sum": (("s + 1",), (8,), {"s": 7}),
+    "a multiple": (("2 * s",), (8,), {"s": 4}),
+    "a multiple and more": (("3 * s - 2", 2), (10, 2), {"s": 4}),
+    "a product": (("s * t", "t"), (12, 4), {"s": 3, "t": 4}),
+    "one by another": (("s + t", "t + 1"), (9, 5), {"s": 5, "t": 4}),
+}
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["read", "not read"])
+@pytest.mark.parametrize("name", SUMS)
+def test_dims_of_sums_and_products_are_solved(name: str, read: bool) -> None:
+    shape, given, wanted = SUMS[name]
+    cx = lm.Graph()
+    dims = {name: cx.dim(name, 0, 9) for name in wanted}
+    extents = tuple(parse(n, dims) if isinstance(n, str) else n for n in shape)
+    x = cx.tensor(extents, name="x")
+    for dim in dims.values():
+        (cx.arange(dim) + (x.sum() * 0 if read else 0)).output(f"{dim.name}s")
+    found = lm.compile(cx)({"x": np.ones(given, np.float32)})
+    assert {name: found[f"{name}s"].shape for name in wanted} == {
+        d: (n,) for d, n in wanted.items()
+    }
+
+
+def test_what_does_not_come_out_whole_is_refused() -> None:
+    cx = lm.Graph()
+    s = cx.dim("s", 1, 9)
+    cx.tensor((2 * s,), name="x")[:s].output("y")
+    exe = lm.compile(cx)
+    with pytest.raises(ShapeError, match=r"dimension 0 is 7, not 6; s \* 2 = 6 with s = 3"):
+        exe({"x": np.ones(7, np.float32)})
+    with pytest.raises(DimError, match=r"s: 10 is outside its interval 1\.\.9"):
+        exe({"x": np.ones(20, np.float32)})
+
+
+def test_a_square_says_nothing() -> None:
+    cx = lm.Graph()
+    s = cx.dim("s", 1, 9)
+    cx.tensor((s * s,), name="x")[:s].output("y")
+    with pytest.raises(DimError, match="s: no input's shape gives this dim; pass dims"):
+        lm.compile(cx)({"x": np.ones(9, np.float32)})
