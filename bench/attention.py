@@ -15,13 +15,14 @@ import torch.nn.functional as f
 
 import luminal as lm
 from bench.block import EFFORT
-from bench.pair import compare, in_pairs
+from bench.pair import TOLERANCE, compare, in_pairs
 from bench.row import Row, Rows
 from bench.work import BFLOAT16, Work, normal, rows_of
 from luminal.nn import functional
 
 Array = np.ndarray[Any, Any]
 HEADS, WIDTH = 8, 64
+NAMES = (*"qkv", "up")
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 QUICK = (1024,)
 BF16_ROUNDED = 0.03
@@ -35,8 +36,9 @@ def rows() -> Rows:
         yield from _rows(length)
     yield from rows_of(_others())
     if not EFFORT.quick:
-        for causal in (False, True):
-            yield from _backward(causal)
+        for dtype in (np.dtype(np.float32), BFLOAT16):
+            for causal in (False, True):
+                yield from _backward(causal, dtype)
 
 
 def _rows(length: int) -> Rows:
@@ -127,42 +129,45 @@ def _window() -> Work:
     return Work(f"attention {LONG}, window {WINDOW}", 4.0, given, ours, theirs)
 
 
-def _backward(causal: bool) -> Rows:
+def _backward(causal: bool, dtype: np.dtype[Any]) -> Rows:
     """All three gradients of 8 heads of 2048, against PyTorch's: time, memory, error."""
     shape = (1, HEADS, 2048, WIDTH)
-    given = {name: normal(*shape, seed=seed) for seed, name in enumerate((*"qkv", "up"))}
-    executable = lm.compile(gradients(shape, causal))
+    narrow = dtype is BFLOAT16
+    given = {name: normal(*shape, dtype=dtype, seed=seed) for seed, name in enumerate(NAMES)}
+    executable = lm.compile(gradients(shape, causal, dtype))
     with torch.inference_mode(False):
-        leaves = [torch.from_numpy(given[name].copy()).requires_grad_() for name in "qkv"]
-        doubles = [x.detach().double().requires_grad_() for x in leaves]
-        seed = torch.from_numpy(given["up"].copy())
+        floats = [torch.from_numpy(x.astype(np.float32)) for x in given.values()]
+        *leaves, seed = (x.bfloat16() if narrow else x for x in floats)
+        doubles = [x.double().requires_grad_() for x in leaves]
+        leaves = [x.requires_grad_() for x in leaves]
 
     attend: Any = f.scaled_dot_product_attention
 
-    def pulled(leaves: list[torch.Tensor], seed: torch.Tensor) -> Array:
+    def pulled(leaves: list[torch.Tensor], seed: torch.Tensor) -> torch.Tensor:
         with torch.inference_mode(False), torch.enable_grad():
             found = attend(*leaves, is_causal=causal)
-            return np.stack([each.numpy() for each in torch.autograd.grad(found, leaves, seed)])
+            return torch.stack(torch.autograd.grad(found, leaves, seed))
 
     def ours() -> Array:
         found = executable(given)
         return np.stack([found[name] for name in "qkv"])
 
-    name = f"attention forward and backward 2048{' causal' if causal else ''}"
-    yield compare(name, ours, partial(pulled, leaves, seed), 1.3)
+    name = f"{'bf16 ' * narrow}attention forward and backward 2048{' causal' * causal}"
+    tolerance, most = (BF16_ROUNDED, BF16_ROUNDED) if narrow else (TOLERANCE, 1e-5)
+    yield compare(name, ours, partial(pulled, leaves, seed), 1.3, tolerance=tolerance)
     memory = executable.memory_report()
     used = (memory.arena_bytes + memory.scratch_bytes) / 2**20
     yield Row(f"{name}: arena, scratch", used, 8.0, "MiB", (used, used))
     with torch.inference_mode(False):
-        wanted = pulled(doubles, seed.double())
-    off = float(np.linalg.norm(ours() - wanted) / np.linalg.norm(wanted))
-    yield Row(f"{name}: error", off, 1e-5, "of the norm", (off, off))
+        wanted = pulled(doubles, seed.double()).numpy()
+    off = float(np.linalg.norm(ours().astype(np.float64) - wanted) / np.linalg.norm(wanted))
+    yield Row(f"{name}: error", off, most, "of the norm", (off, off))
 
 
-def gradients(shape: tuple[int, ...], causal: bool) -> lm.Graph:
+def gradients(shape: tuple[int, ...], causal: bool, dtype: Any = np.float32) -> lm.Graph:
     """Those of all three operands."""
     cx = lm.Graph()
-    q, k, v, up = (cx.tensor(shape, name=name) for name in (*"qkv", "up"))
+    q, k, v, up = (cx.tensor(shape, dtype, name=name) for name in NAMES)
     y = functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
     for name, gradient in zip("qkv", lm.grad((y * up).sum(), [q, k, v]), strict=True):
         gradient.output(name)

@@ -198,6 +198,23 @@ def accumulator(dtype: DType) -> DType:
     return int64
 
 
+def holds(wide: DType, narrow: DType) -> bool:
+    """Does every value of `narrow` have one of `wide`, with the way back?"""
+    if wide is narrow or narrow.kind == "bool":
+        return wide is not bool_
+    if wide.kind == "bool" or (narrow.is_float and not wide.is_float):
+        return False
+    if narrow.is_float:
+        return wide.size > narrow.size
+    if wide.is_float:
+        # Up to 2**mantissa every integer is a float.
+        mantissa = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}[wide.short]
+        return narrow.bits - (narrow.kind == "int") <= mantissa
+    if wide.kind == narrow.kind:
+        return wide.size > narrow.size
+    return wide.kind == "int" and wide.size > narrow.size
+
+
 def names(dtypes: Sequence[DType]) -> str:
     """`f32, f64` for an error text."""
     return ", ".join(d.short for d in dtypes)

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from luminal import dtypes
 from luminal.algebra import axes
 from luminal.algebra.axes import Atom, Dimension
@@ -24,6 +26,7 @@ from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph, Sink, topological
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import Node, Value
+from luminal.hlir.semantics import convert
 from luminal.hlir.state import Parameter
 from luminal.records import dataclass
 from luminal.shape.arithmetic import CACHE
@@ -223,7 +226,10 @@ class _Lowering:
             self.ranges.note(self.built[value])
 
     def pointwise(self, op: str, args: Sequence[Term], dtype: dtypes.DType) -> Term:
-        """An Expression where it is one; a Select that is decided is its choice."""
+        """An Expression where it is one; a Select that is decided is its choice; else what stays
+        as it is, as the 1 that gradients begin with and narrow floats on their way through wide
+        ones.
+        """
         formed = index_form(op, args, dtype)
         if formed is not None:
             return self.terms.index(formed, dtype)
@@ -232,7 +238,22 @@ class _Lowering:
             return self.terms.boolean(const(decided))
         if op == "Select" and isinstance(args[0], Literal):
             return args[1] if args[0].attrs.value(args[0].dtype) else args[2]
+        if op == "Cast":
+            return self.cast(args[0], dtype)
+        if op == "Mul" and any(map(_is_one, args)):
+            return args[1] if _is_one(args[0]) else args[0]
         return self.terms.pointwise(op, args, dtype)
+
+    def cast(self, x: Term, dtype: dtypes.DType) -> Term:
+        """Of a number another number; there and back the same, where nothing is lost."""
+        if isinstance(x, Literal):
+            value = np.asarray(x.attrs.value(x.dtype))
+            return self.terms.literal(convert(value, dtype).tobytes(), dtype)
+        if x.op == "Cast":
+            (narrow,) = x.args
+            if narrow.dtype is dtype and dtypes.holds(x.dtype, dtype):
+                return narrow
+        return self.terms.pointwise("Cast", (x,), dtype)
 
     def leaf(self, node: Node) -> Term:
         attrs = node.attrs
@@ -301,3 +322,7 @@ class _Lowering:
             frame = self.named(self.first.frames[Value(node, k)])
             attrs = OpaqueAttrs(node.attrs, frames, frame, k, self.sites, body)
             self.built[Value(node, k)] = self.terms.opaque(node.op.name, args, attrs, result.dtype)
+
+
+def _is_one(x: Term) -> bool:
+    return isinstance(x, Literal) and bool(x.attrs.value(x.dtype) == 1)

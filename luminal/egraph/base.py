@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from luminal import dtypes
-from luminal.dtypes import DType
 from luminal.egraph import schema
 from luminal.egraph.rule_text import rule_text
 from luminal.rules import Rule
@@ -30,7 +29,7 @@ def base(rules: tuple[Rule, ...]) -> tuple[EGraph, str]:
         if dtype.is_int:
             pieces.append(f'(integral "{dtype.short}")')
         for narrow in dtypes.ALL:
-            if holds(dtype, narrow):
+            if dtypes.holds(dtype, narrow):
                 pieces.append(f'(holds "{dtype.short}" "{narrow.short}")')
                 if narrow.kind == "bool" or narrow.is_float == dtype.is_float:
                     pieces.append(f'(widens "{dtype.short}" "{narrow.short}")')
@@ -45,20 +44,3 @@ def run(egraph: EGraph, pieces: Iterable[str]) -> list[Any]:
     """
     commands = [command for piece in pieces for command in egraph.parse_program(piece)]
     return list(egraph.run_program(*commands))
-
-
-def holds(wide: DType, narrow: DType) -> bool:
-    """Does every value of `narrow` have one of `wide`, with the way back?"""
-    if wide is narrow or narrow.kind == "bool":
-        return wide is not dtypes.bool_
-    if wide.kind == "bool" or (narrow.is_float and not wide.is_float):
-        return False
-    if narrow.is_float:
-        return wide.size > narrow.size
-    if wide.is_float:
-        # Up to 2**mantissa every integer is a float.
-        mantissa = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}[wide.short]
-        return narrow.bits - (narrow.kind == "int") <= mantissa
-    if wide.kind == narrow.kind:
-        return wide.size > narrow.size
-    return wide.kind == "int" and wide.size > narrow.size

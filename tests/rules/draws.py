@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from luminal import dtypes
 from luminal.algebra.frames import never_empty
 from luminal.algebra.terms import Phase, Term
-from luminal.dtypes import DType
-from luminal.egraph.base import holds
+from luminal.dtypes import DType, holds
 from luminal.egraph.intern import literal_data, literal_text
 from luminal.hlir.ops import OPS
 from luminal.rules import notation

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal import dtypes
 from luminal.algebra.lower import lower
 from luminal.algebra.term_text import to_text
 from luminal.algebra.terms import term_order
@@ -127,6 +128,43 @@ def test_padding_is_a_select_under_the_domain() -> None:
     text = algebra(lambda x: x.pad([(1, 2)]), (4,))
     assert ops(text) == ["Index", "Input", "At", "Literal", "Select"]
     assert "Index (a1 >= 1 & a1 <= 4)" in text
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_what_loses_nothing_leaves_no_operation(dtype: dtypes.DType) -> None:
+    """Products with 1, in either order, and there and back; to the bit, also of NaN and -0."""
+    with np.errstate(all="ignore"):
+        data = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1.5, -3.0, 250, 1e-40])
+        data = data.astype(dtype.numpy)
+    cx = lm.Graph()
+    x = cx.tensor(data.shape, dtype, name="x")
+    through = [wide for wide in dtypes.ALL if dtypes.holds(wide, dtype)]
+    for k, wide in enumerate(through):
+        one = cx.constant(1, wide).cast(dtype)
+        product = x if dtype is dtypes.bool_ else x * one if k % 2 else one * x
+        product.cast(wide).cast(dtype).output(wide.name)
+    lowered = lower(cx.graph())
+    assert {root.term.op for root in lowered.roots} == {"Leaf"}
+    for name, found in lm.compile(cx)({"x": data}).items():
+        assert found.tobytes() == data.tobytes(), name
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d is not dtypes.bool_], ids=str)
+def test_what_loses_something_is_computed(dtype: dtypes.DType) -> None:
+    ends = [-0.3, 1e30 if dtype.size > 2 else 3e4]
+    if dtype.is_int:
+        limits = np.iinfo(dtype.numpy)
+        ends = [limits.min, limits.max]
+    data = np.array([*ends, 1, 2, 3], dtype.numpy)
+    cx = lm.Graph()
+    x = cx.tensor(data.shape, dtype, name="x")
+    for narrow in dtypes.ALL:
+        if narrow is not dtype and not dtypes.holds(narrow, dtype):
+            x.cast(narrow).cast(dtype).output(narrow.name)
+    assert {root.term.op for root in lower(cx.graph()).roots} == {"Cast"}
+    found, wanted = (lm.compile(cx, backend)({"x": data}) for backend in ("cpu", "reference"))
+    for name, expected in wanted.items():
+        np.testing.assert_array_equal(found[name], expected, name)
 
 
 def test_two_sorts_of_one_value_are_two_operations() -> None:
