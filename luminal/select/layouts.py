@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import gcd
 
 from luminal.algebra.frames import upper
-from luminal.algebra.terms import Axes, Frame, Phase, Term
+from luminal.algebra.terms import At, Axes, Frame, Phase, Term, below
 from luminal.dots import Dot
 from luminal.hlir.ops import Value
 from luminal.kernel.layout import ROW_MAJOR, Layout, Panels, filled
@@ -27,7 +27,7 @@ from luminal.records import dataclass
 from luminal.select import dots
 from luminal.select.bodies import is_weight, weights_of
 from luminal.select.kinds import sums_of_dots
-from luminal.shape.expression import Symbol
+from luminal.shape.expression import Symbol, const
 
 Edge = tuple[Term, int]  # (user, argument)
 NO_WISHES: Mapping[Term, str] = {}
@@ -37,7 +37,8 @@ NO_WISHES: Mapping[Term, str] = {}
 class Gene:
     """A weight, the edges through which contractions read it, the layouts these may read, as it is
     first, and the one they read now. `rows`: how many results share an element of the weight;
-    `read`: how many of its elements the edges read, together; `steps`: in steps of sums of dots.
+    `read`: how many of its elements the edges read, together; `steps`: in steps of sums of dots;
+    `spares`: without panels another factor is copied in every run.
     """
 
     weight: Term
@@ -47,6 +48,7 @@ class Gene:
     rows: int
     read: int
     steps: bool
+    spares: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,10 @@ def _pays(gene: Gene, panels: Panels) -> bool:
         return True
     elements = upper(gene.weight.axes)
     # The copy is of the whole weight, however little of it is read.
-    if elements < panels.smallest or 2 * gene.read < elements:
+    if 2 * gene.read < elements:
         return False
+    if elements < panels.smallest:
+        return gene.spares and gene.rows >= panels.many
     # Words are packed as fast as they are read, by a program that has rows enough for it. A large
     # weight is then held once, as it was given: a mapped file's is for all programs and processes.
     large = elements * gene.weight.dtype.size > panels.far_bytes
@@ -154,8 +158,9 @@ def genes(
             columns = _columns(term, selection, users)
             outer = around.get(term, term)
             bound = {*term.attrs, *outer.attrs}
+            in_steps = _in_steps(product, bound, columns, selection)
             for read in _reads(product, selection, arguments):
-                layout = _panels(read, product, bound, columns, panels)
+                layout = _panels(read, product, bound, columns, in_steps, panels)
                 if layout is not None:
                     key = (read.weight, layout)
                     rows = upper(term.axes - {a for dimension in read.frame for a in dimension})
@@ -168,7 +173,7 @@ def genes(
                         if along is not None:
                             offered += (with_neighbours(layout, along, dot.k),)
                     # One copy serves all edges: it pays for all where it pays for one.
-                    old = found.get(key, Gene(read.weight, (), offered, now, 0, 0, False))
+                    old = found.get(key, Gene(read.weight, (), offered, now, 0, 0, False, False))
                     edges = tuple(dict.fromkeys((*old.edges, read.edge)))
                     # Edges that share a copy are offered what all
                     # of them can read: neighbours to all or to none.
@@ -180,6 +185,7 @@ def genes(
                         rows=max(old.rows, rows),
                         read=old.read + read.elements * (read.edge not in old.edges),
                         steps=old.steps or outer in of_dots,
+                        spares=old.spares or in_steps,
                     )
     # A body's argument lies one way for all who read it: the Loop outside makes the copy.
     return tuple(gene for gene in found.values() if not arguments or _covers(gene, users))
@@ -328,12 +334,32 @@ def _columns(contraction: Term, selection: Selection, users: Mapping[Term, list[
     return next((dimension for dimension in reversed(frame) if dimension), ())
 
 
+def _in_steps(product: Term, bound: Set[Symbol], columns: Axes, selection: Selection) -> bool:
+    """Does a window move by steps from column to column? Lanes along these want a copy in every
+    run, as large as all windows together.
+    """
+    own = {*columns[-1:]}
+    for term in below((product,), selection.is_stored):
+        if isinstance(term, At) and not selection.is_stored(term):
+            positions = (at for _, at in term.attrs if not isinstance(at, int))
+            windows = (at for at in positions if own & at.symbols() and bound & at.symbols())
+            if any(at.coefficient(columns[-1]) != const(1) for at in windows):
+                return True
+    return False
+
+
 def _panels(
-    read: _Read, product: Term, bound: Set[Symbol], columns: Axes, panels: Panels
+    read: _Read,
+    product: Term,
+    bound: Set[Symbol],
+    columns: Axes,
+    in_steps: bool,
+    panels: Panels,
 ) -> Layout | None:
     """Panels along the dimension of the weight that runs along the columns, if one does; else, of
-    columns that leave lanes idle (a picture's 28 or 56), along the only one of its own that is not
-    summed. One where integers choose the positions has no neighbours.
+    columns that leave lanes idle (a picture's 28 or 56) or that a window passes in steps, along the
+    only one of its own that is not summed. One where integers choose the positions has no
+    neighbours.
     """
     # What all factors have is no column of a product: it chooses a product.
     common = frozenset.intersection(*(factor.axes for factor in product.args))
@@ -341,7 +367,7 @@ def _panels(
     lanes = panels.lanes(product.dtype.size)
     along = [k for k, axes in frame if axes and axes == columns[-len(axes) :]]
     summed = [k for k, axes in frame if not bound.isdisjoint(axes)]
-    if not along and filled(upper(columns), lanes) < panels.full:
+    if not along and (in_steps or filled(upper(columns), lanes) < panels.full):
         own = product.axes - common
         along = [k for k, axes in frame if len(axes) == 1 and own.issuperset(axes)]
     if len(along) != 1 or not summed or along[0] in summed:

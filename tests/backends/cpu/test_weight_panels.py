@@ -111,6 +111,35 @@ def test_convolutions_of_small_pictures(size: int, groups: int) -> None:
     close(run(cx, {"w": values}, x=picture)["y"], expected)
 
 
+WINDOWS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, int], bool]] = {
+    "the first layer": ((2, 3, 64, 64), (32, 3, 7, 7), {"stride": 2, "padding": 3}, True),
+    "a channel left over": ((1, 5, 63, 66), (49, 5, 3, 3), {"stride": 2, "padding": 1}, True),
+    "steps of four": ((1, 3, 67, 131), (24, 3, 11, 11), {"stride": 4, "padding": 2}, True),
+    "no overlap": ((1, 3, 64, 256), (40, 3, 8, 8), {"stride": 8}, False),
+    "steps of one": ((2, 3, 32, 32), (32, 3, 7, 7), {"padding": 3}, False),
+    "no window": ((1, 40, 64, 64), (32, 40, 1, 1), {"stride": 2}, False),
+    "few channels": ((1, 3, 64, 64), (15, 3, 7, 7), {"stride": 2, "padding": 3}, False),
+    "few results": ((1, 3, 10, 10), (32, 3, 7, 7), {"stride": 2, "padding": 3}, False),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_in_steps(name: str) -> None:
+    """Lanes along the columns would want a copy of all windows: they run along channels."""
+    shape, weight, options, in_panels = WINDOWS[name]
+    cx = lm.Graph()
+    w = cx.weight(weight, name="w")
+    x = cx.tensor((cx.dim("n", 0, 4), *shape[1:]), name="x")
+    x.conv2d(w, **options).output("y")
+    assert ("panel" in "".join(copies(compiled(cx)))) is in_panels
+    picture, values = drawn(*shape), drawn(*weight)
+    picture[0, 1, 2, 3], picture[0, 2, -1, -1], picture[-1, 0, 8, 9] = np.nan, np.inf, -np.inf
+    for images in (picture, picture[:0]):
+        arrays = torch.from_numpy(images), torch.from_numpy(values)
+        expected = torch.conv2d(*arrays, **options)  # type: ignore[arg-type]
+        close(run(cx, {"w": values}, x=images)["y"], expected.numpy())
+
+
 def test_a_single_row_reads_the_weight_as_it_is() -> None:
     for shape, turned in (((4096, 512), True), ((512, 128), False)):
         cx = lm.Graph()

@@ -54,7 +54,7 @@ class VectorAxis:
             rule = in_runs
         elif packed and used < IDLE:
             rule = packed[0]
-        elif in_panels and used < FULL and rule in self.facts.grid:
+        elif in_panels and rule in self.facts.grid and (used < FULL or self._jumps(rule, reads)):
             rule = in_panels[0]
         elif rule in self.facts.grid:
             rule = self._uncollided(rule, packed) or rule
@@ -66,6 +66,10 @@ class VectorAxis:
         """Do rows choose, by integers read for each, what would be packed for these columns?"""
         rows = self.facts.lanes.rows(columns, reads)
         return rows is not None and bool(self.facts.strips.in_runs(columns, rows))
+
+    def _jumps(self, vector: LoopAxis, reads: Sequence[Access]) -> bool:
+        """Does a factor jump from lane to lane, so that it would be packed?"""
+        return any(a.is_factor and a.stride(vector) not in (0, 1) for a in reads)
 
     def _uncollided(self, vector: LoopAxis, packed: Sequence[LoopAxis]) -> LoopAxis | None:
         """Another axis for the lanes, whose factor would push its own lines out of the cache when
