@@ -34,6 +34,21 @@ def test_strided_windows_are_packed_into_strips() -> None:
     assert {vector for _, _, vector in loops} - {1} == {8}
 
 
+@pytest.mark.parametrize(
+    ("steps", "columns", "rows_outside"), [(128, 48, True), (128, 96, False), (768, 96, True)]
+)
+def test_what_a_tile_reads_again_stays_in_cache(
+    steps: int, columns: int, rows_outside: bool
+) -> None:
+    """All columns, in the first level's cache where a strip is no larger, else in the second's."""
+    cx = lm.Graph()
+    (cx.tensor((203, steps), name="a") @ cx.tensor((steps, columns), name="b")).output("y")
+    (found,) = lower_to_program(cx.graph(), MACHINE).kernels
+    assert not found.scratch
+    loops = [str(each.axis.extent) for each in found.statements() if isinstance(each, Loop)]
+    assert (loops.index("203") < loops.index(str(columns))) is rows_outside
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_rows_of_the_register_tile_are_output_channels(stride: int) -> None:
     """Also where the picture is higher than there are channels: only the weight has them."""

@@ -202,9 +202,9 @@ class _Rules:
         else:
             if any(self.facts.is_read_once(access) for access in self.accesses):
                 chunk = CHUNK_WORK
-            # what is walked again for every step of the outer loop should stay in cache
-            stays = columns.estimate * self.facts.row_bytes() <= self.target.l2_bytes // 2
-            outer = ("rows", "columns") if stays else ("columns", "rows")
+            outer = ("rows", "columns")
+            if not self.stays(columns, tiles[columns.symbol].size):
+                outer = ("columns", "rows")
             if self.pick("outer", outer[0], outer) == "rows":
                 pair = [rows, columns]
         if not shared:
@@ -218,6 +218,14 @@ class _Rules:
             shared=tuple(factor for factor in shared if factor not in packs),
             lines=self.strips.lines(packs, columns, lanes) if lanes > 1 else None,
         )
+
+    def stays(self, columns: LoopAxis, strip: int) -> bool:
+        """Do all columns stay in cache, to be walked again for every tile of rows? In the first
+        level's if a strip alone would: a tile has fewer rows than columns to read again.
+        """
+        in_first = strip * self.facts.row_bytes() <= self.target.l1_bytes
+        room = self.target.l1_bytes if in_first else self.target.l2_bytes // 2
+        return columns.estimate * self.facts.row_bytes() <= room
 
     def row_block(
         self,
