@@ -17,7 +17,7 @@ PACK_ROWS = 32  # fewer rows than this do not pay for packing
 MASKED_ROWS = 128  # so many rows pay for packing what is read in masked vectors
 MASKS = {"Select", "Index", "Literal"}
 FAR_ROWS = 256  # and so many for what is only spread over many pages,
-PAGES = 64  # more than a core finds at once,
+PAGES = 192  # three times as many as a core finds at once: fewer are found soon enough,
 PAGE_BYTES = 4096
 L2_WAYS = 8  # lines of one set of the second-level cache
 
