@@ -30,6 +30,7 @@ from luminal.select.kinds import sums_of_dots
 from luminal.shape.expression import Symbol, const
 
 Edge = tuple[Term, int]  # (user, argument)
+SPARED = 8  # so much smaller is a weight whose copy gains nothing, though it spares another
 NO_WISHES: Mapping[Term, str] = {}
 
 
@@ -109,7 +110,7 @@ def _pays(gene: Gene, panels: Panels) -> bool:
     if 2 * gene.read < elements:
         return False
     if elements < panels.smallest:
-        return gene.spares and gene.rows >= panels.many
+        return gene.spares and gene.rows >= panels.many and SPARED * elements >= panels.smallest
     # Words are packed as fast as they are read, by a program that has rows enough for it. A large
     # weight is then held once, as it was given: a mapped file's is for all programs and processes.
     large = elements * gene.weight.dtype.size > panels.far_bytes

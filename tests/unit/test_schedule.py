@@ -49,6 +49,17 @@ def test_what_a_tile_reads_again_stays_in_cache(
     assert (loops.index("203") < loops.index(str(columns))) is rows_outside
 
 
+@pytest.mark.parametrize("channels", [16, 32])
+def test_lanes_run_along_panels_be_it_a_single_one(channels: int) -> None:
+    """For 13 columns would leave a fifth of the lanes idle."""
+    cx = lm.Graph()
+    w = cx.weight((channels, 256, 3, 3), name="w")
+    cx.tensor((1, 256, 13, 13), name="x").conv2d(w, padding=1).output("y")
+    _, found = lower_to_program(cx.graph(), MACHINE).kernels
+    loops = [each for each in found.statements() if isinstance(each, Loop)]
+    assert {str(each.axis.extent) for each in loops if each.vector == 8} == {"16"}
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_rows_of_the_register_tile_are_output_channels(stride: int) -> None:
     """Also where the picture is higher than there are channels: only the weight has them."""

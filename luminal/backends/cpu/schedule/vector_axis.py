@@ -49,7 +49,7 @@ class VectorAxis:
         rule = self.facts.lanes.best(candidates, reads)
         used = 0.0 if rule is None else self.facts.lanes.used(rule)
         in_runs = next((x for x in packed if self._runs_along(x, reads)), None)
-        in_panels = [x for x in packed if any(access.panel(x) for access in reads)]
+        in_panels = [x for x in packed if lies_in_panels(x, reads)]
         if in_runs is not None:
             rule = in_runs
         elif packed and used < IDLE:
@@ -105,8 +105,7 @@ class VectorAxis:
             rows = self.facts.lanes.rows(loop, reads)
             if rows is None or self.facts.lanes.used(loop) < IDLE:
                 continue
-            in_panels = any(access.panel(loop) for access in reads)
-            if not in_panels and not self.facts.strips.pay(loop, rows):
+            if not lies_in_panels(loop, reads) and not self.facts.strips.pay(loop, rows):
                 continue
             if not partly(loop, reads) and not self.facts.strips.leave_contiguous(loop, rows):
                 continue
@@ -141,6 +140,11 @@ class VectorAxis:
         free = inner[-1:] if self.facts.ordered else free
         reads = [a for a in self.facts.accesses if a.reduction is None]
         return self.facts.lanes.best(free, reads)
+
+
+def lies_in_panels(loop: LoopAxis, reads: Sequence[Access]) -> bool:
+    """Is a factor read in panels of columns along the loop, be it a single one?"""
+    return any(a.panel(loop) or (a.place.layout.blocks and a.stride(loop) == 1) for a in reads)
 
 
 def positions(loops: Sequence[LoopAxis]) -> int:
