@@ -29,12 +29,14 @@ def _literal(what: str, x: Tensor, axis: int) -> int:
 
 
 @numpy_names
-def split(x: Tensor, sizes: int | Sequence[Extent], dim: int = 0) -> tuple[Tensor, ...]:
+def split(
+    x: Tensor, sizes: int | Expression | Sequence[Extent], dim: int = 0
+) -> tuple[Tensor, ...]:
     """Parts along `dim`: of the given sizes, or of one size with a smaller last part."""
     axis = axis_of("split", dim, x.ndim)
     extent = x.extents[axis]
-    if isinstance(sizes, int):
-        if sizes < 1:
+    if isinstance(sizes, int | Expression):
+        if isinstance(sizes, Expression) or sizes < 1:
             raise ShapeError(f"split: {extent} by {sizes}; give a list of sizes, or a size >= 1")
         whole, rest = divmod(_literal("split", x, axis), sizes)
         sizes = [sizes] * whole + ([rest] if rest or not whole else [])

@@ -27,8 +27,8 @@ def luminal_backend(
     """
     chosen = Options.of(options or {})
     compiler = aot_autograd(
-        fw_compiler=partial(_compile, chosen),
-        bw_compiler=partial(_compile, chosen),
+        fw_compiler=partial(_compile_forward, chosen),
+        bw_compiler=partial(_compile_backward, chosen),
         inference_compiler=partial(_compile_inference, chosen),
         decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition,
@@ -37,10 +37,17 @@ def luminal_backend(
     return compiler(module, inputs)
 
 
-def _compile(options: Options, module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Of training: gradients lie apart, as one may be changed where it lies; views among results
-    are AOTAutograd's own.
-    """
+def _compile_forward(
+    options: Options, module: GraphModule, inputs: Sequence[Any]
+) -> Callable[..., Any]:
+    """Of training: AOTAutograd makes views among results anew, where these say that they lie."""
+    return compiled_in_parts(module, (), options, shares=True)
+
+
+def _compile_backward(
+    options: Options, module: GraphModule, inputs: Sequence[Any]
+) -> Callable[..., Any]:
+    """Gradients lie apart, as one may be changed where it lies."""
     return compiled_in_parts(module, (), options, shares=False)
 
 

@@ -27,6 +27,7 @@ from luminal.torch_backend.translation import (
     Derived,
     InputPlan,
     OutputPlan,
+    Place,
     Result,
     StatePlan,
     Translation,
@@ -125,7 +126,7 @@ class _Caller:
         if plan is None or not plan.calls:
             return self._laid(plan)
         self.names[f"part{number}"] = partial(_viewed, plan.calls)
-        known = "".join(f"{name!r}: a{k}, " for name, k in self.made.dims.items())
+        known = "".join(f"{name!r}: {_size(place)}, " for name, place in self.made.dims.items())
         return f"part{number}(a{plan.position}, {{{known}}}).contiguous()"
 
     def _borrowed(self) -> list[str]:
@@ -176,7 +177,7 @@ class _Caller:
         ]
 
     def _run(self) -> list[str]:
-        key = "".join(f"a{position}, " for position in self.made.dims.values())
+        key = "".join(f"{_size(place)}, " for place in self.made.dims.values())
         if len(self.made.dims) < len(self.made.graph.dims):  # the rest is read off the shapes
             key += "".join(f"x{k}.shape, " for k in range(len(self.inputs)))
         xs = _listed("x", range(len(self.inputs)))
@@ -230,6 +231,11 @@ class _Caller:
 
 def _listed(letter: str, numbers: Sequence[int]) -> str:
     return "".join(f"{letter}{k}, " for k in numbers)
+
+
+def _size(place: Place) -> str:
+    position, k = place
+    return f"a{position}" if k is None else f"a{position}.shape[{k}]"
 
 
 def _permuted(order: Sequence[int]) -> str:

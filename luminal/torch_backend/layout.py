@@ -16,9 +16,21 @@ def memory_order(sizes: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...
     if _is_dense(sizes, strides, dims):
         return tuple(dims)
     if any(not isinstance(n, int) for n in (*sizes, *strides)):
-        return None
+        return _open_order(sizes, strides)
     order = sorted(dims, key=lambda k: (-strides[k], sizes[k] == 1, k))
     return tuple(order) if _is_dense(sizes, strides, order) else None
+
+
+def _open_order(sizes: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...] | None:
+    """Of open sizes, which cannot be sorted: each dim is found by what lies within it."""
+    order: list[int] = []
+    left = sorted(range(len(sizes)), key=lambda k: (not _same(sizes[k], 1), -k))
+    expected: Any = 1
+    while (found := next((k for k in left if _same(strides[k], expected)), None)) is not None:
+        left.remove(found)
+        order.insert(0, found)
+        expected = expected * sizes[found]
+    return (*left, *order) if all(_same(sizes[k], 1) for k in left) else None
 
 
 def _is_dense(sizes: Sequence[Any], strides: Sequence[Any], order: Sequence[int]) -> bool:

@@ -60,6 +60,7 @@ class _Parts:
     ) -> None:
         self._boxed_call = True  # of the instance: wrappers copy its attributes
         levels = _levels(module, outside)
+        _compute_sizes_where_used(module, levels)
         arguments = [node.name for node in module.graph.nodes if node.op == "placeholder"]
         weights = {arguments[k] for k in static}
         self._whole = split_module(module, module, levels.__getitem__)
@@ -147,6 +148,33 @@ def _levels(module: GraphModule, outside: Collection[Node]) -> dict[Node, int]:
         elif node.op == "get_attr":
             levels[node] = min((levels[each] for each in node.users), default=0)
     return levels
+
+
+def _compute_sizes_where_used(module: GraphModule, levels: dict[Node, int]) -> None:
+    """Sizes made of sizes are computed in each part anew: a product, handed on, hides its factors,
+    which sizes of other tensors are made of.
+    """
+    for node in reversed(list(module.graph.nodes)):
+        own = levels.get(node)
+        if own is None or not _is_size_of_sizes(node):
+            continue
+        copies: dict[int, Node] = {}
+        for user in [each for each in node.users if levels.get(each, own) != own]:
+            level = levels[user]
+            if level not in copies:
+                with module.graph.inserting_after(node):
+                    copies[level] = module.graph.node_copy(node)
+                levels[copies[level]] = level
+            user.replace_input_with(node, copies[level])
+        if not node.users:
+            module.graph.erase_node(node)
+
+
+def _is_size_of_sizes(node: Node) -> bool:
+    inputs = node.all_input_nodes
+    return bool(inputs) and all(
+        isinstance(each.meta.get("val"), torch.SymInt) for each in (node, *inputs)
+    )
 
 
 def _is_write(node: Node) -> bool:

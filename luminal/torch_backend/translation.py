@@ -101,6 +101,10 @@ Result = OutputPlan | Borrowed | Derived | Size | None
 """What a graph returns at a position; a bare number is a size."""
 
 
+Place = tuple[int, int | None]
+"""An argument that is a SymInt, or one that is a tensor with a dim of it."""
+
+
 @dataclass(slots=True)
 class Translation:
     """A recorded graph. `written`: arguments that are overwritten, and with which result.
@@ -110,7 +114,7 @@ class Translation:
     graph: lm.Graph
     arguments: int = 0
     inputs: list[InputPlan] = field(default_factory=list)
-    dims: dict[str, int] = field(default_factory=dict)  # by name: the argument that is a SymInt
+    dims: dict[str, Place] = field(default_factory=dict)  # by name: where a call finds it
     results: list[Result] = field(default_factory=list)
     states: list[StatePlan] = field(default_factory=list)
     written: list[tuple[int, OutputPlan]] = field(default_factory=list)
@@ -214,8 +218,11 @@ class _Translator:
         if isinstance(held, torch.SymInt):
             size = self.values[node] = self.sizes.of(held)
             if isinstance(size, Expression) and size.op == "symbol":
-                self.made.dims.setdefault(str(size), position)
+                self.made.dims[str(size)] = position, None
         elif isinstance(held, torch.Tensor):
+            for k, size in enumerate(self.sizes.shape(held.shape)):
+                if isinstance(size, Expression) and size.op == "symbol":
+                    self.made.dims.setdefault(str(size), (position, k))
             if node.users and all(user.target is _WITH_EFFECTS for user in node.users):
                 self.values[node] = _TOKEN
             elif node.users:

@@ -78,3 +78,24 @@ def test_results_of_an_exported_module() -> None:
     y, turned, *_ = pt2.compile(Views(), (x,), search_iterations=0)(x)
     y.fill_(7)
     assert turned.eq(7).all()
+
+
+OPEN: dict[str, Callable[[torch.Tensor], Any]] = {
+    "transposed": lambda x: (x.t() * 2, (x.t() + 1).t()),
+    "three": lambda x: x.t()[:, None] * 2,
+    "expanded": lambda x: ((y := x.sin()).expand(2, *y.shape), y.movedim(0, -1)),
+    "chunks": lambda x: (x.chunk(2, 0)[0] * 1, x.chunk(2, 1)[1] * 1, *x.split(3)),
+}
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+@pytest.mark.parametrize("name", OPEN)
+def test_results_of_open_sizes_lie_as_in_eager_mode(name: str, is_trained: bool) -> None:
+    fast = torch.compile(OPEN[name], backend=luminal_backend, dynamic=True, fullgraph=True)
+    for n in (4, 5):
+        for laid in (torch.randn(n, 6), torch.randn(6, n).t()):
+            laid.requires_grad_(is_trained)
+            wanted, found = OPEN[name](laid), fast(laid)
+            torch.testing.assert_close(found, wanted)
+            strides = [[each.stride() for each in group] for group in (found, wanted)]
+            assert strides[0] == strides[1]

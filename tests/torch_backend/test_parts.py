@@ -100,3 +100,31 @@ def test_statistics_of_sixteen_bits(norm: str, dtype: torch.dtype) -> None:
     close = {"rtol": 2e-2, "atol": 2e-2}
     torch.testing.assert_close(fast(x, *found), function(x, *wanted), **close)
     torch.testing.assert_close(found, wanted, **close)
+
+
+def cleared(x: torch.Tensor, y: torch.Tensor) -> Any:
+    x.index_fill_(0, torch.tensor([0]), 7.0)
+    return x, x.numel() * x, x.t(), y.sum() + x
+
+
+def counted(x: torch.Tensor, y: torch.Tensor) -> Any:
+    z = x.contiguous()
+    z.index_fill_(0, torch.tensor([0]), 7.0)
+    w = z.numel() * z
+    (y.sum() + z).copy_(w.flip(0))
+    return x, z, w, z.T
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (4, 4)])
+@pytest.mark.parametrize("function", [cleared, counted])
+def test_sizes_that_only_shapes_or_products_tell(
+    function: Callable[..., Any], shape: tuple[int, int]
+) -> None:
+    fast = torch.compile(function, backend=luminal_backend, dynamic=True)
+    fast(torch.randn(shape), torch.randn(3, 1))
+    for n in (5, 6, 7):  # two arguments of one memory become a single one, whose sizes are its own
+        mine = torch.randn(n, 4)
+        theirs = mine.clone()
+        found, wanted = fast(mine, mine[:1]), function(theirs, theirs[:1])
+        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(mine, theirs)

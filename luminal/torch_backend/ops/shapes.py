@@ -19,8 +19,7 @@ Size = int | Expression
 
 _SAME = """
     cat diagonal diagonal_scatter diag_embed permute rot90 select select_scatter
-    split split_with_sizes stack t tile transpose tril triu unbind unsqueeze
-    unsafe_split unsafe_split_with_sizes
+    split_with_sizes stack t tile transpose tril triu unbind unsqueeze unsafe_split_with_sizes
 """.split()
 
 rows({name: getattr(lm, name) for name in _SAME})
@@ -29,6 +28,13 @@ rows({name: getattr(lm, name) for name in _SAME})
 @row("view.default", "_unsafe_view", "reshape")
 def view(x: Tensor, size: Sequence[Size]) -> Tensor:
     return x.reshape(*size)
+
+
+@row("split.Tensor", "unsafe_split", knows_results=True)
+def split(x: Tensor, split_size: Size, dim: int = 0, *, results: Sequence[Any]) -> Sequence[Tensor]:
+    """The number of parts is known also where sizes are open."""
+    whole = [split_size] * (len(results) - 1)
+    return lm.split(x, [*whole, _extent(x, dim) - split_size * len(whole)], dim)
 
 
 @row("squeeze")
@@ -138,6 +144,8 @@ def as_strided_scatter(
     x: Tensor, src: Tensor, size: Sequence[Any], stride: Sequence[Any],
     storage_offset: int | None = None, *, held: torch.Tensor,
 ) -> Tensor:  # fmt: skip
+    if any(isinstance(n, Expression) for n in (*size, *stride, storage_offset)):
+        raise UnsupportedError("aten.as_strided_scatter: sizes or strides are open")
     order = memory_order(held.shape, held.stride())
     whole = _row_major("aten.as_strided_scatter", x, held)
     written = lm.as_strided_scatter(whole, src, size, stride, storage_offset or 0)
