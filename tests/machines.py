@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from luminal.backends.cpu import backend
 from luminal.backends.cpu.backend import Cpu
 from luminal.backends.cpu.target import CpuTarget
 
@@ -26,5 +29,9 @@ def vectors(bits: int, registers: int) -> Cpu:
     return Cpu(target)
 
 
+needs_wide = pytest.mark.skipif(
+    backend.current().target.vector_bits < 512,
+    reason="asks what is chosen for registers of 512 bits",
+)
 COSTS = vectors(512, 32).costs
 """Of one whose registers hold 16 floats."""

@@ -19,6 +19,7 @@ from tests.backends import op_table
 from tests.expand.launches import compared
 from tests.fuzz.cpu_run import compiled, cut_small, run
 from tests.fuzz.graphs import random_case
+from tests.machines import needs_wide
 
 GROUPS = {group.__name__: group for group in op_table.GROUPS}
 FEW = ("pointwise", "loops")
@@ -69,6 +70,7 @@ def convolution(padding: int = 1, stride: int = 1) -> lm.Graph:
     return graph
 
 
+@needs_wide
 def test_masks_of_a_convolution_are_asked_outside_of_the_loop_that_multiplies() -> None:
     dump = Dump(convolution().graph(), registry.find("cpu"))
     text = dump.text("expanded")

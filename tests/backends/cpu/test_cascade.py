@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from tests.machines import needs_wide
 
 RNG = np.random.default_rng(7)
 HEADS, QUERIES, KEYS, WIDTH = 3, 70, 90, 24
@@ -171,6 +172,7 @@ def test_memory_does_not_grow_with_the_scores() -> None:
     assert memory.scratch_bytes < 1 << 20
 
 
+@needs_wide
 @pytest.mark.parametrize("length", [1024, 16384])
 def test_statistics_of_long_rows_do_not_store_them(length: int) -> None:
     """Contractions that are done in each sweep anew, where they are too many to keep."""

@@ -5,6 +5,7 @@ magnitude of one, `max(x, -x)`.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -67,4 +68,4 @@ def test_bits_are_the_references(name: str, dtype: lm.DType) -> None:
 def test_each_is_one_operation(name: str) -> None:
     text = Dump(graph(name, lm.float32).graph(), registry.find("cpu")).text("llvm")
     called = "minimum" if name.startswith("min ") else "fabs"
-    assert (f"call <16 x float> @llvm.{called}" in text) == ALL[name][1]
+    assert bool(re.search(rf"call <\d+ x float> @llvm.{called}", text)) == ALL[name][1]
