@@ -2,8 +2,9 @@
 
 The main loop takes a tile a step. What is left takes a piece a step, or, where partial results
 belong to positions of the tile, one vector a step, masked unless the trip count is a multiple of
-it. What provably never runs is not written. The rows of a run, which may be few, are left in halves
-of a tile: 8, then 4, 2 and 1.
+it. All vectors of a tail whose length is known are one step where loops inside are walked for each
+step. What provably never runs is not written. The rows of a run, which may be few, are left in
+halves of a tile: 8, then 4, 2 and 1.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
+from luminal.dtypes import bool_
 from luminal.expand.builder import integer
 from luminal.expand.extremes import begun, ended, greatest_of, has_integers, joined
+from luminal.expand.fold import constant
 from luminal.expand.ir import Operand, Type
 from luminal.expand.lanes import Lanes
 from luminal.expand.tiles import Digits, Key, Pieces, Tiles, is_divided
@@ -31,6 +34,7 @@ class _Steps:
     stop: Expression
     pieces: Pieces
     masked: bool
+    sure: int = 0  # of a masked step's pieces: before the stop whatever the dims are
 
     @property
     def trips(self) -> tuple[int, int | None]:
@@ -67,10 +71,25 @@ def _phases(loop: Loop, pieces: Pieces) -> Iterator[_Steps]:
     # No tail only where there is none whatever the dims are.
     if (trips % loop.tile) is not ZERO:
         own = any(loop.axis in carry.inner.axes for carry in loop.carries)
-        tail = pieces._replace(unroll=1)
+        tail, sure = pieces._replace(unroll=1), 0
         if not own and loop.lanes.count == 1:
-            tail = Pieces(1, 1, pieces.width)
-        yield _Steps(whole, loop.stop, tail, (trips % tail.size) is not ZERO)
+            number, sure = _pieces_left(loop, trips, pieces.width)
+            tail = Pieces(number, 1, pieces.width)
+        yield _Steps(whole, loop.stop, tail, (trips % tail.size) is not ZERO, sure)
+
+
+def _pieces_left(loop: Loop, trips: Expression, width: int) -> tuple[int, int]:
+    """Of a tail's step: how many pieces, and how many that surely are whole. One; but where loops
+    inside would be walked again for each, with too few sums to fill the pipeline, all that is left
+    if one step takes it.
+    """
+    if width > 1 and any(isinstance(each, Loop) for each in loop.body):
+        rest = trips if trips.interval.at_most(loop.tile) else trips % loop.tile
+        least = rest.interval.lo or 0
+        number = -(-least // width)
+        if number and rest.interval.at_most(number * width):
+            return number, least // width
+    return 1, 0
 
 
 Held = dict[Key, tuple[Operand, ...]]
@@ -259,7 +278,10 @@ def _live(tiles: Tiles, axis: Symbol, steps: _Steps, base: Operand) -> Iterator[
     """The positions of each piece that are before the stop."""
     op, stop = tiles.index.op, tiles.index.scalar(steps.stop)
     lanes = Lanes(tiles.index, axis, steps.pieces.width, {})
-    for at in range(0, steps.pieces.size, steps.pieces.step):
+    for piece, at in enumerate(range(0, steps.pieces.size, steps.pieces.step)):
+        if piece < steps.sure:
+            yield constant(Type(bool_, lanes.count), True)
+            continue
         first = op("add", base, at)
         yield op("lt", first, stop) if lanes.count == 1 else lanes.below(op("sub", stop, first))
 

@@ -124,6 +124,40 @@ def test_a_ragged_sum_has_masks_in_its_tail_alone() -> None:
     assert (masks[0], masks[1]) == (0, 1)
 
 
+def test_a_ragged_strip_is_one_step_of_which_one_vector_is_masked() -> None:
+    graph = lm.Graph()
+    a, b = (
+        graph.tensor((40, 64), dtypes.bfloat16, "a"),
+        graph.tensor((64, 85), dtypes.bfloat16, "b"),
+    )
+    (a @ b).output("y")
+    text = Dump(graph.graph(), registry.find("cpu")).text("expanded")
+    strips = re.findall(r"= load s0.*", text)
+    masked = [line for line in strips if " if " in line]
+    assert masked and len(strips) % len(masked) == 0 and len(strips) > len(masked)
+    rng = np.random.default_rng(0)
+    given = {"a": rng.standard_normal((33, 16)), "b": rng.standard_normal((16, 85))}
+    given["b"][3, -1] = np.nan
+    narrow = {name: array.astype(dtypes.bfloat16.numpy) for name, array in given.items()}
+    with compared() as launches:
+        found = lm.compile(graph)(narrow)["y"].astype(np.float64)
+    assert launches.count
+    expected = narrow["a"].astype(np.float64) @ narrow["b"].astype(np.float64)
+    np.testing.assert_allclose(found, expected, rtol=1e-2, atol=0.05)
+
+
+@pytest.mark.parametrize("columns", [1333, 1345, 97])
+def test_ragged_columns_of_packed_strips(columns: int) -> None:
+    graph = lm.Graph()
+    a, b = graph.tensor((300, 210), name="a"), graph.tensor((210, columns), name="b")
+    (a @ b).output("y")
+    rng = np.random.default_rng(0)
+    given = {"a": rng.standard_normal((300, 210)), "b": rng.standard_normal((210, columns))}
+    given["b"][5, -1], given["b"][7, columns - 16] = np.nan, np.inf
+    found = lm.compile(graph)({k: v.astype(np.float32) for k, v in given.items()})["y"]
+    np.testing.assert_allclose(found, given["a"] @ given["b"], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("is_dynamic", [False, True])
 def test_ragged_reductions(is_dynamic: bool) -> None:
     graph = lm.Graph()
