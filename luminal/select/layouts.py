@@ -360,25 +360,29 @@ def _panels(
     """Panels along the dimension of the weight that runs along the columns, if one does; else, of
     columns that leave lanes idle (a picture's 28 or 56) or that a window passes in steps, along the
     only one of its own that is not summed. One where integers choose the positions has no
-    neighbours.
+    neighbours. Of heads by their width, stored apart, a panel has columns of one head.
     """
     # What all factors have is no column of a product: it chooses a product.
     common = frozenset.intersection(*(factor.axes for factor in product.args))
     frame = [*enumerate(read.frame)]
     lanes = panels.lanes(product.dtype.size)
-    along = [k for k, axes in frame if axes and axes == columns[-len(axes) :]]
+    along = [k for k, axes in frame if axes and axes[-1:] == columns[-1:]]
     summed = [k for k, axes in frame if not bound.isdisjoint(axes)]
     if not along and (in_steps or filled(upper(columns), lanes) < panels.full):
-        own = product.axes - common
-        along = [k for k, axes in frame if len(axes) == 1 and own.issuperset(axes)]
+        free = product.axes - common
+        along = [k for k, axes in frame if len(axes) == 1 and free.issuperset(axes)]
     if len(along) != 1 or not summed or along[0] in summed:
         return None
     positions = upper(read.frame[along[0]])
     size = lanes * min(panels.registers, -(-positions // lanes))
-    start = read.parts[along[0]]
-    if start is not None and gcd(start, positions) % size:
-        size = lanes  # a part begins and ends with a panel
-    if positions < lanes or (start is not None and gcd(start, positions) % size):
+    start, axes = read.parts[along[0]], read.frame[along[0]]
+    # A part begins and ends with a panel, and so does a head that is stored apart.
+    edge = 0 if start is None else gcd(start, positions)
+    if axes[-1:] == columns[-1:] and axes != columns[-len(axes) :]:
+        edge = gcd(edge, upper(axes[-1:]))
+    if edge % size:
+        size = lanes
+    if positions < lanes or edge % size:
         return None
     others = [k for k in range(len(read.frame)) if k not in (*along, *summed)]
     return Layout((*others, *along, *summed), ((along[0], size),))

@@ -62,6 +62,38 @@ def close(got: Array, expected: Array) -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("rows", [1, 2, 5, 33])
+@pytest.mark.parametrize(("width", "panel"), [(32, 32), (64, 32), (80, 16), (24, None)])
+def test_heads_stored_apart(rows: int, width: int, panel: int | None, turned: bool) -> None:
+    """What is read between, at other positions in each head, parts the columns; a panel has some of
+    one head, so that its lanes are neighbours in the result. Results in either order of heads.
+    """
+    heads, k = 6, 131
+    cx = lm.Graph()
+    x, w = (
+        cx.tensor((rows, k), name="x"),
+        cx.weight((heads * width, k) if turned else (k, heads * width), name="w"),
+    )
+    a, b = (cx.tensor((rows, heads * width // 2), name=name) for name in "ab")
+    halves = [part.reshape(rows, heads, width // 2) for part in (a, b)]
+    q = (x @ (w.mT if turned else w)).reshape(rows, heads, width)
+    y = q * lm.cat(halves, -1)
+    (y.transpose(0, 1) if turned else y).output("y")
+    found = copies(compiled(cx))
+    if rows > 1:
+        assert [layout.split(f"panel({1 - turned}:")[1:] for layout in found] == (
+            [[f"{panel})"]] if panel else []
+        )
+    given = {"x": drawn(rows, k), "a": drawn(*a.shape), "b": drawn(*b.shape)}
+    values = drawn(*w.shape)
+    with_halves = np.concatenate([given[n].reshape(rows, heads, -1) for n in "ab"], -1)
+    wanted = (given["x"] @ (values.T if turned else values)).reshape(
+        rows, heads, width
+    ) * with_halves
+    close(run(cx, {"w": values}, **given)["y"], wanted.swapaxes(0, 1) if turned else wanted)
+
+
+@pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("rows", [2, 3, 8, 33])
 @pytest.mark.parametrize(("k", "n"), [(200, 96), (131, 127), (64, 1000), (1000, 17)])
 def test_products_with_a_weight(k: int, n: int, rows: int, turned: bool) -> None:
